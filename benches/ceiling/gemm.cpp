@@ -1,0 +1,106 @@
+// The highest rate of matrix products that this device and its library reach, per number format: the roof for all
+// techniques that multiply matrices. Shape and algorithm are searched once per run and kept in the record.
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/cuda/device.hpp"
+#include "core/cuda/error.hpp"
+#include "core/harness/technique.hpp"
+#include "workloads/matmul.hpp"
+
+namespace {
+
+using gpulift::Matmul;
+using gpulift::MatmulPlan;
+using gpulift::MatmulShape;
+using gpulift::MatmulType;
+
+constexpr std::array kTypes{MatmulType::kFp32, MatmulType::kTf32, MatmulType::kFp16,
+                            MatmulType::kBf16, MatmulType::kFp8,  MatmulType::kInt8};
+
+/// Squares, a shape that public finders report, and shapes whose tiles of 128 x 256 fill all multiprocessors for a
+/// whole number of waves: rows x columns tiles with rows * columns = multiprocessors, times 1, 2, 4 and 8.
+std::vector<MatmulShape> candidate_shapes(std::int64_t multiprocessors) {
+  std::int64_t columns = 1;
+  for (std::int64_t divisor = 1; divisor * divisor <= multiprocessors; ++divisor) {
+    if (multiprocessors % divisor == 0) columns = divisor;
+  }
+  const std::int64_t m = 128 * (multiprocessors / columns);
+  const std::int64_t n = 256 * columns;
+  std::vector<MatmulShape> shapes{{4096, 4096, 4096}, {2048, 2048, 13312}, {8192, 8192, 8192}};
+  for (const std::int64_t k : {8192, 20480}) {
+    for (const auto& [rows, times] : {std::pair{1, 1}, {2, 1}, {2, 2}, {4, 2}}) {
+      shapes.push_back({rows * m, times * n, k});
+    }
+  }
+  return shapes;
+}
+
+/// The plan of an earlier launch, or a search. The search rests before its last windows where the boost clock counts.
+MatmulPlan plan_for(gpulift::Trial& trial, MatmulType type) {
+  const std::string name = matmul_type_name(type);
+  const std::optional<std::string> known = trial.recall("plan/" + name);
+  MatmulPlan plan = known ? gpulift::parse_matmul_plan(*known) : MatmulPlan{};
+  if (known && plan.library_version == gpulift::matmul_library_version()) {
+    plan.description = trial.recall("algorithm/" + name).value_or("");
+  } else {
+    const Matmul::Search search{.budget_s = 1, .rest_s = trial.word("regime") == "burst" ? 0.01 : 0.0};
+    const auto shapes = candidate_shapes(trial.device().multiprocessors());
+    plan = gpulift::find_best_matmul(trial.device(), type, shapes, trial.seed(), search);
+  }
+  trial.note("plan/" + name, to_string(plan));
+  trial.note("shape/" + name, to_string(plan.shape));
+  trial.note("algorithm/" + name, plan.description);
+  return plan;
+}
+
+gpulift::Arm make_arm(gpulift::Trial& trial, MatmulType type, std::weak_ptr<Matmul>& current) {
+  gpulift::Arm arm{.name = matmul_type_name(type), .make = {}};
+  arm.unavailable = why_matmul_unsupported(type, trial.device().architecture());
+  if (!arm.unavailable.empty()) return arm;
+  try {
+    const MatmulPlan plan = plan_for(trial, type);
+    arm.cost = gpulift::Cost{.flops = plan.shape.flops(), .roof = "gemm/" + arm.name};
+    arm.tolerance = matmul_tolerance(type, plan.shape.k);
+    arm.make = [&trial, &current, type, plan]() -> gpulift::Step {
+      auto matmul = std::make_shared<Matmul>(trial.device(), type, plan.shape, trial.seed());
+      matmul->use(plan);
+      current = matmul;
+      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
+    };
+  } catch (const gpulift::NotSupported& reason) {
+    arm.unavailable = reason.what();
+  }
+  return arm;
+}
+
+void run(gpulift::Trial& trial) {
+  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  std::vector<gpulift::Arm> arms;
+  for (const MatmulType type : kTypes) arms.push_back(make_arm(trial, type, current));
+  trial.check({.meaning = "relative Frobenius error against FP64; int8 exact",
+               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
+               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); }});
+  trial.compare(std::move(arms));
+}
+
+}  // namespace
+
+const gpulift::Technique gpulift::technique{
+    .question = "How many operations per second can matrix products reach, per number format?",
+    .expectation =
+        "H200 at 1.98 GHz: 132 multiprocessors x 4096 bf16 operations per clock = 1070 TFLOP/s. At most about 80 % of "
+        "it is reached before the power cap acts: 830 to 850 TFLOP/s burst for bf16 and fp16. Sustained at 700 W the "
+        "clock falls to about 1.6 GHz: 735 to 755. TF32 is half of bf16, 400 to 450. FP8 is twice the peak but not "
+        "twice the rate: 1450 to 1550 burst, 1300 to 1400 sustained; int8 at most the same. FP32 has 132 x 256 "
+        "operations per clock = 67 TFLOP/s, of which 50 to 55 are reached.",
+    .claims = {},
+    .ceiling = true,
+    .arms = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8"},
+    .sweep = {{"regime", {"burst", "sustained"}}},
+    .quick = {{{"regime", "burst"}}},
+    .run = run,
+};

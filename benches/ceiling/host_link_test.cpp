@@ -1,0 +1,22 @@
+#include "benches/checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+class HostLink : public DeviceTest {};
+
+TEST_F(HostLink, EachDirectionCountsForItsOwnRoof) {
+  constexpr std::int64_t kBytes = std::int64_t{4} << 20;
+  CheckingTrial trial(device(), {{"bytes", kBytes}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 3);
+  for (const auto& [name, arm] : trial.results()) {
+    EXPECT_EQ(arm.error, 0) << name;
+    EXPECT_EQ(arm.cost.roof, "host_link/" + name);
+    EXPECT_EQ(arm.cost.bytes, name == "both" ? 2 * kBytes : kBytes) << name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift

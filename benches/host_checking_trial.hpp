@@ -1,0 +1,79 @@
+#pragma once
+// For the tests of techniques that need no device: a trial that makes each arm alone, in this process, lets it take
+// steps and keeps its errors. It times nothing.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/harness/technique.hpp"
+
+namespace gpulift {
+
+class HostCheckingTrial final : public Trial {
+ public:
+  struct ArmResult {
+    double poisoned_error = 0;  // before the first step: NaN or above the tolerance
+    double error = 0;           // after one step
+    double later_error = 0;     // after two more without a poisoning between
+    double tolerance = 0;
+    Arm arm;
+    std::string not_made;  // why it could not be made; empty: it was
+  };
+
+  explicit HostCheckingTrial(Point point, std::uint64_t seed = 1) : point_(std::move(point)), seed_(seed) {}
+
+  const std::vector<ArmResult>& results() const { return results_; }
+  const std::map<std::string, std::string>& notes() const { return notes_; }
+  const Cost& trial_cost() const { return cost_; }
+
+  const Point& point() const override { return point_; }
+  Device& device() override { throw std::logic_error("a host technique asked for a device"); }
+  std::uint64_t seed() const override { return seed_; }
+  void cost(const Cost& per_step) override { cost_ = per_step; }
+  void check(Check same_result) override { check_ = std::move(same_result); }
+  void note(const std::string& key, const std::string& value) override { notes_[key] = value; }
+  std::optional<std::string> recall(const std::string& key) const override {
+    const auto found = notes_.find(key);
+    return found == notes_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void compare(std::vector<Arm> arms) override {
+    for (const Arm& arm : arms) results_.push_back(try_arm(arm));
+  }
+  [[noreturn]] void skip(const std::string& reason, const std::string&) override { throw std::runtime_error(reason); }
+
+ private:
+  ArmResult try_arm(const Arm& arm) {
+    ArmResult result;
+    result.arm = arm;
+    result.tolerance = arm.tolerance.value_or(check_.tolerance);
+    Step step;
+    try {
+      step = arm.make();
+    } catch (const std::runtime_error& error) {
+      result.not_made = error.what();
+      return result;
+    }
+    check_.poison(nullptr);
+    result.poisoned_error = check_.error(nullptr);
+    step(nullptr);
+    result.error = check_.error(nullptr);
+    step(nullptr);
+    step(nullptr);
+    result.later_error = check_.error(nullptr);
+    return result;
+  }
+
+  Point point_;
+  std::uint64_t seed_;
+  std::map<std::string, std::string> notes_;
+  std::vector<ArmResult> results_;
+  Cost cost_;
+  Check check_;
+};
+
+}  // namespace gpulift

@@ -1,0 +1,39 @@
+#include "workloads/matmul.hpp"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include "benches/checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
+  for (const Value& shape : technique.sweep.at(0).values) {
+    EXPECT_NO_THROW(parse_matmul_shape(std::get<std::string>(shape)));
+  }
+  for (const std::string& arm : technique.arms) EXPECT_NO_THROW(parse_matmul_type(arm));
+  EXPECT_EQ(technique.arms.front(), "fp32");
+}
+
+TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
+  Device device(0);
+  CheckingTrial first(device, {{"shape", "1024x1024x1024"}});
+  technique.run(first);
+  ASSERT_EQ(first.results().size(), technique.arms.size());
+  const double baseline_error = first.results().at("fp32").error;
+  for (const auto& [name, arm] : first.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
+    EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
+  }
+  CheckingTrial second(device, {{"shape", "1024x1024x1024"}}, first.notes());
+  technique.run(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+}  // namespace
+}  // namespace gpulift

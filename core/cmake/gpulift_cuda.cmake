@@ -1,0 +1,71 @@
+# Enables CUDA when wanted and there. Sets GPULIFT_HAS_CUDA.
+set(GPULIFT_HAS_CUDA FALSE)
+
+# The architecture of the first GPU, e.g. 90a-real; empty without one. "a" targets unlock the matrix instructions of
+# architectures from 9.0 on and run on exactly that architecture.
+function(gpulift_present_architecture result)
+  set(${result} "" PARENT_SCOPE)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(status EQUAL 0 AND capability MATCHES "^([0-9]+)\\.([0-9]+)")
+    set(architecture "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
+    if(architecture GREATER_EQUAL 90)
+      string(APPEND architecture "a")
+    endif()
+    set(${result} "${architecture}-real" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(GPULIFT_CUDA STREQUAL "OFF")
+  gpulift_note_part("CUDA" "off" "skips every technique that needs a GPU")
+  return()
+endif()
+
+include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER)
+  check_language(CUDA)
+endif()
+if(NOT CMAKE_CUDA_COMPILER)
+  if(GPULIFT_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "No CUDA compiler: set CUDACXX to nvcc, or run ./gpulift setup")
+  endif()
+  gpulift_note_part("CUDA" "not found" "skips every technique that needs a GPU; set CUDACXX, or run ./gpulift setup")
+  return()
+endif()
+
+if(GPULIFT_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES ${GPULIFT_ARCHITECTURES})
+else()
+  gpulift_present_architecture(present)
+  if(present)
+    set(CMAKE_CUDA_ARCHITECTURES ${present})
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+  endif()
+endif()
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old: 13.0 or later is needed (CUDACXX, or ./gpulift setup)")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime for our modules and for LibTorch
+find_package(CUDAToolkit REQUIRED)
+set(GPULIFT_HAS_CUDA TRUE)
+list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
+gpulift_note_part("CUDA" "${CMAKE_CUDA_COMPILER_VERSION}" "architectures ${architectures}")
+
+# nvml.h, for types alone: the library is opened at run time. Toolkits may lack it; then it comes from the Python package.
+if(NOT GPULIFT_NVML_INCLUDE)
+  execute_process(
+    COMMAND ${GPULIFT_PYTHON_EXECUTABLE} -c
+      "import importlib.util as u; print(';'.join(u.find_spec('nvidia').submodule_search_locations), end='')"
+    OUTPUT_VARIABLE nvidia_packages ERROR_QUIET)
+  list(TRANSFORM nvidia_packages APPEND /cu13/include)
+  find_path(GPULIFT_NVML_INCLUDE nvml.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${nvidia_packages})
+endif()
+if(GPULIFT_NVML_INCLUDE)
+  gpulift_note_part("NVML" "header found" "telemetry where the driver is")
+else()
+  gpulift_note_part("NVML" "no nvml.h" "no clocks, power or throttle reasons in records; ./gpulift setup")
+endif()

@@ -1,0 +1,49 @@
+# gpulift::options: warnings, standard and sanitizers for our own targets.
+add_library(gpulift_options INTERFACE)
+add_library(gpulift::options ALIAS gpulift_options)
+target_compile_features(gpulift_options INTERFACE cxx_std_20)
+# -Wrestrict reads string appends wrongly in GCC 12 (GCC bug 105651).
+target_compile_options(gpulift_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wno-restrict>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(GPULIFT_SANITIZE)
+  target_compile_options(gpulift_options INTERFACE -fsanitize=${GPULIFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(gpulift_options INTERFACE -fsanitize=${GPULIFT_SANITIZE})
+endif()
+target_include_directories(gpulift_options INTERFACE ${CMAKE_SOURCE_DIR})
+
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+
+# What the end of configure prints: one line per optional part.
+set_property(GLOBAL PROPERTY gpulift_summary "")
+function(gpulift_note_part name state consequence)
+  set_property(GLOBAL APPEND PROPERTY gpulift_summary "${name} | ${state} | ${consequence}")
+endfunction()
+function(gpulift_print_summary)
+  get_property(lines GLOBAL PROPERTY gpulift_summary)
+  foreach(line IN LISTS lines)
+    message(STATUS "gpulift: ${line}")
+  endforeach()
+endfunction()
+
+# A GoogleTest program; LABELS gpu makes ctest run it alone. LATE: its tests depend on what else was built, and are listed
+# when ctest starts.
+function(gpulift_add_test name)
+  cmake_parse_arguments(arg "GPU;LATE" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  set(properties TIMEOUT 300)
+  if(arg_GPU)
+    list(APPEND properties LABELS gpu RESOURCE_LOCK gpu)
+  endif()
+  set(mode POST_BUILD)
+  if(arg_LATE)
+    set(mode PRE_TEST)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
+endfunction()

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpulift {
+
+/// What the management library says about one GPU, read once. A value that it does not give is absent.
+struct GpuFacts {
+  std::string name;
+  std::string uuid;  // "GPU-..."; identifies the card, so it is never published: see card_id()
+  std::string driver;
+  std::string vbios;
+  std::optional<double> power_limit_w;  // the one in force
+  std::optional<double> default_power_limit_w;
+  std::optional<double> max_sm_clock_hz;
+  std::optional<double> max_memory_clock_hz;
+  std::optional<int> pcie_max_generation;
+  std::optional<int> pcie_max_width;
+  std::optional<bool> ecc;
+  std::optional<bool> mig;
+};
+
+/// The state of one GPU at one moment. A value that the card does not give is absent.
+struct GpuSample {
+  double time_s = 0;  // steady clock, as now_s()
+  std::optional<double> sm_clock_hz;
+  std::optional<double> memory_clock_hz;
+  std::optional<double> power_w;   // instantaneous where the driver gives it
+  std::optional<double> energy_j;  // counter since the driver was loaded
+  std::optional<double> temperature_c;
+  std::optional<double> gpu_utilisation;    // 0 to 1, over the driver's own sampling period
+  unsigned long long throttle_reasons = 0;  // bits as in nvml.h, see throttle_names()
+  std::optional<int> pcie_generation;
+  std::optional<int> pcie_width;
+};
+
+/// Names of the set bits, e.g. {"sw_power_cap"}. "gpu_idle" is left out: an idle card is not throttled. Bits that have
+/// no name here come as "other_0x...".
+std::vector<std::string> throttle_names(unsigned long long reasons);
+
+/// True when the hardware itself cut the clocks (slowdown, thermal, power brake): such a window says nothing about the
+/// code. A software limit (power cap, temperature target) is a state that a card may stay in, and only labels a window.
+bool is_hardware_slowdown(unsigned long long reasons);
+
+}  // namespace gpulift

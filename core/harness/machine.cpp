@@ -1,0 +1,172 @@
+#include "machine.hpp"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/uuid/name_generator_sha1.hpp>
+#include <boost/uuid/string_generator.hpp>
+#include <boost/uuid/uuid_io.hpp>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "host_cache.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr std::array kRecordedVariables{
+    "CUBLASLT_WORKSPACE_SIZE",  "CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",        "CUDA_FORCE_PTX_JIT",      "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_DATA_LOADING", "CUDA_MODULE_LOADING",     "GPULIFT_TORCH",
+    "MALLOC_ARENA_MAX",         "MALLOC_TRIM_THRESHOLD_",  "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",          "OMP_PROC_BIND",           "OMP_WAIT_POLICY",
+    "PYTORCH_ALLOC_CONF",       "PYTORCH_CUDA_ALLOC_CONF", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+};
+constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "OMP_PLACES"};
+
+// Values of cudaError_t, part of the CUDA runtime's stable interface. Written out because this file is built without
+// it.
+constexpr int kInsufficientDriver = 35;
+constexpr int kNoDevice = 100;
+constexpr int kSystemNotReady = 802;
+constexpr int kDriverMismatch = 803;
+
+/// The value of "key : value" or "key=value" in a file of such lines; empty when it is not there.
+std::string lookup(const std::filesystem::path& file, const std::string& key, char separator) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    const auto at = line.find(separator);
+    if (at == std::string::npos) continue;
+    auto name = line.substr(0, at);
+    name.erase(name.find_last_not_of(" \t") + 1);
+    if (name != key) continue;
+    const auto from = line.find_first_not_of(" \t\"", at + 1);
+    if (from == std::string::npos) return {};
+    return line.substr(from, line.find_last_not_of(" \t\"") + 1 - from);
+  }
+  return {};
+}
+
+/// Cores that this process may run on; more than a fixed cpu_set_t holds are possible.
+int usable_cores() {
+  for (int possible = 1024; possible <= 1 << 20; possible *= 2) {
+    const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
+    const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(possible), free_set);
+    const auto size = CPU_ALLOC_SIZE(possible);
+    if (set && sched_getaffinity(0, size, set.get()) == 0) return CPU_COUNT_S(size, set.get());
+  }
+  return 0;
+}
+
+/// "6.1.0" of "6.1.0-18-amd64": the rest may name who built it.
+std::string kernel_version() {
+  utsname system{};
+  if (uname(&system) != 0) return {};
+  const std::string release = system.release;
+  return release.substr(0, release.find_first_not_of("0123456789."));
+}
+
+std::string cpu_model(const std::filesystem::path& cpuinfo) {
+  if (auto model = lookup(cpuinfo, "model name", ':'); !model.empty()) return model;
+  utsname system{};  // Arm's cpuinfo has no name
+  return uname(&system) == 0 ? system.machine : std::string();
+}
+
+bool is_virtual(const std::filesystem::path& cpuinfo) {
+  return (" " + lookup(cpuinfo, "flags", ':') + " ").find(" hypervisor ") != std::string::npos;
+}
+
+std::string cuda_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// The runtime stops at the first entry that names no device.
+bool hides_all(const std::string& visible_devices) {
+  return visible_devices.empty() || visible_devices.starts_with("-1") || visible_devices == "NoDevFiles";
+}
+
+}  // namespace
+
+nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
+  const auto cpuinfo = root / "proc/cpuinfo";
+  nlohmann::ordered_json facts;
+  const auto add_text = [&](const char* key, const std::string& value) {
+    if (!value.empty()) facts[key] = value;
+  };
+  add_text("cpu", cpu_model(cpuinfo));
+  if (const int cores = usable_cores(); cores > 0) facts["cores"] = cores;
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) facts["memory_bytes"] = static_cast<std::int64_t>(pages) * sysconf(_SC_PAGESIZE);
+  if (const auto bytes = last_level_cache_bytes(root / "sys/devices/system/cpu")) facts["llc_bytes"] = *bytes;
+  add_text("os", lookup(root / "etc/os-release", "PRETTY_NAME", '='));
+  add_text("kernel", kernel_version());
+  facts["virtual"] = is_virtual(cpuinfo);
+  return facts;
+}
+
+nlohmann::ordered_json environment_facts() {
+  auto facts = nlohmann::ordered_json::object();
+  for (const auto* name : kRecordedVariables) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) continue;
+    // No value that these variables take has a slash; one that does may be a path of the machine.
+    if (std::string(value).find('/') != std::string::npos) {
+      facts[name] = true;
+    } else {
+      facts[name] = value;
+    }
+  }
+  for (const auto* name : kMentionedVariables) {
+    if (std::getenv(name) != nullptr) facts[name] = true;
+  }
+  return facts;
+}
+
+std::string card_id(const std::string& gpu_uuid) {
+  const auto space = boost::uuids::string_generator()("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90");
+  std::string name = gpu_uuid.substr(gpu_uuid.starts_with("GPU-") ? 4 : 0);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return boost::uuids::to_string(boost::uuids::name_generator_sha1(space)(name)).substr(0, 8);
+}
+
+NoDevice why_no_device(int cuda_error, bool driver_library_present, const std::optional<std::string>& visible_devices,
+                       int driver_version, int runtime_version) {
+  if (!driver_library_present) {
+    return {"no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)",
+            "install the NVIDIA driver, or use a machine or container with a GPU"};
+  }
+  if (cuda_error == kInsufficientDriver && driver_version > 0) {
+    return {"the NVIDIA driver is too old: it supports CUDA " + cuda_version(driver_version) +
+                ", this build needs CUDA " + cuda_version(runtime_version),
+            "install a driver that supports CUDA " + cuda_version(runtime_version) + " or later"};
+  }
+  if (visible_devices && hides_all(*visible_devices)) {
+    return {visible_devices->empty() ? "CUDA_VISIBLE_DEVICES is empty, which hides every GPU"
+                                     : "CUDA_VISIBLE_DEVICES hides every GPU",
+            "unset CUDA_VISIBLE_DEVICES or name a GPU in it, e.g. CUDA_VISIBLE_DEVICES=0"};
+  }
+  if (cuda_error == kNoDevice && visible_devices) {
+    // Its value may be the UUID of a card, which no record may carry.
+    return {"CUDA_VISIBLE_DEVICES names no GPU of this machine",
+            "nvidia-smi -L lists the GPUs; unset CUDA_VISIBLE_DEVICES to see them all"};
+  }
+  if (cuda_error == 0 || cuda_error == kNoDevice || cuda_error == kInsufficientDriver) {
+    return {"the NVIDIA driver's library is here, but no GPU", "see whether nvidia-smi -L lists one"};
+  }
+  if (cuda_error == kSystemNotReady) {
+    return {"the GPUs are not ready (CUDA error 802)", "start the NVIDIA fabric manager of the driver's version"};
+  }
+  if (cuda_error == kDriverMismatch) {
+    return {"driver library and kernel module differ in version (CUDA error 803)", "reboot after the driver update"};
+  }
+  return {"the CUDA runtime cannot start (CUDA error " + std::to_string(cuda_error) + ")",
+          "see whether nvidia-smi works, and what it says"};
+}
+
+}  // namespace gpulift

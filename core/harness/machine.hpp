@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace gpulift {
+
+/// "host" of a record: cpu, cores (that this process may use), memory_bytes, llc_bytes (sum of all last-level caches),
+/// os, kernel (numbers only), virtual. No name, user or path of the machine. Unknown facts are absent. `root` is where
+/// /proc, /etc and /sys lie.
+nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
+
+/// "environment" of a record: the variables that are set, out of a list of those that change a measurement. Of a
+/// variable that may name a card, a path or a library only that it is set (true).
+nlohmann::ordered_json environment_facts();
+
+/// Eight hex digits that tell cards of one model apart and cannot be traced back to one: the first 32 bits of the
+/// name-based UUID (RFC 4122, version 5) of the GPU's UUID in lower case, without "GPU-", in the namespace
+/// 5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90.
+std::string card_id(const std::string& gpu_uuid);
+
+struct NoDevice {
+  std::string reason;
+  std::string remedy;
+};
+
+/// Why the CUDA runtime found no usable device. `cuda_error` is what cudaGetDeviceCount returned (0 with no device);
+/// `visible_devices` is CUDA_VISIBLE_DEVICES; versions are those of cudaDriverGetVersion and cudaRuntimeGetVersion
+/// (1000 * major + 10 * minor; 0 where unknown).
+NoDevice why_no_device(int cuda_error, bool driver_library_present, const std::optional<std::string>& visible_devices,
+                       int driver_version, int runtime_version);
+
+}  // namespace gpulift

@@ -1,0 +1,173 @@
+#include "machine.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+
+#include "host_cache.hpp"
+
+namespace gpulift {
+namespace {
+
+/// A folder with files of one's own in place of /proc, /etc and /sys.
+class HostFacts : public testing::Test {
+ protected:
+  HostFacts() {
+    auto name = (std::filesystem::temp_directory_path() / "gpulift-machine-test-XXXXXX").string();
+    root_ = mkdtemp(name.data());
+  }
+  ~HostFacts() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& file, const std::string& text) const {
+    std::filesystem::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+
+  void write_cache(int cpu, int index, const std::string& level, const std::string& size,
+                   const std::string& cpus) const {
+    const auto folder =
+        "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index) + "/";
+    write(folder + "level", level + "\n");
+    write(folder + "size", size + "\n");
+    write(folder + "shared_cpu_list", cpus + "\n");
+  }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(HostFacts, ReadsProcessorAndSystem) {
+  write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9555 64-Core\nflags\t\t: fpu vme hypervisor avx\n");
+  write("etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
+  const auto facts = host_facts(root_);
+  EXPECT_EQ(facts.at("cpu"), "AMD EPYC 9555 64-Core");
+  EXPECT_EQ(facts.at("os"), "Debian GNU/Linux 12 (bookworm)");
+  EXPECT_EQ(facts.at("virtual"), true);
+}
+
+TEST_F(HostFacts, AFlagThatOnlyContainsTheWordIsNotAHypervisor) {
+  write("proc/cpuinfo", "flags\t: fpu nohypervisor hypervisor_x\n");
+  EXPECT_EQ(host_facts(root_).at("virtual"), false);
+}
+
+TEST_F(HostFacts, WithoutFilesUnknownFactsAreAbsent) {
+  const auto facts = host_facts(root_);
+  EXPECT_FALSE(facts.contains("os"));
+  EXPECT_FALSE(facts.at("cpu").get<std::string>().empty()) << "the name of the architecture";
+}
+
+TEST_F(HostFacts, CountsEveryLastLevelCacheOnce) {
+  for (const int cpu : {0, 1, 2, 3}) {
+    write_cache(cpu, 0, "1", "48K", std::to_string(cpu));
+    write_cache(cpu, 3, "3", "32768K", cpu < 2 ? "0-1" : "2-3");
+  }
+  EXPECT_EQ(last_level_cache_bytes(root_ / "sys/devices/system/cpu"), 2U * 32768 * 1024);
+  EXPECT_EQ(host_facts(root_).at("llc_bytes"), 2U * 32768 * 1024);
+}
+
+TEST_F(HostFacts, ThisMachineHasCoresMemoryAndAKernelInNumbers) {
+  const auto facts = host_facts();
+  EXPECT_GE(facts.at("cores"), 1);
+  EXPECT_GT(facts.at("memory_bytes"), 1 << 20);
+  EXPECT_EQ(facts.at("kernel").get<std::string>().find_first_not_of("0123456789."), std::string::npos);
+}
+
+TEST_F(HostFacts, DoNotNameTheHost) {
+  std::array<char, 256> name{};
+  ASSERT_EQ(gethostname(name.data(), name.size() - 1), 0);
+  const auto facts = host_facts();
+  for (const auto& [key, value] : facts.items()) EXPECT_NE(value, std::string(name.data())) << key;
+}
+
+class EnvironmentFacts : public testing::Test {
+ protected:
+  ~EnvironmentFacts() override {
+    for (const auto* name : {"CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "GPULIFT_TORCH", "GPULIFT_SECRET"}) {
+      unsetenv(name);
+    }
+  }
+};
+
+TEST_F(EnvironmentFacts, HasOnlyWhatIsListed) {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  setenv("GPULIFT_SECRET", "42", 1);
+  const auto facts = environment_facts();
+  EXPECT_EQ(facts.at("CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_FALSE(facts.contains("GPULIFT_SECRET"));
+  EXPECT_FALSE(facts.contains("PATH"));
+}
+
+TEST_F(EnvironmentFacts, SaysOnlyThatCardsWereSelected) {
+  EXPECT_FALSE(environment_facts().contains("CUDA_VISIBLE_DEVICES"));
+  setenv("CUDA_VISIBLE_DEVICES", "GPU-3a2b1c4d-0011-2233-4455-66778899aabb", 1);
+  EXPECT_EQ(environment_facts().at("CUDA_VISIBLE_DEVICES"), true);
+}
+
+TEST_F(EnvironmentFacts, KeepsPathsToItself) {
+  setenv("GPULIFT_TORCH", "/home/someone/torch", 1);
+  EXPECT_EQ(environment_facts().at("GPULIFT_TORCH"), true);
+}
+
+TEST(CardId, IsTheNameBasedUuidThatOtherLanguagesCompute) {
+  // Python: uuid.uuid5(uuid.UUID("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90"),
+  // "3a2b1c4d-0011-2233-4455-66778899aabb").hex[:8]
+  EXPECT_EQ(card_id("GPU-3a2b1c4d-0011-2233-4455-66778899aabb"), "80831f50");
+}
+
+TEST(CardId, IsTheSameHoweverTheUuidIsWritten) {
+  EXPECT_EQ(card_id("3A2B1C4D-0011-2233-4455-66778899AABB"), card_id("GPU-3a2b1c4d-0011-2233-4455-66778899aabb"));
+}
+
+TEST(CardId, TellsCardsApart) {
+  EXPECT_NE(card_id("GPU-3a2b1c4d-0011-2233-4455-66778899aabb"), card_id("GPU-3a2b1c4d-0011-2233-4455-66778899aabc"));
+}
+
+constexpr int kInsufficientDriver = 35;
+constexpr int kNoDevice = 100;
+
+TEST(WhyNoDevice, NoDriver) {
+  const auto why = why_no_device(kInsufficientDriver, false, {}, 0, 13000);
+  EXPECT_EQ(why.reason, "no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)");
+  EXPECT_NE(why.remedy.find("install the NVIDIA driver"), std::string::npos);
+}
+
+TEST(WhyNoDevice, ADriverThatIsTooOldIsNamedWithBothVersions) {
+  const auto why = why_no_device(kInsufficientDriver, true, {}, 12040, 13000);
+  EXPECT_EQ(why.reason, "the NVIDIA driver is too old: it supports CUDA 12.4, this build needs CUDA 13.0");
+  EXPECT_EQ(why.remedy, "install a driver that supports CUDA 13.0 or later");
+}
+
+TEST(WhyNoDevice, AnEmptyListOfVisibleDevices) {
+  const auto why = why_no_device(kNoDevice, true, "", 13000, 13000);
+  EXPECT_EQ(why.reason, "CUDA_VISIBLE_DEVICES is empty, which hides every GPU");
+  EXPECT_NE(why.remedy.find("unset CUDA_VISIBLE_DEVICES"), std::string::npos);
+  EXPECT_EQ(why_no_device(kNoDevice, true, "-1", 13000, 13000).reason, "CUDA_VISIBLE_DEVICES hides every GPU");
+}
+
+TEST(WhyNoDevice, AListThatNamesNoCardIsNotRepeated) {
+  const auto why = why_no_device(kNoDevice, true, "GPU-3a2b1c4d", 13000, 13000);
+  EXPECT_EQ(why.reason, "CUDA_VISIBLE_DEVICES names no GPU of this machine");
+}
+
+TEST(WhyNoDevice, ADriverWithoutACard) {
+  EXPECT_EQ(why_no_device(kNoDevice, true, {}, 13000, 13000).reason, "the NVIDIA driver's library is here, but no GPU");
+}
+
+TEST(WhyNoDevice, AnythingElseIsGivenByItsNumber) {
+  const auto why = why_no_device(999, true, "0", 13000, 13000);
+  EXPECT_EQ(why.reason, "the CUDA runtime cannot start (CUDA error 999)");
+  EXPECT_FALSE(why.remedy.empty());
+}
+
+TEST(WhyNoDevice, IsOneLineWithARemedyForEveryError) {
+  for (const int error : {0, 3, 34, 35, 46, 100, 101, 304, 802, 803, 804}) {
+    const auto why = why_no_device(error, true, {}, 13000, 13000);
+    EXPECT_EQ((why.reason + why.remedy).find('\n'), std::string::npos);
+    EXPECT_FALSE(why.reason.empty() || why.remedy.empty()) << error;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpulift {
+
+/// How a child process ended.
+struct Ended {
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+  /// "exit code 3", "signal 11 (Segmentation fault)".
+  std::string text() const;
+};
+
+/// A child process that is spoken to in lines: ours go to its standard input, its lines come from its file descriptor
+/// kReplyDescriptor, so that whatever it prints cannot break the protocol. It dies with its parent, and is killed when
+/// the object goes.
+class Process {
+ public:
+  static constexpr int kReplyDescriptor = 3;
+
+  /// Starts argv[0] with our environment and the given additions. Its standard output is discarded; errors pass through.
+  Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  /// False when the child no longer reads.
+  bool send(const std::string& line);
+
+  enum class Read { kLine, kTimeout, kClosed };
+  /// Waits at most `timeout_s` for the next whole line.
+  Read receive(std::string& line, double timeout_s);
+
+  void kill();
+  /// Waits for the end, after closing its input.
+  Ended wait();
+
+ private:
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+  std::string pending_;
+};
+
+/// Absolute path of the running program.
+std::string own_program();
+
+}  // namespace gpulift

@@ -1,0 +1,137 @@
+#include "record_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace gpulift {
+namespace {
+
+std::string system_text(int code) { return std::strerror(code); }
+
+/// Of "1.0": 1. Zero for a text that is no version.
+int major_version(const std::string& version) { return std::atoi(version.c_str()); }
+
+void refuse_foreign(const nlohmann::ordered_json& record, const std::filesystem::path& file, int line) {
+  const std::string version = record.contains("schema") && record["schema"].is_string() ? record["schema"].get<std::string>() : "";
+  const std::string place = file.filename().string() + ":" + std::to_string(line);
+  if (major_version(version) == 0) throw RecordError(place + ": not a record: no \"schema\"; choose another folder");
+  if (major_version(version) > major_version(kSchemaVersion)) {
+    throw RecordError(place + ": schema " + version + " is newer than this program's " + kSchemaVersion +
+                      "; update gpulift or choose another folder");
+  }
+  for (const char* key : {"technique", "case_id", "launch", "outcome"}) {
+    if (!record.contains(key)) throw RecordError(place + ": not a record: no \"" + key + "\"; choose another folder");
+  }
+}
+
+/// Closes the descriptor.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() { close(descriptor_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+bool write_all(int descriptor, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(descriptor, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    done += static_cast<std::size_t>(written);
+  }
+  return fsync(descriptor) == 0;
+}
+
+}  // namespace
+
+void require_finite(const nlohmann::ordered_json& value, const std::string& key) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    throw std::domain_error("a record cannot hold a number that is not finite: " + key);
+  }
+  if (value.is_structured()) {
+    for (const auto& [name, held] : value.items()) require_finite(held, key.empty() ? name : key + "." + name);
+  }
+}
+
+RecordFolder::RecordFolder(std::filesystem::path folder, const Warn& warn) : folder_(std::move(folder)) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  if (failure) throw RecordError("cannot create the folder " + folder_.string() + ": " + failure.message());
+  lock_ = open((folder_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) throw RecordError("cannot write to the folder " + folder_.string() + ": " + system_text(errno));
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    close(lock_);
+    throw RecordError("another run is writing to " + folder_.string() + "; wait for it or choose another folder");
+  }
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  try {
+    for (const auto& file : files) read(file, warn);
+  } catch (...) {
+    close(lock_);
+    throw;
+  }
+}
+
+RecordFolder::~RecordFolder() { close(lock_); }
+
+void RecordFolder::read(const std::filesystem::path& file, const Warn& warn) {
+  std::ifstream stream(file);
+  std::stringstream content;
+  content << stream.rdbuf();
+  const std::string text = content.str();
+  std::size_t begin = 0;
+  for (int line = 1; begin < text.size(); ++line) {
+    const std::size_t end = text.find('\n', begin);
+    const bool last = end == std::string::npos || end + 1 == text.size();
+    const auto record = nlohmann::ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
+    const bool whole = end != std::string::npos && !record.is_discarded() && record.is_object();
+    if (!whole && !last) throw RecordError(file.filename().string() + ":" + std::to_string(line) + ": not JSON");
+    if (!whole) {
+      std::filesystem::resize_file(file, begin);
+      warn(file.filename().string() + ": dropped its last line, which was cut off");
+      return;
+    }
+    refuse_foreign(record, file, line);
+    records_.push_back(record);
+    begin = end + 1;
+  }
+}
+
+void RecordFolder::append(const nlohmann::ordered_json& record) {
+  require_finite(record);
+  std::string name = record.at("technique");
+  std::replace(name.begin(), name.end(), '/', '.');
+  const auto path = folder_ / (name + ".jsonl");
+  const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file.get() < 0) throw RecordError("cannot write " + path.filename().string() + ": " + system_text(errno));
+  const off_t before = lseek(file.get(), 0, SEEK_END);
+  if (!write_all(file.get(), record.dump() + "\n")) {
+    const int code = errno;
+    const bool cut = ftruncate(file.get(), before) == 0;
+    throw RecordError("cannot write " + path.filename().string() + ": " + system_text(code) +
+                      "; everything measured before is kept: make room and run again to go on" +
+                      (cut ? "" : " (the next run drops the line that was cut off)"));
+  }
+  records_.push_back(record);
+}
+
+}  // namespace gpulift

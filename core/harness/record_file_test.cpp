@@ -1,0 +1,172 @@
+#include "record_file.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace gpulift {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+nlohmann::ordered_json record(int launch) {
+  return {{"schema", kSchemaVersion}, {"technique", "transfer/copy"}, {"case_id", "bytes:4"}, {"launch", launch},
+          {"outcome", "ok"}};
+}
+
+class RecordFolderTest : public testing::Test {
+ protected:
+  RecordFolderTest() {
+    auto name = (std::filesystem::temp_directory_path() / "gpulift-records-test-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    file_ = folder_ / "transfer.copy.jsonl";
+  }
+  ~RecordFolderTest() override { std::filesystem::remove_all(folder_); }
+
+  RecordFolder::Warn warn() {
+    return [this](const std::string& line) { warnings_.push_back(line); };
+  }
+  std::string content() const {
+    std::stringstream text;
+    text << std::ifstream(file_).rdbuf();
+    return text.str();
+  }
+  void write(const std::string& text) const { std::ofstream(file_) << text; }
+  auto opening() {
+    return [this] { RecordFolder(folder_, warn()); };
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(RecordFolderTest, KeepsOneLineForEachRecordAndReadsThemAgain) {
+  {
+    RecordFolder folder(folder_, warn());
+    folder.append(record(0));
+    folder.append(record(1));
+    EXPECT_THAT(folder.records(), ElementsAre(record(0), record(1)));
+  }
+  EXPECT_EQ(content(), record(0).dump() + "\n" + record(1).dump() + "\n");
+  const RecordFolder again(folder_, warn());
+  EXPECT_THAT(again.records(), ElementsAre(record(0), record(1)));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(RecordFolderTest, MakesTheFolder) {
+  RecordFolder folder(folder_ / "new" / "deep", warn());
+  folder.append(record(0));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "new" / "deep" / "transfer.copy.jsonl"));
+}
+
+TEST_F(RecordFolderTest, DropsALastLineThatWasCutOffAndSaysSo) {
+  write(record(0).dump() + "\n" + record(1).dump().substr(0, 20));
+  RecordFolder folder(folder_, warn());
+  EXPECT_THAT(folder.records(), ElementsAre(record(0)));
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("transfer.copy.jsonl"), HasSubstr("cut off"))));
+  folder.append(record(2));
+  EXPECT_EQ(content(), record(0).dump() + "\n" + record(2).dump() + "\n");
+}
+
+TEST_F(RecordFolderTest, DropsALastLineThatOnlyLacksItsEnd) {
+  write(record(0).dump());
+  const RecordFolder folder(folder_, warn());
+  EXPECT_THAT(folder.records(), IsEmpty());
+  EXPECT_EQ(content(), "");
+  EXPECT_EQ(warnings_.size(), 1U);
+}
+
+TEST_F(RecordFolderTest, RefusesAFileWithAnotherBrokenLine) {
+  const std::string text = "nonsense\n" + record(0).dump() + "\n";
+  write(text);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("transfer.copy.jsonl:1: not JSON")));
+  EXPECT_EQ(content(), text);
+}
+
+TEST_F(RecordFolderTest, RefusesResultsOfANewerSchema) {
+  auto newer = record(0);
+  newer["schema"] = "2.0";
+  write(newer.dump() + "\n");
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(AllOf(HasSubstr("schema 2.0 is newer"), HasSubstr("update gpulift"))));
+  EXPECT_EQ(content(), newer.dump() + "\n");
+}
+
+TEST_F(RecordFolderTest, ReadsANewerMinorVersion) {
+  auto newer = record(0);
+  newer["schema"] = "1.99";
+  write(newer.dump() + "\n");
+  EXPECT_EQ(RecordFolder(folder_, warn()).records().size(), 1U);
+}
+
+class ForeignLine : public RecordFolderTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ForeignLine, IsRefusedAndKept) {
+  const std::string text = std::string(GetParam()) + "\n";
+  write(text);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(AllOf(HasSubstr(":1: not a record"), HasSubstr("another folder"))));
+  EXPECT_EQ(content(), text);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lines, ForeignLine,
+                         testing::Values("{}", R"({"schema":1})", R"({"schema":"none"})", R"({"schema":"1.0"})"));
+
+TEST_F(RecordFolderTest, SaysWhenTheFolderCannotBeMade) {
+  write("a file in the way");
+  EXPECT_THAT([this] { RecordFolder(file_ / "below", warn()); },
+              ThrowsMessage<RecordError>(HasSubstr("cannot create the folder")));
+}
+
+TEST_F(RecordFolderTest, SaysWhenTheFolderCannotBeWritten) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  chmod(folder_.c_str(), 0555);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("cannot write to the folder")));
+  chmod(folder_.c_str(), 0755);
+}
+
+TEST_F(RecordFolderTest, RefusesASecondWriter) {
+  const RecordFolder first(folder_, warn());
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("another run is writing")));
+}
+
+TEST_F(RecordFolderTest, IsFreeAgainAfterAFailure) {
+  write("nonsense\n{}\n");
+  EXPECT_THROW(opening()(), RecordError);
+  std::filesystem::remove(file_);
+  EXPECT_NO_THROW(opening()());
+}
+
+TEST_F(RecordFolderTest, SaysWhenTheDiskIsFull) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  RecordFolder folder(folder_, warn());
+  std::filesystem::create_symlink("/dev/full", file_);
+  EXPECT_THAT([&] { folder.append(record(0)); },
+              ThrowsMessage<RecordError>(AllOf(HasSubstr("No space left"), HasSubstr("run again to go on"))));
+  EXPECT_THAT(folder.records(), IsEmpty());
+}
+
+TEST_F(RecordFolderTest, RefusesNumbersThatAreNotFinite) {
+  RecordFolder folder(folder_, warn());
+  auto broken = record(0);
+  broken["arms"] = {{{"windows", {1.0, std::numeric_limits<double>::infinity()}}}};
+  EXPECT_THROW(folder.append(broken), std::domain_error);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+TEST(RequireFinite, NamesTheKey) {
+  nlohmann::ordered_json json{{"arms", {{{"cost", {{"bytes", std::numeric_limits<double>::quiet_NaN()}}}}}}};
+  EXPECT_THAT([&] { require_finite(json); }, ThrowsMessage<std::domain_error>(HasSubstr("arms.0.cost.bytes")));
+  json["arms"][0]["cost"]["bytes"] = 1.0;
+  EXPECT_NO_THROW(require_finite(json));
+}
+
+}  // namespace
+}  // namespace gpulift

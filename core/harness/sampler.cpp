@@ -1,0 +1,204 @@
+#include "sampler.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <thread>
+
+#include "stop_rule.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr double kConfidence = 0.975;         // covers 95 % although it is looked at after every block
+constexpr std::int64_t kMaxSteps = 1 << 24;
+constexpr double kFlatClockHz = 5e6;          // "flat": two successive rounds this close
+constexpr int kMaxRestarts = 5;
+constexpr double kOverrun = 3.0;              // the minimum of blocks yields when the budget is exceeded this much
+
+class Sampler {
+ public:
+  Sampler(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
+          const SamplingPlan& plan)
+      : runners_(runners), clocks_(clocks), against_first_(against_first), plan_(plan), values_(runners.size()) {
+    samples_.arms.resize(runners.size());
+  }
+
+  Samples sample(const Disturbed& disturbed) {
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) calibrate(arm);
+    warm_up();
+    BlockOrder order(static_cast<int>(runners_.size()), plan_.seed);
+    double start_s = now_s();
+    while (!finished(now_s() - start_s)) {
+      take_block(order.next(), disturbed);
+      if (pace_changed()) {
+        start_over();
+        start_s = now_s();
+      }
+    }
+    return std::move(samples_);
+  }
+
+ private:
+  void calibrate(std::size_t arm) {
+    const double start_s = now_s();
+    std::int64_t steps = 1;
+    double step_s = judged_s(runners_[arm]->run(0, 1), clocks_[arm]);  // the first run may load code: not used
+    for (;;) {
+      const double window_s = std::max(1e-9, judged_s(runners_[arm]->run(0, steps), clocks_[arm]));
+      step_s = window_s / static_cast<double>(steps);
+      if (window_s >= plan_.window_s / 4 || steps >= kMaxSteps) break;
+      const double wanted = plan_.window_s / 2 / step_s;
+      steps = std::clamp(static_cast<std::int64_t>(wanted), 2 * steps, 16 * steps);
+    }
+    set_steps(arm, step_s);
+    samples_.lead_in_s += now_s() - start_s;
+  }
+
+  void set_steps(std::size_t arm, double step_s) {
+    auto& samples = samples_.arms[arm];
+    const std::int64_t most = std::min(kMaxSteps, runners_[arm]->max_steps());
+    samples.steps_per_window =
+        std::clamp(static_cast<std::int64_t>(std::ceil(1.05 * plan_.window_s / step_s)), std::int64_t{1}, most);
+    samples.lead_in_steps =
+        std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)), std::int64_t{1}, most);
+  }
+
+  // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the last window's pace.
+  void warm_up() {
+    const double start_s = now_s();
+    std::vector<double> clock_hz(runners_.size(), 0);
+    for (bool flat = false; !flat;) {
+      flat = true;
+      for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+        const Window window = warm_up_arm(arm);
+        const double hz = window.sm_clock_hz.value_or(0);
+        flat = flat && std::abs(hz - clock_hz[arm]) <= kFlatClockHz;
+        clock_hz[arm] = hz;
+      }
+      if (now_s() - start_s >= plan_.warm_up_limit_s) break;
+    }
+    samples_.lead_in_s += now_s() - start_s;
+  }
+
+  Window warm_up_arm(std::size_t arm) {
+    const double until_s = now_s() + plan_.warm_up_s;
+    Window window;
+    do {
+      const std::int64_t steps = std::max<std::int64_t>(samples_.arms[arm].lead_in_steps,
+                                                        samples_.arms[arm].steps_per_window / 4);
+      window = runners_[arm]->run(0, steps);
+      set_steps(arm, std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps));
+    } while (now_s() < until_s);
+    return window;
+  }
+
+  // The logarithm of a time that is zero or no number would make the interval look certain.
+  static void require_usable(double window_s) {
+    if (!std::isfinite(window_s) || window_s <= 0) {
+      throw std::runtime_error("a window took " + std::to_string(window_s) + " s: the clock that judges it is of no use");
+    }
+  }
+
+  void take_block(const Block& block, const Disturbed& disturbed) {
+    const double start_s = now_s();
+    std::vector<std::pair<int, Window>> windows;
+    for (const int arm : block) windows.emplace_back(arm, take_window(static_cast<std::size_t>(arm)));
+    if (disturbed && disturbed(start_s, now_s())) {
+      ++samples_.discarded_blocks;
+      return;
+    }
+    std::vector<double> log_s(runners_.size(), 0);  // mean over the arm's two windows
+    for (const auto& [arm, window] : windows) {
+      const auto index = static_cast<std::size_t>(arm);
+      const double window_s = judged_s(window, clocks_[index]);
+      require_usable(window_s);
+      const double step_s = window_s / static_cast<double>(samples_.arms[index].steps_per_window);
+      log_s[index] += std::log(step_s) / 2;
+      samples_.arms[index].windows.push_back(window);
+    }
+    samples_.blocks.push_back(block);
+    const double base = against_first_ ? log_s[0] : 0;
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) values_[arm].push_back(log_s[arm] - base);
+    samples_.half_width = half_width();
+  }
+
+  // A device or link that was asleep can be many times slower at first than it is once awake (seen: 1 ms for a copy of
+  // 25 us), long enough to outlast the warm-up. Windows that come out far too short tell: the number of steps was wrong.
+  bool pace_changed() const {
+    if (samples_.blocks.empty() || restarts_ == kMaxRestarts) return false;
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+      const auto& samples = samples_.arms[arm];
+      const bool could_be_longer = samples.steps_per_window < std::min(kMaxSteps, runners_[arm]->max_steps());
+      if (could_be_longer && judged_s(samples.windows.back(), clocks_[arm]) < plan_.window_s / 2) return true;
+    }
+    return false;
+  }
+
+  void start_over() {
+    ++restarts_;
+    samples_.discarded_blocks += static_cast<int>(samples_.blocks.size());
+    samples_.blocks.clear();
+    samples_.half_width.reset();
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+      values_[arm].clear();
+      samples_.arms[arm].windows.clear();
+      calibrate(arm);
+    }
+  }
+
+  Window take_window(std::size_t arm) {
+    const auto& samples = samples_.arms[arm];
+    const double start_s = now_s();
+    if (plan_.rest_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(plan_.rest_s));
+    Window window = runners_[arm]->run(samples.lead_in_steps, samples.steps_per_window);
+    samples_.windows_s += window.host_s;
+    samples_.lead_in_s += std::max(0.0, now_s() - start_s - window.host_s);
+    return window;
+  }
+
+  std::optional<double> half_width() const {
+    double widest = 0;
+    for (std::size_t arm = against_first_ ? 1 : 0; arm < values_.size(); ++arm) {
+      const auto width = median_half_width(values_[arm], kConfidence);
+      if (!width) return std::nullopt;
+      widest = std::max(widest, *width);
+    }
+    return widest;
+  }
+
+  bool finished(double elapsed_s) {
+    const int blocks = static_cast<int>(samples_.blocks.size());
+    if (blocks >= plan_.min_blocks && samples_.half_width && *samples_.half_width <= plan_.precision) {
+      samples_.stop_reason = StopReason::kPrecise;
+      return true;
+    }
+    // A disturbed device may never give a clean block: the budget ends it all the same.
+    const bool enough = blocks >= plan_.min_blocks || elapsed_s >= kOverrun * plan_.budget_s;
+    return elapsed_s >= plan_.budget_s && enough;
+  }
+
+  const std::vector<ArmRunner*>& runners_;
+  const std::vector<Clock>& clocks_;
+  bool against_first_;
+  const SamplingPlan& plan_;
+  std::vector<std::vector<double>> values_;  // per arm, one per kept block
+  int restarts_ = 0;
+  Samples samples_;
+};
+
+}  // namespace
+
+double judged_s(const Window& window, Clock clock) {
+  if (clock == Clock::kHost) return window.host_s;
+  if (!window.device_s) throw std::logic_error("an arm is judged by the device clock, but the window has no device time");
+  return *window.device_s;
+}
+
+Samples sample_arms(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
+                    const SamplingPlan& plan, const Disturbed& disturbed) {
+  if (runners.empty() || runners.size() != clocks.size()) throw std::logic_error("one clock per arm, and at least one arm");
+  return Sampler(runners, clocks, against_first && runners.size() > 1, plan).sample(disturbed);
+}
+
+}  // namespace gpulift

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "blocks.hpp"
+#include "technique.hpp"
+#include "window.hpp"
+
+namespace gpulift {
+
+/// How one case is sampled. Times in seconds.
+struct SamplingPlan {
+  double window_s = 1e-3;         // a window lasts at least this long
+  double lead_in_s = 1e-4;        // untimed steps of the same arm before each window, at least one step
+  double rest_s = 0;              // idle before each lead-in
+  double warm_up_s = 0.02;        // per arm, before the first block
+  double warm_up_limit_s = 0;     // > 0: warm up until the SM clock is flat, at most this long in all
+  double budget_s = 0.6;          // for all blocks together
+  double precision = 0.0025;      // stop when the interval's half-width is below
+  int min_blocks = 8;             // before the interval may stop it, and taken unless the budget is far exceeded
+  std::uint64_t seed = 0;
+};
+
+struct ArmSamples {
+  std::int64_t steps_per_window = 1;
+  std::int64_t lead_in_steps = 1;
+  std::vector<Window> windows;    // of the kept blocks, in order
+};
+
+enum class StopReason { kPrecise, kBudget };
+
+struct Samples {
+  std::vector<ArmSamples> arms;
+  std::vector<Block> blocks;
+  int discarded_blocks = 0;
+  StopReason stop_reason = StopReason::kBudget;
+  std::optional<double> half_width;  // of the least certain arm, as a fraction
+  double windows_s = 0;              // host time inside timed windows
+  double lead_in_s = 0;              // in rests, lead-ins, calibration and warm-up
+};
+
+/// True when what happened between the two moments spoils a block (hardware slowdown).
+using Disturbed = std::function<bool(double from_s, double to_s)>;
+
+/// Calibrates, warms up and samples the arms in balanced blocks. `clocks` says which clock judges each arm. With one
+/// arm, and for ceilings, the stop rule looks at the arm's own time; else at its ratio to the first arm.
+Samples sample_arms(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
+                    const SamplingPlan& plan, const Disturbed& disturbed);
+
+/// The time of a window by the clock that judges the arm; throws std::logic_error when it was not measured.
+double judged_s(const Window& window, Clock clock);
+
+}  // namespace gpulift

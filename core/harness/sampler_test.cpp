@@ -1,0 +1,301 @@
+#include "sampler.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "stop_rule.hpp"
+
+namespace gpulift {
+namespace {
+
+/// A clock that only windows advance, and what happens to the machine as it passes.
+struct SimulatedMachine {
+  double now_s = 0;
+  double drift_per_s = 0;     // relative slowing per second, linear
+  double noise = 0;           // relative standard deviation of a window
+  std::mt19937_64 random{1};
+};
+
+/// An arm of a known step time on such a machine. Takes no real time.
+class SimulatedArm : public ArmRunner {
+ public:
+  SimulatedArm(SimulatedMachine& machine, double step_s) : machine_(machine), step_s_(step_s) {}
+
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    advance(lead_in_steps);
+    Window window;
+    window.start_s = machine_.now_s;
+    std::normal_distribution<double> deviation(1, machine_.noise);
+    window.host_s = advance(steps) * (machine_.noise > 0 ? deviation(machine_.random) : 1);
+    window.device_s = window.host_s / 2;
+    calls_.push_back({lead_in_steps, steps});
+    return window;
+  }
+
+  struct Call {
+    std::int64_t lead_in_steps;
+    std::int64_t steps;
+  };
+  const std::vector<Call>& calls() const { return calls_; }
+
+ private:
+  // Time of `steps` when each takes step_s * (1 + drift * moment): exact for linear drift at the window's middle.
+  double advance(std::int64_t steps) {
+    const double calm_s = step_s_ * static_cast<double>(steps);
+    const double slowed_s = calm_s * (1 + machine_.drift_per_s * (machine_.now_s + calm_s / 2));
+    machine_.now_s += calm_s;
+    return slowed_s;
+  }
+
+  SimulatedMachine& machine_;
+  double step_s_;
+  std::vector<Call> calls_;
+};
+
+SamplingPlan quick_plan() {
+  SamplingPlan plan;
+  plan.warm_up_s = 1e-6;  // of real time
+  plan.budget_s = 30;     // of real time; the tests end otherwise
+  return plan;
+}
+
+/// The logarithm of arm 1 over arm 0 in each block.
+std::vector<double> block_log_ratios(const Samples& samples) {
+  std::vector<double> ratios;
+  for (std::size_t block = 0; block < samples.blocks.size(); ++block) {
+    double log_ratio = 0;
+    for (const std::size_t arm : {0U, 1U}) {
+      const auto& one = samples.arms[arm];
+      for (const std::size_t turn : {0U, 1U}) {
+        const double step_s = one.windows[2 * block + turn].host_s / static_cast<double>(one.steps_per_window);
+        log_ratio += (arm == 1 ? 0.5 : -0.5) * std::log(step_s);
+      }
+    }
+    ratios.push_back(log_ratio);
+  }
+  return ratios;
+}
+
+Samples sample_two(ArmRunner& first, ArmRunner& second, const SamplingPlan& plan, const Disturbed& disturbed = nullptr) {
+  return sample_arms({&first, &second}, {Clock::kHost, Clock::kHost}, true, plan, disturbed);
+}
+
+TEST(Sampler, FindsTheRatioOfACalmMachineAndStopsAsSoonAsItMay) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm slower(machine, 1.25e-5);
+  const Samples samples = sample_two(base, slower, quick_plan());
+  EXPECT_EQ(samples.stop_reason, StopReason::kPrecise);
+  EXPECT_EQ(samples.blocks.size(), 8U);
+  EXPECT_EQ(samples.arms[0].windows.size(), 16U);
+  for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, std::log(1.25), 1e-9);
+}
+
+TEST(Sampler, WindowsLastAsLongAsAskedWithALeadIn) {
+  SimulatedMachine machine;
+  SimulatedArm fast(machine, 3e-7);
+  SimulatedArm slow(machine, 5e-3);
+  const Samples samples = sample_two(fast, slow, quick_plan());
+  for (const auto& window : samples.arms[0].windows) {
+    EXPECT_GE(window.host_s, 1e-3);
+    EXPECT_LE(window.host_s, 1.2e-3);
+  }
+  EXPECT_EQ(samples.arms[0].lead_in_steps, std::ceil(1e-4 / 3e-7));
+  EXPECT_EQ(samples.arms[1].steps_per_window, 1);
+  EXPECT_EQ(samples.arms[1].lead_in_steps, 1);
+  EXPECT_EQ(slow.calls().back().lead_in_steps, 1);
+  EXPECT_EQ(fast.calls().back().steps, samples.arms[0].steps_per_window);
+}
+
+TEST(Sampler, LinearDriftCancelsWithinABlock) {
+  SimulatedMachine machine;
+  machine.drift_per_s = 2;  // 0.2 % from window to window, far more than any throttle
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm same(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.lead_in_s = 1e-5;
+  const Samples samples = sample_two(base, same, plan);
+  // What is left is of second order: the square of the drift within a block.
+  for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, 0, 1e-4);
+}
+
+TEST(Sampler, GoesOnUntilTheIntervalIsNarrowEnough) {
+  SimulatedMachine machine;
+  machine.noise = 0.02;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm slower(machine, 1.1e-5);
+  const Samples samples = sample_two(base, slower, quick_plan());
+  EXPECT_EQ(samples.stop_reason, StopReason::kPrecise);
+  EXPECT_GT(samples.blocks.size(), 50U);
+  ASSERT_TRUE(samples.half_width);
+  EXPECT_LE(*samples.half_width, 0.0025);
+  EXPECT_NEAR(median(block_log_ratios(samples)), std::log(1.1), 2 * 0.0025);
+}
+
+TEST(Sampler, TheBudgetEndsWhatNeverGetsPrecise) {
+  SimulatedMachine machine;
+  machine.noise = 0.2;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm same(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.precision = 1e-9;
+  plan.budget_s = 1e-3;
+  const Samples samples = sample_two(base, same, plan);
+  EXPECT_EQ(samples.stop_reason, StopReason::kBudget);
+  EXPECT_GE(samples.blocks.size(), 8U);
+  EXPECT_TRUE(samples.half_width);
+}
+
+TEST(Sampler, TakesItsLeastNumberOfBlocksEvenWhenTheBudgetIsShort) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm same(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.precision = 0;
+  plan.budget_s = 1e-4;
+  plan.min_blocks = 3;
+  const Samples samples = sample_two(base, same, plan);
+  EXPECT_GE(samples.blocks.size(), 1U);
+}
+
+TEST(Sampler, DropsAndCountsDisturbedBlocks) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm slower(machine, 2e-5);
+  int looked = 0;
+  const auto every_third = [&looked](double from_s, double to_s) {
+    EXPECT_LE(from_s, to_s);
+    return ++looked % 3 == 0;
+  };
+  const Samples samples = sample_two(base, slower, quick_plan(), every_third);
+  EXPECT_EQ(samples.blocks.size(), 8U);
+  EXPECT_EQ(samples.discarded_blocks, looked - 8);
+  EXPECT_GT(samples.discarded_blocks, 0);
+  EXPECT_EQ(samples.arms[0].windows.size(), 16U);
+}
+
+TEST(Sampler, EndsWhenEveryBlockIsDisturbed) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm same(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.budget_s = 1e-3;
+  const Samples samples = sample_two(base, same, plan, [](double, double) { return true; });
+  EXPECT_TRUE(samples.blocks.empty());
+  EXPECT_GT(samples.discarded_blocks, 0);
+}
+
+TEST(Sampler, SeveralArmsAreAllPrecise) {
+  SimulatedMachine machine;
+  machine.noise = 0.005;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm second(machine, 2e-5);
+  SimulatedArm third(machine, 3e-5);
+  const Samples samples =
+      sample_arms({&base, &second, &third}, {Clock::kHost, Clock::kHost, Clock::kHost}, true, quick_plan(), nullptr);
+  EXPECT_EQ(samples.blocks.front().size(), 6U);
+  EXPECT_LE(*samples.half_width, 0.0025);
+  for (const auto& arm : samples.arms) EXPECT_EQ(arm.windows.size(), 2 * samples.blocks.size());
+}
+
+TEST(Sampler, OneArmIsJudgedByItsOwnTime) {
+  SimulatedMachine machine;
+  SimulatedArm only(machine, 1e-5);
+  const Samples samples = sample_arms({&only}, {Clock::kHost}, true, quick_plan(), nullptr);
+  EXPECT_EQ(samples.stop_reason, StopReason::kPrecise);
+  EXPECT_EQ(samples.arms[0].windows.size(), 16U);
+}
+
+TEST(Sampler, CeilingsAreJudgedByTheirOwnTimes) {
+  SimulatedMachine machine;
+  machine.drift_per_s = 0.5;  // cancels in a ratio, not in the times themselves
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm same(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.budget_s = 1e-3;
+  plan.precision = 1e-4;
+  const Samples own = sample_arms({&base, &same}, {Clock::kHost, Clock::kHost}, false, plan, nullptr);
+  EXPECT_EQ(own.stop_reason, StopReason::kBudget);
+}
+
+TEST(Sampler, UsesTheClockThatJudgesTheArm) {
+  SimulatedMachine machine;
+  SimulatedArm by_device(machine, 1e-5);  // its device time is half of its host time
+  const Samples samples = sample_arms({&by_device}, {Clock::kDevice}, false, quick_plan(), nullptr);
+  for (const auto& window : samples.arms[0].windows) EXPECT_GE(*window.device_s, 1e-3);
+}
+
+/// An arm whose windows all take the given time, whatever the steps.
+class StuckClock : public ArmRunner {
+ public:
+  explicit StuckClock(double window_s) : window_s_(window_s) {}
+  Window run(std::int64_t, std::int64_t) override {
+    Window window;
+    window.host_s = window_s_;
+    return window;
+  }
+
+ private:
+  double window_s_;
+};
+
+class UselessClock : public testing::TestWithParam<double> {};
+
+TEST_P(UselessClock, IsAnErrorAndNeverAPreciseResult) {
+  StuckClock stuck(GetParam());
+  EXPECT_THAT([&] { sample_arms({&stuck}, {Clock::kHost}, false, quick_plan(), nullptr); },
+              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("the clock that judges it is of no use")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Times, UselessClock,
+                         testing::Values(0.0, -1e-3, std::numeric_limits<double>::quiet_NaN(),
+                                         std::numeric_limits<double>::infinity()));
+
+TEST(Sampler, ADeviceClockWithoutDeviceTimeIsAnError) {
+  StuckClock host_only(1e-3);
+  EXPECT_THROW(sample_arms({&host_only}, {Clock::kDevice}, false, quick_plan(), nullptr), std::logic_error);
+}
+
+TEST(Sampler, RefusesNoArmsAndArmsWithoutClocks) {
+  StuckClock arm(1e-3);
+  EXPECT_THROW(sample_arms({}, {}, true, quick_plan(), nullptr), std::logic_error);
+  EXPECT_THROW(sample_arms({&arm}, {}, true, quick_plan(), nullptr), std::logic_error);
+}
+
+TEST(Sampler, AFailureInAnArmComesThrough) {
+  class Failing : public ArmRunner {
+    Window run(std::int64_t, std::int64_t) override { throw std::runtime_error("device lost"); }
+  } failing;
+  EXPECT_THROW(sample_arms({&failing}, {Clock::kHost}, false, quick_plan(), nullptr), std::runtime_error);
+}
+
+/// A device whose clock falls while it is loaded, from window to window, down to a floor.
+class FallingClock : public ArmRunner {
+ public:
+  Window run(std::int64_t, std::int64_t steps) override {
+    hz_ = std::max(1.5e9, hz_ - 20e6);
+    Window window;
+    window.device_s = static_cast<double>(steps) * 1e4 / hz_;
+    window.host_s = *window.device_s;
+    window.sm_clock_hz = hz_;
+    return window;
+  }
+
+ private:
+  double hz_ = 1.98e9;
+};
+
+TEST(Sampler, WarmsUpUntilTheClockIsFlat) {
+  FallingClock arm;
+  SamplingPlan plan = quick_plan();
+  plan.warm_up_limit_s = 20;
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  for (const auto& window : samples.arms[0].windows) EXPECT_EQ(window.sm_clock_hz, 1.5e9);
+}
+
+}  // namespace
+}  // namespace gpulift

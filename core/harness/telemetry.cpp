@@ -1,0 +1,118 @@
+#include "telemetry.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace gpulift {
+namespace {
+
+struct Quantity {
+  const char* name;
+  std::optional<double> GpuSample::* value;
+};
+
+constexpr Quantity kQuantities[] = {
+    {"sm_clock_hz", &GpuSample::sm_clock_hz},
+    {"memory_clock_hz", &GpuSample::memory_clock_hz},
+    {"power_w", &GpuSample::power_w},
+    {"temperature_c", &GpuSample::temperature_c},
+    {"gpu_utilisation", &GpuSample::gpu_utilisation},
+};
+
+template <typename Value>
+std::vector<Value> present(const std::vector<GpuSample>& samples, std::optional<Value> GpuSample::* value) {
+  std::vector<Value> values;
+  for (const auto& sample : samples) {
+    if (sample.*value) values.push_back(*(sample.*value));
+  }
+  return values;
+}
+
+/// Not a reported statistic but a label of the case: an actual reading (the upper of the two middle ones).
+nlohmann::ordered_json spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {{"min", values.front()}, {"median", values[values.size() / 2]}, {"max", values.back()}};
+}
+
+std::optional<double> energy_j(const std::vector<GpuSample>& samples) {
+  const auto readings = present(samples, &GpuSample::energy_j);
+  if (readings.size() < 2) return {};
+  return readings.back() - readings.front();
+}
+
+void add_fastest(nlohmann::ordered_json& to, const char* name, const std::vector<int>& values) {
+  if (!values.empty()) to[name] = *std::max_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+Telemetry::Telemetry(std::function<GpuSample()> source, double interval_s)
+    : source_(std::move(source)),
+      interval_s_(interval_s),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+void Telemetry::run(const std::stop_token& stop) {
+  const auto interval =
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_s_));
+  auto next = std::chrono::steady_clock::now();
+  while (!stop.stop_requested()) {
+    auto sample = source_();  // outside the lock: a driver call may take milliseconds
+    std::unique_lock lock(mutex_);
+    samples_.push_back(std::move(sample));
+    next = std::max(next + interval, std::chrono::steady_clock::now());  // late samples are not made up for
+    wake_.wait_until(lock, stop, next, [] { return false; });
+  }
+}
+
+std::vector<GpuSample> Telemetry::between(double from_s, double to_s) const {
+  std::vector<GpuSample> found;
+  const std::scoped_lock lock(mutex_);
+  std::copy_if(samples_.begin(), samples_.end(), std::back_inserter(found),
+               [&](const GpuSample& sample) { return sample.time_s >= from_s && sample.time_s <= to_s; });
+  return found;
+}
+
+nlohmann::ordered_json Telemetry::summary(double from_s, double to_s) const {
+  const auto samples = between(from_s, to_s);
+  nlohmann::ordered_json summary{{"samples", samples.size()}, {"interval_s", interval_s_}};
+  unsigned long long reasons = 0;
+  for (const auto& sample : samples) reasons |= sample.throttle_reasons;
+  for (const auto& [name, value] : kQuantities) {
+    if (auto values = present(samples, value); !values.empty()) summary[name] = spread(std::move(values));
+  }
+  if (const auto energy = energy_j(samples)) summary["energy_j"] = *energy;
+  summary["throttle"] = throttle_names(reasons);
+  add_fastest(summary, "pcie_generation", present(samples, &GpuSample::pcie_generation));
+  add_fastest(summary, "pcie_width", present(samples, &GpuSample::pcie_width));
+  return summary;
+}
+
+unsigned long long Telemetry::throttle_between(double from_s, double to_s) const {
+  const std::scoped_lock lock(mutex_);
+  unsigned long long before = 0;
+  unsigned long long during = 0;
+  for (const auto& sample : samples_) {
+    if (sample.time_s < from_s) before = sample.throttle_reasons;
+    if (sample.time_s >= from_s && sample.time_s <= to_s) during |= sample.throttle_reasons;
+  }
+  return before | during;
+}
+
+std::optional<double> Telemetry::energy_between(double from_s, double to_s) const {
+  return energy_j(between(from_s, to_s));
+}
+
+std::optional<GpuSample> Telemetry::latest() const {
+  const std::scoped_lock lock(mutex_);
+  if (samples_.empty()) return {};
+  return samples_.back();
+}
+
+void Telemetry::forget_before(double time_s) {
+  const std::scoped_lock lock(mutex_);
+  while (samples_.size() > 1 && samples_[1].time_s < time_s) samples_.pop_front();
+}
+
+}  // namespace gpulift

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "gpu_sample.hpp"
+
+namespace gpulift {
+
+/// Samples a GPU on a thread of its own from construction to destruction. Times are seconds of now_s(). All members
+/// may be called from any thread.
+class Telemetry {
+ public:
+  /// `source` is called from the sampling thread and must not throw.
+  explicit Telemetry(std::function<GpuSample()> source, double interval_s = 0.02);
+
+  /// "telemetry" of a record, over the samples between the two moments: number of samples, interval_s, min, median and
+  /// max of each quantity, energy_j (see energy_between), throttle names, and the PCIe link at its fastest, since an
+  /// idle link is slowed down. What no sample has is absent.
+  nlohmann::ordered_json summary(double from_s, double to_s) const;
+
+  /// Throttle reasons of all samples between the two moments and of the last one before, so that an interval shorter
+  /// than the sampling interval has the state in which it began.
+  unsigned long long throttle_between(double from_s, double to_s) const;
+
+  /// Energy counter of the last minus that of the first sample between the two moments, in joules; it therefore misses
+  /// up to one sampling interval at either end. Absent with fewer than two readings.
+  std::optional<double> energy_between(double from_s, double to_s) const;
+
+  std::optional<GpuSample> latest() const;
+
+  /// Drops samples older than `time_s`, except the last of them.
+  void forget_before(double time_s);
+
+ private:
+  void run(const std::stop_token& stop);
+  std::vector<GpuSample> between(double from_s, double to_s) const;
+
+  std::function<GpuSample()> source_;
+  double interval_s_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<GpuSample> samples_;
+  std::jthread thread_;  // last, so that it ends before what it uses
+};
+
+}  // namespace gpulift

@@ -1,0 +1,168 @@
+#include "telemetry.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <vector>
+
+namespace gpulift {
+namespace {
+
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+/// A card that gives the samples of a script one after the other and repeats the last; the moment of a sample is its
+/// place in the script.
+class ScriptedCard {
+ public:
+  explicit ScriptedCard(std::vector<GpuSample> script) : script_(std::move(script)) {
+    for (std::size_t i = 0; i < script_.size(); ++i) script_[i].time_s = static_cast<double>(i);
+  }
+
+  std::function<GpuSample()> source() {
+    return [this] {
+      const auto at = taken_++;
+      if (at < script_.size()) return script_[at];
+      auto late = script_.back();
+      late.time_s = static_cast<double>(at);
+      return late;
+    };
+  }
+
+  void wait_until_played() const {
+    while (taken_ <= script_.size()) std::this_thread::yield();  // one more: the last one is then stored
+  }
+
+ private:
+  std::vector<GpuSample> script_;
+  std::atomic<std::size_t> taken_ = 0;
+};
+
+GpuSample with_clock(double hz) {
+  GpuSample sample;
+  sample.sm_clock_hz = hz;
+  return sample;
+}
+
+GpuSample with_energy(double joules) {
+  GpuSample sample;
+  sample.energy_j = joules;
+  return sample;
+}
+
+GpuSample throttled(unsigned long long reasons) {
+  GpuSample sample;
+  sample.throttle_reasons = reasons;
+  return sample;
+}
+
+TEST(Telemetry, SummarisesOnlyTheSamplesOfTheInterval) {
+  ScriptedCard card({with_clock(9e9), with_clock(1e9), with_clock(3e9), with_clock(2e9), with_clock(9e9)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  const auto summary = telemetry.summary(1, 3);
+  EXPECT_EQ(summary.at("samples"), 3);
+  EXPECT_EQ(summary.at("interval_s"), 1e-4);
+  EXPECT_EQ(summary.at("sm_clock_hz"), (nlohmann::ordered_json{{"min", 1e9}, {"median", 2e9}, {"max", 3e9}}));
+}
+
+TEST(Telemetry, WhatTheCardDoesNotGiveIsAbsent) {
+  ScriptedCard card({with_clock(1e9), with_clock(1e9)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  const auto summary = telemetry.summary(0, 1);
+  for (const auto* key : {"memory_clock_hz", "power_w", "temperature_c", "gpu_utilisation", "energy_j",
+                          "pcie_generation", "pcie_width"}) {
+    EXPECT_FALSE(summary.contains(key)) << key;
+  }
+  EXPECT_TRUE(summary.at("throttle").empty());
+}
+
+TEST(Telemetry, AnIntervalWithoutSamplesSaysSo) {
+  ScriptedCard card({with_clock(1e9)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  const auto summary = telemetry.summary(-2, -1);
+  EXPECT_EQ(summary.at("samples"), 0);
+  EXPECT_FALSE(summary.contains("sm_clock_hz"));
+}
+
+TEST(Telemetry, EnergyIsTheDifferenceOfTheCounter) {
+  ScriptedCard card({with_energy(100), with_energy(107), with_energy(120), with_energy(500)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.energy_between(0, 2), 20.0);
+  EXPECT_EQ(telemetry.summary(1, 2).at("energy_j"), 13.0);
+  EXPECT_EQ(telemetry.energy_between(1, 1), std::nullopt) << "one reading has no difference";
+}
+
+TEST(Telemetry, ThrottleReasonsOfAnIntervalAreJoined) {
+  ScriptedCard card({throttled(0), throttled(0x4), throttled(0x40), throttled(0x80)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.summary(0, 2).at("throttle"), (nlohmann::ordered_json{"sw_power_cap", "hw_thermal_slowdown"}));
+}
+
+TEST(Telemetry, AnIntervalBetweenTwoSamplesHasTheStateInWhichItBegan) {
+  ScriptedCard card({throttled(0x4), throttled(0x40), throttled(0)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.throttle_between(1.2, 1.3), 0x40U);
+  EXPECT_EQ(telemetry.throttle_between(0.5, 1.5), 0x44U);
+}
+
+TEST(Telemetry, TheLinkIsReportedAtItsFastest) {
+  GpuSample idle;
+  idle.pcie_generation = 1;
+  idle.pcie_width = 16;
+  GpuSample busy = idle;
+  busy.pcie_generation = 5;
+  ScriptedCard card({idle, busy, idle});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.summary(0, 2).at("pcie_generation"), 5);
+  EXPECT_EQ(telemetry.summary(0, 2).at("pcie_width"), 16);
+}
+
+TEST(Telemetry, ForgettingKeepsTheStateOfTheMoment) {
+  ScriptedCard card({throttled(0x4), throttled(0x40), throttled(0), throttled(0x80)});
+  Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  telemetry.forget_before(1.5);
+  EXPECT_EQ(telemetry.summary(0, 2).at("samples"), 2) << "the sample at 0 is gone, the one at 1 holds at 1.5";
+  EXPECT_EQ(telemetry.throttle_between(1.5, 1.6), 0x40U);
+}
+
+TEST(Telemetry, ForgettingEverythingKeepsTheLatest) {
+  ScriptedCard card({with_clock(1e9), with_clock(2e9)});
+  Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  telemetry.forget_before(kForever);
+  ASSERT_TRUE(telemetry.latest());
+  EXPECT_EQ(telemetry.latest()->sm_clock_hz, 2e9);
+}
+
+TEST(Telemetry, EndsAtOnceHoweverLongTheInterval) {
+  ScriptedCard card({with_clock(1e9)});
+  {
+    const Telemetry telemetry(card.source(), 3600);
+    while (!telemetry.latest()) std::this_thread::yield();
+  }
+  SUCCEED() << "an hour's wait would be killed by the test runner";
+}
+
+TEST(Telemetry, MayBeReadWhileItSamples) {
+  ScriptedCard card(std::vector<GpuSample>(200, with_energy(1)));
+  Telemetry telemetry(card.source(), 1e-5);
+  std::jthread reader([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) static_cast<void>(telemetry.summary(0, kForever));
+  });
+  std::jthread cleaner([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) telemetry.forget_before(100);
+  });
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.energy_between(0, kForever), 0.0);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace gpulift {
+
+/// Timings of one window of back-to-back steps: totals, not per step.
+struct Window {
+  double start_s = 0;                  // steady clock
+  double host_s = 0;                   // from the release (held) or the first step to the end of the work
+  double enqueue_s = 0;                // host time spent in the steps' calls
+  std::optional<double> device_s;      // between two device events
+  std::optional<double> sm_clock_hz;   // the device's cycle counter over its nanosecond timer
+  bool held = false;                   // queued behind a holding kernel throughout
+};
+
+/// Runs windows of one arm, wherever it lives: on this thread, on a device, in a child process.
+class ArmRunner {
+ public:
+  virtual ~ArmRunner() = default;
+  /// Runs the untimed lead-in steps and then the timed ones, and waits for their end.
+  virtual Window run(std::int64_t lead_in_steps, std::int64_t steps) = 0;
+  /// The longest window, in steps, that still measures what it should: a launch-bound arm cannot be queued any longer.
+  virtual std::int64_t max_steps() const { return std::numeric_limits<std::int64_t>::max(); }
+};
+
+/// The steady clock in seconds: the time axis of windows and telemetry.
+inline double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace gpulift

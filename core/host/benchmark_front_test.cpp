@@ -1,0 +1,69 @@
+#include "benchmark_front.hpp"
+
+#include <gmock/gmock.h>
+
+#include <stdexcept>
+
+namespace gpulift {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TechniqueInfo technique(const std::string& id, const std::vector<std::string>& arms) {
+  TechniqueInfo info;
+  info.id = id;
+  info.arms = arms;
+  info.cases = {{"bytes:4", {{"bytes", 4}}, true, "burst"}, {"bytes:8", {{"bytes", 8}}, false, "burst"}};
+  return info;
+}
+
+std::vector<TechniqueInfo> catalogue() {
+  return {technique("launch/graph", {"stream", "graph"}), technique("transfer/copy", {"pageable", "pinned"})};
+}
+
+/// "technique/case: arm arm" of each selected case.
+std::vector<std::string> selected(const std::string& filter, bool quick = false) {
+  const auto all = catalogue();
+  std::vector<std::string> texts;
+  for (const SelectedCase& one : select_cases(all, filter, quick)) {
+    std::string text = full_case_id(one.technique->id, one.info->id) + ":";
+    for (const std::string& arm : one.arms) text += " " + arm;
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+TEST(SelectCases, NoFilterAndAllAreEverything) {
+  EXPECT_THAT(selected(""), ElementsAre("launch/graph/bytes:4: stream graph", "launch/graph/bytes:8: stream graph",
+                                        "transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
+  EXPECT_EQ(selected("all"), selected(""));
+}
+
+TEST(SelectCases, AFilterIsSearchedInTheWholeName) {
+  EXPECT_THAT(selected("copy"), ElementsAre("transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
+  EXPECT_THAT(selected("copy/bytes:4/pinned"), ElementsAre("transfer/copy/bytes:4: pinned"));
+  EXPECT_THAT(selected("graph$"), IsEmpty()) << "the name goes on after the arm, as Google Benchmark shows it";
+  EXPECT_THAT(selected("^copy"), IsEmpty());
+}
+
+TEST(SelectCases, AnExtendedExpressionMayHaveAlternatives) {
+  EXPECT_THAT(selected("bytes:8/(graph|pinned)"), ElementsAre("launch/graph/bytes:8: graph", "transfer/copy/bytes:8: pinned"));
+}
+
+TEST(SelectCases, AMinusTakesWhatDoesNotMatch) {
+  EXPECT_THAT(selected("-copy|bytes:8"), ElementsAre("launch/graph/bytes:4: stream graph"));
+}
+
+TEST(SelectCases, QuickLeavesOutTheOthers) {
+  EXPECT_THAT(selected("copy", true), ElementsAre("transfer/copy/bytes:4: pageable pinned"));
+}
+
+TEST(SelectCases, ABrokenExpressionIsNamed) {
+  const auto all = catalogue();
+  EXPECT_THAT([&] { select_cases(all, "(", false); },
+              testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr("the filter '('")));
+}
+
+}  // namespace
+}  // namespace gpulift

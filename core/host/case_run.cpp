@@ -1,0 +1,468 @@
+#include "case_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "catalogue.hpp"
+#include "core/cuda/error.hpp"
+#include "core/harness/host_runner.hpp"
+#include "core/harness/nvml.hpp"
+#include "core/harness/record_file.hpp"
+#include "core/harness/sampler.hpp"
+#include "core/harness/stop_rule.hpp"
+#include "module_loader.hpp"
+#include "plausibility.hpp"
+#include "worker.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A named profiler range for as long as it lives.
+class Range {
+ public:
+  Range(DeviceSession* device, const std::string& name) : device_(device) {
+    if (device_ != nullptr) device_->push_range(name);
+  }
+  ~Range() {
+    if (device_ != nullptr) device_->pop_range();
+  }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  DeviceSession* device_;
+};
+
+/// Shows each window to a profiler under the arm's name.
+class RangedRunner : public ArmRunner {
+ public:
+  RangedRunner(std::unique_ptr<ArmRunner> runner, DeviceSession* device, std::string name)
+      : runner_(std::move(runner)), device_(device), name_(std::move(name)) {}
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    const Range range(device_, name_);
+    return runner_->run(lead_in_steps, steps);
+  }
+  std::int64_t max_steps() const override { return runner_->max_steps(); }
+
+ private:
+  std::unique_ptr<ArmRunner> runner_;
+  DeviceSession* device_;
+  std::string name_;
+};
+
+/// The technique's side of a case: collects what it says and hands its arms on.
+class CaseTrial : public Trial {
+ public:
+  CaseTrial(const Technique& technique, const Job& job, LaunchContext& launch,
+            const std::function<void(const PreparedArms&)>& use)
+      : technique_(technique), job_(job), launch_(launch), use_(use), point_(point_from_json(job.point)) {}
+
+  const Point& point() const override { return point_; }
+  Device& device() override {
+    if (launch_.device == nullptr) skip(launch_.no_device.reason, launch_.no_device.remedy);
+    return launch_.device->device();
+  }
+  std::uint64_t seed() const override { return case_seed(job_, launch_.settings); }
+  void cost(const Cost& per_step) override { cost_ = per_step; }
+  void check(Check same_result) override { check_ = std::move(same_result); }
+  void note(const std::string& key, const std::string& value) override { notes_[key] = value; }
+  std::optional<std::string> recall(const std::string& key) const override {
+    return job_.recalled.contains(key) ? std::optional(job_.recalled.at(key).get<std::string>()) : std::nullopt;
+  }
+  [[noreturn]] void skip(const std::string& reason, const std::string& remedy) override {
+    throw Skipped(reason, remedy);
+  }
+
+  void compare(std::vector<Arm> arms) override {
+    if (compared_) throw std::logic_error("a technique calls compare() once");
+    compared_ = true;
+    std::vector<std::string> names;
+    for (const Arm& arm : arms) names.push_back(arm.name);
+    if (names != technique_.arms) throw std::logic_error("compare() must get the arms that the technique declares, in order");
+    if (!check_.error) throw std::logic_error("a technique says what the same result is (check) before it compares");
+    use_({arms, check_, cost_});
+  }
+
+  bool compared() const { return compared_; }
+  const Json& notes() const { return notes_; }
+
+ private:
+  const Technique& technique_;
+  const Job& job_;
+  LaunchContext& launch_;
+  const std::function<void(const PreparedArms&)>& use_;
+  Point point_;
+  Cost cost_;
+  Check check_;
+  Json notes_ = Json::object();
+  bool compared_ = false;
+};
+
+/// One arm on its way through a case.
+struct Entry {
+  Arm& arm;
+  const Check& check;
+  Cost cost;
+  std::string label;
+  bool baseline;
+  Json json = {};
+  std::unique_ptr<ArmRunner> runner = {};
+
+  bool usable() const { return json.value("outcome", "ok") == "ok"; }
+  double tolerance() const { return arm.tolerance.value_or(check.tolerance); }
+};
+
+class CaseMeasurement {
+ public:
+  CaseMeasurement(const Job& job, LaunchContext& launch, bool ceiling, bool needs_device, Json& record)
+      : job_(job), launch_(launch), ceiling_(ceiling), device_(needs_device ? launch.device : nullptr), record_(record) {}
+
+  void measure(std::vector<Entry> entries) {
+    for (Entry& entry : entries) prepare(entry);
+    for (const Entry& entry : entries) {
+      if (entry.baseline && !entry.usable() && !ceiling_) {
+        throw Skipped("the baseline cannot run: " + entry.json.value("reason", ""), entry.json.value("remedy", ""));
+      }
+    }
+    record_["check"] = {{"meaning", entries.front().check.meaning}, {"tolerance", entries.front().check.tolerance}};
+    std::vector<Entry*> usable;
+    for (Entry& entry : entries) {
+      if (entry.usable()) usable.push_back(&entry);
+    }
+    if (usable.empty()) throw Skipped("no arm can run here: " + entries.front().json.value("reason", ""), "");
+    const auto allocation = allocate(usable);
+    const double start_s = now_s();
+    const Samples samples = sample(usable);
+    for (std::size_t i = 0; i < usable.size(); ++i) write_samples(*usable[i], samples.arms[i]);
+    record_["arms"] = Json::array();
+    for (const Entry& entry : entries) record_["arms"].push_back(entry.json);
+    write_order(samples, usable, entries, allocation);
+    write_telemetry(start_s, now_s());
+    windows_s_ = samples.windows_s;
+    lead_in_s_ = samples.lead_in_s;
+    for (const Entry* entry : usable) require_plausible(*entry, samples);
+  }
+
+  double windows_s() const { return windows_s_; }
+  double lead_in_s() const { return lead_in_s_; }
+
+ private:
+  // Without a device, and in a worker, there is the host's clock alone.
+  Clock clock_of(const Entry& entry) const {
+    return device_ == nullptr || entry.arm.worker ? Clock::kHost : entry.arm.clock;
+  }
+
+  // Check and memory with this arm alone; nothing is timed before every arm has passed.
+  void prepare(Entry& entry) {
+    entry.json = {{"name", entry.label}, {"role", entry.baseline ? "baseline" : "technique"}, {"outcome", "ok"}};
+    if (!entry.arm.unavailable.empty()) {
+      set_outcome(entry.json, "skipped", entry.arm.unavailable);
+      return;
+    }
+    entry.json["clock"] = clock_of(entry) == Clock::kHost ? "host" : "device";
+    entry.json["cost"] = {{"bytes", entry.cost.bytes}, {"flops", entry.cost.flops}, {"items", entry.cost.items}};
+    if (!entry.cost.roof.empty()) entry.json["cost"]["roof"] = entry.cost.roof;
+    try {
+      const double error = entry.arm.worker ? check_worker(entry) : check_here(entry);
+      if (!entry.usable()) return;
+      if (!(error <= entry.tolerance())) {  // false for NaN too
+        throw Failed("arm " + entry.label + " does not give the same result: error " + std::to_string(error) +
+                     ", tolerance " + std::to_string(entry.tolerance()) + " (" + entry.check.meaning + ")");
+      }
+      entry.json["check_error"] = error;
+      entry.json["check_tolerance"] = entry.tolerance();
+    } catch (const NotSupported& unsupported) {
+      set_outcome(entry.json, "skipped", unsupported.what());
+    }
+  }
+
+  double check_here(Entry& entry) {
+    const Range range(device_, "check " + entry.label);
+    if (device_ != nullptr) device_->reset_peak();
+    const Step step = entry.arm.make();
+    return checked_error(step, entry.check, device_, [&] {
+      if (device_ == nullptr) return;
+      const auto peak = device_->peak();
+      entry.json["peak_device_bytes"] = peak.device_bytes;
+      entry.json["peak_pinned_bytes"] = peak.pinned_bytes;
+    });
+  }
+
+  double check_worker(Entry& entry) {
+    auto worker = std::make_unique<WorkerRunner>(job_, launch_.settings, entry.arm);
+    const Json& hello = worker->hello();
+    if (!hello.at("preloaded").get<bool>()) {
+      set_outcome(entry.json, "skipped", "the library " + entry.arm.worker->preload + " is not installed",
+                  entry.arm.worker->remedy);
+      return 0;
+    }
+    entry.json["peak_host_bytes"] = hello.at("peak_host_bytes");
+    entry.runner = std::move(worker);
+    return hello.at("check_error");
+  }
+
+  // The arm that allocates first alternates between launches: where buffers lie has an effect of its own.
+  std::vector<std::size_t> allocate(const std::vector<Entry*>& entries) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const std::size_t index = (i + static_cast<std::size_t>(job_.launch)) % entries.size();
+      order.push_back(index);
+      Entry& entry = *entries[index];
+      if (entry.runner != nullptr) continue;  // a worker allocates in its own process
+      Step step = entry.arm.make();
+      if (device_ == nullptr) {
+        entry.runner = std::make_unique<HostRunner>(std::move(step));
+      } else {
+        entry.runner = std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
+      }
+    }
+    return order;
+  }
+
+  Samples sample(const std::vector<Entry*>& entries) {
+    std::vector<ArmRunner*> runners;
+    std::vector<Clock> clocks;
+    for (const Entry* entry : entries) {
+      runners.push_back(entry->runner.get());
+      clocks.push_back(clock_of(*entry));
+    }
+    const auto disturbed = [this](double from_s, double to_s) {
+      return launch_.telemetry != nullptr && is_hardware_slowdown(launch_.telemetry->throttle_between(from_s, to_s));
+    };
+    return sample_arms(runners, clocks, !ceiling_, plan(entries), disturbed);
+  }
+
+  SamplingPlan plan(const std::vector<Entry*>& entries) const {
+    const double arms = static_cast<double>(entries.size());
+    SamplingPlan plan;
+    plan.seed = case_seed(job_, launch_.settings);
+    plan.precision = launch_.settings.precision;
+    if (job_.regime == "sustained") {
+      // Arms that draw different power inherit each other's heat: each window has a lead-in of its own arm.
+      plan.window_s = 1.0;
+      plan.lead_in_s = 0.5;
+      plan.warm_up_s = 0.3;
+      plan.warm_up_limit_s = launch_.settings.quick ? 4.0 : 20.0;
+      plan.min_blocks = launch_.settings.quick ? 1 : 3;
+      // Half of what the least number of blocks takes: they are taken, no more, and disturbed ones end it in time.
+      plan.budget_s = plan.min_blocks * arms * (plan.window_s + plan.lead_in_s);
+      return plan;
+    }
+    plan.window_s = ceiling_ || device_ == nullptr ? 10e-3 : 1e-3;
+    plan.lead_in_s = plan.window_s / 10;
+    plan.warm_up_s = std::max(plan.window_s, 5e-3);
+    plan.budget_s = launch_.settings.arm_time_s * arms;
+    const bool draws_power = std::any_of(entries.begin(), entries.end(),
+                                         [](const Entry* entry) { return entry->cost.roof.starts_with("gemm/"); });
+    // Shorter windows after rests: the power cap answers within milliseconds and would make a burst a sustained load.
+    if (ceiling_ && draws_power) {
+      plan.window_s = 3e-3;
+      plan.lead_in_s = plan.window_s / 10;
+      plan.rest_s = 0.05;
+      plan.budget_s = plan.min_blocks * 2 * arms * (plan.rest_s + plan.window_s + plan.lead_in_s);
+    }
+    return plan;
+  }
+
+  static void write_samples(Entry& entry, const ArmSamples& samples) {
+    entry.json["steps_per_window"] = samples.steps_per_window;
+    entry.json["lead_in_steps"] = samples.lead_in_steps;
+    entry.json["held"] = std::all_of(samples.windows.begin(), samples.windows.end(),
+                                     [](const Window& window) { return window.held; });
+    Json windows{{"start_s", Json::array()}, {"host_s", Json::array()}, {"enqueue_s", Json::array()}};
+    for (const Window& window : samples.windows) {
+      windows["start_s"].push_back(window.start_s);
+      windows["host_s"].push_back(window.host_s);
+      windows["enqueue_s"].push_back(window.enqueue_s);
+      if (window.device_s) windows["device_s"].push_back(*window.device_s);
+    }
+    // A clock per window or none at all: a list with gaps would be read at the wrong windows.
+    const bool clocks = std::all_of(samples.windows.begin(), samples.windows.end(),
+                                    [](const Window& window) { return window.sm_clock_hz.has_value(); });
+    if (clocks) {
+      for (const Window& window : samples.windows) windows["sm_clock_hz"].push_back(*window.sm_clock_hz);
+    }
+    entry.json["windows"] = std::move(windows);
+  }
+
+  // Blocks name arms by their place among all arms of the record, skipped ones included.
+  void write_order(const Samples& samples, const std::vector<Entry*>& usable, const std::vector<Entry>& all,
+                   const std::vector<std::size_t>& allocation) {
+    const auto place = [&](std::size_t index) { return usable[index] - all.data(); };
+    Json blocks = Json::array();
+    for (const Block& block : samples.blocks) {
+      Json places = Json::array();
+      for (const int arm : block) places.push_back(place(static_cast<std::size_t>(arm)));
+      blocks.push_back(std::move(places));
+    }
+    Json order = Json::array();
+    for (const std::size_t index : allocation) order.push_back(place(index));
+    record_["order"] = {{"seed", case_seed(job_, launch_.settings)}, {"blocks", blocks}, {"allocation", order}};
+    record_["stop"] = {{"reason", samples.stop_reason == StopReason::kPrecise ? "precise" : "budget"},
+                       {"blocks", samples.blocks.size()},
+                       {"asked_half_width", launch_.settings.precision}};
+    if (samples.half_width) record_["stop"]["reached_half_width"] = *samples.half_width;
+    record_["discarded_blocks"] = samples.discarded_blocks;
+    if (samples.blocks.empty()) throw Failed("the hardware slowed itself down in every block: nothing can be said");
+  }
+
+  void write_telemetry(double from_s, double to_s) {
+    if (launch_.telemetry == nullptr || device_ == nullptr) {
+      record_["telemetry_missing"] = device_ == nullptr ? "no device in this case" : launch_.telemetry_missing;
+      return;
+    }
+    record_["telemetry"] = launch_.telemetry->summary(from_s, to_s);
+    launch_.telemetry->forget_before(to_s);
+  }
+
+  void require_plausible(const Entry& entry, const Samples& samples) const {
+    if (!launch_.context.contains("gpu") || entry.cost.roof.empty()) return;
+    const auto limit = physical_limit(entry.cost.roof, launch_.context.at("gpu"));
+    if (!limit) return;
+    std::vector<double> step_s;
+    const auto& windows = entry.json.at("windows");
+    const char* clock = entry.json.at("clock") == "host" ? "host_s" : "device_s";
+    for (const double window_s : windows.at(clock)) {
+      step_s.push_back(window_s / entry.json.at("steps_per_window").get<double>());
+    }
+    if (samples.blocks.empty()) return;
+    const double work = entry.cost.roof.starts_with("gemm/") ? entry.cost.flops : entry.cost.bytes;
+    const double rate = work / median(step_s);
+    if (rate > kImplausible * *limit) {
+      throw Failed("implausible: arm " + entry.label + " reads " + std::to_string(rate / *limit * 100) +
+                   " % of what " + entry.cost.roof + " can physically do");
+    }
+  }
+
+  const Job& job_;
+  LaunchContext& launch_;
+  bool ceiling_;
+  DeviceSession* device_;
+  Json& record_;
+  double windows_s_ = 0;
+  double lead_in_s_ = 0;
+};
+
+Cost cost_of(const Arm& arm, const Cost& common) { return arm.cost.value_or(common); }
+
+void measure_technique(const Job& job, LaunchContext& launch, Json& record, CaseMeasurement& measurement,
+                       const Technique& technique) {
+  Json notes;
+  const auto use = [&](const PreparedArms& prepared) {
+    std::vector<Entry> entries;
+    for (Arm& arm : prepared.arms) {
+      entries.push_back({arm, prepared.check, cost_of(arm, prepared.cost), arm.name, entries.empty()});
+    }
+    measurement.measure(std::move(entries));
+  };
+  const std::function<void(const PreparedArms&)> measure = use;
+  CaseTrial trial(technique, job, launch, measure);
+  technique.run(trial);
+  if (!trial.notes().empty()) record["notes"] = trial.notes();
+  if (!trial.compared()) throw std::logic_error("the technique returned without comparing its arms");
+}
+
+// The base build's case runs inside the head's compare(), so that the arms of both live at the same time.
+void measure_duet(const Job& job, LaunchContext& launch, CaseMeasurement& measurement, const Technique& head,
+                  const Technique& base) {
+  const auto arm_of = [&job](const PreparedArms& prepared) -> Arm& {
+    for (Arm& arm : prepared.arms) {
+      if (arm.name == job.arm) return arm;
+    }
+    throw std::logic_error("no arm " + job.arm + " in one of the builds");
+  };
+  run_up_to_compare(head, job, launch, [&](const PreparedArms& ours) {
+    run_up_to_compare(base, job, launch, [&](const PreparedArms& theirs) {
+      Arm& base_arm = arm_of(theirs);
+      Arm& head_arm = arm_of(ours);
+      std::vector<Entry> entries;
+      entries.push_back({base_arm, theirs.check, cost_of(base_arm, theirs.cost), "base:" + job.arm, true});
+      entries.push_back({head_arm, ours.check, cost_of(head_arm, ours.cost), "head:" + job.arm, false});
+      measurement.measure(std::move(entries));
+    });
+  });
+}
+
+void measure_job(const Job& job, LaunchContext& launch, Json& record) {
+  const double start_s = now_s();
+  const Module head(job.module);
+  const Technique& technique = head.technique();
+  record["ceiling"] = technique.ceiling;
+  record["question"] = technique.question;
+  record["expectation"] = technique.expectation;
+  record["claims"] = technique.claims;
+  if (technique.needs_device && launch.device == nullptr) throw Skipped(launch.no_device.reason, launch.no_device.remedy);
+  const Range range(launch.device, full_case_id(job.technique, job.case_id));
+  CaseMeasurement measurement(job, launch, technique.ceiling && !job.is_duet(), technique.needs_device, record);
+  if (job.is_duet()) {
+    const Module base = Module::load_copy(job.base_module);
+    measure_duet(job, launch, measurement, technique, base.technique());
+  } else {
+    measure_technique(job, launch, record, measurement, technique);
+  }
+  const double total_s = now_s() - start_s;
+  record["time_s"] = {{"total", total_s},
+                      {"windows", measurement.windows_s()},
+                      {"lead_in", measurement.lead_in_s()},
+                      {"setup", std::max(0.0, total_s - measurement.windows_s() - measurement.lead_in_s())}};
+}
+
+}  // namespace
+
+std::uint64_t case_seed(const Job& job, const RunSettings& settings) {
+  // FNV-1a over the case's name: stable from build to build, unlike std::hash.
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char letter : full_case_id(job.technique, job.case_id)) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+  }
+  // The mixing of SplitMix64 (Steele, Lea, Flood 2014): launches differ in low bits alone before it.
+  std::uint64_t mixed = hash + 0x9E3779B97F4A7C15ULL * (1000 * settings.seed + static_cast<std::uint64_t>(job.launch));
+  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+  // JSON numbers above 2^53 lose digits in some readers.
+  return (mixed ^ (mixed >> 31)) >> 12;
+}
+
+double checked_error(const Step& step, const Check& check, DeviceSession* device, const std::function<void()>& after_step) {
+  const StreamHandle stream = device != nullptr ? device->stream() : nullptr;
+  if (check.poison) check.poison(stream);
+  step(stream);
+  if (device != nullptr) device->synchronize();
+  after_step();
+  return check.error(stream);
+}
+
+void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext& launch,
+                       const std::function<void(const PreparedArms&)>& use) {
+  CaseTrial trial(technique, job, launch, use);
+  technique.run(trial);
+}
+
+Json run_case(const Job& job, LaunchContext& launch) {
+  Json record = begin_record(job, launch.settings, Json::object());
+  try {
+    measure_job(job, launch, record);
+    record["outcome"] = "ok";
+    require_finite(record);
+  } catch (const Skipped& skipped) {
+    set_outcome(record, "skipped", skipped.what(), skipped.remedy());
+  } catch (const OutOfMemory& exhausted) {
+    set_outcome(record, "skipped", std::string("out of memory: ") + exhausted.what(), "free the GPU's memory, or use a larger GPU");
+  } catch (const NotSupported& unsupported) {
+    set_outcome(record, "skipped", unsupported.what());
+  } catch (const Failed& failed) {
+    set_outcome(record, "failed", failed.what());
+  } catch (const std::domain_error& not_finite) {
+    record.erase("arms");
+    set_outcome(record, "failed", not_finite.what());
+  } catch (const std::exception& error) {
+    set_outcome(record, "error", error.what());
+  }
+  record["context"] = launch.context;
+  return record;
+}
+
+}  // namespace gpulift

@@ -1,0 +1,129 @@
+#include "catalogue.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+namespace gpulift {
+namespace {
+
+std::vector<Point> all_points(const std::vector<Axis>& sweep) {
+  std::vector<Point> points{{}};
+  for (const Axis& axis : sweep) {
+    std::vector<Point> longer;
+    for (const Point& point : points) {
+      for (const Value& value : axis.values) {
+        longer.push_back(point);
+        longer.back().emplace_back(axis.name, value);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+bool matches(const Point& point, const Point& pattern) {
+  return std::all_of(pattern.begin(), pattern.end(), [&](const auto& wanted) {
+    return std::find(point.begin(), point.end(), wanted) != point.end();
+  });
+}
+
+std::string regime_of(const Point& point) {
+  for (const auto& [name, value] : point) {
+    if (name == "regime") return std::get<std::string>(value);
+  }
+  return "burst";
+}
+
+TechniqueInfo parse_manifest(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  TechniqueInfo info;
+  info.manifest = nlohmann::ordered_json::parse(stream);
+  info.id = info.manifest.at("id");
+  info.module = std::filesystem::path(file).replace_extension(".so");
+  info.unavailable = info.manifest.value("unavailable", "");
+  info.remedy = info.manifest.value("remedy", "");
+  if (!info.unavailable.empty()) return info;
+  info.abi_tag = info.manifest.at("abi_tag");
+  info.arms = info.manifest.at("arms").get<std::vector<std::string>>();
+  info.needs_device = info.manifest.at("needs_device");
+  info.ceiling = info.manifest.at("ceiling");
+  for (const auto& entry : info.manifest.at("cases")) {
+    info.cases.push_back({entry.at("id"), entry.at("point"), entry.at("quick"), entry.at("regime")});
+  }
+  return info;
+}
+
+}  // namespace
+
+std::string case_id(const Point& point) {
+  std::string id;
+  for (const auto& [name, value] : point) {
+    if (!id.empty()) id += '/';
+    id += name + ":";
+    id += std::holds_alternative<std::string>(value) ? std::get<std::string>(value)
+                                                     : std::to_string(std::get<std::int64_t>(value));
+  }
+  return id;
+}
+
+std::string full_case_id(const std::string& technique, const std::string& case_id) {
+  return case_id.empty() ? technique : technique + "/" + case_id;
+}
+
+nlohmann::ordered_json point_to_json(const Point& point) {
+  auto json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : point) {
+    std::visit([&json, &key = name](const auto& held) { json[key] = held; }, value);
+  }
+  return json;
+}
+
+Point point_from_json(const nlohmann::ordered_json& json) {
+  Point point;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_string()) {
+      point.emplace_back(name, value.get<std::string>());
+    } else {
+      point.emplace_back(name, value.get<std::int64_t>());
+    }
+  }
+  return point;
+}
+
+nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi_tag, const Technique& technique) {
+  nlohmann::ordered_json manifest{{"id", id},
+                                  {"abi_tag", abi_tag},
+                                  {"question", technique.question},
+                                  {"expectation", technique.expectation},
+                                  {"claims", technique.claims},
+                                  {"needs_device", technique.needs_device},
+                                  {"ceiling", technique.ceiling},
+                                  {"arms", technique.arms},
+                                  {"cases", nlohmann::ordered_json::array()}};
+  for (const Point& point : all_points(technique.sweep)) {
+    const bool quick = std::any_of(technique.quick.begin(), technique.quick.end(),
+                                   [&](const Point& pattern) { return matches(point, pattern); });
+    manifest["cases"].push_back(
+        {{"id", case_id(point)}, {"point", point_to_json(point)}, {"quick", quick}, {"regime", regime_of(point)}});
+  }
+  return manifest;
+}
+
+std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder) {
+  std::vector<TechniqueInfo> catalogue;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    if (entry.path().extension() != ".json") continue;
+    try {
+      catalogue.push_back(parse_manifest(entry.path()));
+    } catch (const nlohmann::json::exception& error) {
+      throw CatalogueError(entry.path().filename().string() + " is no manifest (" + error.what() + "): build again");
+    }
+  }
+  if (failure) throw CatalogueError("no folder of modules at " + folder.string() + ": " + failure.message());
+  if (catalogue.empty()) throw CatalogueError("no modules in " + folder.string() + ": build first, or give --modules");
+  std::sort(catalogue.begin(), catalogue.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return catalogue;
+}
+
+}  // namespace gpulift

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/harness/module.hpp"
+
+namespace gpulift {
+
+/// What a manifest says of one case.
+struct CaseInfo {
+  std::string id;  // "direction:h2d/bytes:4096"; empty for a technique with one case
+  nlohmann::ordered_json point;
+  bool quick = false;
+  std::string regime;  // burst or sustained
+};
+
+/// What a manifest says of one technique; the module itself is not loaded.
+struct TechniqueInfo {
+  std::string id;
+  std::filesystem::path module;
+  nlohmann::ordered_json manifest;
+  std::vector<std::string> arms;
+  std::vector<CaseInfo> cases;
+  bool needs_device = true;
+  bool ceiling = false;
+  std::string abi_tag;
+  std::string unavailable;  // why it was not built; empty: it was
+  std::string remedy;
+};
+
+/// The folder has no usable manifests.
+class CatalogueError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Reads every manifest in the folder, sorted by id. Throws CatalogueError.
+std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder);
+
+/// The manifest of a module; written at build time, so that listing loads no module.
+nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi_tag, const Technique& technique);
+
+/// "direction:h2d/bytes:4096"
+std::string case_id(const Point& point);
+/// The point as a JSON object, and back. from_json throws nlohmann::json::exception.
+nlohmann::ordered_json point_to_json(const Point& point);
+Point point_from_json(const nlohmann::ordered_json& json);
+
+/// "transfer/pinned_copy/direction:h2d/bytes:4096"
+std::string full_case_id(const std::string& technique, const std::string& case_id);
+
+}  // namespace gpulift

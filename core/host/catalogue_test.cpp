@@ -1,0 +1,138 @@
+#include "catalogue.hpp"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace gpulift {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Technique example() {
+  return {.question = "Is it faster?",
+          .expectation = "Twice.",
+          .claims = {"a_claim"},
+          .needs_device = false,
+          .arms = {"plain", "fast"},
+          .sweep = {{"direction", {"h2d", "d2h"}}, {"bytes", {4096, 65536}}},
+          .quick = {{{"bytes", 65536}}}};
+}
+
+std::vector<std::string> ids(const nlohmann::ordered_json& manifest, bool quick_only = false) {
+  std::vector<std::string> found;
+  for (const auto& entry : manifest.at("cases")) {
+    if (!quick_only || entry.at("quick").get<bool>()) found.push_back(entry.at("id"));
+  }
+  return found;
+}
+
+TEST(CaseId, NamesAxesAndValuesInOrder) {
+  EXPECT_EQ(case_id({{"direction", "h2d"}, {"bytes", 65536}}), "direction:h2d/bytes:65536");
+  EXPECT_EQ(case_id({}), "");
+  EXPECT_EQ(full_case_id("transfer/copy", "bytes:4"), "transfer/copy/bytes:4");
+  EXPECT_EQ(full_case_id("transfer/copy", ""), "transfer/copy");
+}
+
+TEST(Point, ComesBackFromJson) {
+  const Point point{{"z", "word"}, {"a", 5'000'000'000}};
+  EXPECT_EQ(point_from_json(point_to_json(point)), point);
+  EXPECT_EQ(point_to_json(point).dump(), R"({"z":"word","a":5000000000})");
+  EXPECT_THROW(point_from_json({{"a", nullptr}}), nlohmann::json::exception);
+}
+
+TEST(ManifestOf, HasAllCombinationsInOrder) {
+  const auto manifest = manifest_of("transfer/copy", "tag", example());
+  EXPECT_THAT(ids(manifest), ElementsAre("direction:h2d/bytes:4096", "direction:h2d/bytes:65536",
+                                         "direction:d2h/bytes:4096", "direction:d2h/bytes:65536"));
+  EXPECT_EQ(manifest.at("cases")[3].at("point").dump(), R"({"direction":"d2h","bytes":65536})");
+}
+
+TEST(ManifestOf, AQuickPatternSelectsWhatItNames) {
+  EXPECT_THAT(ids(manifest_of("transfer/copy", "tag", example()), true),
+              ElementsAre("direction:h2d/bytes:65536", "direction:d2h/bytes:65536"));
+  Technique all = example();
+  all.quick = {{}};
+  EXPECT_EQ(ids(manifest_of("transfer/copy", "tag", all), true).size(), 4U);
+  Technique none = example();
+  none.quick = {};
+  EXPECT_TRUE(ids(manifest_of("transfer/copy", "tag", none), true).empty());
+  Technique two = example();
+  two.quick = {{{"direction", "h2d"}, {"bytes", 4096}}, {{"direction", "sideways"}}};
+  EXPECT_THAT(ids(manifest_of("transfer/copy", "tag", two), true), ElementsAre("direction:h2d/bytes:4096"));
+}
+
+TEST(ManifestOf, TheRegimeIsAnAxisOrBurst) {
+  EXPECT_EQ(manifest_of("transfer/copy", "tag", example()).at("cases")[0].at("regime"), "burst");
+  Technique both = example();
+  both.sweep = {{"regime", {"burst", "sustained"}}};
+  const auto cases = manifest_of("transfer/copy", "tag", both).at("cases");
+  EXPECT_EQ(cases[0].at("regime"), "burst");
+  EXPECT_EQ(cases[1].at("regime"), "sustained");
+}
+
+TEST(ManifestOf, WithoutASweepThereIsOneCase) {
+  Technique one = example();
+  one.sweep = {};
+  EXPECT_THAT(ids(manifest_of("transfer/copy", "tag", one)), ElementsAre(""));
+}
+
+class ReadCatalogue : public testing::Test {
+ protected:
+  ReadCatalogue() {
+    auto name = (std::filesystem::temp_directory_path() / "gpulift-catalogue-test-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~ReadCatalogue() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  auto reading() {
+    return [this] { read_catalogue(folder_); };
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(ReadCatalogue, ReadsWhatManifestOfWroteSortedById) {
+  write("transfer.copy.json", manifest_of("transfer/copy", "tag", example()).dump());
+  write("a.z.json", manifest_of("a/z", "tag", example()).dump());
+  write("transfer.copy.so", "not looked at");
+  const auto catalogue = read_catalogue(folder_);
+  ASSERT_EQ(catalogue.size(), 2U);
+  EXPECT_EQ(catalogue[0].id, "a/z");
+  const TechniqueInfo& copy = catalogue[1];
+  EXPECT_EQ(copy.id, "transfer/copy");
+  EXPECT_EQ(copy.module, folder_ / "transfer.copy.so");
+  EXPECT_EQ(copy.abi_tag, "tag");
+  EXPECT_THAT(copy.arms, ElementsAre("plain", "fast"));
+  EXPECT_FALSE(copy.needs_device);
+  EXPECT_FALSE(copy.ceiling);
+  ASSERT_EQ(copy.cases.size(), 4U);
+  EXPECT_TRUE(copy.cases[1].quick);
+  EXPECT_EQ(copy.cases[1].id, "direction:h2d/bytes:65536");
+}
+
+TEST_F(ReadCatalogue, KeepsTheReasonOfWhatWasNotBuilt) {
+  write("a.b.json", R"({"id":"a/b","unavailable":"built without LibTorch","remedy":"install it"})");
+  const auto catalogue = read_catalogue(folder_);
+  EXPECT_EQ(catalogue[0].unavailable, "built without LibTorch");
+  EXPECT_EQ(catalogue[0].remedy, "install it");
+  EXPECT_TRUE(catalogue[0].cases.empty());
+}
+
+TEST_F(ReadCatalogue, ABrokenManifestIsNamed) {
+  for (const char* text : {"", "{", "[]", R"({"id":"a/b"})", R"({"id":5})"}) {
+    write("a.b.json", text);
+    EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(AllOf(HasSubstr("a.b.json"), HasSubstr("build again")))) << text;
+  }
+}
+
+TEST_F(ReadCatalogue, AnEmptyOrMissingFolderIsAnError) {
+  EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(HasSubstr("build first")));
+  EXPECT_THAT([this] { read_catalogue(folder_ / "none"); }, ThrowsMessage<CatalogueError>(HasSubstr("no folder of modules")));
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,127 @@
+// What every technique of the suite must keep to. A new file in benches/ is tested here without an edit.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "catalogue.hpp"
+#include "core/host/testing/program.hpp"
+#include "module_loader.hpp"
+
+namespace gpulift {
+namespace {
+
+const std::filesystem::path kModules = std::filesystem::path(GPULIFT_BUILD_FOLDER) / "modules";
+
+/// Ids of all techniques, those that were not built included.
+std::vector<std::string> all_ids() {
+  std::vector<std::string> ids;
+  for (const TechniqueInfo& info : read_catalogue(kModules)) ids.push_back(info.id);
+  return ids;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& id) {
+  std::string name = id.param;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+class Contract : public testing_programs::ProgramTest, public testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    for (const TechniqueInfo& info : read_catalogue(kModules)) {
+      if (info.id == GetParam()) info_ = info;
+    }
+    ASSERT_EQ(info_.id, GetParam());
+    if (!info_.unavailable.empty()) GTEST_SKIP() << info_.unavailable << ": " << info_.remedy;
+  }
+
+  /// The case whose numbers are smallest: the cheapest to run.
+  const CaseInfo& smallest_case() const {
+    const auto size_of = [](const CaseInfo& info) {
+      double size = info.regime == "sustained" ? 1e18 : 1;
+      for (const auto& value : info.point) {
+        if (value.is_number()) size *= std::max(1.0, value.get<double>());
+      }
+      return size;
+    };
+    return *std::min_element(info_.cases.begin(), info_.cases.end(),
+                             [&](const auto& a, const auto& b) { return size_of(a) < size_of(b); });
+  }
+
+  static void expect_whole(const Json& arm, const std::string& name) {
+    EXPECT_EQ(arm.at("name"), name);
+    if (arm.at("outcome") == "skipped") {
+      EXPECT_FALSE(arm.at("reason").get<std::string>().empty()) << name;
+      return;
+    }
+    EXPECT_EQ(arm.at("outcome"), "ok") << name;
+    EXPECT_LE(arm.at("check_error"), arm.at("check_tolerance")) << name;
+    EXPECT_GE(arm.at("steps_per_window"), 1) << name;
+    EXPECT_FALSE(arm.at("windows").at("host_s").empty()) << name;
+    const Json& cost = arm.at("cost");
+    EXPECT_GT(cost.at("bytes").get<double>() + cost.at("flops").get<double>() + cost.at("items").get<double>(), 0)
+        << name << " has no cost: no rate could be shown";
+  }
+
+  TechniqueInfo info_;
+};
+
+TEST_P(Contract, SaysWhatItAsksAndExpects) {
+  EXPECT_THAT(info_.manifest.at("question").get<std::string>(), testing::EndsWith("?"));
+  EXPECT_FALSE(info_.manifest.at("expectation").get<std::string>().empty());
+}
+
+TEST_P(Contract, HasABaselineAndSomethingToCompareAndNoNameTwice) {
+  EXPECT_GE(info_.arms.size(), info_.ceiling ? 1U : 2U);
+  EXPECT_EQ(std::set<std::string>(info_.arms.begin(), info_.arms.end()).size(), info_.arms.size());
+  for (const std::string& arm : info_.arms) {
+    EXPECT_TRUE(std::all_of(arm.begin(), arm.end(), [](char letter) {
+      return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
+    })) << arm << " is no snake_case word";
+  }
+}
+
+TEST_P(Contract, HasTwoCasesWhereTheSignCanFlip) {
+  EXPECT_GE(info_.cases.size(), info_.ceiling ? 1U : 2U);
+  std::set<std::string> ids;
+  for (const CaseInfo& info : info_.cases) EXPECT_TRUE(ids.insert(info.id).second) << info.id << " twice";
+}
+
+TEST_P(Contract, QuickIsThePartThatTellsMost) {
+  const auto quick = std::count_if(info_.cases.begin(), info_.cases.end(), [](const CaseInfo& info) { return info.quick; });
+  EXPECT_GT(quick, 0);
+  constexpr std::size_t kFew = 6;
+  if (info_.cases.size() <= kFew) return;
+  EXPECT_LT(static_cast<std::size_t>(quick), info_.cases.size());
+}
+
+TEST_P(Contract, IsWhatItsManifestSays) {
+  const Module module(info_.module);
+  EXPECT_EQ(manifest_of(module.id(), own_abi_tag(), module.technique()), info_.manifest);
+  EXPECT_NE(module.technique().run, nullptr);
+}
+
+// The engine checks every arm before it times any.
+TEST_P(Contract, EveryArmGivesTheSameResultInItsSmallestCase) {
+  const std::string filter = "^" + full_case_id(info_.id, smallest_case().id) + "/" + info_.arms.front() + "/";
+  const Result result = run({"--modules", kModules.string(), "--benchmark_filter=" + filter, "--records",
+                             records_folder().string(), "--launches", "1", "--arm-time", "0.01"});
+  ASSERT_EQ(records().size(), 1U) << result.errors;
+  const Json record = records().front();
+  const std::string outcome = record.at("outcome");
+  if (outcome == "skipped") {
+    EXPECT_EQ(result.exit_code, 77);
+    EXPECT_FALSE(record.at("reason").get<std::string>().empty());
+    GTEST_SKIP() << record.at("reason").get<std::string>();
+  }
+  EXPECT_EQ(outcome, "ok") << record.value("reason", "");
+  EXPECT_EQ(result.exit_code, 0);
+  ASSERT_EQ(record.value("arms", Json::array()).size(), info_.arms.size());
+  for (std::size_t i = 0; i < info_.arms.size(); ++i) expect_whole(record.at("arms")[i], info_.arms[i]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Techniques, Contract, testing::ValuesIn(all_ids()), test_name);
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+#include "core/harness/machine.hpp"
+#include "core/harness/technique.hpp"
+#include "core/harness/window.hpp"
+
+namespace gpulift {
+
+/// The device of one launch: its context, stream, timers and facts. The CUDA build has one implementation; a build
+/// without CUDA only says why there is none.
+class DeviceSession {
+ public:
+  virtual ~DeviceSession() = default;
+
+  virtual Device& device() = 0;
+  virtual StreamHandle stream() = 0;
+  /// Waits for all work; throws gpulift::Error when any of it failed.
+  virtual void synchronize() = 0;
+  /// False once an error poisoned the context: nothing after it in this process can be trusted.
+  virtual bool healthy() = 0;
+  virtual std::unique_ptr<ArmRunner> runner(Step step, Clock clock) = 0;
+
+  /// Bytes held in device and pinned memory: the most since the last reset, beyond what was held at the reset. Device
+  /// bytes include what was allocated around our buffers, as far as it is still held now.
+  struct Peak {
+    std::size_t device_bytes;
+    std::size_t pinned_bytes;
+  };
+  virtual void reset_peak() = 0;
+  virtual Peak peak() = 0;
+
+  /// A named range for profilers (NVTX), until pop_range().
+  virtual void push_range(const std::string& name) = 0;
+  virtual void pop_range() = 0;
+};
+
+/// What is known of a device without making a context on it.
+struct DeviceFacts {
+  std::string uuid;        // never written to a record
+  std::string pci_bus_id;
+  nlohmann::ordered_json gpu;       // the record's context.gpu, as far as the runtime knows it
+  nlohmann::ordered_json software;  // cuda_driver, cuda_runtime
+};
+
+std::variant<DeviceFacts, NoDevice> find_device(int index);
+std::unique_ptr<DeviceSession> open_device(int index);
+
+}  // namespace gpulift

@@ -1,0 +1,232 @@
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
+#include "core/cuda/device_clock.hpp"
+#include "core/cuda/handles.hpp"
+#include "device_session.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr double kHoldLimit_s = 0.05;     // far longer than queueing a window takes, unless the launch queue is full
+constexpr std::int64_t kHeldSteps = 256;  // the hold ends after this many: from there on the device lags the host
+constexpr double kNeverDry = 0.9;         // enqueueing took less than this share of the device time: it never waited
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// Windows of an arm that enqueues on a stream.
+class StreamRunner : public ArmRunner {
+ public:
+  StreamRunner(Step step, Clock clock, cudaStream_t stream, Hold& hold, SmClock& sm_clock)
+      : step_(std::move(step)), clock_(clock), stream_(stream), hold_(hold), sm_clock_(sm_clock) {}
+
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    return clock_ == Clock::kHost ? run_by_host(lead_in_steps, steps) : run_by_device(lead_in_steps, steps);
+  }
+  std::int64_t max_steps() const override { return max_steps_; }
+
+ private:
+  // The steps' own host cost is the subject: nothing holds the stream, and the wall clock judges.
+  Window run_by_host(std::int64_t lead_in_steps, std::int64_t steps) {
+    for (std::int64_t i = 0; i < lead_in_steps; ++i) step_(stream_);
+    sm_clock_.sample_begin(stream_);
+    check(cudaEventRecord(begin_.get(), stream_));
+    check(cudaStreamSynchronize(stream_));
+    Window window;
+    window.start_s = now_s();
+    for (std::int64_t i = 0; i < steps; ++i) step_(stream_);
+    window.enqueue_s = now_s() - window.start_s;
+    check(cudaEventRecord(end_.get(), stream_));
+    check(cudaStreamSynchronize(stream_));
+    window.host_s = now_s() - window.start_s;
+    sm_clock_.sample_end(stream_);
+    check(cudaStreamSynchronize(stream_));
+    read_clocks(window);
+    return window;
+  }
+
+  Window run_by_device(std::int64_t lead_in_steps, std::int64_t steps) {
+    Window window;
+    const bool hold = held_steps_ > 0;
+    if (hold) hold_.engage(stream_, kHoldLimit_s);
+    for (std::int64_t i = 0; i < lead_in_steps; ++i) step_(stream_);
+    sm_clock_.sample_begin(stream_);
+    check(cudaEventRecord(begin_.get(), stream_));
+    window.start_s = now_s();
+    const std::int64_t held = hold ? std::min(steps, held_steps_) : 0;
+    for (std::int64_t i = 0; i < held; ++i) step_(stream_);
+    const double released_s = now_s();
+    hold_.release();
+    for (std::int64_t i = held; i < steps; ++i) step_(stream_);
+    window.enqueue_s = now_s() - window.start_s;
+    check(cudaEventRecord(end_.get(), stream_));
+    sm_clock_.sample_end(stream_);
+    check(cudaStreamSynchronize(stream_));
+    window.host_s = now_s() - (hold ? released_s : window.start_s);
+    read_clocks(window);
+    window.held = hold && !hold_.timed_out() && (held == steps || window.enqueue_s < kNeverDry * *window.device_s);
+    if (hold && hold_.timed_out()) {
+      held_steps_ /= 8;  // the launch queue was full before the hold ended: hold fewer steps, and in the end none
+    } else if (hold && !window.held) {
+      max_steps_ = held_steps_;  // the device waited for the host: no window may be longer than what can be held
+    }
+    return window;
+  }
+
+  void read_clocks(Window& window) {
+    float elapsed_ms = 0;
+    check(cudaEventElapsedTime(&elapsed_ms, begin_.get(), end_.get()));
+    window.device_s = static_cast<double>(elapsed_ms) * 1e-3;
+    window.sm_clock_hz = sm_clock_.mean_hz();
+  }
+
+  Step step_;
+  Clock clock_;
+  cudaStream_t stream_;
+  Hold& hold_;
+  SmClock& sm_clock_;
+  UniqueEvent begin_ = make_timing_event();
+  UniqueEvent end_ = make_timing_event();
+  std::int64_t held_steps_ = kHeldSteps;
+  std::int64_t max_steps_ = std::numeric_limits<std::int64_t>::max();
+};
+
+class CudaSession : public DeviceSession {
+ public:
+  explicit CudaSession(int index) : device_(index), stream_(make_stream()), sm_clock_(device_.multiprocessors()) {
+    hold_.engage(stream_.get(), kHoldLimit_s);  // loads the kernels now: loading them behind a hold would deadlock
+    hold_.release();
+    sm_clock_.sample_begin(stream_.get());
+    sm_clock_.sample_end(stream_.get());
+    synchronize();
+  }
+
+  Device& device() override { return device_; }
+  StreamHandle stream() override { return stream_.get(); }
+  void synchronize() override { check(cudaDeviceSynchronize()); }
+  bool healthy() override { return cudaDeviceSynchronize() == cudaSuccess && cudaGetLastError() == cudaSuccess; }
+
+  std::unique_ptr<ArmRunner> runner(Step step, Clock clock) override {
+    return std::make_unique<StreamRunner>(std::move(step), clock, stream_.get(), hold_, sm_clock_);
+  }
+
+  void reset_peak() override {
+    synchronize();
+    device_.memory().reset_peak();
+    device_.pinned_memory().reset_peak();
+    live_device_bytes_ = device_.memory().live_bytes();
+    live_pinned_bytes_ = device_.pinned_memory().live_bytes();
+    free_bytes_ = device_.free_bytes();
+  }
+
+  Peak peak() override {
+    const std::size_t free_now = device_.free_bytes();
+    const std::size_t taken = free_bytes_ > free_now ? free_bytes_ - free_now : 0;
+    return {std::max(device_.memory().peak_bytes() - live_device_bytes_, taken),
+            device_.pinned_memory().peak_bytes() - live_pinned_bytes_};
+  }
+
+  void push_range(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void pop_range() override { nvtxRangePop(); }
+
+ private:
+  Device device_;
+  UniqueStream stream_;
+  Hold hold_;
+  SmClock sm_clock_;
+  std::size_t live_device_bytes_ = 0;
+  std::size_t live_pinned_bytes_ = 0;
+  std::size_t free_bytes_ = 0;
+};
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits.data();
+  }
+  return text;
+}
+
+bool driver_library_present() {
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+NoDevice explain(cudaError_t status) {
+  int driver = 0;
+  int runtime = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return why_no_device(static_cast<int>(status), driver_library_present(),
+                       visible != nullptr ? std::optional<std::string>(visible) : std::nullopt, driver, runtime);
+}
+
+int attribute(cudaDeviceAttr name, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, name, index));
+  return value;
+}
+
+}  // namespace
+
+std::variant<DeviceFacts, NoDevice> find_device(int index) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    static_cast<void>(cudaGetLastError());
+    return explain(status == cudaSuccess ? cudaErrorNoDevice : status);
+  }
+  if (index < 0 || index >= count) {
+    return NoDevice{"there is no GPU " + std::to_string(index) + ": " + std::to_string(count) + " visible",
+                    "choose --gpu 0 to " + std::to_string(count - 1)};
+  }
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index));
+  DeviceFacts facts;
+  facts.uuid = uuid_text(properties.uuid);
+  std::array<char, 32> bus_id{};
+  check(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index));
+  facts.pci_bus_id = bus_id.data();
+  facts.gpu = {{"name", properties.name},
+               {"card", card_id(facts.uuid)},
+               {"architecture", 10 * properties.major + properties.minor},
+               {"multiprocessors", properties.multiProcessorCount},
+               {"memory_bytes", properties.totalGlobalMem},
+               {"l2_bytes", properties.l2CacheSize},
+               {"memory_bus_bits", properties.memoryBusWidth},
+               {"max_sm_clock_hz", 1e3 * attribute(cudaDevAttrClockRate, index)},
+               {"max_memory_clock_hz", 1e3 * attribute(cudaDevAttrMemoryClockRate, index)},
+               {"copy_engines", properties.asyncEngineCount},
+               {"ecc", properties.ECCEnabled != 0}};
+  int driver = 0;
+  int runtime = 0;
+  check(cudaDriverGetVersion(&driver));
+  check(cudaRuntimeGetVersion(&runtime));
+  facts.software = {{"cuda_driver", version_text(driver)}, {"cuda_runtime", version_text(runtime)}};
+  return facts;
+}
+
+std::unique_ptr<DeviceSession> open_device(int index) {
+  // Spinning answers sooner than blocking does, and the host has nothing else to do while a window runs.
+  check(cudaInitDevice(index, cudaDeviceScheduleSpin, cudaInitDeviceFlagsAreValid));
+  return std::make_unique<CudaSession>(index);
+}
+
+}  // namespace gpulift

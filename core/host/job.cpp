@@ -1,0 +1,95 @@
+#include "job.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/harness/record_file.hpp"
+
+namespace gpulift {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::string text(32, '\0');
+  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
+  return text;
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunSettings& settings) {
+  return {{"launches", settings.launches},     {"quick", settings.quick},         {"arm_time_s", settings.arm_time_s},
+          {"precision", settings.precision},   {"timeout_s", settings.timeout_s}, {"seed", settings.seed},
+          {"gpu", settings.gpu}};
+}
+
+RunSettings settings_from_json(const nlohmann::ordered_json& json) {
+  RunSettings settings;
+  settings.launches = json.at("launches");
+  settings.quick = json.at("quick");
+  settings.arm_time_s = json.at("arm_time_s");
+  settings.precision = json.at("precision");
+  settings.timeout_s = json.at("timeout_s");
+  settings.seed = json.at("seed");
+  settings.gpu = json.at("gpu");
+  return settings;
+}
+
+nlohmann::ordered_json to_json(const Job& job) {
+  return {{"technique", job.technique}, {"module", job.module.string()}, {"base_module", job.base_module.string()},
+          {"arm", job.arm},             {"case_id", job.case_id},        {"point", job.point},
+          {"quick", job.quick},         {"regime", job.regime},          {"launch", job.launch},
+          {"recalled", job.recalled}};
+}
+
+Job job_from_json(const nlohmann::ordered_json& json) {
+  Job job;
+  job.technique = json.at("technique");
+  job.module = json.at("module").get<std::string>();
+  job.base_module = json.at("base_module").get<std::string>();
+  job.arm = json.at("arm");
+  job.case_id = json.at("case_id");
+  job.point = json.at("point");
+  job.quick = json.at("quick");
+  job.regime = json.at("regime");
+  job.launch = json.at("launch");
+  job.recalled = json.at("recalled");
+  return job;
+}
+
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings, const nlohmann::ordered_json& manifest) {
+  nlohmann::ordered_json record{{"schema", kSchemaVersion},
+                                {"method", kMethodVersion},
+                                {"kind", job.is_duet() ? "duet" : "technique"},
+                                {"technique", job.technique},
+                                {"case", job.point},
+                                {"case_id", job.case_id}};
+  if (job.is_duet()) record["arm"] = job.arm;
+  record["quick"] = job.quick;
+  record["ceiling"] = manifest.value("ceiling", false);
+  record["regime"] = job.regime;
+  record["launch"] = job.launch;
+  record["launches"] = settings.launches;
+  record["started_at"] = utc_now();
+  record["outcome"] = "error";
+  for (const char* key : {"question", "expectation", "claims"}) {
+    if (manifest.contains(key)) record[key] = manifest.at(key);
+  }
+  return record;
+}
+
+void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,
+                 const std::string& remedy) {
+  record["outcome"] = outcome;
+  record["reason"] = one_line(reason);
+  if (!remedy.empty()) record["remedy"] = one_line(remedy);
+}
+
+}  // namespace gpulift

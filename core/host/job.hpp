@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace gpulift {
+
+/// What a user chose for a whole run.
+struct RunSettings {
+  int launches = 3;
+  bool quick = false;
+  double arm_time_s = 0.3;    // per arm, case and launch, inside windows and lead-ins
+  double precision = 0.0025;  // stop earlier when the running interval's half-width is below
+  double timeout_s = 120;     // for one case in one launch, beyond what its windows are planned to take
+  std::uint64_t seed = 1;
+  int gpu = 0;
+};
+
+/// One case in one launch; for a duet, one arm of it.
+struct Job {
+  std::string technique;
+  std::filesystem::path module;
+  std::filesystem::path base_module;  // of the duet; empty: no duet
+  std::string arm;                    // of the duet
+  std::string case_id;
+  nlohmann::ordered_json point;
+  bool quick = false;
+  std::string regime;
+  int launch = 0;
+  nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
+
+  bool is_duet() const { return !base_module.empty(); }
+};
+
+nlohmann::ordered_json to_json(const RunSettings& settings);
+RunSettings settings_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Job& job);
+Job job_from_json(const nlohmann::ordered_json& json);
+
+/// The parts of a record that are known before the case runs: names, case, launch, time. The rest of a record for a
+/// case that never ran is outcome, reason and context.
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings, const nlohmann::ordered_json& manifest);
+
+/// Sets outcome, reason and remedy (if any) on one line.
+void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,
+                 const std::string& remedy = "");
+
+}  // namespace gpulift

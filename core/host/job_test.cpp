@@ -1,0 +1,111 @@
+#include "job.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "case_run.hpp"
+#include "core/harness/record_file.hpp"
+#include "supervisor.hpp"
+
+namespace gpulift {
+namespace {
+
+Job example() {
+  Job job;
+  job.technique = "transfer/copy";
+  job.module = "somewhere/transfer.copy.so";
+  job.case_id = "bytes:4";
+  job.point = {{"bytes", 4}};
+  job.quick = true;
+  job.regime = "burst";
+  job.launch = 2;
+  job.recalled = {{"algorithm", "7"}};
+  return job;
+}
+
+TEST(Job, ComesBackFromJson) {
+  Job job = example();
+  job.base_module = "elsewhere/transfer.copy.so";
+  job.arm = "pinned";
+  EXPECT_EQ(to_json(job_from_json(to_json(job))), to_json(job));
+  EXPECT_TRUE(job_from_json(to_json(job)).is_duet());
+}
+
+TEST(RunSettings, ComeBackFromJson) {
+  RunSettings settings;
+  settings.launches = 5;
+  settings.quick = true;
+  settings.arm_time_s = 0.7;
+  settings.precision = 0.1;
+  settings.timeout_s = 3;
+  settings.seed = 99;
+  settings.gpu = 4;
+  EXPECT_EQ(to_json(settings_from_json(to_json(settings))), to_json(settings));
+}
+
+TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
+  const auto record = begin_record(example(), RunSettings{}, {{"question", "Why?"}, {"ceiling", true}});
+  EXPECT_EQ(record.at("schema"), kSchemaVersion);
+  EXPECT_EQ(record.at("method"), kMethodVersion);
+  EXPECT_EQ(record.at("kind"), "technique");
+  EXPECT_EQ(record.at("launch"), 2);
+  EXPECT_EQ(record.at("question"), "Why?");
+  EXPECT_EQ(record.at("ceiling"), true);
+  EXPECT_EQ(record.at("outcome"), "error") << "until something better is known";
+  EXPECT_FALSE(record.contains("arm"));
+  EXPECT_FALSE(record.dump().find("somewhere") != std::string::npos) << "no path in a record";
+}
+
+TEST(BeginRecord, OfADuetNamesItsArm) {
+  Job job = example();
+  job.base_module = "elsewhere/transfer.copy.so";
+  job.arm = "pinned";
+  const auto record = begin_record(job, RunSettings{}, nlohmann::ordered_json::object());
+  EXPECT_EQ(record.at("kind"), "duet");
+  EXPECT_EQ(record.at("arm"), "pinned");
+}
+
+TEST(SetOutcome, KeepsReasonAndRemedyOnOneLine) {
+  nlohmann::ordered_json record;
+  set_outcome(record, "skipped", "two\nlines", "try\nthis");
+  EXPECT_EQ(record.dump(), R"({"outcome":"skipped","reason":"two lines","remedy":"try this"})");
+  nlohmann::ordered_json plain;
+  set_outcome(plain, "error", "bad");
+  EXPECT_FALSE(plain.contains("remedy"));
+}
+
+TEST(CaseSeed, DiffersBetweenLaunchesCasesAndRuns) {
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    for (int launch = 0; launch < 20; ++launch) {
+      for (const char* id : {"bytes:4", "bytes:8"}) {
+        Job job = example();
+        job.launch = launch;
+        job.case_id = id;
+        RunSettings settings;
+        settings.seed = seed;
+        EXPECT_LT(case_seed(job, settings), std::uint64_t{1} << 53) << "some readers of JSON lose digits above";
+        seeds.insert(case_seed(job, settings));
+      }
+    }
+  }
+  EXPECT_EQ(seeds.size(), 200U);
+}
+
+TEST(CaseSeed, IsTheSameForBothSidesOfADuet) {
+  Job duet = example();
+  duet.base_module = "elsewhere";
+  duet.arm = "pinned";
+  EXPECT_EQ(case_seed(duet, RunSettings{}), case_seed(example(), RunSettings{}));
+}
+
+TEST(PlannedTime, IsThatOfTheArmsOrOfTheLongWindows) {
+  EXPECT_DOUBLE_EQ(planned_s(example(), RunSettings{}, 2), 0.6);
+  Job sustained = example();
+  sustained.regime = "sustained";
+  EXPECT_GT(planned_s(sustained, RunSettings{}, 1), 3.0);
+}
+
+}  // namespace
+}  // namespace gpulift

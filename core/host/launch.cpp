@@ -1,0 +1,82 @@
+#include "launch.hpp"
+
+#include "build_info.hpp"
+#include "case_run.hpp"
+#include "core/cuda/error.hpp"
+#include "core/harness/channel.hpp"
+#include "core/harness/nvml.hpp"
+#include "machine_context.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Device, telemetry and context of this process.
+class LaunchResources {
+ public:
+  explicit LaunchResources(const RunSettings& settings) {
+    launch_.settings = settings;
+    const Machine machine = look_at_machine(settings.gpu);
+    launch_.context = machine.context;
+    launch_.context["options"] = options_of(settings);
+    if (machine.device) {
+      use_device(settings.gpu);
+    } else {
+      launch_.no_device = machine.no_device;
+    }
+    if (machine.nvml) {
+      telemetry_ = std::make_unique<Telemetry>([nvml = *machine.nvml] { return nvml.sample(); });
+      launch_.telemetry = telemetry_.get();
+    } else {
+      launch_.telemetry_missing = machine.nvml_missing;
+    }
+  }
+
+  LaunchContext& context() { return launch_; }
+
+ private:
+  // A device may be listed and still refuse a context: exclusive mode, or no memory left.
+  void use_device(int index) {
+    try {
+      device_ = open_device(index);
+      launch_.device = device_.get();
+    } catch (const Error& error) {
+      launch_.no_device = {std::string("the GPU cannot be used: ") + error.what(), "see what else uses it: nvidia-smi"};
+    }
+  }
+
+  static Json options_of(const RunSettings& settings) {
+    return {{"quick", settings.quick},
+            {"launches", settings.launches},
+            {"arm_time_s", settings.arm_time_s},
+            {"precision", settings.precision},
+            {"seed", settings.seed}};
+  }
+
+  std::unique_ptr<DeviceSession> device_;
+  std::unique_ptr<Telemetry> telemetry_;
+  LaunchContext launch_;
+};
+
+}  // namespace
+
+int serve_launch() {
+  die_with_parent();
+  Channel channel;
+  const auto request = channel.receive();
+  if (!request) return 0;
+  LaunchResources resources(settings_from_json(request->at("settings")));
+  channel.send({{"event", "ready"}});
+  for (const Json& entry : request->at("jobs")) {
+    channel.send({{"event", "started"}});
+    const Json record = run_case(job_from_json(entry), resources.context());
+    DeviceSession* device = resources.context().device;
+    const bool healthy = device == nullptr || device->healthy();
+    channel.send({{"event", "record"}, {"record", record}});
+    if (!healthy) return kPoisonedExit;
+  }
+  return 0;
+}
+
+}  // namespace gpulift

@@ -1,0 +1,59 @@
+#include "machine_context.hpp"
+
+#include "build_info.hpp"
+#include "core/harness/machine.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+void put(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+
+void add_nvml_facts(Json& context, const GpuFacts& facts) {
+  Json& gpu = context["gpu"];
+  put(gpu, "power_limit_w", facts.power_limit_w);
+  put(gpu, "default_power_limit_w", facts.default_power_limit_w);
+  put(gpu, "max_sm_clock_hz", facts.max_sm_clock_hz);
+  put(gpu, "max_memory_clock_hz", facts.max_memory_clock_hz);
+  put(gpu, "pcie_max_generation", facts.pcie_max_generation);
+  put(gpu, "pcie_max_width", facts.pcie_max_width);
+  put(gpu, "mig", facts.mig);
+  if (!facts.vbios.empty()) gpu["vbios"] = facts.vbios;
+  if (!facts.driver.empty()) context["driver"] = facts.driver;
+}
+
+}  // namespace
+
+Machine look_at_machine(int gpu_index) {
+  Machine machine;
+  Json& context = machine.context;
+  context = Json::object();
+  auto found = find_device(gpu_index);
+  if (auto* facts = std::get_if<DeviceFacts>(&found)) {
+    machine.device = *facts;
+    context["gpu"] = facts->gpu;
+    context.update(facts->software);
+    auto opened = Nvml::open(facts->pci_bus_id);
+    if (auto* nvml = std::get_if<Nvml>(&opened)) {
+      add_nvml_facts(context, nvml->facts());
+      machine.nvml = *nvml;
+    } else {
+      machine.nvml_missing = std::get<std::string>(opened);
+    }
+  } else {
+    machine.no_device = std::get<NoDevice>(found);
+    machine.nvml_missing = "no device";
+    context["gpu_missing"] = machine.no_device.reason;
+    if (!machine.no_device.remedy.empty()) context["gpu_remedy"] = machine.no_device.remedy;
+  }
+  context["host"] = host_facts();
+  context["build"] = build_facts();
+  context["environment"] = environment_facts();
+  return machine;
+}
+
+}  // namespace gpulift

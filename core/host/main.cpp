@@ -1,0 +1,176 @@
+// gpulift-bench: the one program that measures. See options.cpp for its command line.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include "benchmark_front.hpp"
+#include "catalogue.hpp"
+#include "core/harness/lock.hpp"
+#include "interrupt.hpp"
+#include "launch.hpp"
+#include "machine_context.hpp"
+#include "module_loader.hpp"
+#include "options.hpp"
+#include "supervisor.hpp"
+#include "worker.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kNothingRan = 77;
+constexpr int kInterrupted = 130;
+
+int write_manifest(const std::string& module_file, const std::string& manifest_file) {
+  const Module module(module_file);
+  std::ofstream file(manifest_file);
+  file << manifest_of(module.id(), own_abi_tag(), module.technique()).dump(1) << '\n';
+  return file.good() ? 0 : 1;
+}
+
+std::string duet_file(const std::filesystem::path& folder, const TechniqueInfo& technique) {
+  return (folder / technique.module.filename()).string();
+}
+
+/// The jobs of one launch: a case each, or for a duet an arm of a case each.
+std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Options& options) {
+  std::vector<Job> jobs;
+  for (const SelectedCase& one : selected) {
+    Job job;
+    job.technique = one.technique->id;
+    job.module = one.technique->module;
+    job.case_id = one.info->id;
+    job.point = one.info->point;
+    job.quick = one.info->quick;
+    job.regime = one.info->regime;
+    if (options.base.empty()) {
+      jobs.push_back(job);
+      continue;
+    }
+    job.base_module = duet_file(options.base, *one.technique);
+    for (const std::string& arm : one.arms) {
+      job.arm = arm;
+      jobs.push_back(job);
+    }
+  }
+  return jobs;
+}
+
+/// One run at a time on a GPU; on a machine without one, one run at a time on its cores.
+FileLock lock_machine(const nlohmann::ordered_json& context) {
+  if (!context.contains("gpu")) return {lock_path("host"), "this machine"};
+  const std::string card = context.at("gpu").at("card");
+  return {lock_path(card), "GPU " + card};
+}
+
+int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
+  const auto any = [&](const char* outcome) {
+    return std::any_of(records.begin(), records.end(), [&](const auto& record) { return record.at("outcome") == outcome; });
+  };
+  if (any("failed") || any("error")) return 1;
+  return any("ok") ? 0 : kNothingRan;
+}
+
+// The library keeps a pointer to the first argument: the arguments must outlive it.
+void initialize_google_benchmark(const std::vector<std::string>& arguments) {
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));  // NOLINT: its signature
+  int count = static_cast<int>(pointers.size());
+  benchmark::Initialize(&count, pointers.data());
+  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) throw EndNow{kUsage};
+}
+
+// The library opens the file only after everything was measured.
+void require_writable_output(const Options& options) {
+  constexpr std::string_view kOption = "--benchmark_out=";
+  for (const std::string& argument : options.benchmark_arguments) {
+    if (!argument.starts_with(kOption) || argument.size() == kOption.size()) continue;
+    const std::string file = argument.substr(kOption.size());
+    if (std::ofstream(file, std::ios::app)) continue;
+    std::cerr << "gpulift-bench: cannot write " << file << "; give --benchmark_out another file\n";
+    throw EndNow{kUsage};
+  }
+}
+
+int measure(const Options& options, const std::vector<SelectedCase>& selected) {
+  Progress progress;
+  const Machine machine = look_at_machine(options.settings.gpu);
+  const FileLock lock = lock_machine(machine.context);
+  std::unique_ptr<RecordFolder> folder;
+  if (!options.records.empty()) {
+    folder = std::make_unique<RecordFolder>(options.records, [&](const std::string& line) { progress.say(line); });
+  }
+  if (!machine.device) progress.say("No GPU: " + machine.no_device.reason + ". " + machine.no_device.remedy);
+  notice_interrupts();
+  Supervisor supervisor(options.settings, folder.get(), machine.context, progress);
+  if (!supervisor.records().empty()) {
+    progress.say("Going on with a run of which " + std::to_string(supervisor.records().size()) + " records are there.");
+  }
+  if (!supervisor.run(jobs_of(selected, options))) {
+    progress.say("Interrupted: " + std::to_string(supervisor.records().size()) + " records are kept.");
+    return kInterrupted;
+  }
+  // A duet has its records; Google Benchmark has no notion of two builds in one benchmark.
+  if (options.base.empty()) report_benchmarks(selected, supervisor.records(), machine.context);
+  return exit_code_of(supervisor.records());
+}
+
+int refuse(const std::exception& error) {
+  std::cerr << "gpulift-bench: " << error.what() << '\n';
+  return kUsage;
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 1 && arguments[0] == "--serve-launch") return serve_launch();
+  if (arguments.size() == 1 && arguments[0] == "--serve-worker") return serve_worker();
+  if (arguments.size() == 3 && arguments[0] == "--write-manifest") return write_manifest(arguments[1], arguments[2]);
+  const Options options = parse_options(argc, argv);
+  if (options.describe) {
+    std::cout << look_at_machine(options.settings.gpu).context.dump(1) << '\n';
+    return 0;
+  }
+  const auto catalogue = read_catalogue(options.modules);
+  if (options.catalogue) {
+    auto all = nlohmann::ordered_json::array();
+    for (const TechniqueInfo& technique : catalogue) all.push_back(technique.manifest);
+    std::cout << all.dump(1) << '\n';
+    return 0;
+  }
+  initialize_google_benchmark(options.benchmark_arguments);
+  const auto selected = select_cases(catalogue, options.filter, options.settings.quick);
+  if (selected.empty()) {
+    std::cerr << "gpulift-bench: no case matches the filter '" << options.filter << "'; --benchmark_list_tests shows all\n";
+    return kUsage;
+  }
+  if (options.list) {
+    list_benchmarks(selected);
+    return 0;
+  }
+  require_writable_output(options);
+  return measure(options, selected);
+}
+
+}  // namespace
+}  // namespace gpulift
+
+int main(int argc, char** argv) {
+  try {
+    return gpulift::run(argc, argv);
+  } catch (const gpulift::EndNow& end) {
+    return end.exit_code;
+  } catch (const gpulift::InUse& error) {
+    return gpulift::refuse(error);
+  } catch (const std::invalid_argument& error) {
+    return gpulift::refuse(error);
+  } catch (const gpulift::CatalogueError& error) {
+    return gpulift::refuse(error);
+  } catch (const gpulift::RecordError& error) {
+    return gpulift::refuse(error);
+  } catch (const std::exception& error) {
+    std::cerr << "gpulift-bench: " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,103 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "core/harness/process.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr const char* kFooter = R"(Google Benchmark's options select and report:
+  --benchmark_filter=REGEX  --benchmark_list_tests  --benchmark_repetitions=N (the launches)
+  --benchmark_out=FILE  --benchmark_out_format=json|console|csv  --benchmark_format=console|json|csv
+  --benchmark_counters_tabular  --benchmark_report_aggregates_only  --benchmark_color=auto|true|false
+
+Exit codes: 0 measured (skips included), 1 a case failed or had an error, 2 wrong usage or unusable folder,
+77 nothing could run here.)";
+
+/// The value of `--name=value`, if the argument is that.
+std::optional<std::string> value_of(const std::string& argument, const std::string& name) {
+  const std::string start = "--" + name + "=";
+  return argument.starts_with(start) ? std::optional(argument.substr(start.size())) : std::nullopt;
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  std::cerr << "gpulift-bench: " << why << "; see --help\n";
+  throw EndNow{2};
+}
+
+int positive_number(const std::string& text) {
+  std::size_t used = 0;
+  int number = 0;
+  try {
+    number = std::stoi(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used != text.size() || number < 1) refuse("--benchmark_repetitions needs a whole number above 0, not '" + text + "'");
+  return number;
+}
+
+void take_benchmark_arguments(Options& options, const std::vector<std::string>& remaining, bool launches_given) {
+  for (const std::string& argument : remaining) {
+    if (!argument.starts_with("--benchmark_") && !argument.starts_with("--v=")) refuse("unknown option " + argument);
+    if (const auto filter = value_of(argument, "benchmark_filter")) options.filter = *filter;
+    if (const auto launches = value_of(argument, "benchmark_repetitions")) {
+      if (launches_given) refuse("give --launches or --benchmark_repetitions, not both");
+      options.settings.launches = positive_number(*launches);
+      continue;
+    }
+    const auto list = value_of(argument, "benchmark_list_tests");
+    options.list = options.list || argument == "--benchmark_list_tests" || (list && *list != "false" && *list != "0");
+    options.benchmark_arguments.push_back(argument);
+  }
+  options.benchmark_arguments.push_back("--benchmark_repetitions=" + std::to_string(options.settings.launches));
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  options.benchmark_arguments.emplace_back(argv[0]);
+  options.modules = std::filesystem::path(own_program()).parent_path() / "modules";
+  CLI::App app("Measures what GPU training techniques are worth on this machine, case by case.", "gpulift-bench");
+  app.footer(kFooter);
+  app.allow_extras();
+  RunSettings& settings = options.settings;
+  auto* launches = app.add_option("--launches", settings.launches, "Processes that measure each case (default 3)");
+  launches->check(CLI::Range(1, 1000));
+  app.add_flag("--quick", settings.quick, "Only the cases that tell most per second, with shorter windows");
+  auto* arm_time = app.add_option("--arm-time", settings.arm_time_s,
+                                  "Seconds per arm, case and launch (default 0.3; with --quick 0.15)");
+  arm_time->check(CLI::PositiveNumber);
+  auto* precision =
+      app.add_option("--precision", settings.precision,
+                     "Stop a case early when the half-width of its running interval is below (default 0.0025; duet 0.0005)");
+  precision->check(CLI::PositiveNumber);
+  app.add_option("--timeout", settings.timeout_s, "Seconds after which a silent case is stopped (default 120)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", settings.seed, "Seed of inputs and orders (default 1)");
+  app.add_option("--gpu", settings.gpu, "Index of the GPU to measure (default 0)");
+  app.add_option("--modules", options.modules, "Folder of technique modules (default: beside this program)");
+  app.add_option("--records", options.records, "Folder for records; a run that was broken off there is gone on with");
+  auto* head = app.add_option("--head", options.head, "Duet: folder of modules to judge, timed against --base");
+  auto* base = app.add_option("--base", options.base, "Duet: folder of modules to judge against");
+  head->needs(base);
+  base->needs(head);
+  app.add_flag("--describe", options.describe, "Print what is known of this machine as JSON");
+  app.add_flag("--catalogue", options.catalogue, "Print all techniques and cases as JSON");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    throw EndNow{code == 0 ? 0 : 2};
+  }
+  if (settings.quick && arm_time->count() == 0) settings.arm_time_s = 0.15;
+  if (!options.base.empty() && precision->count() == 0) settings.precision = 0.0005;
+  take_benchmark_arguments(options, app.remaining(), launches->count() > 0);
+  if (!options.head.empty()) options.modules = options.head;
+  return options;
+}
+
+}  // namespace gpulift

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job.hpp"
+
+namespace gpulift {
+
+/// The command line, ours and Google Benchmark's.
+struct Options {
+  RunSettings settings;
+  std::filesystem::path modules;
+  std::filesystem::path records;      // empty: records are not kept
+  std::filesystem::path head;         // of the duet; empty: none
+  std::filesystem::path base;
+  bool describe = false;
+  bool catalogue = false;
+  bool list = false;
+  std::string filter;
+  std::vector<std::string> benchmark_arguments;  // for Google Benchmark, program name first
+};
+
+/// Prints and ends: --help (exit 0), or a wrong command line (exit 2).
+struct EndNow {
+  int exit_code;
+};
+
+/// Throws EndNow.
+Options parse_options(int argc, char** argv);
+
+}  // namespace gpulift

@@ -1,0 +1,143 @@
+// gpulift-bench on a GPU: what the device side of the engine promises, and what becomes of what breaks a device.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "core/host/testing/program.hpp"
+
+namespace gpulift {
+namespace {
+
+using testing::HasSubstr;
+
+class DeviceProgram : public testing_programs::ProgramTest {
+ protected:
+  void SetUp() override {
+    const Json context = Json::parse(run({"--describe"}).output);
+    if (!context.contains("gpu")) GTEST_SKIP() << context.at("gpu_missing").get<std::string>();
+  }
+
+  static double median_of(const Json& values) {
+    auto sorted = values.get<std::vector<double>>();
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.at(sorted.size() / 2);
+  }
+
+  static double step_s(const Json& arm) {
+    return median_of(arm.at("windows").at("device_s")) / arm.at("steps_per_window").get<double>();
+  }
+
+  /// Time of the head over that of the base: the median of the blocks in each launch, the mean over launches, on the
+  /// logarithm.
+  double duet_ratio(const std::string& technique, const std::string& head) {
+    const auto folder = build() / "testing-duet";
+    const Result result =
+        run({"--head", (folder / head).string(), "--base", (folder / "base").string(), "--records",
+             records_folder().string(), "--benchmark_filter=" + technique + "/other", "--launches", "4", "--arm-time", "0.3"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    double log_ratio = 0;
+    const auto all = records();
+    EXPECT_EQ(all.size(), 4U);
+    for (const Json& record : all) log_ratio += log_ratio_of(record) / static_cast<double>(all.size());
+    return std::exp(log_ratio);
+  }
+
+  /// The median over blocks of the mean log-ratio of the block.
+  static double log_ratio_of(const Json& record) {
+    std::array<std::size_t, 2> next{};
+    Json ratios = Json::array();
+    for (const Json& block : record.at("order").at("blocks")) {
+      double log_ratio = 0;
+      for (const std::size_t arm : block) {
+        const Json& one = record.at("arms").at(arm);
+        const double window_s = one.at("windows").at("device_s").at(next.at(arm)++);
+        log_ratio += (arm == 1 ? 0.5 : -0.5) * std::log(window_s / one.at("steps_per_window").get<double>());
+      }
+      ratios.push_back(log_ratio);
+    }
+    return median_of(ratios);
+  }
+};
+
+TEST_F(DeviceProgram, ASpinOfKnownCyclesIsTimedWithinHalfAPercent) {
+  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:10000000"}).exit_code, 0);
+  const Json arms = record_of("device_fine").at("arms");
+  for (const Json& arm : arms) {
+    ASSERT_TRUE(arm.at("windows").contains("sm_clock_hz"));
+    const double cycles = step_s(arm) * median_of(arm.at("windows").at("sm_clock_hz"));
+    const double expected = arm.at("name") == "twice" ? 2e7 : 1e7;
+    EXPECT_NEAR(cycles, expected, 0.005 * expected) << arm.at("name");
+  }
+  EXPECT_NEAR(step_s(arms[1]) / step_s(arms[0]), 2, 0.01);
+}
+
+TEST_F(DeviceProgram, ShortKernelsAreHeldSoThatLaunchCostDoesNotLeakIn) {
+  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000", "--arm-time", "0.1"}).exit_code, 0);
+  for (const Json& arm : record_of("device_fine").at("arms")) {
+    EXPECT_EQ(arm.at("clock"), "device");
+    EXPECT_TRUE(arm.at("held").get<bool>()) << arm.at("name");
+  }
+}
+
+TEST_F(DeviceProgram, ARecordHasClocksTelemetryAndMemory) {
+  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000", "--arm-time", "0.2"}).exit_code, 0);
+  const Json record = record_of("device_fine");
+  EXPECT_TRUE(record.contains("telemetry") != record.contains("telemetry_missing"));
+  EXPECT_FALSE(record.at("context").at("gpu").at("name").get<std::string>().empty());
+  EXPECT_EQ(record.at("context").at("gpu").at("card").get<std::string>().size(), 8U);
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_TRUE(arm.contains("peak_device_bytes"));
+    EXPECT_EQ(arm.at("windows").at("device_s").size(), arm.at("windows").at("host_s").size());
+  }
+}
+
+TEST_F(DeviceProgram, APoisonedDeviceCostsItsOwnCaseAlone) {
+  const Result result = measure(modules({"device_fine", "device_poisons", "fine"}), {"--launches", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  int poisoned = 0;
+  int fine = 0;
+  for (const Json& record : records()) {
+    if (record.at("technique") == "testing/device_poisons") {
+      ++poisoned;
+      EXPECT_EQ(record.at("outcome"), "error");
+      EXPECT_THAT(record.at("reason").get<std::string>(), HasSubstr("cudaErrorIllegalAddress"));
+    } else {
+      ++fine;
+      EXPECT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+    }
+  }
+  EXPECT_EQ(poisoned, 2);
+  EXPECT_EQ(fine, 8) << "two cases of two techniques in two launches";
+}
+
+TEST_F(DeviceProgram, ACaseThatDoesNotFitIsSkipped) {
+  const Result result = measure(modules({"device_fine", "device_out_of_memory"}), {"--benchmark_filter=memory|cycles:20000"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(record_of("device_out_of_memory").at("outcome"), "skipped");
+  EXPECT_THAT(record_of("device_out_of_memory").at("reason").get<std::string>(), HasSubstr("out of memory"));
+  EXPECT_EQ(record_of("device_fine").at("outcome"), "ok");
+}
+
+TEST_F(DeviceProgram, AnIndexBeyondTheLastGpuIsAReason) {
+  const Result result = measure(modules({"device_fine"}), {"--gpu", "99"});
+  EXPECT_EQ(result.exit_code, 77);
+  EXPECT_THAT(records().front().at("reason").get<std::string>(), HasSubstr("there is no GPU 99"));
+}
+
+TEST_F(DeviceProgram, AnEmptyListOfVisibleDevicesSkipsWithThatReason) {
+  const Result result = run(measure_arguments(modules({"device_fine"}), {}), {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(result.exit_code, 77);
+  EXPECT_THAT(records().front().at("reason").get<std::string>(), HasSubstr("CUDA_VISIBLE_DEVICES"));
+}
+
+class PlantedDuet : public DeviceProgram, public testing::WithParamInterface<const char*> {};
+
+TEST_P(PlantedDuet, OfEqualBuildsReadsOne) { EXPECT_NEAR(duet_ratio(GetParam(), "base_again"), 1, 0.003); }
+
+TEST_P(PlantedDuet, ReadsHalfAPercentWithinATenthOfAPoint) { EXPECT_NEAR(duet_ratio(GetParam(), "head"), 1.005, 0.001); }
+
+INSTANTIATE_TEST_SUITE_P(Work, PlantedDuet, testing::Values("planted_spin", "planted_triad"),
+                         [](const auto& work) { return std::string(work.param); });
+
+}  // namespace
+}  // namespace gpulift

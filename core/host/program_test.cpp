@@ -1,0 +1,498 @@
+// What a user sees of gpulift-bench on any machine, above all when things go wrong.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "core/host/testing/program.hpp"
+
+namespace gpulift {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+
+class Program : public testing_programs::ProgramTest {};
+
+// Wrong usage: one line that says what to do, exit code 2, nothing measured.
+
+class WrongUsage : public Program, public testing::WithParamInterface<std::pair<std::vector<std::string>, std::string>> {};
+
+TEST_P(WrongUsage, IsOneClearLineAndExitCode2) {
+  const auto& [arguments, expected] = GetParam();
+  auto all = measure_arguments(modules({"fine"}), {});
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const Result result = run(all);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr(expected));
+  EXPECT_LE(lines_of(result.errors).size(), 2U) << result.errors;
+  EXPECT_THAT(result.output, IsEmpty());
+  EXPECT_THAT(records(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Arguments, WrongUsage,
+    testing::Values(std::pair(std::vector<std::string>{"--no-such-option"}, "--no-such-option"),
+                    std::pair(std::vector<std::string>{"stray"}, "stray"),
+                    std::pair(std::vector<std::string>{"--benchmark_no_such"}, "benchmark_no_such"),
+                    std::pair(std::vector<std::string>{"--arm-time", "-1"}, "--arm-time"),
+                    std::pair(std::vector<std::string>{"--benchmark_repetitions=none"}, "--benchmark_repetitions"),
+                    std::pair(std::vector<std::string>{"--head", "somewhere"}, "--base"),
+                    std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"}, "no case matches the filter"),
+                    std::pair(std::vector<std::string>{"--benchmark_filter=("}, "no regular expression"),
+                    std::pair(std::vector<std::string>{"--benchmark_out=/no/such/folder/out.json"}, "out.json")));
+
+TEST_F(Program, HelpIsNoError) {
+  const Result result = run({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("--benchmark_filter"), HasSubstr("Exit codes")));
+}
+
+TEST_F(Program, AFolderWithoutModulesIsWrongUsage) {
+  for (const auto& folder : {folder_ / "tmp", folder_ / "missing"}) {
+    const Result result = run({"--modules", folder.string()});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(lines_of(result.errors), ElementsAre(StartsWith("gpulift-bench: no ")));
+  }
+}
+
+// The front.
+
+TEST_F(Program, ListsWithoutMeasuring) {
+  const Result result = run({"--modules", modules({"fine"}).string(), "--benchmark_list_tests"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(lines_of(result.output),
+              ElementsAre("testing/fine/rounds:1000/baseline/iterations:1/manual_time",
+                          "testing/fine/rounds:1000/twice/iterations:1/manual_time",
+                          "testing/fine/rounds:4000/baseline/iterations:1/manual_time",
+                          "testing/fine/rounds:4000/twice/iterations:1/manual_time"));
+  EXPECT_THAT(result.errors, IsEmpty());
+}
+
+TEST_F(Program, ListsWhatTheFilterAndQuickSelect) {
+  const auto folder = modules({"fine"}).string();
+  EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--benchmark_filter=4000/twice"}).output), SizeIs(1));
+  EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--benchmark_filter=-twice"}).output),
+              AllOf(SizeIs(2), Not(Contains(HasSubstr("twice")))));
+  EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--quick"}).output),
+              AllOf(SizeIs(2), Not(Contains(HasSubstr("4000")))));
+}
+
+// Listing reads the manifests alone: a module that would not load does no harm.
+TEST_F(Program, ListingLoadsNoModule) {
+  const auto folder = modules({"fine"});
+  std::filesystem::remove(folder / "testing.fine.so");
+  EXPECT_EQ(run({"--modules", folder.string(), "--benchmark_list_tests"}).exit_code, 0);
+}
+
+TEST_F(Program, CatalogueIsTheManifests) {
+  const Result result = run({"--modules", modules({"fine", "throws"}).string(), "--catalogue"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json catalogue = Json::parse(result.output);
+  ASSERT_EQ(catalogue.size(), 2U);
+  EXPECT_EQ(catalogue[0].at("id"), "testing/fine");
+  EXPECT_THAT(catalogue[0].at("arms"), ElementsAre("baseline", "twice"));
+  EXPECT_EQ(catalogue[0].at("cases").size(), 2U);
+}
+
+TEST_F(Program, DescribesTheMachineWithOrWithoutAGpu) {
+  const Result result = run({"--describe"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json context = Json::parse(result.output);
+  EXPECT_TRUE(context.contains("gpu") != context.contains("gpu_missing"));
+  EXPECT_GT(context.at("host").at("cores"), 0);
+  EXPECT_FALSE(context.at("build").at("compiler").get<std::string>().empty());
+}
+
+TEST_F(Program, AnEmptyListOfVisibleDevicesIsAReasonAndNoError) {
+  const Result result = run({"--describe"}, {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_FALSE(Json::parse(result.output).at("gpu_missing").get<std::string>().empty());
+}
+
+TEST_F(Program, WritesWhatGoogleBenchmarkWrites) {
+  const auto out = folder_ / "out.json";
+  const Result result = measure(modules({"fine"}), {"--launches", "2", "--benchmark_out=" + out.string(),
+                                                    "--benchmark_format=json", "--benchmark_filter=rounds:1000"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json on_disk = Json::parse(testing_programs::content_of(out));
+  EXPECT_EQ(Json::parse(result.output).at("benchmarks").size(), on_disk.at("benchmarks").size());
+  EXPECT_TRUE(on_disk.at("context").contains("gpulift_commit"));
+  int repetitions = 0;
+  for (const Json& row : on_disk.at("benchmarks")) {
+    if (row.at("run_type") != "iteration" || row.at("name") != "testing/fine/rounds:1000/twice/iterations:1/manual_time") continue;
+    ++repetitions;
+    EXPECT_GT(row.at("real_time"), 0);
+    EXPECT_GT(row.at("items_per_second"), 0);
+    EXPECT_NEAR(row.at("speedup").get<double>(), 0.5, 0.2);
+  }
+  EXPECT_EQ(repetitions, 2);
+}
+
+TEST_F(Program, ALaunchIsARepetition) {
+  EXPECT_EQ(measure(modules({"fine"}), {"--quick", "--launches", "1"}).exit_code, 0);
+  EXPECT_EQ(records().size(), 1U);
+  auto both = measure_arguments(modules({}), {"--benchmark_repetitions=2"});
+  EXPECT_EQ(run(both).exit_code, 2) << "both --launches and --benchmark_repetitions";
+}
+
+// Records.
+
+TEST_F(Program, AFineCaseIsAWholeRecord) {
+  const Result result = measure(modules({"fine"}), {"--quick"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("fine");
+  EXPECT_EQ(record.at("schema"), "1.0");
+  EXPECT_EQ(record.at("kind"), "technique");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_EQ(record.at("case").at("rounds"), 1000);
+  EXPECT_EQ(record.at("case_id"), "rounds:1000");
+  EXPECT_EQ(record.at("check").at("meaning"), "exact number");
+  EXPECT_EQ(record.at("arms").size(), 2U);
+  const std::size_t windows = 2 * record.at("order").at("blocks").size();
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_EQ(arm.at("clock"), "host");
+    EXPECT_EQ(arm.at("check_error"), 0.0);
+    EXPECT_EQ(arm.at("windows").at("host_s").size(), windows);
+    EXPECT_FALSE(arm.at("windows").contains("device_s"));
+  }
+  EXPECT_EQ(record.at("arms")[0].at("role"), "baseline");
+  EXPECT_EQ(record.at("arms")[1].at("role"), "technique");
+  EXPECT_EQ(record.at("stop").at("blocks"), record.at("order").at("blocks").size());
+  EXPECT_GT(windows, 0U);
+  EXPECT_FALSE(record.at("telemetry_missing").get<std::string>().empty());
+  EXPECT_TRUE(record.at("context").contains("host"));
+}
+
+TEST_F(Program, RecordsNameNoHostUserOrPath) {
+  EXPECT_EQ(measure(modules({"fine", "throws", "needs_memory"})).exit_code, 1);
+  std::string all;
+  for (const auto& record : records()) all += record.dump() + "\n";
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  EXPECT_THAT(all, Not(HasSubstr(folder_.string())));
+  EXPECT_THAT(all, Not(HasSubstr(GPULIFT_SOURCE_FOLDER)));
+  EXPECT_THAT(all, Not(HasSubstr(GPULIFT_BUILD_FOLDER)));
+  EXPECT_THAT(all, Not(HasSubstr("\"" + std::string(host.data()) + "\"")));
+  EXPECT_THAT(all, Not(HasSubstr("/home/")));
+}
+
+TEST_F(Program, EachLaunchHasItsOwnSeedAndOrderAndHearsOfTheLast) {
+  EXPECT_EQ(measure(modules({"fine"}), {"--quick", "--launches", "2"}).exit_code, 0);
+  auto both = records();
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_NE(both[0].at("order").at("seed"), both[1].at("order").at("seed"));
+  EXPECT_THAT(both[0].at("order").at("allocation"), ElementsAre(0, 1));
+  EXPECT_THAT(both[1].at("order").at("allocation"), ElementsAre(1, 0));
+  EXPECT_EQ(both[0].at("notes").at("recalled"), "nothing");
+  EXPECT_EQ(both[1].at("notes").at("recalled"), both[0].at("notes").at("seed"));
+}
+
+TEST_F(Program, SustainedWindowsLastAtLeastASecond) {
+  const Result result = measure(modules({"sustained"}), {"--quick"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("sustained");
+  EXPECT_EQ(record.at("regime"), "sustained");
+  ASSERT_TRUE(record.contains("arms")) << record.at("reason");
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_THAT(arm.at("windows").at("host_s"), SizeIs(2));
+    for (const double window_s : arm.at("windows").at("host_s")) EXPECT_GE(window_s, 0.7);
+  }
+}
+
+// A technique that goes wrong costs its own case alone.
+
+struct Misdeed {
+  const char* technique;
+  const char* outcome;
+  const char* reason;
+};
+
+TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
+  const std::vector<Misdeed> misdeeds{
+      {"throws", "error", "thrown on purpose, in two lines"},
+      {"wrong_result", "failed", "arm other does not give the same result: error 1.0"},
+      {"nan_result", "failed", "arm baseline does not give the same result: error nan"},
+      {"crashes", "error", "signal 11 (Segmentation fault)"},
+      {"hangs", "error", "no answer within"},
+      {"forgets_compare", "error", "without comparing"},
+      {"forgets_check", "error", "what the same result is"},
+      {"other_arms", "error", "the arms that the technique declares"},
+      {"needs_memory", "skipped", "out of memory: asked for too much"},
+      {"skips", "skipped", "not on this machine"},
+      {"not_finite", "failed", "not finite: arms.0.cost.items"},
+      {"worker_crashes", "error", "the worker of arm other ended with signal 11"},
+  };
+  std::vector<std::string> names{"fine"};
+  for (const Misdeed& misdeed : misdeeds) names.emplace_back(misdeed.technique);
+  const Result result = measure(modules(names), {"--quick", "--timeout", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(record_of("fine").at("outcome"), "ok");
+  for (const Misdeed& misdeed : misdeeds) {
+    const Json record = record_of(misdeed.technique);
+    EXPECT_EQ(record.value("outcome", ""), misdeed.outcome) << misdeed.technique;
+    EXPECT_THAT(record.value("reason", ""), HasSubstr(misdeed.reason)) << misdeed.technique;
+    EXPECT_TRUE(record.contains("context")) << misdeed.technique;
+    EXPECT_THAT(lines_of(result.errors), Contains(AllOf(HasSubstr(std::string("testing/") + misdeed.technique),
+                                                        HasSubstr(misdeed.reason))));
+  }
+}
+
+TEST_F(Program, ACaseThatCrashedIsNotTriedAgainInTheSameRun) {
+  EXPECT_EQ(measure(modules({"crashes", "fine"}), {"--quick", "--launches", "2"}).exit_code, 1);
+  EXPECT_EQ(record_of("crashes").at("launch"), 0);
+  EXPECT_EQ(records().size(), 3U);
+}
+
+TEST_F(Program, AMissingPreloadSkipsItsArmAlone) {
+  const Result result = measure(modules({"preload_missing"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json arms = record_of("preload_missing").at("arms");
+  EXPECT_EQ(arms[0].at("outcome"), "ok");
+  EXPECT_EQ(arms[1].at("outcome"), "skipped");
+  EXPECT_THAT(arms[1].at("reason").get<std::string>(), HasSubstr("libgpulift_that_does_not_exist.so.1 is not installed"));
+  EXPECT_EQ(arms[1].at("remedy"), "install it");
+}
+
+TEST_F(Program, AnUnsupportedArmIsSkippedAndTheOthersAreMeasured) {
+  EXPECT_EQ(measure(modules({"unsupported_arm"})).exit_code, 0);
+  const Json record = record_of("unsupported_arm");
+  EXPECT_EQ(record.at("arms")[0].at("outcome"), "ok");
+  EXPECT_EQ(record.at("arms")[1].at("outcome"), "skipped");
+  EXPECT_EQ(record.at("arms")[1].at("reason"), "no such type here");
+}
+
+TEST_F(Program, AWorkerIsMeasuredInItsOwnEnvironment) {
+  const Result result = measure(modules({"worker_fine"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json arm = record_of("worker_fine").at("arms")[1];
+  EXPECT_EQ(arm.at("outcome"), "ok");
+  EXPECT_EQ(arm.at("clock"), "host");
+  EXPECT_FALSE(arm.at("windows").at("host_s").empty());
+  EXPECT_TRUE(arm.contains("peak_host_bytes"));
+}
+
+TEST_F(Program, WhereNothingCanRunTheExitCodeSaysSo) {
+  const Result result = run(measure_arguments(modules({"needs_device"}), {}), {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(result.exit_code, 77);
+  const Json record = record_of("needs_device");
+  EXPECT_EQ(record.at("outcome"), "skipped");
+  EXPECT_FALSE(record.at("reason").get<std::string>().empty());
+  EXPECT_FALSE(record.at("remedy").get<std::string>().empty());
+  EXPECT_THAT(result.errors, HasSubstr("No GPU: "));
+}
+
+// Modules that are none.
+
+class OddModule : public Program, public testing::WithParamInterface<std::pair<std::string, std::string>> {};
+
+TEST_P(OddModule, IsAnErrorOfItsOwnCases) {
+  const auto& [file, expected] = GetParam();
+  const auto folder = modules({"fine", "skips"});
+  std::filesystem::remove(folder / "testing.skips.so");
+  std::filesystem::path odd = build() / "testing-odd" / file;
+  if (file == "text") {
+    odd = folder_ / "text";
+    std::ofstream(odd) << "no library\n";
+  }
+  if (file != "missing") std::filesystem::create_symlink(odd, folder / "testing.skips.so");
+  const Result result = measure(folder, {"--quick"});
+  EXPECT_EQ(result.exit_code, 1);
+  const Json record = record_of("skips");
+  EXPECT_EQ(record.at("outcome"), "error");
+  EXPECT_THAT(record.at("reason").get<std::string>(), AllOf(HasSubstr("testing.skips.so"), HasSubstr(expected)));
+  EXPECT_THAT(record.at("reason").get<std::string>(), Not(HasSubstr(folder_.string())));
+  EXPECT_EQ(record_of("fine").at("outcome"), "ok");
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, OddModule,
+                         testing::Values(std::pair("testing_other_tag.so", "built against other headers"),
+                                         std::pair("testing_no_module.so", "no gpulift module"),
+                                         std::pair("text", "is no module"), std::pair("missing", "is no module")));
+
+TEST_F(Program, ABrokenManifestIsWrongUsage) {
+  const auto folder = modules({"fine"});
+  std::ofstream(folder / "testing.broken.json") << "{\"id\": ";
+  const Result result = measure(folder);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(lines_of(result.errors), ElementsAre(AllOf(HasSubstr("testing.broken.json"), HasSubstr("build again"))));
+}
+
+// Disks, and runs that were broken off.
+
+TEST_F(Program, AFolderForRecordsThatCannotBeMadeIsSaidBeforeAnythingRuns) {
+  std::ofstream(records_folder()) << "a file in the way";
+  const Result result = run(measure_arguments(modules({"fine"}), {}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("cannot create the folder"));
+}
+
+TEST_F(Program, AFullDiskKeepsWhatWasMeasuredAndSaysSo) {
+  ASSERT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
+  const auto file = records_folder() / "testing.fine.jsonl";
+  const std::string before = testing_programs::content_of(file);
+  file_limit_bytes_ = before.size() + 500;
+  const Result full = run(measure_arguments(folder_ / "modules", {"--quick", "--launches", "2"}));
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_THAT(full.errors, AllOf(HasSubstr("cannot write testing.fine.jsonl"), HasSubstr("run again to go on")));
+  EXPECT_EQ(testing_programs::content_of(file), before);
+  file_limit_bytes_ = 0;
+  EXPECT_EQ(run(measure_arguments(folder_ / "modules", {"--quick", "--launches", "2"})).exit_code, 0);
+  EXPECT_EQ(records().size(), 2U);
+}
+
+TEST_F(Program, ResultsOfANewerSchemaAreRefused) {
+  std::filesystem::create_directory(records_folder());
+  std::ofstream(records_folder() / "testing.fine.jsonl") << "{\"schema\":\"2.0\"}\n";
+  const Result result = run(measure_arguments(modules({"fine"}), {}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("schema 2.0 is newer"));
+}
+
+TEST_F(Program, ATruncatedLastLineIsMeasuredAgain) {
+  const auto arguments = measure_arguments(modules({"fine"}), {});
+  ASSERT_EQ(run(arguments).exit_code, 0);
+  const auto file = records_folder() / "testing.fine.jsonl";
+  const std::string whole = testing_programs::content_of(file);
+  std::filesystem::resize_file(file, whole.size() - 100);
+  const Result result = run(arguments);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("dropped its last line"), HasSubstr("Going on with a run of which 1 records")));
+  EXPECT_EQ(records().size(), 2U);
+}
+
+TEST_F(Program, AFinishedRunIsNotMeasuredAgain) {
+  const auto arguments = measure_arguments(modules({"fine"}), {});
+  ASSERT_EQ(run(arguments).exit_code, 0);
+  const auto before = records();
+  EXPECT_EQ(run(arguments).exit_code, 0);
+  EXPECT_EQ(records(), before);
+}
+
+class BrokenOff : public Program {
+ protected:
+  /// Starts a long run and waits until it has kept a few records.
+  pid_t start_and_wait(const std::vector<std::string>& arguments) {
+    const pid_t child = start(arguments);
+    const auto file = records_folder() / "testing.fine.jsonl";
+    for (int i = 0; i < 1000 && lines_of(testing_programs::content_of(file)).size() < 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return child;
+  }
+
+  void expect_each_once(int launches) {
+    std::set<std::pair<std::string, int>> seen;
+    for (const Json& record : records()) {
+      EXPECT_TRUE(seen.emplace(record.at("case_id"), record.at("launch")).second) << record.at("case_id");
+    }
+    EXPECT_EQ(seen.size(), 2U * static_cast<std::size_t>(launches));
+  }
+
+  /// Processes that work in our folder.
+  bool anything_left() const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (testing_programs::content_of(entry.path() / "environ").find(folder_.string()) != std::string::npos) return true;
+    }
+    return false;
+  }
+};
+
+TEST_F(BrokenOff, ByKill9LosesAtMostTheCaseInHandAndGoesOn) {
+  const auto arguments = measure_arguments(modules({"fine"}), {"--launches", "4"});
+  const pid_t child = start_and_wait(arguments);
+  kill(child, SIGKILL);
+  EXPECT_EQ(finish(child).exit_code, -SIGKILL);
+  for (int i = 0; i < 250 && anything_left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(anything_left()) << "its child process went on";
+  EXPECT_GE(records().size(), 2U);
+  const Result resumed = run(arguments);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.errors;
+  expect_each_once(4);
+}
+
+TEST_F(BrokenOff, ByCtrlCKeepsEveryFinishedCase) {
+  const auto arguments = measure_arguments(modules({"fine"}), {"--launches", "4"});
+  const pid_t child = start_and_wait(arguments);
+  kill(-child, SIGINT);  // as a terminal does, to the whole group
+  const Result result = finish(child);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.errors, HasSubstr("Interrupted: "));
+  EXPECT_GE(records().size(), 2U);
+  EXPECT_EQ(run(arguments).exit_code, 0);
+  expect_each_once(4);
+}
+
+TEST_F(BrokenOff, ASecondRunAtTheSameTimeIsRefused) {
+  const auto arguments = measure_arguments(modules({"fine"}), {"--launches", "4"});
+  const pid_t first = start_and_wait(arguments);
+  const Result second = run(arguments);
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_THAT(second.errors, HasSubstr("in use by gpulift (process " + std::to_string(first)));
+  kill(first, SIGKILL);
+  finish(first);
+}
+
+// Duets.
+
+class Duet : public Program {
+ protected:
+  Result duet(const std::string& head, const std::string& base, const std::string& technique, double arm_time_s) {
+    const auto folder = build() / "testing-duet";
+    return run({"--head", (folder / head).string(), "--base", (folder / base).string(), "--records",
+                records_folder().string(), "--benchmark_filter=" + technique + "/other", "--launches", "2", "--arm-time",
+                std::to_string(arm_time_s)});
+  }
+
+  /// Head over base by time, from the medians of both launches.
+  double ratio() {
+    double log_ratio = 0;
+    for (const Json& record : records()) {
+      std::vector<double> step_s;
+      for (const Json& arm : record.at("arms")) {
+        auto windows = arm.at("windows").at("host_s").get<std::vector<double>>();
+        std::nth_element(windows.begin(), windows.begin() + static_cast<std::ptrdiff_t>(windows.size() / 2), windows.end());
+        step_s.push_back(windows[windows.size() / 2] / arm.at("steps_per_window").get<double>());
+      }
+      log_ratio += std::log(step_s[1] / step_s[0]) / 2;
+    }
+    return std::exp(log_ratio);
+  }
+};
+
+TEST_F(Duet, OfTwoEqualBuildsIsCloseToOne) {
+  const Result result = duet("base_again", "base", "planted_host", 0.05);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    EXPECT_EQ(record.at("kind"), "duet");
+    EXPECT_EQ(record.at("arm"), "other");
+    EXPECT_EQ(record.at("arms")[0].at("name"), "base:other");
+    EXPECT_EQ(record.at("arms")[0].at("role"), "baseline");
+    EXPECT_EQ(record.at("arms")[1].at("name"), "head:other");
+    EXPECT_EQ(record.at("arms")[1].at("role"), "technique");
+  }
+  EXPECT_NEAR(ratio(), 1, 0.2);
+}
+
+TEST_F(Duet, WithoutTheOtherBuildIsAnError) {
+  std::filesystem::create_directory(folder_ / "empty");
+  const Result result = run({"--head", (build() / "testing-duet" / "head").string(), "--base", (folder_ / "empty").string(),
+                             "--records", records_folder().string(), "--benchmark_filter=planted_host/other",
+                             "--launches", "1"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(record_of("planted_host").at("reason").get<std::string>(), HasSubstr("testing.planted_host.so"));
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,146 @@
+#include "supervisor.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "core/harness/window.hpp"
+#include "interrupt.hpp"
+#include "launch.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kFarewell_s = 20;  // for a child to end after its last record
+constexpr double kPatience = 10;  // a case may take this many times its planned windows before its timeout starts
+
+std::string case_key(const Job& job) { return full_case_id(job.technique, job.case_id) + (job.is_duet() ? "/" + job.arm : ""); }
+std::string launch_key(const std::string& case_key, int launch) { return case_key + "#" + std::to_string(launch); }
+
+std::string key_of_record(const Json& record) {
+  std::string key = full_case_id(record.at("technique"), record.at("case_id"));
+  if (record.contains("arm")) key += "/" + record.at("arm").get<std::string>();
+  return launch_key(key, record.at("launch"));
+}
+
+std::string summary_of(const Json& record) {
+  const std::string outcome = record.at("outcome");
+  return record.contains("reason") ? outcome + ": " + record.at("reason").get<std::string>() : outcome;
+}
+
+}  // namespace
+
+double planned_s(const Job& job, const RunSettings& settings, std::size_t arms) {
+  constexpr double kSustainedWindow_s = 1.5;  // with its lead-in
+  const double windows = settings.quick ? 2 : 6;
+  if (job.regime == "sustained") return static_cast<double>(arms) * windows * kSustainedWindow_s;
+  return static_cast<double>(arms) * settings.arm_time_s;
+}
+
+Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json context, Progress& progress)
+    : settings_(settings), folder_(folder), context_(std::move(context)), progress_(progress) {
+  if (folder_ == nullptr) return;
+  for (const Json& record : folder_->records()) {
+    done_.insert(key_of_record(record));
+    records_.push_back(record);
+    if (record.contains("notes")) notes_[full_case_id(record.at("technique"), record.at("case_id"))] = record.at("notes");
+  }
+}
+
+bool Supervisor::is_done(const Job& job) const { return done_.contains(launch_key(case_key(job), job.launch)); }
+
+std::vector<Job> Supervisor::jobs_of_launch(const std::vector<Job>& cases, int launch) const {
+  std::vector<Job> jobs;
+  for (Job job : cases) {
+    job.launch = launch;
+    // In the quick mode a sustained case is measured once: it takes longer than all others together.
+    const bool once = settings_.quick && job.regime == "sustained" && launch > 0;
+    if (!once && !is_done(job)) jobs.push_back(std::move(job));
+  }
+  std::mt19937_64 random(settings_.seed + static_cast<std::uint64_t>(launch));
+  std::shuffle(jobs.begin(), jobs.end(), random);
+  return jobs;
+}
+
+bool Supervisor::run(const std::vector<Job>& cases) {
+  std::size_t steps = 0;
+  double weight = 0;
+  for (int launch = 0; launch < settings_.launches; ++launch) {
+    for (const Job& job : jobs_of_launch(cases, launch)) {
+      ++steps;
+      weight += planned_s(job, settings_, 1);
+    }
+  }
+  progress_.plan(steps, weight);
+  for (int launch = 0; launch < settings_.launches; ++launch) {
+    std::vector<Job> jobs = jobs_of_launch(cases, launch);
+    std::erase_if(jobs, [this](const Job& job) { return broken_.contains(case_key(job)); });
+    for (Job& job : jobs) {
+      const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
+      if (noted != notes_.end()) job.recalled = noted->second;
+    }
+    while (!jobs.empty()) {
+      const std::size_t finished = run_in_one_process(jobs);
+      if (interrupted()) return false;
+      jobs.erase(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(finished));
+    }
+  }
+  progress_.finish();
+  return true;
+}
+
+// Returns how many of the jobs are finished, the one that ended the process included: at least one, unless interrupted.
+std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
+  Process child({own_program(), "--serve-launch"}, {});
+  Json request{{"settings", to_json(settings_)}, {"jobs", Json::array()}};
+  for (const Job& job : jobs) request["jobs"].push_back(to_json(job));
+  child.send(request.dump());
+  for (std::size_t index = 0; index < jobs.size();) {
+    const Job& job = jobs[index];
+    progress_.begin(case_key(job) + ", launch " + std::to_string(job.launch + 1) + " of " + std::to_string(settings_.launches));
+    const double limit_s = settings_.timeout_s + kPatience * planned_s(job, settings_, 1);
+    std::string line;
+    const auto got = child.receive(line, limit_s);
+    if (interrupted() && got != Process::Read::kLine) return index;  // a record that came is kept
+    if (got == Process::Read::kTimeout) {
+      child.kill();
+      keep_error(job, "no answer within " + std::to_string(static_cast<int>(limit_s)) + " s: stopped (see --timeout)");
+      return index + 1;
+    }
+    if (got == Process::Read::kClosed) {
+      const Ended ended = child.wait();
+      // After the last record of a poisoned context the child ends on purpose.
+      if (index > 0 && ended.exit_code == kPoisonedExit) return index;
+      keep_error(job, "the process that measured it ended with " + ended.text());
+      return index + 1;
+    }
+    const Json message = Json::parse(line);
+    if (message.at("event") == "record") {
+      keep(job, message.at("record"));
+      ++index;
+      if (interrupted()) return index;
+    }
+  }
+  // Profilers and sanitizers write their findings at the end of the process.
+  if (std::string line; child.receive(line, kFarewell_s) == Process::Read::kClosed) child.wait();
+  return jobs.size();
+}
+
+void Supervisor::keep(const Job& job, Json record) {
+  if (folder_ != nullptr) folder_->append(record);
+  if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)] = record.at("notes");
+  done_.insert(launch_key(case_key(job), job.launch));
+  progress_.end(case_key(job), summary_of(record), planned_s(job, settings_, 1));
+  records_.push_back(std::move(record));
+}
+
+void Supervisor::keep_error(const Job& job, const std::string& reason) {
+  broken_.insert(case_key(job));
+  Json record = begin_record(job, settings_, Json::object());
+  set_outcome(record, "error", reason);
+  record["context"] = context_;
+  keep(job, std::move(record));
+}
+
+}  // namespace gpulift

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catalogue.hpp"
+#include "core/harness/process.hpp"
+#include "core/harness/record_file.hpp"
+#include "job.hpp"
+#include "progress.hpp"
+
+namespace gpulift {
+
+/// Plans a run, gives each launch a process of its own, and keeps every record that comes back. A case that crashes,
+/// hangs or poisons its device costs that case alone: a new process goes on with the next.
+class Supervisor {
+ public:
+  /// `folder` may be null: then records are only kept in memory. `context` goes into records of cases that a child could
+  /// not report on.
+  Supervisor(const RunSettings& settings, RecordFolder* folder, nlohmann::ordered_json context, Progress& progress);
+
+  /// Runs the jobs of all launches, in an order that the seed shuffles anew for each launch, less those that the folder
+  /// already holds. Throws RecordError when a record cannot be written. Returns false when the user interrupted.
+  bool run(const std::vector<Job>& cases);
+
+  /// Records of this run and, when it was resumed, of the part before.
+  const std::vector<nlohmann::ordered_json>& records() const { return records_; }
+
+ private:
+  std::vector<Job> jobs_of_launch(const std::vector<Job>& cases, int launch) const;
+  std::size_t run_in_one_process(const std::vector<Job>& jobs);
+  void keep(const Job& job, nlohmann::ordered_json record);
+  void keep_error(const Job& job, const std::string& reason);
+  bool is_done(const Job& job) const;
+
+  RunSettings settings_;
+  RecordFolder* folder_;
+  nlohmann::ordered_json context_;
+  Progress& progress_;
+  std::vector<nlohmann::ordered_json> records_;
+  std::set<std::string> done_;
+  std::set<std::string> broken_;  // cases that crashed or hung: not tried again in later launches
+  std::map<std::string, nlohmann::ordered_json> notes_;
+};
+
+/// Seconds that the windows of a job are planned to take.
+double planned_s(const Job& job, const RunSettings& settings, std::size_t arms);
+
+}  // namespace gpulift

@@ -1,0 +1,148 @@
+#pragma once
+// Shared by the end-to-end tests: runs gpulift-bench as a user would, in a folder of its own.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gpulift::testing_programs {
+
+inline std::string content_of(const std::filesystem::path& file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  using Json = nlohmann::ordered_json;
+
+  struct Result {
+    int exit_code = -1;  // or minus the signal
+    std::string output;
+    std::string errors;
+  };
+
+  ProgramTest() {
+    auto name = (std::filesystem::temp_directory_path() / "gpulift-program-test-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    std::filesystem::create_directory(folder_ / "tmp");
+  }
+  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
+
+  static std::filesystem::path build() { return GPULIFT_BUILD_FOLDER; }
+  std::filesystem::path records_folder() const { return folder_ / "records"; }
+
+  /// A folder of modules with these testing techniques alone.
+  std::filesystem::path modules(const std::vector<std::string>& names) const {
+    const auto chosen = folder_ / "modules";
+    std::filesystem::create_directories(chosen);
+    for (const auto& name : names) {
+      for (const char* ending : {".so", ".json"}) {
+        const std::string file = "testing." + name + ending;
+        std::filesystem::create_symlink(build() / "testing-modules" / file, chosen / file);
+      }
+    }
+    return chosen;
+  }
+
+  /// Starts the program; its lock and temporary files stay in our folder, so that tests may run side by side.
+  pid_t start(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {}) const {
+    arguments.insert(arguments.begin(), GPULIFT_BENCH);
+    const pid_t child = fork();
+    if (child != 0) return child;
+    setpgid(0, 0);
+    setenv("TMPDIR", (folder_ / "tmp").c_str(), 1);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    redirect("output", STDOUT_FILENO);
+    redirect("errors", STDERR_FILENO);
+    if (file_limit_bytes_ > 0) {
+      signal(SIGXFSZ, SIG_IGN);  // then writing fails with an error, as it does on a full disk
+      const rlimit limit{file_limit_bytes_, file_limit_bytes_};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+
+  Result finish(pid_t child) const {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), content_of(folder_ / "output"),
+            content_of(folder_ / "errors")};
+  }
+
+  Result run(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {}) const {
+    return finish(start(arguments, environment));
+  }
+
+  /// Runs all techniques of the folder briefly, with records.
+  Result measure(const std::filesystem::path& modules, std::vector<std::string> more = {}) const {
+    return run(measure_arguments(modules, std::move(more)));
+  }
+
+  std::vector<std::string> measure_arguments(const std::filesystem::path& modules, std::vector<std::string> more) const {
+    std::vector<std::string> arguments{"--modules",  modules.string(), "--records", records_folder().string(),
+                                       "--arm-time", "0.01"};
+    if (std::find(more.begin(), more.end(), "--launches") == more.end()) more.insert(more.end(), {"--launches", "1"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  std::vector<Json> records() const {
+    std::vector<Json> all;
+    if (!std::filesystem::exists(records_folder())) return all;
+    for (const auto& entry : std::filesystem::directory_iterator(records_folder())) {
+      if (entry.path().extension() != ".jsonl") continue;
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) all.push_back(Json::parse(line));
+    }
+    return all;
+  }
+
+  /// The only record of a testing technique.
+  Json record_of(const std::string& name) const {
+    std::vector<Json> found;
+    for (const Json& record : records()) {
+      if (record.at("technique") == "testing/" + name) found.push_back(record);
+    }
+    EXPECT_EQ(found.size(), 1U) << name;
+    return found.empty() ? Json::object() : found.front();
+  }
+
+  static std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  }
+
+  std::filesystem::path folder_;
+  rlim_t file_limit_bytes_ = 0;  // 0: none
+
+ private:
+  void redirect(const std::string& name, int descriptor) const {
+    const int file = open((folder_ / name).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(file, descriptor);
+    close(file);
+  }
+};
+
+}  // namespace gpulift::testing_programs

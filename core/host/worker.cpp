@@ -1,0 +1,143 @@
+#include "worker.hpp"
+
+#include <link.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "case_run.hpp"
+#include "core/harness/channel.hpp"
+#include "core/harness/host_runner.hpp"
+#include "module_loader.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> worker_command() { return {own_program(), "--serve-worker"}; }
+
+std::map<std::string, std::string> worker_environment(const Worker& worker) {
+  auto environment = worker.environment;
+  if (!worker.preload.empty()) environment["LD_PRELOAD"] = worker.preload;
+  return environment;
+}
+
+/// The loader ignores a missing preload with a message: look whether the library is really in this process.
+bool is_loaded(const std::string& library) {
+  if (library.empty()) return true;
+  struct Search {
+    const std::string& name;
+    bool found;
+  } search{library, false};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t /*size*/, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        const std::string path = info->dlpi_name;
+        wanted.found = wanted.found || path.substr(path.rfind('/') + 1) == wanted.name;
+        return 0;
+      },
+      &search);
+  return search.found;
+}
+
+// The kernel's high-water mark of resident memory, which "5" resets.
+void reset_peak_rss() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::size_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) * 1024;
+  }
+  return 0;
+}
+
+Json window_to_json(const Window& window) {
+  return {{"start_s", window.start_s}, {"host_s", window.host_s}, {"enqueue_s", window.enqueue_s}};
+}
+
+Window window_from_json(const Json& json) {
+  Window window;
+  window.start_s = json.at("start_s");
+  window.host_s = json.at("host_s");
+  window.enqueue_s = json.at("enqueue_s");
+  return window;
+}
+
+void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name) {
+  for (Arm& arm : prepared.arms) {
+    if (arm.name != name) continue;
+    if (!is_loaded(arm.worker->preload)) {
+      channel.send({{"preloaded", false}});
+      return;
+    }
+    const std::size_t before_bytes = status_bytes("VmRSS:");
+    reset_peak_rss();
+    const Step step = arm.make();
+    std::size_t peak_bytes = 0;
+    const double error =
+        checked_error(step, prepared.check, nullptr, [&] { peak_bytes = status_bytes("VmHWM:"); });
+    channel.send({{"preloaded", true},
+                  {"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
+                  {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0}});
+    HostRunner runner(step);
+    while (const auto request = channel.receive()) {
+      channel.send(window_to_json(runner.run(request->at("lead_in_steps"), request->at("steps"))));
+    }
+    return;
+  }
+  throw std::logic_error("no arm " + name);
+}
+
+}  // namespace
+
+WorkerRunner::WorkerRunner(const Job& job, const RunSettings& settings, const Arm& arm)
+    : arm_(arm.name), timeout_s_(settings.timeout_s), process_(worker_command(), worker_environment(*arm.worker)) {
+  hello_ = ask({{"job", to_json(job)}, {"settings", to_json(settings)}, {"arm", arm.name}});
+  if (hello_.contains("check_error") && !hello_.at("check_error").is_number()) {
+    hello_["check_error"] = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
+  return window_from_json(ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}}));
+}
+
+Json WorkerRunner::ask(const Json& question) {
+  process_.send(question.dump());  // when it no longer reads, the answer does not come either, and that says more
+  std::string line;
+  switch (process_.receive(line, timeout_s_)) {
+    case Process::Read::kTimeout:
+      throw WorkerFailed("the worker of arm " + arm_ + " did not answer within " + std::to_string(timeout_s_) + " s");
+    case Process::Read::kClosed:
+      throw WorkerFailed("the worker of arm " + arm_ + " ended with " + process_.wait().text());
+    case Process::Read::kLine:
+      break;
+  }
+  Json answer = Json::parse(line);
+  if (answer.contains("error")) throw WorkerFailed("the worker of arm " + arm_ + ": " + answer.at("error").get<std::string>());
+  return answer;
+}
+
+int serve_worker() {
+  die_with_parent();
+  Channel channel;
+  const auto request = channel.receive();
+  if (!request) return 0;
+  const Job job = job_from_json(request->at("job"));
+  LaunchContext launch;
+  launch.settings = settings_from_json(request->at("settings"));
+  launch.no_device = {"a worker arm of this technique has no device", ""};
+  try {
+    const Module module(job.module);
+    run_up_to_compare(module.technique(), job, launch,
+                      [&](const PreparedArms& prepared) { answer_windows(channel, prepared, request->at("arm")); });
+  } catch (const std::exception& error) {
+    channel.send({{"error", error.what()}});
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace gpulift

@@ -1,0 +1,43 @@
+#pragma once
+// A worker arm: an arm in a child process of its own that answers windows over pipes, one JSON line each way. For
+// libraries that must be preloaded and variables that are read once.
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/harness/process.hpp"
+#include "core/harness/technique.hpp"
+#include "core/harness/window.hpp"
+#include "job.hpp"
+
+namespace gpulift {
+
+/// Our side. Throws WorkerFailed when the child ends, falls silent or reports an error.
+class WorkerRunner : public ArmRunner {
+ public:
+  /// Starts the child; it checks its arm before it answers.
+  WorkerRunner(const Job& job, const RunSettings& settings, const Arm& arm);
+
+  /// The child's first answer: "preloaded", "check_error", "peak_host_bytes".
+  const nlohmann::ordered_json& hello() const { return hello_; }
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
+
+ private:
+  nlohmann::ordered_json ask(const nlohmann::ordered_json& question);
+
+  std::string arm_;
+  double timeout_s_;
+  Process process_;
+  nlohmann::ordered_json hello_;
+};
+
+class WorkerFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The child's side: loads the job's module, checks the arm, and answers until its input closes. Returns its exit code.
+int serve_worker();
+
+}  // namespace gpulift

@@ -1,0 +1,148 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <algorithm>
+#include <cub/block/block_reduce.cuh>
+#include <stdexcept>
+
+#include "kernels/matmul_data.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): the index-th output of the
+/// stream that starts at `seed`.
+__device__ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+/// Box-Muller. The radius uses a uniform in [2^-33, 1], so |result| <= sqrt(2 * 33 * ln 2) = 6.8.
+__device__ float standard_normal(std::uint64_t seed, std::uint64_t index) {
+  const std::uint64_t bits = random_bits(seed, index);
+  const float radius = (static_cast<float>(static_cast<std::uint32_t>(bits)) + 0.5f) * 0x1p-32f;
+  const float angle = static_cast<float>(static_cast<std::uint32_t>(bits >> 32)) * 0x1p-31f;
+  return sqrtf(-2.0f * logf(radius)) * cospif(angle);
+}
+
+__device__ std::int64_t row_number(const Rows& rows, std::int64_t position) {
+  const std::int64_t start = rows.first + position * rows.stripe;
+  if (rows.stripe == 1) return start;
+  return start + static_cast<std::int64_t>(random_bits(0, position) % static_cast<std::uint64_t>(rows.stripe));
+}
+
+__device__ float value_at(const NormalMatrix& source, std::int64_t row, std::int64_t column) {
+  const float value = source.scale * standard_normal(source.seed, row * source.columns + column);
+  return source.integers ? fminf(fmaxf(rintf(value), -127.0f), 127.0f) : value;
+}
+
+template <typename T>
+__global__ void fill_normals_kernel(T* data, NormalMatrix source, Rows rows, std::int64_t copies,
+                                    std::int64_t copy_stride) {
+  const std::int64_t elements = rows.count * source.columns;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step) {
+    const T value = static_cast<T>(value_at(source, row_number(rows, i / source.columns), i % source.columns));
+    for (std::int64_t copy = 0; copy < copies; ++copy) data[copy * copy_stride + i] = value;
+  }
+}
+
+template <typename T>
+__global__ void add_squared_error_kernel(const T* product, std::int64_t leading_dimension, Rows rows,
+                                         std::int64_t columns, const double* reference, double* sums) {
+  double difference_sum = 0;
+  double reference_sum = 0;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows.count * columns;
+       i += step) {
+    const std::int64_t row = row_number(rows, i % rows.count);
+    const double expected = reference[i];
+    double got = 0;
+    if constexpr (std::is_integral_v<T> || std::is_floating_point_v<T>) {
+      got = static_cast<double>(product[(i / rows.count) * leading_dimension + row]);
+    } else {
+      got = static_cast<double>(static_cast<float>(product[(i / rows.count) * leading_dimension + row]));
+    }
+    difference_sum += (got - expected) * (got - expected);
+    reference_sum += expected * expected;
+  }
+  using Reduce = cub::BlockReduce<double, kThreads>;
+  __shared__ typename Reduce::TempStorage difference_storage;
+  __shared__ typename Reduce::TempStorage reference_storage;
+  difference_sum = Reduce(difference_storage).Sum(difference_sum);
+  reference_sum = Reduce(reference_storage).Sum(reference_sum);
+  if (threadIdx.x == 0) {
+    atomicAdd(&sums[0], difference_sum);
+    atomicAdd(&sums[1], reference_sum);
+  }
+}
+
+/// Blocks for a loop over `elements`; more than enough to fill any device.
+unsigned grid_size(std::int64_t elements) {
+  constexpr std::int64_t kMostBlocks = 4096;
+  return static_cast<unsigned>(std::clamp<std::int64_t>((elements + kThreads - 1) / kThreads, 1, kMostBlocks));
+}
+
+template <typename T>
+void launch_fill(void* data, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
+                 std::int64_t copy_stride, cudaStream_t stream) {
+  fill_normals_kernel<<<grid_size(rows.count * source.columns), kThreads, 0, stream>>>(static_cast<T*>(data), source,
+                                                                                       rows, copies, copy_stride);
+  check(cudaGetLastError());
+}
+
+template <typename T>
+void launch_error(const ProductPart& product, const double* reference, double* sums, cudaStream_t stream) {
+  add_squared_error_kernel<<<grid_size(product.rows.count * product.columns), kThreads, 0, stream>>>(
+      static_cast<const T*>(product.data), product.leading_dimension, product.rows, product.columns, reference, sums);
+  check(cudaGetLastError());
+}
+
+}  // namespace
+
+std::int64_t element_bytes(ElementType type) {
+  switch (type) {
+    case ElementType::kFp64: return 8;
+    case ElementType::kFp32:
+    case ElementType::kInt32: return 4;
+    case ElementType::kFp16:
+    case ElementType::kBf16: return 2;
+    case ElementType::kFp8E4m3:
+    case ElementType::kInt8: return 1;
+  }
+  throw std::invalid_argument("element_bytes: unknown element type");
+}
+
+void fill_normals(void* data, ElementType type, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
+                  std::int64_t copy_stride, cudaStream_t stream) {
+  switch (type) {
+    case ElementType::kFp64: return launch_fill<double>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp32: return launch_fill<float>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp16: return launch_fill<__half>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kBf16: return launch_fill<__nv_bfloat16>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp8E4m3: return launch_fill<__nv_fp8_e4m3>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kInt8: return launch_fill<std::int8_t>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kInt32: break;
+  }
+  throw std::invalid_argument("fill_normals: no such operand type");
+}
+
+void add_squared_error(const ProductPart& product, const double* reference, double* sums, cudaStream_t stream) {
+  switch (product.type) {
+    case ElementType::kFp32: return launch_error<float>(product, reference, sums, stream);
+    case ElementType::kFp16: return launch_error<__half>(product, reference, sums, stream);
+    case ElementType::kBf16: return launch_error<__nv_bfloat16>(product, reference, sums, stream);
+    case ElementType::kInt32: return launch_error<std::int32_t>(product, reference, sums, stream);
+    case ElementType::kFp64:
+    case ElementType::kFp8E4m3:
+    case ElementType::kInt8: break;
+  }
+  throw std::invalid_argument("add_squared_error: no such product type");
+}
+
+}  // namespace gpulift

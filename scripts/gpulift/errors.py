@@ -1,0 +1,19 @@
+"""Errors that a user can act on: one line on stderr and an exit code, never a traceback."""
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOTHING_RAN = 77
+INTERRUPTED = 130
+
+
+class GpuliftError(Exception):
+    """A message that says what is wrong and what to do, and the exit code that goes with it."""
+
+    def __init__(self, message: str, exit_code: int = USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class RecordError(GpuliftError):
+    """A record that cannot be read; the message starts with file and line."""

@@ -1,0 +1,146 @@
+"""Talks to gpulift-bench: what the machine is, what it can measure, and the measuring itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulift.errors import FAILED, GpuliftError, RecordError
+from gpulift.fields import Fields
+from gpulift.model import Context
+from gpulift.parse import read_context
+from gpulift.records import parse_line
+
+ANSWER_TIMEOUT_S = 60
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SENT_BY_KERNEL = 0x80  # SI_KERNEL of Linux: the terminal sent it to the whole foreground group
+
+
+@dataclass(frozen=True)
+class CaseInfo:
+    """One case of a technique, as its manifest lists it."""
+
+    id: str
+    quick: bool
+    regime: str
+
+
+@dataclass(frozen=True)
+class TechniqueInfo:
+    """What is known of a technique without loading it."""
+
+    id: str
+    question: str
+    needs_device: bool
+    ceiling: bool
+    arms: tuple[str, ...]
+    cases: tuple[CaseInfo, ...]
+    unavailable: str = ""
+    remedy: str = ""
+
+    def not_here(self, context: Context) -> str:
+        """Why it cannot run on the machine; empty when it can."""
+        if self.unavailable:
+            return self.unavailable
+        return context.gpu_missing if self.needs_device and context.gpu is None else ""
+
+
+def checkout_root() -> Path:
+    """GPULIFT_ROOT, or else the folder that holds this package's `scripts`."""
+    named = os.environ.get("GPULIFT_ROOT")
+    return Path(named) if named else Path(__file__).resolve().parents[2]
+
+
+def find_bench() -> Path:
+    """gpulift-bench of the build folder that GPULIFT_BUILD names (default: build)."""
+    build = Path(os.environ.get("GPULIFT_BUILD") or checkout_root() / "build")
+    bench = build / "gpulift-bench"
+    if not os.access(bench, os.X_OK):
+        raise GpuliftError(
+            f"{bench} is not there: run ./gpulift setup, or set GPULIFT_BUILD to a build folder"
+        )
+    return bench
+
+
+def describe(bench: Path, gpu: int | None = None) -> Context:
+    """The machine's facts; also without a GPU."""
+    flags = [] if gpu is None else ["--gpu", str(gpu)]
+    return read_context(Fields(_answer(bench, ["--describe", *flags]), "gpulift-bench --describe"))
+
+
+def catalogue(bench: Path) -> list[TechniqueInfo]:
+    """All techniques with their cases, from their manifests; no module is loaded."""
+    answer = _answer(bench, ["--catalogue"])
+    if not isinstance(answer, list):
+        raise GpuliftError("gpulift-bench --catalogue: the answer is not a list", FAILED)
+    return [_technique(Fields(entry, "gpulift-bench --catalogue")) for entry in answer]
+
+
+def measure(bench: Path, flags: Sequence[str]) -> int:
+    """Runs gpulift-bench with its progress on our stderr; its exit code, negative for a signal.
+
+    Signals that only this process got are forwarded, those that a terminal sends to the whole
+    group are not, so that the child gets each of them once.
+    """
+    waited = {*FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    try:
+        child = subprocess.Popen(
+            [str(bench), *flags],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+        )
+        while child.poll() is None:
+            info = signal.sigtimedwait(waited, 1.0)
+            if info and info.si_signo in FORWARDED and info.si_code != SENT_BY_KERNEL:
+                child.send_signal(info.si_signo)
+        return child.returncode
+    except OSError as error:
+        raise GpuliftError(f"{bench}: cannot be started: {error.strerror}", FAILED) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _answer(bench: Path, flags: Sequence[str]) -> Any:
+    command = " ".join(["gpulift-bench", *flags])
+    try:
+        done = subprocess.run(
+            [str(bench), *flags], capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise GpuliftError(f"{command}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
+    except OSError as error:
+        raise GpuliftError(f"{bench}: cannot be started: {error.strerror}", FAILED) from None
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        raise GpuliftError(f"{command}: {why}", max(done.returncode, FAILED))
+    return _json(done.stdout, command)
+
+
+def _json(text: bytes, command: str) -> Any:
+    try:
+        return parse_line(b'{"answer":' + text + b"}", command)["answer"]
+    except RecordError:
+        raise GpuliftError(f"{command}: the answer is not JSON", FAILED) from None
+
+
+def _technique(fields: Fields) -> TechniqueInfo:
+    return TechniqueInfo(
+        id=fields.text("id"),
+        question=fields.text("question", ""),
+        needs_device=fields.flag("needs_device", True),
+        ceiling=fields.flag("ceiling", False),
+        arms=fields.texts("arms"),
+        cases=tuple(
+            CaseInfo(case.text("id"), case.flag("quick", False), case.text("regime", "burst"))
+            for case in fields.children("cases")
+        ),
+        unavailable=fields.text("unavailable", ""),
+        remedy=fields.text("remedy", ""),
+    )

@@ -1,0 +1,112 @@
+"""A run: chooses the folder, calls gpulift-bench, says what was kept."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulift import machine, runs
+from gpulift.errors import FAILED, INTERRUPTED, NOTHING_RAN, OK, USAGE, GpuliftError
+from gpulift.model import Context
+from gpulift.records import read_file
+
+Say = Callable[[str], None]
+FINISHED = (OK, FAILED, NOTHING_RAN)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for; None leaves it to gpulift-bench."""
+
+    filter: str | None = None
+    quick: bool = False
+    launches: int | None = None
+    arm_time: float | None = None
+    precision: float | None = None
+    seed: int | None = None
+    gpu: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Only what was given, as run.json keeps it."""
+        return {key: value for key, value in vars(self).items() if value not in (None, False)}
+
+    def flags(self, folder: Path) -> list[str]:
+        """The command line of gpulift-bench."""
+        flags = ["--records", str(folder)]
+        if self.filter is not None:
+            flags.append(f"--benchmark_filter={self.filter}")
+        if self.quick:
+            flags.append("--quick")
+        for name in ("launches", "arm_time", "precision", "seed", "gpu"):
+            value = getattr(self, name)
+            if value is not None:
+                flags += [f"--{name.replace('_', '-')}", str(value)]
+        return flags
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Where the records are, and the exit code of the run."""
+
+    folder: Path
+    exit_code: int
+
+
+def run(options: Options, results: Path, out: Path | None, context: Context, say: Say) -> Measured:
+    """Measures into a new folder, or goes on with the unfinished run of the same command.
+
+    A run that was interrupted or broken off stays unfinished, and so resumable.
+    """
+    bench = machine.find_bench()
+    want = runs.wanted(context, options.given(), bench)
+    chosen = runs.choose_named(out, want) if out else runs.choose(results, want)
+    say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
+    runs.save_state(chosen.path, want, runs.RUNNING)
+    code = machine.measure(bench, options.flags(chosen.path))
+    if code in FINISHED and not _broken_off(chosen.path, code):
+        runs.save_state(chosen.path, want, runs.COMPLETE)
+        return Measured(chosen.path, code)
+    kept = kept_records(chosen.path)
+    if kept == 0:
+        runs.discard_if_empty(chosen.path)
+    return Measured(chosen.path, _explain(code, kept, chosen.path, say))
+
+
+def kept_records(folder: Path) -> int:
+    """How many finished records a run folder holds."""
+    return sum(len(read_file(file).records) for file in folder.glob("*.jsonl"))
+
+
+def _broken_off(folder: Path, code: int) -> bool:
+    """Exit code 1 without a failed record: something else ended the run, a full disk, say."""
+    if code != FAILED:
+        return False
+    records = [r for file in folder.glob("*.jsonl") for r in read_file(file).records]
+    arms = [arm.outcome for record in records for arm in record.arms]
+    outcomes = {*arms, *(record.outcome for record in records)}
+    return not outcomes & {"failed", "error"}
+
+
+def _explain(code: int, kept: int, folder: Path, say: Say) -> int:
+    """Says what is left of a run that did not finish; its exit code."""
+    on = f"{kept} finished records are kept in {folder}; the same command goes on from there"
+    if code in (INTERRUPTED, -signal.SIGINT):
+        say(f"interrupted: {on if kept else 'nothing was finished yet'}")
+        return INTERRUPTED
+    if code < 0:
+        say(f"gpulift-bench ended by {signal.Signals(-code).name}: {on}")
+        return 128 - code if -code in machine.FORWARDED else FAILED
+    if code != USAGE and kept:
+        say(f"the run broke off: {on}")
+    return code
+
+
+def require_known(options: Options) -> None:
+    """Refuses values that no run can have, before anything is made."""
+    for name in ("launches", "arm_time", "precision"):
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise GpuliftError(f"--{name.replace('_', '-')} must be more than 0, not {value}")

@@ -1,0 +1,226 @@
+"""The record as frozen dataclasses. Units are in the names, base SI; absent is None."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+ID_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work of one step. `roof` names the ceiling that bounds it, if one does."""
+
+    bytes: float = 0.0
+    flops: float = 0.0
+    items: float = 0.0
+    roof: str = ""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """One entry per window: totals of the window, not of one step."""
+
+    device_s: tuple[float, ...] = ()
+    host_s: tuple[float, ...] = ()
+    enqueue_s: tuple[float, ...] = ()
+    sm_clock_hz: tuple[float, ...] = ()
+    start_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way of doing the work of a case, with its windows."""
+
+    name: str
+    role: str
+    outcome: str
+    reason: str = ""
+    remedy: str = ""
+    clock: str = "host"
+    cost: Cost | None = None
+    check_error: float | None = None
+    check_tolerance: float | None = None
+    steps_per_window: int = 1
+    lead_in_steps: int = 0
+    held: bool = False
+    peak_device_bytes: int | None = None
+    peak_pinned_bytes: int | None = None
+    peak_host_bytes: int | None = None
+    windows: Windows = Windows()
+
+    @property
+    def window_s(self) -> tuple[float, ...]:
+        """Seconds of each window on the clock that judges this arm."""
+        return self.windows.device_s if self.clock == "device" else self.windows.host_s
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which arm had each window: indices into the record's arms, block by block."""
+
+    seed: int
+    blocks: tuple[tuple[int, ...], ...]
+    allocation: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why the measurement of a case ended."""
+
+    reason: str
+    blocks: int
+    asked_half_width: float | None = None
+    reached_half_width: float | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """Summary of telemetry samples."""
+
+    min: float
+    median: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What the card reported while the case ran."""
+
+    samples: int
+    interval_s: float | None = None
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    energy_j: float | None = None
+    throttle: tuple[str, ...] = ()
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The card. `card` is a short hash of its UUID, so that cards of one model stay apart."""
+
+    name: str
+    card: str = ""
+    memory_bytes: int | None = None
+    power_limit_w: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine around the card."""
+
+    cpu: str
+    cores: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Build:
+    """What was built from which commit."""
+
+    commit: str
+    dirty: bool
+    type: str = ""
+    compiler: str = ""
+    cuda_compiler: str = ""
+    architectures: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and with what a record was measured; an allow-list, never the whole environment."""
+
+    host: Host
+    build: Build
+    gpu: Gpu | None = None
+    gpu_missing: str = ""
+    gpu_remedy: str = ""
+    driver: str = ""
+    cuda_driver: str = ""
+    cuda_runtime: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        """Folder name of the machine: its GPU model, or its CPU where there is no GPU."""
+        return slug(self.gpu.name) if self.gpu else f"cpu-{slug(self.host.cpu)}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One case of one technique in one launch."""
+
+    schema: str
+    method: str
+    kind: str
+    technique: str
+    case: Mapping[str, int | float | str]
+    case_id: str
+    quick: bool
+    ceiling: bool
+    regime: str
+    launch: int
+    launches: int
+    started_at: str
+    outcome: str
+    context: Context
+    reason: str = ""
+    remedy: str = ""
+    question: str = ""
+    expectation: str = ""
+    claims: tuple[str, ...] = ()
+    check_meaning: str = ""
+    duet_arm: str = ""
+    arms: tuple[Arm, ...] = ()
+    order: Order | None = None
+    stop: Stop | None = None
+    discarded_blocks: int = 0
+    notes: Mapping[str, str] = field(default_factory=dict)
+    telemetry: Telemetry | None = None
+    telemetry_missing: str = ""
+    time_s: Mapping[str, float] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    file: Path = field(default=Path(), compare=False)
+    line: int = field(default=0, compare=False)
+
+    @cached_property
+    def id(self) -> str:
+        """Content address: the start of the SHA-256 of the record's canonical JSON."""
+        return record_id(self.raw)
+
+    @property
+    def subject(self) -> tuple[str, str, str, str]:
+        """What was measured: the same for all launches of it."""
+        return (self.kind, self.technique, self.case_id, self.duet_arm)
+
+    @property
+    def citation(self) -> str:
+        """How a text refers to this record."""
+        return f"gpulift:{self.context.slug}/{self.id}"
+
+    def arm(self, name: str) -> Arm | None:
+        """The arm of that name, or None."""
+        return next((arm for arm in self.arms if arm.name == name), None)
+
+
+def record_id(raw: Mapping[str, Any]) -> str:
+    """First 12 hex digits of SHA-256 of the JSON with sorted keys, no spaces and ASCII escapes."""
+    canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:ID_DIGITS]
+
+
+def slug(name: str) -> str:
+    """A device's name as a folder name: `NVIDIA H200` becomes `nvidia-h200`."""
+    text = re.sub(r"\((?:r|tm|c)\)|@.*$|\b(?:cpu|processor)\b", " ", name.lower())
+    return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "unknown"

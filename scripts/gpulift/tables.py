@@ -1,0 +1,198 @@
+"""Tables on the terminal; on anything else the same tables as plain lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from gpulift import text
+from gpulift.compare import DuetRow
+from gpulift.doctor import Finding
+from gpulift.machine import TechniqueInfo
+from gpulift.model import Context
+from gpulift.summary import Problem, Roof, Summary, Worth, headline
+
+PLAIN_WIDTH = 200
+
+
+def console(to_stderr: bool = False) -> Console:
+    """A console that never wraps tables into a pipe's 80 columns."""
+    made = Console(stderr=to_stderr, highlight=False, emoji=False)
+    if not made.is_terminal:
+        made.width = PLAIN_WIDTH
+    return made
+
+
+def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
+    """How close the machine is to its own roofs."""
+    table = _table("How close is this machine to its own roofs?")
+    for name in ("roof", "regime", "measured", "datasheet", "of it"):
+        table.add_column(name, justify="right" if name in ("measured", "datasheet") else "left")
+    table.add_column("SM clock, power")
+    for other in others:
+        table.add_column(other.run.machine, justify="right")
+    known = {(roof.name, roof.regime): roof for roof in summary.roofs}
+    theirs = [{(roof.name, roof.regime): roof for roof in other.roofs} for other in others]
+    for key in sorted({*known, *(key for found in theirs for key in found)}):
+        row = _roof_cells(known.get(key))
+        beside = [_roof_beside(found.get(key)) for found in theirs]
+        table.add_row(*key, *row, *beside)
+    return table
+
+
+def unit_costs(summary: Summary) -> Table:
+    """Time per item of ceilings that no datasheet knows."""
+    table = _table("What does one launch, or another smallest piece of work, cost here?")
+    for name in ("technique", "case", "arm", "clock", "time of one"):
+        table.add_column(name)
+    for row in summary.unit_costs:
+        case = text.case_label(row.case.case_id)
+        time = text.seconds(row.time_s.value)
+        table.add_row(row.case.technique, case, row.arm, row.clock, time)
+    return table
+
+
+def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
+    """What each technique is worth, best first, other machines beside it.
+
+    Of what only other machines have measured, each technique's best and worst is shown.
+    """
+    table = _table(
+        "What is each technique worth on it? (speedup, 95 % interval; more than 1: faster)"
+    )
+    for name in ("technique", "case", "arm", "against"):
+        table.add_column(name)
+    for name in ("speedup", "memory", "check"):
+        table.add_column(name, justify="right")
+    for other in others:
+        table.add_column(other.run.machine, justify="right")
+    theirs = [{row.key: row for row in other.worths} for other in others]
+    mine = {row.key: row for row in summary.worths}
+    elsewhere = [row for other in others for row in headline(other) if row.key not in mine]
+    for row in [*summary.worths, *elsewhere]:
+        here = _worth_cells(row) if row.key in mine else ["not measured here", "", ""]
+        beside = [_worth_beside(found.get(row.key)) for found in theirs]
+        case = text.case_label(row.case.case_id)
+        table.add_row(row.technique, case, row.arm, row.baseline, *here, *beside)
+    return table
+
+
+def problems(found: Sequence[Problem], title: str) -> Table:
+    """What was not measured, with reason and remedy; equal reasons of a technique are one row."""
+    table = _table(title)
+    for name in ("technique", "cases", "outcome", "reason", "remedy"):
+        table.add_column(name)
+    for (technique, outcome, reason, remedy), cases in group_problems(found):
+        table.add_row(technique, cases, outcome, reason, remedy)
+    return table
+
+
+def group_problems(found: Sequence[Problem]) -> list[tuple[tuple[str, str, str, str], str]]:
+    """(technique, outcome, reason, remedy) and the cases that share them: named, or counted."""
+    groups: dict[tuple[str, str, str, str], list[Problem]] = {}
+    for problem in found:
+        reason = f"{problem.arm}: {problem.reason}" if problem.arm else problem.reason
+        key = (problem.technique, problem.outcome, reason, problem.remedy)
+        groups.setdefault(key, []).append(problem)
+    return [(key, _cases(members)) for key, members in groups.items()]
+
+
+def _cases(members: Sequence[Problem]) -> str:
+    return text.case_label(members[0].case_id) if len(members) == 1 else f"{len(members)} cases"
+
+
+def findings(found: Sequence[Finding]) -> Table:
+    """What doctor saw."""
+    table = _table("")
+    for name in ("", "what", "found", "remedy"):
+        table.add_column(name)
+    for one in found:
+        table.add_row("✓" if one.usable else "✗", one.what, one.found, one.remedy)
+    return table
+
+
+def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
+    """The catalogue."""
+    table = _table("")
+    for name in ("technique", "question", "cases", "quick", "needs", "runnable here"):
+        table.add_column(name)
+    for info in infos:
+        reason = info.not_here(context)
+        remedy = f" ({info.remedy})" if reason and info.remedy else ""
+        table.add_row(
+            info.id,
+            info.question,
+            str(len(info.cases)),
+            str(sum(case.quick for case in info.cases)),
+            "GPU" if info.needs_device else "CPU",
+            f"no: {reason}{remedy}" if reason else "yes",
+        )
+    return table
+
+
+def duets(rows: Sequence[DuetRow]) -> Table:
+    """Head build against base build."""
+    table = _table("Time of head / time of base (less than 1: head is faster)")
+    for name in ("technique", "case", "arm"):
+        table.add_column(name)
+    for name in ("head / base", "95 % interval", "SD of log-ratio", "launches"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        ratio = row.pair.ratio
+        known = ratio.low is not None and ratio.high is not None
+        table.add_row(
+            row.technique,
+            text.case_label(row.case_id),
+            row.arm,
+            f"{ratio.value:.5f}",
+            f"{ratio.low:.5f} to {ratio.high:.5f}" if known else "too few blocks",
+            "–" if row.pair.log_sd is None else f"{100 * row.pair.log_sd:.3f} %",
+            str(ratio.launches),
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+
+
+def _roof_cells(roof: Roof | None) -> list[str]:
+    if roof is None:
+        return ["not measured here", "", "", ""]
+    state = []
+    if roof.sm_clock_hz:
+        state.append(f"{roof.sm_clock_hz / 1e6:.0f} MHz")
+    if roof.power:
+        state.append(roof.power)
+    state += roof.throttle
+    datasheet = text.rate(roof.peak, roof.unit) if roof.peak else "–"
+    share = text.percent(roof.fraction)
+    return [text.rate(roof.rate.value, roof.unit), datasheet, share, ", ".join(state)]
+
+
+def _roof_beside(roof: Roof | None) -> str:
+    return text.rate(roof.rate.value, roof.unit) if roof else "–"
+
+
+def _worth_cells(row: Worth) -> list[str]:
+    glyph, _ = text.verdict(row.speedup)
+    memory = f"{text.size(row.memory_bytes)} / {text.size(row.baseline_memory_bytes)}"
+    return [f"{glyph} {text.speedup(row.speedup)}", memory, check(row)]
+
+
+def check(row: Worth) -> str:
+    """The check's error beside its tolerance; only arms that passed were timed."""
+    if row.check_error is None:
+        return "–"
+    if row.check_error == 0:
+        return "✓ exact"
+    allowed = "" if row.check_tolerance is None else f" ≤ {row.check_tolerance:.2g}"
+    return f"✓ {row.check_error:.2g}{allowed}"
+
+
+def _worth_beside(row: Worth | None) -> str:
+    return text.speedup(row.speedup) if row else "–"

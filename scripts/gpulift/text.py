@@ -1,0 +1,101 @@
+"""Numbers as people read them: units with prefixes, three digits, intervals."""
+
+from __future__ import annotations
+
+from gpulift.stats import Estimate
+
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """A number with that many digits: 0.123, 1.23, 12.3, 123, 1234."""
+    if value == 0:
+        return "0"
+    places = significant
+    size = abs(value)
+    while places > 0 and size >= 10 ** (significant - places):
+        places -= 1
+    if size < 0.1:
+        return f"{value:.{significant}g}"
+    return f"{value:.{places}f}"
+
+
+def rate(value: float, unit: str) -> str:
+    """4.80e12, B/s becomes 4.80 TB/s."""
+    factor, prefix = next((p for p in PREFIXES if value >= p[0]), PREFIXES[-1])
+    return f"{digits(value / factor)} {prefix}{unit}"
+
+
+def seconds(value: float) -> str:
+    """0.00123 becomes 1.23 ms."""
+    factor, unit = next((s for s in SMALL if value >= s[0]), SMALL[-1])
+    return f"{digits(value / factor)} {unit}"
+
+
+def size(value: int | None) -> str:
+    """65536 becomes 64.0 KiB; an unknown size is a dash."""
+    if value is None:
+        return "–"
+    for factor, unit in BINARY:
+        if value >= factor:
+            return f"{digits(value / factor)} {unit}"
+    return f"{value} B"
+
+
+def percent(value: float | None) -> str:
+    """0.8765 becomes 87.7 %; an unknown share is a dash."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def speedup(estimate: Estimate) -> str:
+    """1.905× [1.899, 1.911]: as many decimals as the interval deserves."""
+    places = _places(estimate)
+    text = f"{estimate.value:.{places}f}×"
+    if estimate.low is None or estimate.high is None:
+        return f"{text} (too few blocks for an interval)"
+    text = f"{text} [{estimate.low:.{places}f}, {estimate.high:.{places}f}]"
+    return f"{text} one launch" if estimate.one_launch else text
+
+
+def verdict(estimate: Estimate) -> tuple[str, str]:
+    """A glyph and a word: which side of 1 the whole interval is on."""
+    if estimate.low is None or estimate.high is None:
+        return "?", "no interval"
+    if estimate.low > 1:
+        return "▲", "faster"
+    if estimate.high < 1:
+        return "▼", "slower"
+    return "≈", "no difference shown"
+
+
+def case_label(case_id: str, short: bool = False) -> str:
+    """`direction:h2d/bytes:65536` becomes `direction h2d, bytes 64 KiB`; short: `h2d, 64 KiB`."""
+    parts = []
+    for part in case_id.split("/"):
+        axis, _, value = part.partition(":")
+        is_size = axis.endswith("bytes") and value.isdecimal()
+        shown = round_size(int(value)) if is_size else value
+        clear = is_size or not value.isdecimal()
+        parts.append(shown if short and clear else f"{axis} {shown}".strip())
+    return ", ".join(parts)
+
+
+def round_size(value: float) -> str:
+    """A size of a sweep: 64 KiB where it is a whole number of them, 1234 B where not."""
+    for factor, unit in BINARY:
+        if value >= factor and value % factor == 0:
+            return f"{value / factor:.0f} {unit}"
+    return f"{value:.0f} B"
+
+
+def _places(estimate: Estimate) -> int:
+    half = estimate.half_width
+    if half is None:
+        return 2
+    width = half * estimate.value
+    for places in (1, 2):
+        if width >= 10**-places:
+            return places
+    return 3 if estimate.value < 100 else 1

@@ -1,0 +1,31 @@
+"""A checkout with results and schema, and a build folder with a fake gpulift-bench."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose build folder has the fake gpulift-bench."""
+    made = tmp_path / "checkout"
+    for part in ("schema", "reference"):
+        shutil.copytree(CHECKOUT / "results" / part, made / "results" / part)
+    build = made / "build"
+    build.mkdir()
+    bench = build / "gpulift-bench"
+    fake = Path(__file__).parent / "fake_bench.py"
+    bench.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n', encoding="utf-8")
+    bench.chmod(0o755)
+    monkeypatch.setenv("GPULIFT_ROOT", str(made))
+    monkeypatch.setenv("GPULIFT_BUILD", str(build))
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT / "scripts"))
+    monkeypatch.delenv("FAKE_BENCH", raising=False)
+    return made

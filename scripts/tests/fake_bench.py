@@ -1,0 +1,84 @@
+"""Stands in for gpulift-bench: answers --describe and --catalogue, writes sample records.
+
+FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, usage, full, crash, wait.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests import runs_made, sample
+
+BEHAVIOUR = os.environ.get("FAKE_BENCH", "ok")
+CATALOGUE = [
+    {
+        "id": "allocator/host_malloc",
+        "question": "Which allocator is fastest?",
+        "needs_device": False,
+        "arms": ["glibc", "jemalloc"],
+        "cases": [{"id": "threads:2/sizes:collate", "quick": True, "regime": "burst"}],
+    },
+    {
+        "id": "transfer/pinned_copy",
+        "question": "What is pinned memory worth?",
+        "needs_device": True,
+        "arms": ["pageable", "pinned"],
+        "cases": [{"id": "bytes:4096"}, {"id": "bytes:65536", "quick": True}],
+    },
+    {"id": "model/resnet", "unavailable": "built without LibTorch", "remedy": "./gpulift setup"},
+]
+
+
+def write_records(folder: Path, resumed: bool) -> None:
+    """One more file when the run is resumed, so that tests see the appending."""
+    made = {"gpu": runs_made.full_gpu, "failed": runs_made.with_troubles}
+    records = made.get(BEHAVIOUR, runs_made.without_gpu)()
+    if BEHAVIOUR in ("wait", "full", "crash"):
+        records = records[:2]
+    if not resumed:
+        sample.write(folder, records)
+
+
+def wait_for_interrupt() -> int:
+    """Ends only on SIGINT, and counts how often it came."""
+    got: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: got.append(number))
+    print("waiting", file=sys.stderr, flush=True)
+    while not got:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    print(f"interrupts: {len(got)}", file=sys.stderr, flush=True)
+    return 130
+
+
+def main() -> int:
+    """Does what the flags and FAKE_BENCH say."""
+    flags = sys.argv[1:]
+    context = sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed") else sample.CPU_CONTEXT
+    if "--describe" in flags:
+        print(json.dumps(context))
+        return 0
+    if "--catalogue" in flags:
+        print(json.dumps(CATALOGUE))
+        return 0
+    print("flags:", *flags, file=sys.stderr, flush=True)
+    if BEHAVIOUR == "usage":
+        (Path(flags[flags.index("--records") + 1]) / ".lock").touch()
+        print("gpulift-bench: no case matches the filter", file=sys.stderr)
+        return 2
+    folder = Path(flags[flags.index("--records") + 1])
+    write_records(folder, any(folder.glob("*.jsonl")))
+    if BEHAVIOUR == "wait":
+        return wait_for_interrupt()
+    if BEHAVIOUR == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return {"failed": 1, "full": 1, "nothing": 77}.get(BEHAVIOUR, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

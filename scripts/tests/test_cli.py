@@ -1,0 +1,295 @@
+"""The command line against a fake gpulift-bench: exit codes, folders, messages, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpulift import cli
+from tests import runs_made, sample
+
+CPU = "cpu-amd-epyc-7b13"
+
+
+def states(results: Path) -> dict[str, str]:
+    """Run folder and state of every run."""
+    files = sorted(results.glob("*/*/run.json"))
+    return {file.parent.name: json.loads(file.read_text())["state"] for file in files}
+
+
+def errors(capfd: pytest.CaptureFixture[str]) -> str:
+    return capfd.readouterr().err
+
+
+def test_run_writes_a_complete_run_and_prints_its_folder(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--quick", "--launches", "2", "--arm-time", "0.1"]) == 0
+    said = capfd.readouterr()
+    folder = Path(said.out.strip())
+    assert folder.parent == root / "results" / CPU
+    assert folder.name.endswith("-abc1234")
+    assert set(states(root / "results").values()) == {"complete"}
+    assert "--quick --launches 2 --arm-time 0.1" in said.err
+    state = json.loads((folder / "run.json").read_text())
+    assert state["options"] == {"quick": True, "launches": 2, "arm_time": 0.1}
+
+
+def test_a_complete_run_leads_to_a_new_folder(root: Path) -> None:
+    for _ in range(3):
+        assert cli.main(["run"]) == 0
+    names = list(states(root / "results"))
+    assert [name.partition("abc1234")[2] for name in names] == ["", "-2", "-3"]
+
+
+def test_a_filter_reaches_gpulift_bench(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "transfer/.*", "--seed", "7", "--precision", "0.01"]) == 0
+    assert "--benchmark_filter=transfer/.* --precision 0.01 --seed 7" in errors(capfd)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "state"),
+    [("failed", 1, "complete"), ("nothing", 77, "complete"), ("full", 1, "running")],
+)
+def test_exit_codes_pass_through(
+    root: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, code: int, state: str
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", behaviour)
+    assert cli.main(["run"]) == code
+    assert set(states(root / "results").values()) == {state}
+
+
+def test_a_usage_error_leaves_no_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "usage")
+    assert cli.main(["run", "nothing-like-it"]) == 2
+    assert list((root / "results" / CPU).iterdir()) == []
+
+
+def test_a_broken_off_run_is_resumed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "crash")
+    assert cli.main(["run"]) == 1
+    said = errors(capfd)
+    assert "SIGSEGV" in said
+    assert "2 finished records are kept" in said
+    monkeypatch.setenv("FAKE_BENCH", "ok")
+    assert cli.main(["run"]) == 0
+    assert "going on with" in errors(capfd)
+    assert list(states(root / "results").values()) == ["complete"]
+
+
+def test_other_options_do_not_resume(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "crash")
+    cli.main(["run"])
+    monkeypatch.setenv("FAKE_BENCH", "ok")
+    assert cli.main(["run", "--quick"]) == 0
+    assert sorted(states(root / "results").values()) == ["complete", "running"]
+
+
+def start(root: Path) -> subprocess.Popen[str]:
+    """Starts a run that waits for an interrupt, in a process group of its own."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpulift", "run"],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "FAKE_BENCH": "wait"},
+        text=True,
+        start_new_session=True,
+    )
+    assert child.stderr is not None
+    while "waiting" not in child.stderr.readline():
+        assert child.poll() is None
+    return child
+
+
+def test_an_interrupt_is_forwarded_and_what_was_kept_is_said(root: Path) -> None:
+    child = start(root)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "interrupts: 1" in said
+    assert "interrupted: 2 finished records are kept in" in said
+    assert list(states(root / "results").values()) == ["running"]
+
+
+def test_killing_everything_leaves_a_run_to_go_on_with(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child = start(root)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate(timeout=30)
+    time.sleep(0.1)
+    assert cli.main(["run"]) == 0
+    assert "going on with" in errors(capfd)
+
+
+def test_an_unwritable_place_is_one_line(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    blocked = root / "file"
+    blocked.write_text("")
+    assert cli.main(["run", "--out", str(blocked / "run")]) == 2
+    said = errors(capfd)
+    assert said.splitlines()[-1].startswith("gpulift: error: ")
+    assert "cannot be written" in said
+    assert "Traceback" not in said
+
+
+def test_a_full_disk_is_one_line_and_exit_1(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert cli.main(["run"]) == 1
+    assert "No space left on device" in errors(capfd).splitlines()[-1]
+
+
+def test_out_refuses_a_folder_of_something_else(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--out", str(root)]) == 2
+    assert "is not empty" in errors(capfd)
+
+
+def test_qualify_without_gpu_shows_committed_results_beside(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sample.write(root / "results/nvidia-h200/2026-11-20-abc1234", runs_made.full_gpu())
+    assert cli.main(["qualify", "--quick"]) == 0
+    said = capfd.readouterr().out
+    assert "own roofs" in said
+    assert "host_memory" in said
+    assert "NVIDIA H200" in said
+    assert "no NVIDIA driver on this machine" in said
+    page = Path(said.split("report:")[1].strip())
+    assert page.is_file()
+    assert page.with_suffix(".md").is_file()
+    assert list(page.parent.glob("figures/*.png"))
+
+
+def test_qualify_fails_when_a_case_failed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "failed")
+    assert cli.main(["qualify"]) == 1
+    said = capfd.readouterr().out
+    assert "SIGSEGV" in said
+    assert "report:" in said
+
+
+def test_qualify_is_content_when_nothing_could_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "nothing")
+    assert cli.main(["qualify"]) == 0
+    assert cli.main(["qualify", "--filter", "allocator"]) == 77
+
+
+def test_qualify_on_a_gpu(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    out = root / "elsewhere"
+    assert cli.main(["qualify", "--out", str(out)]) == 0
+    assert (out / "report" / "report.html").is_file()
+    assert "85.7 %" in capfd.readouterr().out
+
+
+def test_list_says_what_cannot_run_and_why(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    said = capfd.readouterr().out
+    assert "no: no NVIDIA driver on this machine" in said
+    assert "built without LibTorch (./gpulift setup)" in said
+    assert cli.main(["list", "bytes:4096/", "--json"]) == 0
+    (only,) = json.loads(capfd.readouterr().out)
+    assert only["id"] == "transfer/pinned_copy"
+    assert cli.main(["list", "--json", "--", "-transfer"]) == 0
+    assert len(json.loads(capfd.readouterr().out)) == 2
+
+
+def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--json"]) == 0
+    found = {one["what"]: one for one in json.loads(capfd.readouterr().out)}
+    assert found["GPU"]["usable"] is False
+    assert found["GPU"]["remedy"]
+    assert found["model/resnet"]["remedy"] == "./gpulift setup"
+    assert {"NVIDIA driver", "LibTorch", "preload libjemalloc.so.2"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--launches", "0"], "--launches must be more than 0"),
+        (["run", "--frob"], "No such option"),
+        (["frob"], "No such command"),
+        (["list", "zzz"], "no technique matches"),
+        (["list", "("], "not a regular expression"),
+        (["report", "nowhere"], "no such file"),
+        (["duet", "empty"], "no records"),
+        (["check", "nowhere"], "no such folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    (root / "empty").mkdir()
+    monkeypatch.chdir(root)
+    assert cli.main(arguments) == 2
+    (line,) = errors(capfd).splitlines()
+    assert line.startswith("gpulift: error: ")
+    assert words in line
+
+
+def test_no_command_shows_the_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert "qualify" in capfd.readouterr().out
+
+
+def test_a_missing_build_says_what_to_do(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPULIFT_BUILD", str(root / "nowhere"))
+    assert cli.main(["doctor"]) == 2
+    assert "./gpulift setup" in errors(capfd)
+
+
+def test_report_needs_no_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPULIFT_BUILD")
+    folder = sample.write(root / "results/nvidia-h200/2026-11-20-abc1234", runs_made.full_gpu())
+    assert cli.main(["report", str(folder)]) == 0
+    assert (folder / "report" / "report.html").is_file()
+
+
+def test_duet_as_json(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = sample.write(root / "duet", runs_made.duet(1.005))
+    assert cli.main(["duet", str(folder), "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert [row["arm"] for row in rows] == ["copy", "triad"]
+    row = rows[1]
+    assert row["pair"]["ratio"]["low"] < 1.005 < row["pair"]["ratio"]["high"]
+    assert cli.main(["duet", str(folder)]) == 0
+    assert "SD of log-ratio" in capfd.readouterr().out
+
+
+def test_check_passes_good_records_and_names_bad_ones(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = root / "results/nvidia-h200/2026-11-21-abc1234"
+    sample.write(folder, runs_made.full_gpu())
+    assert cli.main(["check"]) == 0
+    with (folder / "ceiling.gemm.jsonl").open("a") as file:
+        file.write('{"schema":"1.0"}\n')
+    assert cli.main(["check"]) == 1
+    said = errors(capfd)
+    assert "ceiling.gemm.jsonl:25: method is missing" in said

@@ -1,0 +1,217 @@
+"""The record reader: what it accepts, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from gpulift.errors import GpuliftError, RecordError
+from gpulift.model import record_id, slug
+from gpulift.parse import read_record
+from gpulift.records import newest_run, parse_line, read_file, read_results, run_folders
+from tests import runs_made, sample
+from tests.conftest import DATA
+
+GOOD = sample.record("transfer/pinned_copy", {"bytes": 4096}, [sample.arm("a", 1e-3)] * 2)
+GOOD["arms"][1] |= {"name": "b", "role": "technique"}
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_every_schema_version_ever_written_can_be_read() -> None:
+    for file in sorted(DATA.rglob("*.jsonl")):
+        assert read_file(file).records, file
+
+
+def test_a_record_keeps_what_was_written() -> None:
+    record = read_record(GOOD)
+    assert record.technique == "transfer/pinned_copy"
+    assert record.case == {"bytes": 4096}
+    assert [arm.name for arm in record.arms] == ["a", "b"]
+    assert record.arms[0].window_s == tuple(GOOD["arms"][0]["windows"]["device_s"])
+    assert record.telemetry is not None
+    assert record.telemetry.ranges["power_w"].median == 650.0
+    assert record.citation == f"gpulift:nvidia-h200/{record.id}"
+
+
+def test_the_id_is_of_the_content_and_not_of_its_spelling() -> None:
+    shuffled = dict(reversed(list(GOOD.items())))
+    spelled = json.loads(json.dumps(shuffled, indent=3))
+    assert record_id(spelled) == record_id(GOOD)
+    assert record_id({**GOOD, "launch": 1}) != record_id(GOOD)
+    assert record_id({"b": [1, 2.5], "a": "µ"}) == "c91b976f799e"
+
+
+def test_slugs() -> None:
+    assert slug("NVIDIA H200") == "nvidia-h200"
+    assert slug("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz") == "intel-xeon-platinum-8481c"
+    assert slug("AMD EPYC 7B13 64-Core Processor") == "amd-epyc-7b13-64-core"
+    assert slug("™") == "unknown"
+
+
+def test_a_cut_off_last_line_is_dropped_and_said(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    file = write(tmp_path / "a.jsonl", f"{line}\n{line[: len(line) // 2]}")
+    content = read_file(file)
+    assert len(content.records) == 1
+    (warning,) = content.warnings
+    assert warning.startswith(f"{file}:2: ")
+    assert "cut off" in warning
+
+
+def test_a_broken_line_with_its_line_feed_is_an_error(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    with pytest.raises(RecordError, match=r"a\.jsonl:1: not a line of JSON"):
+        read_file(write(tmp_path / "a.jsonl", f"{line[:50]}\n{line}\n"))
+    with pytest.raises(RecordError, match=r"a\.jsonl:2: not a line of JSON"):
+        read_file(write(tmp_path / "a.jsonl", f"{line}\n{line[:50]}\n"))
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "10.1"])
+def test_another_major_schema_is_an_error_with_file_and_line(tmp_path: Path, version: str) -> None:
+    text = f"{json.dumps(GOOD)}\n{json.dumps({**GOOD, 'schema': version})}\n"
+    with pytest.raises(RecordError, match=rf"a\.jsonl:2: schema is {version}, .*reads 1\.x"):
+        read_file(write(tmp_path / "a.jsonl", text))
+
+
+def test_a_newer_minor_schema_with_more_keys_is_read() -> None:
+    newer = copy.deepcopy({**GOOD, "schema": "1.7", "new": {"key": 1}})
+    newer["context"]["gpu"]["new"] = True
+    assert read_record(newer).schema == "1.7"
+
+
+def change(path: str, value: Any) -> sample.Json:
+    """The good record with one value changed, or removed for None."""
+    changed = copy.deepcopy(GOOD)
+    *parents, last = path.split(".")
+    inner: Any = changed
+    for key in parents:
+        inner = inner[int(key)] if key.isdecimal() else inner[key]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("schema", "one", "schema must be major.minor"),
+        ("technique", None, "technique is missing"),
+        ("launch", "0", "launch must be an integer"),
+        ("launch", True, "launch must be an integer"),
+        ("quick", 1, "quick must be true or false"),
+        ("outcome", "great", "outcome must be one of"),
+        ("kind", "other", "kind must be one of"),
+        ("case", [], "case must be an object"),
+        ("case.bytes", [1], r"case\.bytes must be a number or a word"),
+        ("claims", ["a", 1], "claims must be a list of strings"),
+        ("arms", {}, "arms must be a list"),
+        ("arms.0.steps_per_window", 0, r"arms\[0\]\.steps_per_window must be 1 or more"),
+        ("arms.0.clock", "sun", r"arms\[0\]\.clock must be one of"),
+        ("arms.0.windows.device_s", [0.0] * 16, "must be positive"),
+        ("arms.0.windows.device_s", [1.0], "has 1 device windows, but the order has 16"),
+        ("arms.1.cost.bytes", 10**400, "too large"),
+        ("order", None, "no order"),
+        ("order.blocks", [[0, 7]], "names an arm that is not there"),
+        ("order.blocks", [[0, "1"]], "must be a list of integers"),
+        ("context.host", None, r"context\.host is missing"),
+        ("notes", {"a": 1}, r"notes\.a must be a string"),
+        ("telemetry.power_w", {"min": 1}, r"telemetry\.power_w\.median is missing"),
+    ],
+)
+def test_wrong_values_are_named(path: str, value: Any, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        read_record(change(path, value), Path("f.jsonl"), 3)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_non_finite_numbers_are_refused(constant: str) -> None:
+    with pytest.raises(RecordError, match=f"f:1: {constant} is not a number"):
+        parse_line(f'{{"a": {constant}}}'.encode(), "f:1")
+    with pytest.raises(RecordError, match="must be finite"):
+        read_record(change("time_s", json.loads('{"total": 1e999}')))
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=5),
+    lambda inner: (
+        some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(some.binary(max_size=200))
+def test_any_bytes_are_an_object_or_a_record_error(data: bytes) -> None:
+    with suppress(RecordError):  # anything else would fail the test
+        assert isinstance(parse_line(data, "f:1"), dict)
+
+
+@given(some.sampled_from(sorted(GOOD)), JSON)
+def test_any_value_of_any_key_is_read_or_a_record_error(key: str, value: Any) -> None:
+    with suppress(RecordError):
+        assert read_record({**GOOD, key: value}).schema.startswith("1.")
+
+
+@given(some.integers(min_value=1, max_value=len(json.dumps(GOOD)) - 1))
+def test_a_line_cut_anywhere_is_never_read(length: int) -> None:
+    with pytest.raises(RecordError):
+        parse_line(json.dumps(GOOD).encode()[:length], "f:1")
+
+
+def test_results_may_be_a_file_a_run_or_a_folder_above(tmp_path: Path) -> None:
+    gpu = sample.write(tmp_path / "nvidia-h200" / "2026-11-20-abc1234", runs_made.full_gpu())
+    cpu = sample.write(tmp_path / "cpu-amd" / "2026-11-20-abc1234", runs_made.without_gpu())
+    assert len(read_results([gpu / "ceiling.gemm.jsonl"])[0].records) == 24
+    assert read_results([gpu])[0].machine == "NVIDIA H200"
+    assert [run.folder for run in read_results([tmp_path])] == [cpu, gpu]
+
+
+def test_newest_full_run_wins_over_newer_quick_ones(tmp_path: Path) -> None:
+    quick = copy.deepcopy(runs_made.without_gpu())
+    for one in quick:
+        one["context"]["options"]["quick"] = True
+    names = ["2026-11-20-a-2", "2026-11-20-a-10", "2026-11-21-a"]
+    for name, records in zip(names, (runs_made.without_gpu(),) * 2 + (quick,), strict=True):
+        sample.write(tmp_path / "cpu" / name, records)
+    run = newest_run(run_folders(tmp_path))
+    assert run is not None
+    assert run.folder.name == "2026-11-20-a-10"
+    filtered = [one for one in runs_made.without_gpu() if one["technique"] == "precision/matmul"]
+    sample.write(tmp_path / "cpu" / "2026-11-22-a", filtered)
+    run = newest_run(run_folders(tmp_path))
+    assert run is not None
+    assert run.folder.name == "2026-11-20-a-10", "a run of one technique is not a full one"
+    only_quick = newest_run([tmp_path / "cpu" / "2026-11-21-a"])
+    assert only_quick is not None
+    assert not only_quick.full
+
+
+def test_of_the_same_launch_the_last_record_counts(tmp_path: Path) -> None:
+    first = sample.unmeasured("a/b", {"n": 1}, "error", "signal SIGSEGV")
+    sample.write(tmp_path, [first, {**first, "reason": "timeout"}])
+    (run,) = read_results([tmp_path])
+    assert [record.reason for record in run.records] == ["timeout"]
+    assert "replaces line 1" in run.warnings[0]
+
+
+def test_nothing_to_read_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match="no such file or folder"):
+        read_results([tmp_path / "nowhere"])
+    with pytest.raises(GpuliftError, match="no records"):
+        read_results([tmp_path])
+    write(tmp_path / "empty.jsonl", "")
+    with pytest.raises(GpuliftError, match="no records"):
+        read_results([tmp_path])

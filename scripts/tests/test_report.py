@@ -1,0 +1,249 @@
+"""Reports, tables and figures: drawn once from sample data, tested through what they show."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gpulift import plots, report, tables, text
+from gpulift.errors import GpuliftError
+from gpulift.records import Run
+from gpulift.reference import find_reference, read_reference
+from gpulift.stats import Estimate
+from gpulift.summary import Summary, headline, summarise
+from tests import runs_made, sample
+from tests.conftest import CHECKOUT
+
+from gpulift.parse import read_record  # isort: skip
+
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+
+
+def summary(records: list[sample.Json]) -> Summary:
+    run = Run(Path("2026-11-21-abc1234"), tuple(read_record(one) for one in records))
+    return summarise(run, find_reference(CHECKOUT / "results", run.records[0].context.slug))
+
+
+class Page(HTMLParser):
+    """Collects the text, and complains about tags that are not closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+def pages(summaries: list[Summary], out: Path) -> tuple[Page, str]:
+    """The HTML page and its Markdown twin."""
+    html = report.write(summaries, out).read_text(encoding="utf-8")
+    assert not re.search(r"(?:src|href)=[\"']?(?:https?:|//)|@import|url\(h", html)
+    return Page(html), (out / "report.md").read_text(encoding="utf-8")
+
+
+def test_full_gpu_run(tmp_path: Path) -> None:
+    full = summary(runs_made.full_gpu())
+    page, twin = pages([full], tmp_path)
+    for words in ("precision/matmul", "27.0", "85.7 %", "host_link/d2h", "1.49 PFLOP/s"):
+        assert words in page.text
+        assert words in twin
+    cited = full.run.records[0].citation
+    assert cited in page.text
+    assert cited in twin
+    for figure in re.findall(r"\]\((figures/\S+\.png)\)", twin):
+        assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "roofs-0.png").is_file()
+
+
+def test_no_gpu_beside_a_reference_gpu(tmp_path: Path) -> None:
+    machines = [summary(runs_made.without_gpu()), summary(runs_made.full_gpu())]
+    page, twin = pages(machines, tmp_path)
+    for shown in (page.text, twin):
+        assert "AMD EPYC 7B13" in shown
+        assert "NVIDIA H200" in shown
+        assert "no NVIDIA driver on this machine" in shown
+        assert "install the NVIDIA driver" in shown
+    assert "No datasheet of it is known" in page.text
+    assert "not measured" in page.text
+
+
+def test_troubles_are_marked(tmp_path: Path) -> None:
+    page, twin = pages([summary(runs_made.with_troubles())], tmp_path)
+    for shown in (page.text, twin):
+        for words in ("built from uncommitted changes", "not an optimised build", "one launch"):
+            assert words in shown
+        for words in ("signal SIGSEGV", "error 0.3", "out of memory", "has no FP8"):
+            assert words in shown
+    assert "2 failed" in page.text
+
+
+def test_duets(tmp_path: Path) -> None:
+    page, twin = pages([summary(runs_made.duet())], tmp_path)
+    for shown in (page.text, twin):
+        assert re.search(r"1\.00[45]\d\d", shown)
+        assert "triad" in shown
+    assert (tmp_path / "figures" / "duet.png").is_file()
+
+
+def test_texts_of_records_are_escaped(tmp_path: Path) -> None:
+    records = runs_made.with_troubles()
+    records[0]["question"] = "<script>alert(1)</script> & more?"
+    page, _ = pages([summary(records)], tmp_path)
+    assert "<script>alert(1)</script> & more?" in page.text
+
+
+def test_nothing_to_report_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match="nothing to report"):
+        report.write([], tmp_path)
+
+
+def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        report.write([summary(runs_made.without_gpu())], tmp_path / "file" / "out")
+
+
+def test_summary_sorts_best_first_and_keeps_the_best_roof() -> None:
+    full = summary(runs_made.full_gpu())
+    speedups = [row.speedup.value for row in full.worths]
+    assert speedups == sorted(speedups, reverse=True)
+    memory = next(roof for roof in full.roofs if roof.name == "device_memory")
+    assert memory.arm == "read"
+    assert memory.fraction == pytest.approx(4.3 / 4.8, rel=0.01)
+    sustained = [roof.rate.value for roof in full.roofs if roof.name == "gemm/bf16"]
+    assert sustained[1] / sustained[0] == pytest.approx(0.87, rel=0.01)
+    best = full.worths[0]
+    assert best.roof_fraction == pytest.approx(
+        best.case.first.arms[3].cost.flops  # type: ignore[union-attr]
+        / best.time_s.value
+        / 1490e12,
+        rel=0.01,
+    )
+    assert full.unit_costs[0].time_s.value == pytest.approx(2e-6, rel=0.01)
+
+
+def test_summary_says_where_the_time_went_and_what_was_noted() -> None:
+    records = runs_made.full_gpu()
+    records[0] |= {"notes": {"algorithm": "copy engine 1"}, "discarded_blocks": 2}
+    made = summary(records)
+    assert made.total_s == pytest.approx(len(records))
+    assert made.measuring_share == pytest.approx(0.9)
+    assert [(key, value) for _, key, value in made.notes] == [("algorithm", "copy engine 1")]
+    assert made.marks == ("2 blocks discarded: the hardware slowed the clock down",)
+    assert made.roofs[0].throttle == ("sw_power_cap",)
+
+
+def test_headline_has_best_and_worst_of_each_technique() -> None:
+    rows = headline(summary(runs_made.full_gpu()))
+    assert [row.technique for row in rows].count("precision/matmul") == 2
+    assert rows[0].arm == "fp8"
+    assert rows[-1].arm == "pinned_afresh"
+
+
+def test_launches_of_one_case_report_their_worst_outcome_once() -> None:
+    ok = sample.launches(2, "a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 1e-3)])
+    bad = sample.unmeasured("a/b", {"n": 1}, "failed", "arms disagree", launch=2)
+    made = summary([*ok, bad])
+    assert [problem.reason for problem in made.broken] == ["arms disagree"]
+    assert made.worths[0].speedup.launches == 2
+
+
+def test_forest_draws_every_row_and_its_interval() -> None:
+    rows = [plots.worth_row(row) for row in headline(summary(runs_made.full_gpu()))]
+    (axes,) = plots.forest(rows, "speedup").axes
+    assert len([t for t in axes.texts if "×" in t.get_text()]) == len(rows)
+    low, high = axes.get_xlim()
+    assert all(low < row.estimate.value < high for row in rows)
+
+
+def test_sweep_draws_one_line_per_arm_and_panel() -> None:
+    full = summary(runs_made.full_gpu())
+    copies = [row for row in full.worths if row.technique == "transfer/pinned_copy"]
+    assert plots.sweep_axis(copies) == "bytes"
+    panels = plots.sweep(copies).axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["direction d2h", "direction h2d"]
+    assert all(len(axes.containers) == 3 for axes in panels)
+    graphs = [row for row in full.worths if row.technique == "launch/cuda_graph"]
+    assert plots.sweep_axis(graphs[:2]) is None
+
+
+def test_bars_need_a_datasheet() -> None:
+    assert plots.roof_bars(summary(runs_made.without_gpu()).roofs) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.1, 30), (0.5, 2.5), (0.98, 1.05), (0.9999, 1.0001), (1, 1e4)]
+)
+def test_ratio_axes_have_a_few_ticks(low: float, high: float) -> None:
+    ticks = plots.ratio_ticks(low, high)
+    assert 2 <= len(ticks) <= 8
+    assert all(low <= tick <= high * (1 + 1e-9) for tick in ticks)
+    assert any(tick == pytest.approx(1) for tick in ticks)
+
+
+def test_tables_name_what_they_show() -> None:
+    full, bare = summary(runs_made.full_gpu()), summary(runs_made.without_gpu())
+    screen = tables.console()
+    with screen.capture() as shown:
+        screen.print(tables.roofs(bare, [full]))
+        screen.print(tables.worths(bare, [full]))
+        screen.print(tables.unit_costs(full))
+        screen.print(tables.problems(bare.problems, "Skipped"))
+    for words in ("848 TFLOP/s", "1.429× [1.424, 1.435]", "2.00 µs", "mimalloc: libmimalloc.so.2"):
+        assert words in shown.get()
+
+
+def test_every_reference_file_is_sound() -> None:
+    files = sorted((CHECKOUT / "results" / "reference").glob("*.json"))
+    assert files
+    for file in files:
+        reference = read_reference(file)
+        assert reference.peak("device_memory")
+        assert all(peak.source and peak.date for peak in reference.peaks.values())
+
+
+def test_a_reference_that_names_a_roof_twice_is_refused(tmp_path: Path) -> None:
+    entry = '{"roof":"a","value":1,"unit":"B/s","meaning":"m","source":"s","date":"d"}'
+    file = tmp_path / "x.json"
+    file.write_text(f'{{"name":"x","entries":[{entry},{entry}]}}')
+    with pytest.raises(GpuliftError, match="a more than once"):
+        read_reference(file)
+    file.write_text(f'{{"name":"x","entries":[{entry.replace("1", "0")}]}}')
+    with pytest.raises(GpuliftError, match="must be positive"):
+        read_reference(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(4.8e12, "4.80 TB/s"), (55.4e9, "55.4 GB/s"), (999.0, "999 B/s"), (0.5, "0.500 B/s")],
+)
+def test_rates(value: float, shown: str) -> None:
+    assert text.rate(value, "B/s") == shown
+
+
+def test_other_texts() -> None:
+    assert text.seconds(0.00123) == "1.23 ms"
+    assert text.size(None) == "–"
+    assert text.size(1536) == "1.50 KiB"
+    assert text.case_label("direction:h2d/bytes:65536") == "direction h2d, bytes 64 KiB"
+    assert text.case_label("direction:h2d/bytes:65536/n:3", short=True) == "h2d, 64 KiB, n 3"
+    assert text.case_label("bytes:1000", short=True) == "1000 B"
+    assert text.speedup(Estimate(1.9, 1.7, 2.1, 3)) == "1.9× [1.7, 2.1]"
+    assert text.speedup(Estimate(1.9, None, None, 1)).endswith("(too few blocks for an interval)")
+    assert text.verdict(Estimate(1.0, 0.9, 1.1, 3)) == ("≈", "no difference shown")

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Make the Python environment and find the CUDA toolkit; the launcher calls it, with the system's or the user's Python.
+
+prepare STATE            set up what is missing, then write what the launcher needs to know to the file STATE
+download DIR [VERSION]   fill a folder with the packages for a machine without a network, for this Python version
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import packages
+import toolkit
+from packages import SetupError, say
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "complete.json"
+SCRATCH = ROOT / ".setup" / "tmp"
+BASE_MODULES = ("jinja2", "matplotlib", "numpy", "rich", "scipy", "typer")
+OLDEST_PYTHON = (3, 10)
+OLDEST_TORCH = (2, 11)
+OLDEST_CMAKE = (3, 28)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be in place: groups of packages, and names of single ones to add to the user's own Python."""
+
+    groups: tuple[str, ...]
+    single: tuple[str, ...] = ()
+
+
+def interpreter() -> str:
+    """The Python to build on: the user's own as it is; else the one under a virtual environment that may be active."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return sys.executable if os.environ.get("GPULIFT_PYTHON") or not base.exists() else str(base)
+
+
+def torch_wanted() -> bool:
+    """Whether LibTorch is part of the set-up."""
+    return os.environ.get("GPULIFT_TORCH", "on").lower() not in ("off", "0", "no", "false")
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
+
+def why_torch_is_unsuitable() -> str:
+    """Why the running Python's torch cannot be used; empty if it can."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "it has no torch"
+    if version_of(version) < OLDEST_TORCH:
+        return f"its torch is {version}, and {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or later is needed"
+    code = "import torch; print(torch.version.cuda)"
+    cuda = toolkit.output_of([sys.executable, "-c", code]).strip().splitlines()[-1:]
+    if not cuda or not cuda[0].startswith("13."):
+        return f"its torch is built for CUDA {cuda[0] if cuda else '?'}, and 13 is needed"
+    return ""
+
+
+def tool(name: str, bin_folders: Sequence[Path]) -> Path | None:
+    """A program in one of these folders or on PATH."""
+    path = os.pathsep.join([*map(str, bin_folders), os.environ.get("PATH", "")])
+    found = shutil.which(name, path=path)
+    return Path(found) if found else None
+
+
+def build_tools_suffice(bin_folders: Sequence[Path]) -> bool:
+    """Whether a CMake that is new enough, and ninja, are there."""
+    cmake = tool("cmake", bin_folders)
+    if not cmake or not tool("ninja", bin_folders):
+        return False
+    version = re.search(r"cmake version (\d+\.\d+)", toolkit.output_of([str(cmake), "--version"]))
+    return version is not None and version_of(version[1]) >= OLDEST_CMAKE
+
+
+def missing_from_own_python() -> Plan:
+    """What the user's own Python (the running one) lacks."""
+    single = tuple(module for module in BASE_MODULES if importlib.util.find_spec(module) is None)
+    groups = []
+    if torch_wanted() and (reason := why_torch_is_unsuitable()):
+        say(f"{sys.executable}: {reason}")
+        groups.append("torch")
+    if not build_tools_suffice([Path(sys.executable).parent]):
+        groups.append("tools")
+    if single:
+        installed = {packages.normalise(found.metadata["Name"]) for found in importlib.metadata.distributions()}
+        single = tuple(sorted(packages.locked_names(["base"]) - installed))
+    return Plan(tuple(groups), single)
+
+
+def fingerprint(group: str) -> str:
+    """Changes when a lock file does."""
+    return hashlib.sha256(packages.lock_file(group).read_bytes()).hexdigest()
+
+
+def read_stamp() -> dict[str, str]:
+    """What a complete environment holds; empty if there is none, or it was made from another Python."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    same = isinstance(stamp, dict) and stamp.get("python") == interpreter() and stamp.get("version") == sys.version
+    return stamp if same and (VENV / "bin" / "python").exists() else {}
+
+
+def stamp_of(plan: Plan) -> dict[str, str]:
+    """The stamp of an environment for this plan."""
+    stamp = {
+        "python": interpreter(),
+        "version": sys.version,
+        **{group: fingerprint(group) for group in plan.groups},
+    }
+    if plan.single:
+        stamp["single"] = " ".join(plan.single) + " of " + fingerprint("base")
+    return stamp
+
+
+def check_room(names: set[str]) -> None:
+    """Say what will be installed and how large it is; refuse if it does not fit."""
+    size = packages.size_of(names)
+    where = "from " + os.environ["GPULIFT_WHEELHOUSE"] if os.environ.get("GPULIFT_WHEELHOUSE") else "from PyPI"
+    say(
+        f"installing {len(names)} Python packages {where} into {VENV}: "
+        f"{packages.in_words(size.download)} to download, {packages.in_words(size.disk)} on disk"
+    )
+    needs = {VENV: size.disk + size.download + packages.BUILD_BYTES}
+    if not os.environ.get("GPULIFT_WHEELHOUSE") and not os.environ.get("PIP_NO_CACHE_DIR"):
+        cache = os.environ.get("PIP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        needs[Path(cache)] = size.download
+    packages.check_disk(needs)
+
+
+def create_venv(own_python: bool) -> None:
+    """A new virtual environment; on top of the user's own Python it sees that one's packages too."""
+    shutil.rmtree(VENV, ignore_errors=True)
+    made = subprocess.run([interpreter(), "-m", "venv", str(VENV)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        lines = (made.stdout + made.stderr).strip().splitlines()
+        reason = (
+            "disk full" if "No space left" in made.stdout + made.stderr else lines[-1] if lines else "no reason given"
+        )
+        raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
+    if own_python:
+        # Not --system-site-packages: where that Python is itself a virtual environment, it would be passed over.
+        parents = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        (venv_site_packages() / "own_python.pth").write_text("".join(f"{path}\n" for path in parents))
+
+
+def venv_site_packages() -> Path:
+    """Where the virtual environment keeps its packages."""
+    return VENV / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def forget_states() -> None:
+    """Nobody may rely on the environment while it is being changed."""
+    STAMP.unlink(missing_ok=True)
+    for state in (ROOT / ".setup").glob("*.state"):
+        state.unlink()
+
+
+def install_plan(plan: Plan, own_python: bool) -> None:
+    """Bring the virtual environment to the plan: made anew if incomplete, extended if it lacks something."""
+    stamp = read_stamp()
+    wanted = stamp_of(plan)
+    lacking = [group for group in plan.groups if stamp.get(group) != wanted[group]]
+    single = plan.single if stamp.get("single") != wanted.get("single") else ()
+    if stamp and not lacking and not single:
+        return
+    check_room(packages.locked_names(lacking) | set(single))
+    forget_states()
+    if not stamp:
+        create_venv(own_python)
+    python = VENV / "bin" / "python"
+    for group in lacking:
+        packages.install(python, packages.lock_file(group).read_text(), SCRATCH)
+    if single:
+        blocks = packages.locked_blocks(packages.lock_file("base").read_text())
+        packages.install(python, "".join(f"{block}\n" for name, block in blocks if name in single), SCRATCH)
+    verify(python)
+    STAMP.write_text(json.dumps({**stamp, **wanted}, indent=1))
+
+
+def verify(python: Path) -> None:
+    """Everything must import before the environment counts as complete."""
+    modules = [*BASE_MODULES, *(["torch"] if torch_wanted() else [])]
+    result = subprocess.run(
+        [str(python), "-c", "import " + ", ".join(modules)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        last = result.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        raise SetupError(f"the new environment does not work: {last[0]}; remove {VENV} and call again")
+
+
+def write_state(path: Path, python: Path, bin_folders: Sequence[Path], cuda: toolkit.Toolkit) -> None:
+    """Write what the launcher sources, whole or not at all."""
+    values = {
+        "python": str(python),
+        "bin_path": os.pathsep.join(map(str, bin_folders)),
+        "nvcc": str(cuda.nvcc),
+        "toolkit_root": str(cuda.root),
+        "with_torch": "ON" if torch_wanted() else "OFF",
+    }
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".new")
+    temporary.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()))
+    temporary.replace(path)
+
+
+def prepare(state: Path) -> None:
+    """Set up what is missing."""
+    own_python = bool(os.environ.get("GPULIFT_PYTHON"))
+    cuda, reasons = toolkit.find_system_toolkit(os.environ)
+    for reason in reasons:
+        say(reason)
+    plan = missing_from_own_python() if own_python else Plan(("base", "tools", *(["torch"] if torch_wanted() else [])))
+    if cuda is None:
+        plan = Plan((*plan.groups, "cuda"), plan.single)
+    elif not cuda.has_header("nvml.h") and (plan.groups or plan.single):
+        plan = Plan((*plan.groups, "nvml"), plan.single)
+    python, bin_folders = Path(sys.executable), [Path(sys.executable).parent]
+    if plan.groups or plan.single:
+        install_plan(plan, own_python)
+        python, bin_folders = (
+            VENV / "bin" / "python",
+            [VENV / "bin", *(bin_folders if own_python else [])],
+        )
+    if cuda is None:
+        cuda = toolkit.packaged_toolkit(venv_site_packages())
+    say(f"CUDA {cuda.version[0]}.{cuda.version[1]} in {cuda.root}; Python {sys.version.split()[0]}, {python}")
+    write_state(state, python, bin_folders, cuda)
+
+
+def platforms() -> list[str]:
+    """Pip's options for every Linux that the locked wheels may be tagged for; pip compares tags letter by letter."""
+    machine = os.uname().machine
+    names = [*(f"manylinux_2_{minor}" for minor in range(40, 4, -1)), "manylinux2014", "manylinux2010", "manylinux1"]
+    return [argument for name in [*names, "linux"] for argument in ("--platform", f"{name}_{machine}")]
+
+
+def download(folder: Path, version: str) -> None:
+    """Fill a folder with everything that a machine without a network needs, but for the system's packages."""
+    if not re.fullmatch(r"3\.\d+", version) or version_of(version) < OLDEST_PYTHON:
+        raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
+    groups = ["base", "tools", "cuda", *(["torch"] if torch_wanted() else [])]
+    size = packages.size_of(packages.locked_names(groups))
+    say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    packages.check_disk({folder: size.download, SCRATCH: size.download})
+    helper = SCRATCH.parent / "download-venv"
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(helper)], check=True)
+    chosen = helper / "requirements.txt"
+    python = helper / "bin" / "python"
+    locks = "".join(packages.lock_file(group).read_text() for group in groups)
+    chosen.write_text("".join(packages.applicable(python, locks, version)))
+    arguments = ["download", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(folder)]
+    arguments += ["--python-version", version, "--implementation", "cp"]
+    packages.run_pip(python, [*arguments, *platforms(), "-r", str(chosen)], SCRATCH)
+    shutil.rmtree(helper)
+    say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={folder} ./gpulift setup")
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point; exit code 2 where the user has to do something."""
+    if sys.version_info < OLDEST_PYTHON:
+        say(f"{sys.executable} is Python {sys.version.split()[0]}, and 3.10 or later is needed: set GPULIFT_PYTHON")
+        return 2
+    try:
+        if arguments[0] == "prepare":
+            prepare(Path(arguments[1]))
+        else:
+            download(
+                Path(arguments[1]),
+                arguments[2] if len(arguments) > 2 else f"{sys.version_info.major}.{sys.version_info.minor}",
+            )
+    except SetupError as error:
+        say(str(error))
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Write the lock files (requirements-*.txt, with hashes) and sizes.txt from the *.in files.
+
+For developers only: needs uv on PATH and downloads every wheel once (about 3 GB) to learn the sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+SETUP = Path(__file__).resolve().parent
+GROUPS = ("base", "tools", "cuda", "nvml", "torch")
+OLDEST_PYTHON = "3.10"
+# One resolution for all groups, so that they can share an environment; Linux only, so that no other hashes are kept.
+PROJECT = "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]\n"
+
+
+def compile_lock(folder: Path, inputs: list[str], output: str, constraints: str | None = None) -> None:
+    """Resolve `inputs` for every Python from the oldest on and write `output`, all inside `folder`."""
+    command = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version", OLDEST_PYTHON]
+    command += ["--generate-hashes", "--no-annotate", *inputs, "--output-file", output]
+    if constraints:
+        command += ["--constraints", constraints]
+    environment = {**os.environ, "UV_CUSTOM_COMPILE_COMMAND": "setup/lock.py"}
+    subprocess.run(command, cwd=folder, env=environment, check=True)
+
+
+def write_locks() -> None:
+    """Write requirements-<group>.txt for every group."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pyproject.toml").write_text(PROJECT)
+        for group in GROUPS:
+            shutil.copy(SETUP / f"{group}.in", folder)
+        compile_lock(folder, [f"{group}.in" for group in GROUPS], "all.txt")
+        for group in GROUPS:
+            compile_lock(folder, [f"{group}.in"], f"requirements-{group}.txt", "all.txt")
+            shutil.copy(folder / f"requirements-{group}.txt", SETUP)
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def write_sizes() -> None:
+    """Download every locked wheel for the running Python and write its size, packed and unpacked."""
+    lines = []
+    with tempfile.TemporaryDirectory() as name:
+        for group in GROUPS:
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--require-hashes",
+            ]
+            command += [
+                "--only-binary",
+                ":all:",
+                "--dest",
+                name,
+                "-r",
+                str(SETUP / f"requirements-{group}.txt"),
+            ]
+            subprocess.run(command, check=True)
+        for wheel in sorted(Path(name).glob("*.whl")):
+            with zipfile.ZipFile(wheel) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            lines.append(f"{normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
+    heading = "# Written by setup/lock.py: package, bytes to download, bytes unpacked (x86_64, CPython 3.11).\n"
+    (SETUP / "sizes.txt").write_text(heading.replace("3.11", ".".join(map(str, sys.version_info[:2]))) + "".join(lines))
+
+
+if __name__ == "__main__":
+    write_locks()
+    write_sizes()

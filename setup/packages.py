@@ -1,0 +1,187 @@
+"""The locked packages: what a lock file names, how large that is, and how pip installs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SETUP = Path(__file__).resolve().parent
+# Room for the build itself, beside what the package sizes say.
+BUILD_BYTES = 1_000_000_000
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the text says what to do, in one line."""
+
+
+def say(text: str) -> None:
+    """Tell the user, on standard error: standard output belongs to the command that follows."""
+    print(f"gpulift: {text}", file=sys.stderr, flush=True)
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def lock_file(group: str) -> Path:
+    """The lock file of a group of packages."""
+    return SETUP / f"requirements-{group}.txt"
+
+
+def locked_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Each requirement of a lock file: its normalised name, and its text with the lines of hashes."""
+    for block in re.findall(r"^[A-Za-z0-9].*(?:\n[ \t]+--hash.*)*", text, flags=re.MULTILINE):
+        yield normalise(re.split(r"[=\[ ;]", block, maxsplit=1)[0]), block
+
+
+def locked_names(groups: Iterable[str]) -> set[str]:
+    """Names of all packages that these groups lock."""
+    return {name for group in groups for name, _ in locked_blocks(lock_file(group).read_text())}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes to download, and bytes on disk once unpacked."""
+
+    download: int
+    disk: int
+
+
+def size_of(names: Iterable[str]) -> Size:
+    """Size of these packages, from what setup/lock.py measured."""
+    sizes = {}
+    for line in (SETUP / "sizes.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            name, download, disk = line.split()
+            sizes[name] = (int(download), int(disk))
+    known = [sizes[name] for name in names if name in sizes]
+    return Size(sum(size[0] for size in known), sum(size[1] for size in known))
+
+
+def in_words(size: float) -> str:
+    """A number of bytes as people say it."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def existing_parent(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def check_disk(needs: Mapping[Path, int], usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage) -> None:
+    """Refuse to begin what cannot end: `needs` are the bytes that each folder will take."""
+    per_disk: dict[int, int] = {}
+    folder_of: dict[int, Path] = {}
+    for folder, size in needs.items():
+        device = existing_parent(folder).stat().st_dev
+        per_disk[device] = per_disk.get(device, 0) + size
+        folder_of.setdefault(device, existing_parent(folder))
+    for device, size in per_disk.items():
+        free = usage(folder_of[device])[2]
+        if free < size:
+            raise SetupError(
+                f"disk too full: set-up needs {in_words(size)} under {folder_of[device]}, {in_words(free)} are free; "
+                "make room and call again"
+            )
+
+
+def pip_failure(errors: str) -> str:
+    """What a failed pip run means, with the remedy."""
+    if "No space left on device" in errors:
+        return "disk full while installing: make room and call again"
+    if "DO NOT MATCH THE HASHES" in errors:
+        return (
+            "a downloaded package does not match its locked hash: call again; if it stays so, do not trust the source"
+        )
+    if re.search(r"NewConnectionError|ConnectTimeout|Max retries|Could not find a version|ReadTimeout", errors):
+        return (
+            "packages cannot be downloaded from here: no network? On a machine with one, run "
+            f"`./gpulift setup --download DIR --python-version {sys.version_info.major}.{sys.version_info.minor}`, "
+            "bring DIR here and set GPULIFT_WHEELHOUSE=DIR"
+        )
+    last = [line for line in errors.splitlines() if line.strip()][-1:]
+    return f"pip failed: {last[0].strip() if last else 'it gave no reason'}; call again to resume"
+
+
+def report_progress(lines: Iterable[str], total: int) -> None:
+    """Turn pip's output into one short line per package."""
+    begun = 0
+    for line in lines:
+        if line.startswith("Collecting "):
+            begun += 1
+        elif match := re.match(r"\s+(Downloading|Using cached) (\S+?)(?:-py3|-cp3)?-[^ ]* (\(.*\))", line):
+            text = f"  [{begun}/{total}] {match[2].split('/')[-1]} {match[3]}"
+            print(text, file=sys.stderr, flush=True)
+        elif line.startswith("Installing collected packages"):
+            print("  unpacking", file=sys.stderr, flush=True)
+
+
+def run_pip(python: Path, arguments: list[str], scratch: Path) -> None:
+    """Run pip, whose last argument is a file of requirements; it unpacks in `scratch`, not in a small /tmp."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    environment = {**os.environ, "TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
+    command = [str(python), "-m", "pip", "--retries", "2", arguments[0], "--progress-bar", "off", *arguments[1:]]
+    total = len(list(locked_blocks(Path(arguments[-1]).read_text())))
+    with (scratch / "errors").open("w+") as errors:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=environment, stdout=pipe, stderr=errors, text=True) as process:
+            report_progress(process.stdout or (), total)
+        errors.seek(0)
+        text = errors.read()
+    shutil.rmtree(scratch, ignore_errors=True)
+    if process.returncode != 0:
+        raise SetupError(pip_failure(text))
+
+
+def wheelhouse_arguments() -> list[str]:
+    """Pip's options to install from the folder that GPULIFT_WHEELHOUSE names, if it does."""
+    folder = os.environ.get("GPULIFT_WHEELHOUSE")
+    if not folder:
+        return []
+    if not Path(folder).is_dir():
+        raise SetupError(f"GPULIFT_WHEELHOUSE={folder} is no folder")
+    return ["--no-index", "--find-links", str(Path(folder).resolve())]
+
+
+# Pip's own reader of requirements; arguments: the Python version; standard input: requirements without hashes.
+_JUDGE_MARKERS = """
+import json, sys
+from pip._vendor.packaging.requirements import Requirement
+target = {"python_version": sys.argv[1], "python_full_version": sys.argv[1] + ".0"}
+markers = [Requirement(text).marker for text in json.load(sys.stdin)]
+print(json.dumps([marker is None or marker.evaluate(target) for marker in markers]))
+"""
+
+
+def applicable(python: Path, lock: str, version: str) -> list[str]:
+    """The requirements of a lock file that apply to a Python version, without their markers.
+
+    Pip itself would judge the markers by the Python that it runs in, which need not be the one of `version`.
+    """
+    blocks = sorted({block for _, block in locked_blocks(lock)})
+    heads = [block.split("\\")[0].strip() for block in blocks]
+    command = [str(python), "-c", _JUDGE_MARKERS, version]
+    judged = subprocess.run(command, input=json.dumps(heads), capture_output=True, text=True, check=True)
+    keep = json.loads(judged.stdout)
+    chosen = [(head, block) for head, block, kept in zip(heads, blocks, keep, strict=True) if kept]
+    return [f"{head.split(';')[0].strip()} \\{block.partition(chr(92))[2]}\n" for head, block in chosen]
+
+
+def install(python: Path, lock: str, scratch: Path) -> None:
+    """Install what a lock file says, exactly, checked against its hashes."""
+    chosen = scratch.parent / "requirements.txt"
+    chosen.parent.mkdir(parents=True, exist_ok=True)
+    chosen.write_text("".join(applicable(python, lock, f"{sys.version_info.major}.{sys.version_info.minor}")))
+    arguments = ["install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
+    run_pip(python, [*arguments, *wheelhouse_arguments(), "-r", str(chosen)], scratch)

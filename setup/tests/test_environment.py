@@ -1,0 +1,181 @@
+"""The Python environment: complete or not used; the user's own Python; the CUDA toolkit."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Sandbox
+
+import environment
+import packages
+import toolkit
+
+PLAN = environment.Plan(("base",))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty checkout for the module under test, in which making a virtual environment takes no time."""
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(environment, "STAMP", tmp_path / ".venv" / "complete.json")
+    monkeypatch.setattr(environment, "SCRATCH", tmp_path / ".setup" / "tmp")
+    monkeypatch.setattr(environment, "check_room", lambda _: None)
+    monkeypatch.setattr(environment, "verify", lambda _: None)
+
+    def create(own_python: bool) -> None:
+        shutil.rmtree(tmp_path / ".venv", ignore_errors=True)
+        (tmp_path / ".venv" / "bin").mkdir(parents=True)
+        (tmp_path / ".venv" / "bin" / "python").touch()
+
+    monkeypatch.setattr(environment, "create_venv", create)
+    (tmp_path / ".setup").mkdir()
+    return tmp_path
+
+
+def break_off(*_: object) -> None:
+    raise packages.SetupError("broken off")
+
+
+def test_an_environment_that_broke_off_is_not_used_but_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / ".setup" / "other.state").touch()
+    monkeypatch.setattr(packages, "install", break_off)
+    with pytest.raises(packages.SetupError):
+        environment.install_plan(PLAN, own_python=False)
+    (place / ".venv" / "half-made").touch()
+    assert environment.read_stamp() == {}
+    assert list((place / ".setup").glob("*.state")) == []
+
+    monkeypatch.setattr(packages, "install", lambda *_: None)
+    environment.install_plan(PLAN, own_python=False)
+    assert not (place / ".venv" / "half-made").exists()
+    assert environment.read_stamp()["base"] == environment.fingerprint("base")
+
+
+def test_an_extension_that_broke_off_leaves_no_stamp(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "install", lambda *_: None)
+    environment.install_plan(PLAN, own_python=False)
+    monkeypatch.setattr(packages, "install", break_off)
+    with pytest.raises(packages.SetupError):
+        environment.install_plan(environment.Plan(("base", "torch")), own_python=False)
+    assert environment.read_stamp() == {}
+
+
+def test_a_complete_environment_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "install", lambda *_: None)
+    environment.install_plan(environment.Plan(("base", "torch")), own_python=False)
+    monkeypatch.setattr(packages, "install", break_off)
+    environment.install_plan(PLAN, own_python=False)
+    environment.install_plan(environment.Plan(("torch", "base")), own_python=False)
+
+
+def test_an_environment_of_another_python_is_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "install", lambda *_: None)
+    environment.install_plan(PLAN, own_python=False)
+    monkeypatch.setenv("GPULIFT_PYTHON", "/another/python3")
+    monkeypatch.setattr(sys, "executable", "/another/python3")
+    assert environment.read_stamp() == {}
+
+
+def test_an_active_virtual_environment_makes_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPULIFT_PYTHON", raising=False)
+    before = environment.interpreter()
+    monkeypatch.setattr(sys, "executable", "/active/venv/bin/python3")
+    assert environment.interpreter() == before
+
+
+def fake_nvcc(sandbox: Sandbox, release: str, headers: tuple[str, ...] = toolkit.HEADERS) -> Path:
+    """A compiler that says this release, in a toolkit with these headers."""
+    root = sandbox.root / "toolkit"
+    for header in headers:
+        (root / "include" / header).parent.mkdir(parents=True, exist_ok=True)
+        (root / "include" / header).touch()
+    body = f"if [[ $1 == --dryrun ]]; then echo '#$ TOP={root}'; else echo 'Cuda tools, release {release}, V'; fi"
+    return sandbox.fake("nvcc", body)
+
+
+def own_python(sandbox: Sandbox) -> dict[str, str]:
+    """The environment of a call with the running Python as the user's own, where pip only logs and fails."""
+    pip = sandbox.root / "fakes" / "pip"
+    pip.mkdir(parents=True)
+    (pip / "__init__.py").touch()
+    (pip / "__main__.py").write_text(f"open({str(sandbox.log)!r}, 'a').write('pip\\n')\nraise SystemExit(1)\n")
+    return {"GPULIFT_PYTHON": sys.executable, "PYTHONPATH": str(pip.parent), "GPULIFT_TORCH": "off"}
+
+
+def test_own_python_with_everything_is_used_and_nothing_is_installed(sandbox: Sandbox) -> None:
+    nvcc = fake_nvcc(sandbox, "13.1")
+    sandbox.fake("cmake", "echo cmake version 3.28.0")
+    sandbox.fake("ninja", "")
+    (sandbox.bin / "python3").symlink_to(sys.executable)
+    script = sandbox.root / "setup" / "environment.py"
+    sandbox.fake("start", f'exec {sys.executable} {script} "$@"')
+    state = sandbox.root / ".setup" / "key.state"
+    result = sandbox.call("../bin/start", "prepare", str(state), **own_python(sandbox))
+    assert result.returncode == 0, result.stderr
+    assert f"python={sys.executable}\n" in state.read_text()
+    assert f"nvcc={nvcc}\n" in state.read_text()
+    assert sandbox.lines() == []
+    assert not (sandbox.root / ".venv").exists()
+
+
+def test_own_python_that_lacks_something_gets_an_environment_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULIFT_TORCH", "off")
+    monkeypatch.setattr(environment, "BASE_MODULES", (*environment.BASE_MODULES, "not_there_at_all"))
+    monkeypatch.setattr(packages, "locked_names", lambda _: {"numpy", "not-there-at-all"})
+    assert environment.missing_from_own_python().single == ("not-there-at-all",)
+
+
+@pytest.mark.parametrize(("version", "reason"), [("2.10.1", "its torch is 2.10.1"), ("2.11.0", "CUDA 12.8, and 13")])
+def test_unsuitable_torch_is_named(monkeypatch: pytest.MonkeyPatch, version: str, reason: str) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    monkeypatch.setattr(toolkit, "output_of", lambda _: "12.8\n")
+    assert reason in environment.why_torch_is_unsuitable()
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.11.0+cu130")
+    monkeypatch.setattr(toolkit, "output_of", lambda _: "a warning\n13.0\n")
+    assert environment.why_torch_is_unsuitable() == ""
+
+
+def test_a_toolkit_that_is_too_old_is_not_used_and_said_why(sandbox: Sandbox) -> None:
+    nvcc = fake_nvcc(sandbox, "12.9")
+    assert toolkit.judge(nvcc) == "it is 12.9, and 13.0 or later is needed"
+    found, reasons = toolkit.find_system_toolkit({"PATH": str(sandbox.bin)})
+    assert found is None or found.nvcc != nvcc
+    assert reasons[0].startswith(f"{nvcc} is not used")
+
+
+def test_a_toolkit_without_libraries_to_build_with_is_not_used(sandbox: Sandbox) -> None:
+    assert "cublasLt.h is not in" in str(toolkit.judge(fake_nvcc(sandbox, "13.0", ("cuda_runtime.h",))))
+
+
+def test_a_named_compiler_comes_first(sandbox: Sandbox) -> None:
+    nvcc = fake_nvcc(sandbox, "13.0")
+    found, reasons = toolkit.find_system_toolkit({"CUDACXX": str(nvcc), "PATH": "/nowhere"})
+    assert found == toolkit.Toolkit(nvcc, sandbox.root / "toolkit", (13, 0))
+    assert reasons == []
+    assert found.has_header("cublasLt.h")
+    assert not found.has_header("nvml.h")
+
+
+def test_a_named_compiler_that_is_not_there_is_said(sandbox: Sandbox) -> None:
+    _, reasons = toolkit.find_system_toolkit({"CUDACXX": "/nowhere/nvcc", "PATH": str(sandbox.bin)})
+    assert reasons[0].startswith("/nowhere/nvcc is not used")
+
+
+def test_libraries_get_their_plain_names_once(tmp_path: Path) -> None:
+    for name in ("libx.so.13", "liby.so.1.2", "libz.so", "libz.so.1"):
+        (tmp_path / name).write_text(name)
+    for _ in range(2):
+        toolkit.link_plain_names(tmp_path)
+    assert (tmp_path / "libx.so").read_text() == "libx.so.13"
+    assert (tmp_path / "liby.so").read_text() == "liby.so.1.2"
+    assert (tmp_path / "libz.so").read_text() == "libz.so"
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.9", "3", "3.11.2"])
+def test_download_refuses_other_pythons(version: str, tmp_path: Path) -> None:
+    with pytest.raises(packages.SetupError, match="give one like"):
+        environment.download(tmp_path, version)

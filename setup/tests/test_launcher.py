@@ -1,0 +1,117 @@
+"""The launcher: what it sets up, when, and what it leaves alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SETUP, Sandbox
+
+WRITE_STATE = """
+python=$(dirname "$0")/python; bin=$(dirname "$0")
+printf 'python=%s\\nbin_path=%s\\nnvcc=%s\\ntoolkit_root=/\\nwith_torch=OFF\\n' "$python" "$bin" "$python" > "$3"
+"""
+
+
+@pytest.fixture
+def launcher(sandbox: Sandbox) -> Sandbox:
+    """A machine whose set-up is faked and logged; `python` logs how the command line is called."""
+    sandbox.script(sandbox.root / "setup" / "system_packages", 'echo packages >> "$LOG"')
+    sandbox.fake("python3", 'echo "$(basename "$1") $2" >> "$LOG"' + WRITE_STATE)
+    sandbox.fake("python", 'echo "python $*" >> "$LOG"')
+    sandbox.fake("basename", 'echo "${1##*/}"')
+    return sandbox
+
+
+def test_first_call_sets_up_and_later_calls_do_not(launcher: Sandbox) -> None:
+    assert launcher.call("gpulift", "report", "some folder").returncode == 0
+    assert launcher.lines() == ["packages", "environment.py prepare", "python -m gpulift report some folder"]
+    assert launcher.call("gpulift", "report", "x").returncode == 0
+    assert launcher.lines()[3:] == ["python -m gpulift report x"]
+
+
+def test_interrupted_set_up_is_not_used_and_the_next_call_sets_up_again(launcher: Sandbox) -> None:
+    launcher.fake("python3", 'echo "broken" >> "$LOG"; exit 1')
+    assert launcher.call("gpulift", "report", "x").returncode == 1
+    assert launcher.lines() == ["packages", "broken"]
+    launcher.fake("python3", 'echo "whole" >> "$LOG"' + WRITE_STATE)
+    assert launcher.call("gpulift", "report", "x").returncode == 0
+    assert launcher.lines()[2:] == ["packages", "whole", "python -m gpulift report x"]
+
+
+def test_a_changed_lock_file_sets_up_again(launcher: Sandbox) -> None:
+    launcher.call("gpulift", "report", "x")
+    with (launcher.root / "setup" / "requirements-base.txt").open("a") as lock:
+        lock.write("# changed\n")
+    launcher.call("gpulift", "report", "x")
+    assert launcher.lines().count("packages") == 2
+
+
+@pytest.mark.parametrize("name", ["GPULIFT_TORCH", "CUDACXX"])
+def test_another_choice_sets_up_again(launcher: Sandbox, name: str) -> None:
+    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "report", "x", **{name: "off"})
+    assert launcher.lines().count("packages") == 2
+
+
+def test_a_vanished_python_sets_up_again(launcher: Sandbox) -> None:
+    launcher.call("gpulift", "report", "x")
+    (launcher.bin / "python").unlink()
+    launcher.call("gpulift", "report", "x")
+    assert launcher.lines().count("packages") == 2
+
+
+def test_two_calls_at_once_set_up_once(launcher: Sandbox) -> None:
+    launcher.fake("python3", 'echo "set-up" >> "$LOG"; sleep 0.5' + WRITE_STATE)
+    command = [str(launcher.root / "gpulift"), "report", "x"]
+    calls = [subprocess.Popen(command, env=launcher.environment(), stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [call.wait(timeout=60) for call in calls] == [0, 0]
+    assert launcher.lines().count("set-up") == 1
+    assert launcher.lines().count("python -m gpulift report x") == 2
+
+
+def test_named_python_is_the_one_that_sets_up(launcher: Sandbox) -> None:
+    launcher.fake("mine", 'echo "mine $2" >> "$LOG"' + WRITE_STATE)
+    assert launcher.call("gpulift", "report", "x", GPULIFT_PYTHON="mine").returncode == 0
+    assert "mine prepare" in launcher.lines()
+
+
+def test_a_named_python_that_is_not_there_is_a_clear_error(launcher: Sandbox) -> None:
+    result = launcher.call("gpulift", "report", "x", GPULIFT_PYTHON="/nowhere/python3")
+    assert result.returncode == 2
+    assert "GPULIFT_PYTHON=/nowhere/python3 is no program" in result.stderr
+
+
+def test_unknown_command_changes_nothing(launcher: Sandbox) -> None:
+    result = launcher.call("gpulift", "qualfy")
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert launcher.lines() == []
+    assert not (launcher.root / ".setup").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["run", "--help"]])
+def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
+    result = launcher.call("gpulift", *arguments)
+    assert result.returncode == 0
+    assert "usage: ./gpulift <command>" in result.stdout
+    assert launcher.lines() == []
+
+
+def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
+    assert launcher.call("gpulift", "setup", "--download").returncode == 2
+    assert launcher.call("gpulift", "setup", "--downlaod", "x").returncode == 2
+    assert launcher.lines() == []
+
+
+def test_launcher_and_command_line_know_the_same_commands() -> None:
+    code = "from gpulift.cli import app\nfor c in app.registered_commands: print(c.name or c.callback.__name__)"
+    scripts = SETUP.parent / "scripts"
+    listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
+    launcher = Path(SETUP.parent / "gpulift").read_text()
+    known = re.search(r"^  (qualify \| [a-z| ]+)\) ;;$", launcher, re.MULTILINE)
+    assert known is not None
+    assert set(known[1].split(" | ")) - {"test", "setup"} == set(listed.stdout.split())

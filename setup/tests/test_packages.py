@@ -1,0 +1,86 @@
+"""The lock files, the room they need, and what a failed installation says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SETUP, Sandbox
+
+import packages
+
+GROUPS = ("base", "tools", "cuda", "nvml", "torch")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_requirement_is_pinned_and_has_a_hash(group: str) -> None:
+    blocks = list(packages.locked_blocks(packages.lock_file(group).read_text()))
+    assert blocks
+    for name, block in blocks:
+        assert re.match(r"[\w.\[\]-]+==[\w.]+", block), name
+        assert "--hash=sha256:" in block, name
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def test_all_groups_agree_on_one_version_of_each_package(version: str) -> None:
+    chosen: dict[str, set[str]] = {}
+    locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
+    for line in packages.applicable(Path(sys.executable), locks, version):
+        requirement = line.split()[0]
+        chosen.setdefault(packages.normalise(requirement.split("==")[0]), set()).add(requirement)
+    assert {name: pins for name, pins in chosen.items() if len(pins) > 1} == {}
+    assert {"numpy", "torch", "cmake", "nvidia-cuda-nvcc"} <= set(chosen)
+
+
+def test_markers_are_judged_for_the_version_that_is_asked_for() -> None:
+    lock = 'a==1 ; python_full_version < "3.11" \\\n    --hash=sha256:aa\nb==2 \\\n    --hash=sha256:bb\n'
+    python = Path(sys.executable)
+    assert packages.applicable(python, lock, "3.11") == ["b==2 \\\n    --hash=sha256:bb\n"]
+    assert packages.applicable(python, lock, "3.10")[0] == "a==1 \\\n    --hash=sha256:aa\n"
+
+
+def test_the_size_of_every_package_is_known() -> None:
+    known = {line.split()[0] for line in (SETUP / "sizes.txt").read_text().splitlines()}
+    version = (SETUP / "sizes.txt").read_text().split("CPython ")[1].split(")")[0]
+    locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
+    for line in packages.applicable(Path(sys.executable), locks, version):
+        assert packages.normalise(re.split(r"[=\[]", line)[0]) in known
+
+
+def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    needs = {tmp_path / "a": 600, tmp_path / "not" / "there": 500}
+    with pytest.raises(packages.SetupError, match=r"disk too full: set-up needs 0 MB under .*call again"):
+        packages.check_disk(needs, usage=lambda _: (2000, 1000, 1000))
+    packages.check_disk(needs, usage=lambda _: (2000, 900, 1100))
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ("OSError: [Errno 28] No space left on device", "disk full"),
+        ("NewConnectionError: Failed to establish a new connection", "GPULIFT_WHEELHOUSE"),
+        ("ERROR: Could not find a version that satisfies torch", "setup --download DIR --python-version"),
+        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "does not match its locked hash"),
+        ("first\nERROR: something odd\n", "something odd; call again"),
+        ("", "it gave no reason"),
+    ],
+)
+def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> None:
+    requirements = sandbox.root / "requirements.txt"
+    requirements.write_text("a==1 \\\n    --hash=sha256:aa\n")
+    pip = sandbox.fake("python", f"cat >&2 <<'END'\n{errors}\nEND\nexit 1")
+    with pytest.raises(packages.SetupError) as failure:
+        packages.run_pip(pip, ["install", "-r", str(requirements)], sandbox.root / "scratch")
+    assert said in str(failure.value)
+    assert len(str(failure.value).splitlines()) == 1
+    assert not (sandbox.root / "scratch").exists()
+
+
+def test_a_wheelhouse_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPULIFT_WHEELHOUSE", str(tmp_path / "none"))
+    with pytest.raises(packages.SetupError, match="is no folder"):
+        packages.wheelhouse_arguments()
+    monkeypatch.setenv("GPULIFT_WHEELHOUSE", str(tmp_path))
+    assert packages.wheelhouse_arguments()[0] == "--no-index"

@@ -1,0 +1,102 @@
+"""The CUDA toolkit: the machine's own where it is good enough, or else the one that packages bring."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST = (13, 0)
+HEADERS = ("cuda_runtime.h", "cublasLt.h", "nvtx3/nvToolsExt.h")
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A compiler and the folder that its headers and libraries are in."""
+
+    nvcc: Path
+    root: Path
+    version: tuple[int, int]
+
+    def has_header(self, name: str) -> bool:
+        """Whether this header is in the toolkit."""
+        return any((folder / name).exists() for folder in (self.root / "include", *self.root.glob("targets/*/include")))
+
+
+def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Compilers that the machine may have, in the order in which CMake would take them."""
+    if named := environment.get("CUDACXX"):
+        yield Path(shutil.which(named, path=environment.get("PATH")) or named)
+    if found := shutil.which("nvcc", path=environment.get("PATH")):
+        yield Path(found)
+    yield Path("/usr/local/cuda/bin/nvcc")
+
+
+def output_of(command: list[str]) -> str:
+    """What a command prints on both streams; nothing if it cannot be run."""
+    try:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError:
+        return ""
+    return result.stdout
+
+
+def root_of(nvcc: Path) -> Path:
+    """The toolkit's folder, as the compiler itself says it (it may be a wrapper or a link)."""
+    top = re.search(r"^#\$ TOP=(.+)$", output_of([str(nvcc), "--dryrun", "-x", "cu", "/dev/null"]), re.MULTILINE)
+    return Path(top[1]).resolve() if top else nvcc.resolve().parent.parent
+
+
+def judge(nvcc: Path) -> Toolkit | str:
+    """The toolkit of this compiler, or why it cannot be used."""
+    release = re.search(r"release (\d+)\.(\d+)", output_of([str(nvcc), "--version"]))
+    if not release:
+        return "it does not say its version"
+    version = (int(release[1]), int(release[2]))
+    if version < OLDEST:
+        return f"it is {version[0]}.{version[1]}, and {OLDEST[0]}.{OLDEST[1]} or later is needed"
+    found = Toolkit(nvcc, root_of(nvcc), version)
+    for header in HEADERS:
+        if not found.has_header(header):
+            return f"{header} is not in {found.root}"
+    return found
+
+
+def find_system_toolkit(environment: Mapping[str, str]) -> tuple[Toolkit | None, list[str]]:
+    """The machine's own toolkit, and why those found before it are not used."""
+    reasons: list[str] = []
+    seen: set[Path] = set()
+    for nvcc in candidates(environment):
+        if nvcc in seen or (not nvcc.exists() and str(nvcc) != environment.get("CUDACXX")):
+            continue
+        seen.add(nvcc)
+        result = judge(nvcc)
+        if isinstance(result, Toolkit):
+            return result, reasons
+        reasons.append(f"{nvcc} is not used: {result}")
+    return None, reasons
+
+
+def link_plain_names(folder: Path) -> None:
+    """Give each library `libx.so.N` of a folder its plain name `libx.so`, which linkers and CMake look for."""
+    for library in sorted(folder.glob("lib*.so.*")):
+        plain = folder / (library.name.split(".so.")[0] + ".so")
+        if not plain.exists():
+            plain.unlink(missing_ok=True)
+            plain.symlink_to(library.name)
+
+
+def packaged_toolkit(site_packages: Path) -> Toolkit:
+    """The toolkit that the packages of the group `cuda` brought, made usable."""
+    root = site_packages / "nvidia" / "cu13"
+    link_plain_names(root / "lib")
+    # The compiler and CMake look for lib64 on this platform.
+    if not (root / "lib64").exists():
+        (root / "lib64").symlink_to("lib")
+    result = judge(root / "bin" / "nvcc")
+    if isinstance(result, str):
+        raise RuntimeError(f"the packaged CUDA compiler cannot be used: {result}")
+    return result

@@ -1,0 +1,168 @@
+#pragma once
+// cuBLASLt's descriptors of one matrix product, owned. For the matrix products of this folder; others use matmul.hpp.
+
+#include <cublasLt.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/cuda/check_cublas.hpp"
+#include "kernels/matmul_data.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+
+inline constexpr std::size_t kMatmulWorkspaceBytes = std::size_t{64} << 20;  // twice what cuBLAS advises for Hopper
+
+inline cudaDataType lt_type(ElementType type) {
+  switch (type) {
+    case ElementType::kFp64: return CUDA_R_64F;
+    case ElementType::kFp32: return CUDA_R_32F;
+    case ElementType::kFp16: return CUDA_R_16F;
+    case ElementType::kBf16: return CUDA_R_16BF;
+    case ElementType::kFp8E4m3: return CUDA_R_8F_E4M3;
+    case ElementType::kInt8: return CUDA_R_8I;
+    case ElementType::kInt32: return CUDA_R_32I;
+  }
+  throw std::invalid_argument("no such element type");
+}
+
+template <auto Destroy>
+struct DestroyLtWith {
+  template <typename T>
+  void operator()(T* handle) const noexcept {
+    static_cast<void>(Destroy(handle));
+  }
+};
+using UniqueLtLibrary = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, DestroyLtWith<cublasLtDestroy>>;
+using UniqueLtOperation =
+    std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, DestroyLtWith<cublasLtMatmulDescDestroy>>;
+using UniqueLtLayout =
+    std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, DestroyLtWith<cublasLtMatrixLayoutDestroy>>;
+using UniqueLtPreference =
+    std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, DestroyLtWith<cublasLtMatmulPreferenceDestroy>>;
+
+inline UniqueLtLibrary make_lt_library() {
+  cublasLtHandle_t handle = nullptr;
+  check(cublasLtCreate(&handle));
+  return UniqueLtLibrary(handle);
+}
+
+inline UniqueLtOperation make_lt_operation(cublasComputeType_t compute, cudaDataType scale_type) {
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, compute, scale_type));
+  return UniqueLtOperation(operation);
+}
+
+inline UniqueLtLayout make_lt_layout(ElementType type, std::int64_t rows, std::int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, lt_type(type), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), rows));
+  return UniqueLtLayout(layout);
+}
+
+inline UniqueLtPreference make_lt_preference() {
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference));
+  UniqueLtPreference owner(preference);
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &kMatmulWorkspaceBytes, sizeof kMatmulWorkspaceBytes));
+  return owner;
+}
+
+/// D = A^T B in the library's column order: A is k x m, B is k x n, D is m x n, none padded.
+class LtOperation {
+ public:
+  LtOperation(ElementType input, ElementType output, cublasComputeType_t compute, cudaDataType scale_type,
+              const MatmulShape& shape)
+      : library_(make_lt_library()),
+        operation_(make_lt_operation(compute, scale_type)),
+        a_(make_lt_layout(input, shape.k, shape.m)),
+        b_(make_lt_layout(input, shape.k, shape.n)),
+        d_(make_lt_layout(output, shape.m, shape.n)),
+        scale_type_(scale_type) {
+    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  }
+
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value));
+  }
+
+  /// The library's candidates, its favourite first. Throws NotSupported when there are none.
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(int wanted) const {
+    const UniqueLtPreference preference = make_lt_preference();
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(wanted));
+    int count = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(library_.get(), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
+                                         preference.get(), wanted, found.data(), &count));
+    found.resize(static_cast<std::size_t>(count));
+    std::erase_if(found, [](const auto& candidate) { return candidate.state != CUBLAS_STATUS_SUCCESS; });
+    if (found.empty()) throw NotSupported("cuBLASLt has no algorithm for this type and shape on this device");
+    return found;
+  }
+
+  /// Throws when the algorithm does not fit the operation or asks for more than the workspace.
+  void check_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
+    cublasLtMatmulHeuristicResult_t result{};
+    check(cublasLtMatmulAlgoCheck(library_.get(), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm,
+                                  &result));
+    if (result.workspaceSize > kMatmulWorkspaceBytes) throw NotSupported("the algorithm needs more than the workspace");
+  }
+
+  cublasStatus_t enqueue(const void* a, const void* b, void* d, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
+                         cudaStream_t stream) const {
+    return cublasLtMatmul(library_.get(), operation_.get(), scalar(1), a, a_.get(), b, b_.get(), scalar(0), d, d_.get(),
+                          d, d_.get(), &algorithm, workspace, kMatmulWorkspaceBytes, stream);
+  }
+
+ private:
+  /// 0 or 1 in the type in which the library scales products.
+  const void* scalar(int value) const {
+    static constexpr std::array<float, 2> kFloats{0, 1};
+    static constexpr std::array<double, 2> kDoubles{0, 1};
+    static constexpr std::array<std::int32_t, 2> kIntegers{0, 1};
+    const auto index = static_cast<std::size_t>(value);
+    if (scale_type_ == CUDA_R_64F) return &kDoubles[index];
+    if (scale_type_ == CUDA_R_32I) return &kIntegers[index];
+    return &kFloats[index];
+  }
+
+  UniqueLtLibrary library_;
+  UniqueLtOperation operation_;
+  UniqueLtLayout a_;
+  UniqueLtLayout b_;
+  UniqueLtLayout d_;
+  cudaDataType scale_type_;
+};
+
+/// "<name> <value>", or "?" where the library does not tell: a description never fails a search.
+template <typename T>
+std::string describe_lt_attribute(const char* name, const cublasLtMatmulAlgo_t& algorithm,
+                                  cublasLtMatmulAlgoConfigAttributes_t attribute) {
+  T value{};
+  std::size_t written = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, &written);
+  return std::string(name) + " " + (status == CUBLAS_STATUS_SUCCESS ? std::to_string(value) : "?");
+}
+
+/// The library's own numbers: cublasLtMatmulTile_t, cublasLtMatmulStages_t and cublasLtClusterShape_t name them.
+inline std::string describe_lt_algorithm(const cublasLtMatmulAlgo_t& algorithm) {
+  return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + ", " +
+         describe_lt_attribute<std::int32_t>("algorithm", algorithm, CUBLASLT_ALGO_CONFIG_ID) + ", " +
+         describe_lt_attribute<std::uint32_t>("tile", algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID) + ", " +
+         describe_lt_attribute<std::uint32_t>("stages", algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID) + ", " +
+         describe_lt_attribute<std::uint16_t>("cluster", algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID) + ", " +
+         describe_lt_attribute<std::int32_t>("split-K", algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) + ", " +
+         describe_lt_attribute<std::uint32_t>("swizzle", algorithm, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING) + ", " +
+         describe_lt_attribute<std::uint32_t>("custom", algorithm, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+}
+
+}  // namespace gpulift
