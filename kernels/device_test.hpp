@@ -30,6 +30,7 @@ class DeviceTest : public testing::Test {
   DeviceBuffer<T> upload(const std::vector<T>& host) {
     DeviceBuffer<T> data(device(), host.size());
     check(cudaMemcpy(data.data(), host.data(), data.bytes(), cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());  // the copy may return before it arrives, and our streams do not wait for it
     return data;
   }
 

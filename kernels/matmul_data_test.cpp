@@ -64,6 +64,7 @@ class MatmulDataOnDevice : public testing::Test {
   DeviceBuffer<T> uploaded(const std::vector<T>& host) {
     DeviceBuffer<T> data(*device_, host.size());
     check(cudaMemcpy(data.data(), host.data(), data.bytes(), cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());  // the copy may return before it arrives, and our streams do not wait for it
     return data;
   }
 

@@ -135,13 +135,14 @@ def stamp_of(plan: Plan) -> dict[str, str]:
 def check_room(names: set[str]) -> None:
     """Say what will be installed and how large it is; refuse if it does not fit."""
     size = packages.size_of(names)
-    where = "from " + os.environ["GPULIFT_WHEELHOUSE"] if os.environ.get("GPULIFT_WHEELHOUSE") else "from PyPI"
+    wheelhouse = os.environ.get("GPULIFT_WHEELHOUSE")
+    packed = f"{packages.in_words(size.download)} {'packed' if wheelhouse else 'to download'}"
     say(
-        f"installing {len(names)} Python packages {where} into {VENV}: "
-        f"{packages.in_words(size.download)} to download, {packages.in_words(size.disk)} on disk"
+        f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: "
+        f"{packed}, {packages.in_words(size.disk)} on disk"
     )
     needs = {VENV: size.disk + size.download + packages.BUILD_BYTES}
-    if not os.environ.get("GPULIFT_WHEELHOUSE") and not os.environ.get("PIP_NO_CACHE_DIR"):
+    if not wheelhouse and not os.environ.get("PIP_NO_CACHE_DIR"):
         cache = os.environ.get("PIP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         needs[Path(cache)] = size.download
     packages.check_disk(needs)

@@ -34,6 +34,15 @@ void fill_host_pattern(std::span<std::byte> data, std::uint64_t seed, std::uint6
   }
 }
 
+void fill_host_bytes(std::span<std::byte> data, std::byte value) {
+  constexpr std::size_t kPart = std::size_t{1} << 20;
+#pragma omp parallel for
+  for (std::size_t at = 0; at < data.size(); at += kPart) {
+    const auto part = data.subspan(at, std::min(kPart, data.size() - at));
+    std::memset(part.data(), static_cast<int>(value), part.size());
+  }
+}
+
 std::size_t wrong_host_bytes(std::span<const std::byte> data, std::uint64_t seed, std::uint64_t first_word) {
   std::size_t wrong = 0;
 #pragma omp parallel for reduction(+ : wrong)

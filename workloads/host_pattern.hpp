@@ -10,6 +10,9 @@ namespace gpulift {
 /// pattern is random_bits(seed, i), low byte first; `data` holds it from word `first_word` on.
 void fill_host_pattern(std::span<std::byte> data, std::uint64_t seed, std::uint64_t first_word = 0);
 
+/// Sets all bytes to `value`, on all cores.
+void fill_host_bytes(std::span<std::byte> data, std::byte value);
+
 /// How many of the bytes differ from that pattern.
 std::size_t wrong_host_bytes(std::span<const std::byte> data, std::uint64_t seed, std::uint64_t first_word = 0);
 

@@ -264,6 +264,8 @@ class Matmul::Impl {
   void use_scales() {
     const float descale = 1 / format_.data_scale;
     check(cudaMemcpy(descale_.data(), &descale, sizeof descale, cudaMemcpyHostToDevice));
+    // A copy from pageable memory may return before it arrives, and our streams do not wait for the default stream.
+    check(cudaStreamSynchronize(nullptr));
     const float* pointer = descale_.data();
     operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, pointer);
     operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, pointer);
@@ -361,7 +363,7 @@ Matmul::Found Matmul::Impl::search(const Search& search) {
   std::ranges::sort(timed, {}, &Timed::time_s);
 
   // The fastest few are timed again, in turn, so that a drift of the clock meets all of them; the best window counts.
-  timed.resize(std::min(timed.size(), kFinalists));
+  if (timed.size() > kFinalists) timed.erase(timed.begin() + kFinalists, timed.end());
   const std::vector<Timed> finalists = timed;
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < finalists.size() && !deadline.passed(); ++i) {

@@ -19,7 +19,7 @@ TEST_P(HostMalloc, TheBaselineIsExactAndIsFoundWhenItDoesNothing) {
   if (allocator_in_use() != "libc") GTEST_SKIP() << "malloc() is " << allocator_in_use() << "'s in this process";
   HostCheckingTrial trial(GetParam());
   technique.run(trial);
-  const auto& glibc = arm(trial, "glibc");
+  const auto glibc = arm(trial, "glibc");
   EXPECT_EQ(glibc.not_made, "");
   EXPECT_GT(glibc.poisoned_error, 0);
   EXPECT_EQ(glibc.error, 0);

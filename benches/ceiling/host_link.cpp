@@ -66,7 +66,7 @@ void run(gpulift::Trial& trial) {
                    [&](StreamHandle stream) {
                      check(cudaMemsetAsync(link.device_target.data(), kPoison, bytes, stream));
                      check(cudaStreamSynchronize(stream));
-                     std::memset(link.host_target.data(), kPoison, bytes);
+                     gpulift::fill_host_bytes(link.host_target_bytes(), std::byte{kPoison});
                    },
                .error =
                    [&](StreamHandle stream) {

@@ -48,7 +48,7 @@ struct Lane {
     if (down) {
       gpulift::fill_host_pattern(host_data, seed);
     } else {
-      std::memset(host_data.data(), kPoison, host_data.size());
+      gpulift::fill_host_bytes(host_data, std::byte{kPoison});
     }
   }
   void copy(std::byte* host_data, std::size_t offset, StreamHandle stream) const {
@@ -131,7 +131,7 @@ void run(gpulift::Trial& trial) {
                      if (lane.down) {
                        check(cudaMemsetAsync(lane.device_data.data(), kPoison, lane.device_data.bytes(), stream));
                      } else {
-                       std::memset(lane.host_data.data(), kPoison, lane.host_data.size());
+                       gpulift::fill_host_bytes(lane.host_data, std::byte{kPoison});
                      }
                    },
                .error =

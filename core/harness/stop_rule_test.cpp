@@ -40,7 +40,9 @@ TEST(MedianHalfWidth, TakesTheInnermostPairThatCovers) {
     const double rank = (count + 1) / 2.0 - *width;  // of the lower end, 1 for the smallest
     const boost::math::binomial signs(count, 0.5);
     EXPECT_GE(1 - 2 * cdf(signs, rank - 1), kConfidence) << count;
-    if (rank + 1 < count / 2.0) EXPECT_LT(1 - 2 * cdf(signs, rank), kConfidence) << count;
+    if (rank + 1 < count / 2.0) {
+      EXPECT_LT(1 - 2 * cdf(signs, rank), kConfidence) << count;
+    }
   }
 }
 

@@ -83,7 +83,7 @@ class CaseTrial : public Trial {
     for (const Arm& arm : arms) names.push_back(arm.name);
     if (names != technique_.arms) throw std::logic_error("compare() must get the arms that the technique declares, in order");
     if (!check_.error) throw std::logic_error("a technique says what the same result is (check) before it compares");
-    use_({arms, check_, cost_});
+    use_({arms, check_, cost_, notes_});
   }
 
   bool compared() const { return compared_; }
@@ -246,7 +246,7 @@ class CaseMeasurement {
       plan.lead_in_s = 0.5;
       plan.warm_up_s = 0.3;
       plan.warm_up_limit_s = launch_.settings.quick ? 4.0 : 20.0;
-      plan.min_blocks = launch_.settings.quick ? 1 : 3;
+      plan.min_blocks = launch_.settings.quick ? 1 : 2;
       // Half of what the least number of blocks takes: they are taken, no more, and disturbed ones end it in time.
       plan.budget_s = plan.min_blocks * arms * (plan.window_s + plan.lead_in_s);
       return plan;
@@ -365,9 +365,10 @@ void measure_technique(const Job& job, LaunchContext& launch, Json& record, Case
   if (!trial.compared()) throw std::logic_error("the technique returned without comparing its arms");
 }
 
-// The base build's case runs inside the head's compare(), so that the arms of both live at the same time.
-void measure_duet(const Job& job, LaunchContext& launch, CaseMeasurement& measurement, const Technique& head,
-                  const Technique& base) {
+// The base build's case runs inside the head's compare(), so that the arms of both live at the same time. What the head
+// searched and noted (an algorithm, a calibrated length), the base recalls: else both would be right and not the same.
+void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasurement& measurement,
+                  const Technique& head, const Technique& base) {
   const auto arm_of = [&job](const PreparedArms& prepared) -> Arm& {
     for (Arm& arm : prepared.arms) {
       if (arm.name == job.arm) return arm;
@@ -375,7 +376,10 @@ void measure_duet(const Job& job, LaunchContext& launch, CaseMeasurement& measur
     throw std::logic_error("no arm " + job.arm + " in one of the builds");
   };
   run_up_to_compare(head, job, launch, [&](const PreparedArms& ours) {
-    run_up_to_compare(base, job, launch, [&](const PreparedArms& theirs) {
+    if (!ours.notes.empty()) record["notes"] = ours.notes;
+    Job base_job = job;
+    base_job.recalled.update(ours.notes);
+    run_up_to_compare(base, base_job, launch, [&](const PreparedArms& theirs) {
       Arm& base_arm = arm_of(theirs);
       Arm& head_arm = arm_of(ours);
       std::vector<Entry> entries;
@@ -399,7 +403,7 @@ void measure_job(const Job& job, LaunchContext& launch, Json& record) {
   CaseMeasurement measurement(job, launch, technique.ceiling && !job.is_duet(), technique.needs_device, record);
   if (job.is_duet()) {
     const Module base = Module::load_copy(job.base_module);
-    measure_duet(job, launch, measurement, technique, base.technique());
+    measure_duet(job, launch, record, measurement, technique, base.technique());
   } else {
     measure_technique(job, launch, record, measurement, technique);
   }

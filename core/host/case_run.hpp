@@ -44,6 +44,7 @@ struct PreparedArms {
   std::vector<Arm>& arms;
   const Check& check;
   const Cost& cost;
+  const nlohmann::ordered_json& notes;  // what the technique noted so far
 };
 void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext& launch,
                        const std::function<void(const PreparedArms&)>& use);

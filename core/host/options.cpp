@@ -69,7 +69,7 @@ Options parse_options(int argc, char** argv) {
   launches->check(CLI::Range(1, 1000));
   app.add_flag("--quick", settings.quick, "Only the cases that tell most per second, with shorter windows");
   auto* arm_time = app.add_option("--arm-time", settings.arm_time_s,
-                                  "Seconds per arm, case and launch (default 0.3; with --quick 0.15)");
+                                  "Seconds per arm, case and launch (default 0.3; with --quick 0.2)");
   arm_time->check(CLI::PositiveNumber);
   auto* precision =
       app.add_option("--precision", settings.precision,
@@ -93,7 +93,7 @@ Options parse_options(int argc, char** argv) {
     const int code = app.exit(error);
     throw EndNow{code == 0 ? 0 : 2};
   }
-  if (settings.quick && arm_time->count() == 0) settings.arm_time_s = 0.15;
+  if (settings.quick && arm_time->count() == 0) settings.arm_time_s = 0.2;
   if (!options.base.empty() && precision->count() == 0) settings.precision = 0.0005;
   take_benchmark_arguments(options, app.remaining(), launches->count() > 0);
   if (!options.head.empty()) options.modules = options.head;

@@ -49,7 +49,7 @@ TEST(Options, HaveTheDocumentedDefaults) {
 }
 
 TEST(Options, QuickShortensTheTimeUnlessItIsGiven) {
-  EXPECT_EQ(parse({"--quick"}).settings.arm_time_s, 0.15);
+  EXPECT_EQ(parse({"--quick"}).settings.arm_time_s, 0.2);
   EXPECT_EQ(parse({"--quick", "--arm-time", "0.5"}).settings.arm_time_s, 0.5);
 }
 

@@ -91,7 +91,8 @@ def measure(bench: Path, flags: Sequence[str]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
         child = subprocess.Popen(
-            [str(bench), *flags],
+            # Its JSON has the context that its other formats print on stderr, amid the progress.
+            [str(bench), *flags, "--benchmark_format=json"],
             stdout=subprocess.DEVNULL,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
         )
