@@ -107,13 +107,17 @@ void launch_error(const ProductPart& product, const double* reference, double* s
 
 std::int64_t element_bytes(ElementType type) {
   switch (type) {
-    case ElementType::kFp64: return 8;
+    case ElementType::kFp64:
+      return 8;
     case ElementType::kFp32:
-    case ElementType::kInt32: return 4;
+    case ElementType::kInt32:
+      return 4;
     case ElementType::kFp16:
-    case ElementType::kBf16: return 2;
+    case ElementType::kBf16:
+      return 2;
     case ElementType::kFp8E4m3:
-    case ElementType::kInt8: return 1;
+    case ElementType::kInt8:
+      return 1;
   }
   throw std::invalid_argument("element_bytes: unknown element type");
 }
@@ -121,26 +125,38 @@ std::int64_t element_bytes(ElementType type) {
 void fill_normals(void* data, ElementType type, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
                   std::int64_t copy_stride, cudaStream_t stream) {
   switch (type) {
-    case ElementType::kFp64: return launch_fill<double>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kFp32: return launch_fill<float>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kFp16: return launch_fill<__half>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kBf16: return launch_fill<__nv_bfloat16>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kFp8E4m3: return launch_fill<__nv_fp8_e4m3>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kInt8: return launch_fill<std::int8_t>(data, source, rows, copies, copy_stride, stream);
-    case ElementType::kInt32: break;
+    case ElementType::kFp64:
+      return launch_fill<double>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp32:
+      return launch_fill<float>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp16:
+      return launch_fill<__half>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kBf16:
+      return launch_fill<__nv_bfloat16>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp8E4m3:
+      return launch_fill<__nv_fp8_e4m3>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kInt8:
+      return launch_fill<std::int8_t>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kInt32:
+      break;
   }
   throw std::invalid_argument("fill_normals: no such operand type");
 }
 
 void add_squared_error(const ProductPart& product, const double* reference, double* sums, cudaStream_t stream) {
   switch (product.type) {
-    case ElementType::kFp32: return launch_error<float>(product, reference, sums, stream);
-    case ElementType::kFp16: return launch_error<__half>(product, reference, sums, stream);
-    case ElementType::kBf16: return launch_error<__nv_bfloat16>(product, reference, sums, stream);
-    case ElementType::kInt32: return launch_error<std::int32_t>(product, reference, sums, stream);
+    case ElementType::kFp32:
+      return launch_error<float>(product, reference, sums, stream);
+    case ElementType::kFp16:
+      return launch_error<__half>(product, reference, sums, stream);
+    case ElementType::kBf16:
+      return launch_error<__nv_bfloat16>(product, reference, sums, stream);
+    case ElementType::kInt32:
+      return launch_error<std::int32_t>(product, reference, sums, stream);
     case ElementType::kFp64:
     case ElementType::kFp8E4m3:
-    case ElementType::kInt8: break;
+    case ElementType::kInt8:
+      break;
   }
   throw std::invalid_argument("add_squared_error: no such product type");
 }

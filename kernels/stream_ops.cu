@@ -7,10 +7,10 @@ namespace gpulift {
 namespace {
 
 // Bandwidth needs bytes in flight: 4.8 TB/s times about 0.8 us of loaded latency is 3.8 MB, 29 kB on each of an H200's
-// 132 multiprocessors. Eight blocks of 256 threads with one 16-byte load each ask for 32 KiB. More loads per thread make
-// reads and writes come in longer bursts and cost 5 % of a copy (measured on an H200: 4269 GB/s with one, 4054 with
-// four). Each block moves one tile, so that the hardware balances the blocks: with a fixed share for each block the
-// slowest multiprocessor would decide.
+// 132 multiprocessors. Eight blocks of 256 threads with one 16-byte load each ask for 32 KiB. More loads per thread
+// make reads and writes come in longer bursts and cost 5 % of a copy (measured on an H200: 4269 GB/s with one, 4054
+// with four). Each block moves one tile, so that the hardware balances the blocks: with a fixed share for each block
+// the slowest multiprocessor would decide.
 constexpr int kThreads = 256;
 constexpr int kUnroll = 1;
 constexpr std::size_t kTile = std::size_t{kThreads} * kUnroll;  // float4 elements

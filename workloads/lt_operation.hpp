@@ -22,13 +22,20 @@ inline constexpr std::size_t kMatmulWorkspaceBytes = std::size_t{64} << 20;  // 
 
 inline cudaDataType lt_type(ElementType type) {
   switch (type) {
-    case ElementType::kFp64: return CUDA_R_64F;
-    case ElementType::kFp32: return CUDA_R_32F;
-    case ElementType::kFp16: return CUDA_R_16F;
-    case ElementType::kBf16: return CUDA_R_16BF;
-    case ElementType::kFp8E4m3: return CUDA_R_8F_E4M3;
-    case ElementType::kInt8: return CUDA_R_8I;
-    case ElementType::kInt32: return CUDA_R_32I;
+    case ElementType::kFp64:
+      return CUDA_R_64F;
+    case ElementType::kFp32:
+      return CUDA_R_32F;
+    case ElementType::kFp16:
+      return CUDA_R_16F;
+    case ElementType::kBf16:
+      return CUDA_R_16BF;
+    case ElementType::kFp8E4m3:
+      return CUDA_R_8F_E4M3;
+    case ElementType::kInt8:
+      return CUDA_R_8I;
+    case ElementType::kInt32:
+      return CUDA_R_32I;
   }
   throw std::invalid_argument("no such element type");
 }

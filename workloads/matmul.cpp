@@ -61,12 +61,18 @@ const Format& format_of(MatmulType type) {
   static constexpr Format kInt8Format{"int8", kInt8, kInt32, CUBLAS_COMPUTE_32I, CUDA_R_32I, 75, 127.0f / 4, true,
                                       0,      0,     0};
   switch (type) {
-    case MatmulType::kFp32: return kFp32Format;
-    case MatmulType::kTf32: return kTf32Format;
-    case MatmulType::kFp16: return kFp16Format;
-    case MatmulType::kBf16: return kBf16Format;
-    case MatmulType::kFp8: return kFp8Format;
-    case MatmulType::kInt8: return kInt8Format;
+    case MatmulType::kFp32:
+      return kFp32Format;
+    case MatmulType::kTf32:
+      return kTf32Format;
+    case MatmulType::kFp16:
+      return kFp16Format;
+    case MatmulType::kBf16:
+      return kBf16Format;
+    case MatmulType::kFp8:
+      return kFp8Format;
+    case MatmulType::kInt8:
+      return kInt8Format;
   }
   throw std::invalid_argument("no such matrix product type");
 }
@@ -311,7 +317,8 @@ std::optional<double> Matmul::Impl::first_time_s(const cublasLtMatmulAlgo_t& alg
   return static_cast<double>(time_ms) / 1e3;
 }
 
-/// Time of one product in a window of about `window_s`, played from a graph so that the host's launches do not limit it.
+/// Time of one product in a window of about `window_s`, played from a graph so that the host's launches do not limit
+/// it.
 double Matmul::Impl::window_time_s(const Timed& candidate, double window_s, cudaStream_t stream) {
   constexpr int kMostSteps = 100;
   const int steps = std::clamp(static_cast<int>(std::ceil(window_s / candidate.time_s)), 1, kMostSteps);
@@ -502,7 +509,8 @@ MatmulPlan find_best_matmul(Device& device, MatmulType type, std::span<const Mat
   constexpr std::size_t kFinalists = 4;
   const Deadline deadline(search.budget_s);
   std::vector<MatmulShape> finalists(shapes.begin(), shapes.end());
-  if (shapes.size() > kFinalists) finalists = fastest_shapes(device, type, shapes, seed, search.budget_s / 2, kFinalists);
+  if (shapes.size() > kFinalists)
+    finalists = fastest_shapes(device, type, shapes, seed, search.budget_s / 2, kFinalists);
   if (finalists.empty()) throw std::invalid_argument("a search needs at least one shape");
 
   std::vector<Finalist> played;

@@ -118,7 +118,8 @@ class Matmul {
 };
 
 /// The plan of the highest arithmetic rate over the shapes: all are tried with the library's first choices, then the
-/// best four with all candidates, and those are timed in turn, rested as the search says, in longer windows. Shapes for which memory is short are passed over; throws OutOfMemory if that is all.
+/// best four with all candidates, and those are timed in turn, rested as the search says, in longer windows. Shapes for
+/// which memory is short are passed over; throws OutOfMemory if that is all.
 MatmulPlan find_best_matmul(Device& device, MatmulType type, std::span<const MatmulShape> shapes, std::uint64_t seed,
                             const Matmul::Search& search);
 

@@ -149,11 +149,16 @@ std::vector<double> downloaded(const void* data, std::size_t count) {
 std::vector<double> operand(MatmulType type, const void* data, std::size_t count) {
   switch (type) {
     case MatmulType::kFp32:
-    case MatmulType::kTf32: return downloaded<float>(data, count);
-    case MatmulType::kFp16: return downloaded<__half>(data, count);
-    case MatmulType::kBf16: return downloaded<__nv_bfloat16>(data, count);
-    case MatmulType::kFp8: return downloaded<__nv_fp8_e4m3>(data, count);
-    case MatmulType::kInt8: return downloaded<std::int8_t>(data, count);
+    case MatmulType::kTf32:
+      return downloaded<float>(data, count);
+    case MatmulType::kFp16:
+      return downloaded<__half>(data, count);
+    case MatmulType::kBf16:
+      return downloaded<__nv_bfloat16>(data, count);
+    case MatmulType::kFp8:
+      return downloaded<__nv_fp8_e4m3>(data, count);
+    case MatmulType::kInt8:
+      return downloaded<std::int8_t>(data, count);
   }
   return {};
 }

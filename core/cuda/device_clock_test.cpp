@@ -122,7 +122,8 @@ TEST(Check, ThrowsWhatTheCodeMeans) {
     FAIL() << "an error code passed";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("CUDA: cudaErrorInvalidValue: invalid argument (device_clock_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("CUDA: cudaErrorInvalidValue: invalid argument (device_clock_test.cpp:"), std::string::npos)
+        << text;
   }
 }
 

@@ -74,7 +74,8 @@ std::string Ended::text() const {
   return "exit code " + std::to_string(exit_code.value_or(-1));
 }
 
-Process::Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment) {
+Process::Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
+                 Errors errors) {
   const auto to_child = make_pipe();
   const auto from_child = make_pipe();
   // dup2 onto the same number would keep close-on-exec: move the write end out of the way of the reply descriptor.
@@ -83,10 +84,11 @@ Process::Process(const std::vector<std::string>& argv, const std::map<std::strin
   FileActions actions;
   actions.duplicate(to_child[0], STDIN_FILENO);
   actions.open_null(STDOUT_FILENO);
+  if (errors == Errors::kDiscard) actions.open_null(STDERR_FILENO);
   actions.duplicate(reply, kReplyDescriptor);
   const auto variables = merged_environment(environment);
-  const int status = posix_spawn(&pid_, argv[0].c_str(), actions.get(), nullptr, pointers(argv).data(),
-                                 pointers(variables).data());
+  const int status =
+      posix_spawn(&pid_, argv[0].c_str(), actions.get(), nullptr, pointers(argv).data(), pointers(variables).data());
   close(to_child[0]);
   close(reply);
   input_ = to_child[1];

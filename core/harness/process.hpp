@@ -24,8 +24,11 @@ class Process {
  public:
   static constexpr int kReplyDescriptor = 3;
 
-  /// Starts argv[0] with our environment and the given additions. Its standard output is discarded; errors pass through.
-  Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment);
+  enum class Errors { kPassThrough, kDiscard };
+
+  /// Starts argv[0] with our environment and the given additions. Its standard output is discarded.
+  Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
+          Errors errors = Errors::kPassThrough);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -116,7 +116,8 @@ TEST_F(ProcessTest, SendingToOneThatHasGoneSaysSo) {
 TEST_F(ProcessTest, AddsToTheEnvironmentAndReplacesInIt) {
   setenv("GPULIFT_PROCESS_TEST", "ours", 1);
   setenv("GPULIFT_PROCESS_TEST_KEPT", "kept", 1);
-  Process child(shell("echo \"$GPULIFT_PROCESS_TEST $GPULIFT_PROCESS_TEST_KEPT\" >&3"), {{"GPULIFT_PROCESS_TEST", "theirs"}});
+  Process child(shell("echo \"$GPULIFT_PROCESS_TEST $GPULIFT_PROCESS_TEST_KEPT\" >&3"),
+                {{"GPULIFT_PROCESS_TEST", "theirs"}});
   EXPECT_EQ(line_of(child), "theirs kept");
 }
 

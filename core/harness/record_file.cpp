@@ -21,7 +21,8 @@ std::string system_text(int code) { return std::strerror(code); }
 int major_version(const std::string& version) { return std::atoi(version.c_str()); }
 
 void refuse_foreign(const nlohmann::ordered_json& record, const std::filesystem::path& file, int line) {
-  const std::string version = record.contains("schema") && record["schema"].is_string() ? record["schema"].get<std::string>() : "";
+  const std::string version =
+      record.contains("schema") && record["schema"].is_string() ? record["schema"].get<std::string>() : "";
   const std::string place = file.filename().string() + ":" + std::to_string(line);
   if (major_version(version) == 0) throw RecordError(place + ": not a record: no \"schema\"; choose another folder");
   if (major_version(version) > major_version(kSchemaVersion)) {

@@ -26,8 +26,8 @@ class RecordFolder {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// Creates the folder if needed and reads what it holds. A truncated last line (the writer was killed) is dropped from
-  /// the file, and `warn` says so. Throws RecordError.
+  /// Creates the folder if needed and reads what it holds. A truncated last line (the writer was killed) is dropped
+  /// from the file, and `warn` says so. Throws RecordError.
   RecordFolder(std::filesystem::path folder, const Warn& warn);
   ~RecordFolder();
   RecordFolder(const RecordFolder&) = delete;

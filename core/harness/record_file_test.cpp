@@ -18,7 +18,10 @@ using testing::IsEmpty;
 using testing::ThrowsMessage;
 
 nlohmann::ordered_json record(int launch) {
-  return {{"schema", kSchemaVersion}, {"technique", "transfer/copy"}, {"case_id", "bytes:4"}, {"launch", launch},
+  return {{"schema", kSchemaVersion},
+          {"technique", "transfer/copy"},
+          {"case_id", "bytes:4"},
+          {"launch", launch},
           {"outcome", "ok"}};
 }
 
@@ -96,7 +99,8 @@ TEST_F(RecordFolderTest, RefusesResultsOfANewerSchema) {
   auto newer = record(0);
   newer["schema"] = "2.0";
   write(newer.dump() + "\n");
-  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(AllOf(HasSubstr("schema 2.0 is newer"), HasSubstr("update gpulift"))));
+  EXPECT_THAT(opening(),
+              ThrowsMessage<RecordError>(AllOf(HasSubstr("schema 2.0 is newer"), HasSubstr("update gpulift"))));
   EXPECT_EQ(content(), newer.dump() + "\n");
 }
 

@@ -10,11 +10,11 @@
 namespace gpulift {
 namespace {
 
-constexpr double kConfidence = 0.975;         // covers 95 % although it is looked at after every block
+constexpr double kConfidence = 0.975;  // covers 95 % although it is looked at after every block
 constexpr std::int64_t kMaxSteps = 1 << 24;
-constexpr double kFlatClockHz = 5e6;          // "flat": two successive rounds this close
+constexpr double kFlatClockHz = 5e6;  // "flat": two successive rounds this close
 constexpr int kMaxRestarts = 5;
-constexpr double kOverrun = 3.0;              // the minimum of blocks yields when the budget is exceeded this much
+constexpr double kOverrun = 3.0;  // the minimum of blocks yields when the budget is exceeded this much
 
 class Sampler {
  public:
@@ -64,7 +64,8 @@ class Sampler {
         std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)), std::int64_t{1}, most);
   }
 
-  // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the last window's pace.
+  // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the last window's
+  // pace.
   void warm_up() {
     const double start_s = now_s();
     std::vector<double> clock_hz(runners_.size(), 0);
@@ -85,8 +86,8 @@ class Sampler {
     const double until_s = now_s() + plan_.warm_up_s;
     Window window;
     do {
-      const std::int64_t steps = std::max<std::int64_t>(samples_.arms[arm].lead_in_steps,
-                                                        samples_.arms[arm].steps_per_window / 4);
+      const std::int64_t steps =
+          std::max<std::int64_t>(samples_.arms[arm].lead_in_steps, samples_.arms[arm].steps_per_window / 4);
       window = runners_[arm]->run(0, steps);
       set_steps(arm, std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps));
     } while (now_s() < until_s);
@@ -96,7 +97,8 @@ class Sampler {
   // The logarithm of a time that is zero or no number would make the interval look certain.
   static void require_usable(double window_s) {
     if (!std::isfinite(window_s) || window_s <= 0) {
-      throw std::runtime_error("a window took " + std::to_string(window_s) + " s: the clock that judges it is of no use");
+      throw std::runtime_error("a window took " + std::to_string(window_s) +
+                               " s: the clock that judges it is of no use");
     }
   }
 
@@ -124,7 +126,8 @@ class Sampler {
   }
 
   // A device or link that was asleep can be many times slower at first than it is once awake (seen: 1 ms for a copy of
-  // 25 us), long enough to outlast the warm-up. Windows that come out far too short tell: the number of steps was wrong.
+  // 25 us), long enough to outlast the warm-up. Windows that come out far too short tell: the number of steps was
+  // wrong.
   bool pace_changed() const {
     if (samples_.blocks.empty() || restarts_ == kMaxRestarts) return false;
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
@@ -191,13 +194,15 @@ class Sampler {
 
 double judged_s(const Window& window, Clock clock) {
   if (clock == Clock::kHost) return window.host_s;
-  if (!window.device_s) throw std::logic_error("an arm is judged by the device clock, but the window has no device time");
+  if (!window.device_s)
+    throw std::logic_error("an arm is judged by the device clock, but the window has no device time");
   return *window.device_s;
 }
 
 Samples sample_arms(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
                     const SamplingPlan& plan, const Disturbed& disturbed) {
-  if (runners.empty() || runners.size() != clocks.size()) throw std::logic_error("one clock per arm, and at least one arm");
+  if (runners.empty() || runners.size() != clocks.size())
+    throw std::logic_error("one clock per arm, and at least one arm");
   return Sampler(runners, clocks, against_first && runners.size() > 1, plan).sample(disturbed);
 }
 

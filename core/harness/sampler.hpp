@@ -14,21 +14,21 @@ namespace gpulift {
 
 /// How one case is sampled. Times in seconds.
 struct SamplingPlan {
-  double window_s = 1e-3;         // a window lasts at least this long
-  double lead_in_s = 1e-4;        // untimed steps of the same arm before each window, at least one step
-  double rest_s = 0;              // idle before each lead-in
-  double warm_up_s = 0.02;        // per arm, before the first block
-  double warm_up_limit_s = 0;     // > 0: warm up until the SM clock is flat, at most this long in all
-  double budget_s = 0.6;          // for all blocks together
-  double precision = 0.0025;      // stop when the interval's half-width is below
-  int min_blocks = 8;             // before the interval may stop it, and taken unless the budget is far exceeded
+  double window_s = 1e-3;      // a window lasts at least this long
+  double lead_in_s = 1e-4;     // untimed steps of the same arm before each window, at least one step
+  double rest_s = 0;           // idle before each lead-in
+  double warm_up_s = 0.02;     // per arm, before the first block
+  double warm_up_limit_s = 0;  // > 0: warm up until the SM clock is flat, at most this long in all
+  double budget_s = 0.6;       // for all blocks together
+  double precision = 0.0025;   // stop when the interval's half-width is below
+  int min_blocks = 8;          // before the interval may stop it, and taken unless the budget is far exceeded
   std::uint64_t seed = 0;
 };
 
 struct ArmSamples {
   std::int64_t steps_per_window = 1;
   std::int64_t lead_in_steps = 1;
-  std::vector<Window> windows;    // of the kept blocks, in order
+  std::vector<Window> windows;  // of the kept blocks, in order
 };
 
 enum class StopReason { kPrecise, kBudget };

@@ -15,8 +15,8 @@ namespace {
 /// A clock that only windows advance, and what happens to the machine as it passes.
 struct SimulatedMachine {
   double now_s = 0;
-  double drift_per_s = 0;     // relative slowing per second, linear
-  double noise = 0;           // relative standard deviation of a window
+  double drift_per_s = 0;  // relative slowing per second, linear
+  double noise = 0;        // relative standard deviation of a window
   std::mt19937_64 random{1};
 };
 
@@ -80,7 +80,8 @@ std::vector<double> block_log_ratios(const Samples& samples) {
   return ratios;
 }
 
-Samples sample_two(ArmRunner& first, ArmRunner& second, const SamplingPlan& plan, const Disturbed& disturbed = nullptr) {
+Samples sample_two(ArmRunner& first, ArmRunner& second, const SamplingPlan& plan,
+                   const Disturbed& disturbed = nullptr) {
   return sample_arms({&first, &second}, {Clock::kHost, Clock::kHost}, true, plan, disturbed);
 }
 

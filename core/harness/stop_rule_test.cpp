@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <boost/math/distributions/binomial.hpp>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -52,9 +52,7 @@ TEST(MedianHalfWidth, NeedsSevenValuesForItsConfidence) {
   EXPECT_TRUE(median_half_width(one_to(7), 0.975));
 }
 
-TEST(MedianHalfWidth, IsTheWiderSide) {
-  EXPECT_EQ(median_half_width({0, 1, 2, 3, 4, 5, 60}, 0.975), 57);
-}
+TEST(MedianHalfWidth, IsTheWiderSide) { EXPECT_EQ(median_half_width({0, 1, 2, 3, 4, 5, 60}, 0.975), 57); }
 
 TEST(MedianHalfWidth, IgnoresOneWildValueAmongMany) {
   std::vector<double> values = one_to(20);

@@ -39,18 +39,19 @@ using Point = std::vector<std::pair<std::string, Value>>;
 
 /// Work of one step, counted by hand. Rates and the fraction of the roof come from it.
 struct Cost {
-  double bytes = 0;   // moved through the memory or the link that `roof` names
-  double flops = 0;   // arithmetic operations; integer ones too
-  double items = 0;   // whatever the technique counts: launches, allocations, samples
-  std::string roof = {};  // the ceiling that bounds it: device_memory, host_memory, host_link/h2d, gemm/bf16, ...; may be empty
+  double bytes = 0;  // moved through the memory or the link that `roof` names
+  double flops = 0;  // arithmetic operations; integer ones too
+  double items = 0;  // whatever the technique counts: launches, allocations, samples
+  std::string roof =
+      {};  // the ceiling that bounds it: device_memory, host_memory, host_link/h2d, gemm/bf16, ...; may be empty
 };
 
 /// What "the same result" means. Run for every arm before anything is timed; a mismatch is `failed`, never timed.
 struct Check {
-  std::string meaning;                       // for the report: "exact bytes", "relative error against FP64"
-  std::function<void(StreamHandle)> poison;  // overwrites the output, so that an arm that writes nothing is found
-  std::function<double(StreamHandle)> error; // after one step: 0 for the same result. May synchronise. NaN fails.
-  double tolerance = 0;                      // passes when error <= tolerance
+  std::string meaning;                        // for the report: "exact bytes", "relative error against FP64"
+  std::function<void(StreamHandle)> poison;   // overwrites the output, so that an arm that writes nothing is found
+  std::function<double(StreamHandle)> error;  // after one step: 0 for the same result. May synchronise. NaN fails.
+  double tolerance = 0;                       // passes when error <= tolerance
 };
 
 enum class Clock {
@@ -60,8 +61,8 @@ enum class Clock {
 
 /// Runs an arm in a child process of its own that answers windows over pipes.
 struct Worker {
-  std::string preload = {};                  // library name for LD_PRELOAD, e.g. "libjemalloc.so.2"; may be empty
-  std::string remedy = {};                   // what to install when `preload` is missing
+  std::string preload = {};  // library name for LD_PRELOAD, e.g. "libjemalloc.so.2"; may be empty
+  std::string remedy = {};   // what to install when `preload` is missing
   std::map<std::string, std::string> environment = {};
 };
 
@@ -71,10 +72,10 @@ struct Arm {
   /// which arms allocate, and measures the arm's peak memory while no other arm exists.
   std::function<Step()> make;
   Clock clock = Clock::kDevice;
-  std::optional<Cost> cost = {};             // where it differs from the trial's
-  std::optional<double> tolerance = {};      // where it differs from the check's
+  std::optional<Cost> cost = {};         // where it differs from the trial's
+  std::optional<double> tolerance = {};  // where it differs from the check's
   std::optional<Worker> worker = {};
-  std::string unavailable = {};              // why this arm cannot run here; empty: it can
+  std::string unavailable = {};  // why this arm cannot run here; empty: it can
 };
 
 /// One case of one technique in one launch. The engine implements it.

@@ -9,12 +9,12 @@ namespace gpulift {
 
 /// Timings of one window of back-to-back steps: totals, not per step.
 struct Window {
-  double start_s = 0;                  // steady clock
-  double host_s = 0;                   // from the release (held) or the first step to the end of the work
-  double enqueue_s = 0;                // host time spent in the steps' calls
-  std::optional<double> device_s;      // between two device events
-  std::optional<double> sm_clock_hz;   // the device's cycle counter over its nanosecond timer
-  bool held = false;                   // queued behind a holding kernel throughout
+  double start_s = 0;                 // steady clock
+  double host_s = 0;                  // from the release (held) or the first step to the end of the work
+  double enqueue_s = 0;               // host time spent in the steps' calls
+  std::optional<double> device_s;     // between two device events
+  std::optional<double> sm_clock_hz;  // the device's cycle counter over its nanosecond timer
+  bool held = false;                  // queued behind a holding kernel throughout
 };
 
 /// Runs windows of one arm, wherever it lives: on this thread, on a device, in a child process.

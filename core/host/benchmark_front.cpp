@@ -41,8 +41,8 @@ class Filter {
 
 /// What one arm measured in one launch, as Google Benchmark shows it.
 struct Repetition {
-  double step_s = 0;        // median window by the judging clock
-  std::string error;        // why there is none
+  double step_s = 0;  // median window by the judging clock
+  std::string error;  // why there is none
   Json cost;
   std::map<std::string, double> counters;
 };
@@ -112,7 +112,8 @@ void register_arm(const std::string& name, std::vector<Repetition> repetitions) 
 
 }  // namespace
 
-std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter, bool quick) {
+std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
+                                       bool quick) {
   const Filter wanted(filter);
   std::vector<SelectedCase> selected;
   for (const TechniqueInfo& technique : catalogue) {
@@ -135,7 +136,8 @@ void list_benchmarks(const std::vector<SelectedCase>& selected) {
   benchmark::RunSpecifiedBenchmarks();
 }
 
-void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<Json>& records, const Json& context) {
+void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<Json>& records,
+                       const Json& context) {
   for (const SelectedCase& one : selected) {
     for (const std::string& arm : one.arms) {
       std::vector<Repetition> repetitions;

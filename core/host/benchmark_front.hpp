@@ -1,6 +1,6 @@
 #pragma once
-// Google Benchmark as the front: it names, selects, prints and writes; the paired engine measures. Every case and arm is
-// one benchmark with manual time, every launch one repetition.
+// Google Benchmark as the front: it names, selects, prints and writes; the paired engine measures. Every case and arm
+// is one benchmark with manual time, every launch one repetition.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,7 +21,8 @@ struct SelectedCase {
 /// The cases with at least one arm whose full benchmark name matches, by Google Benchmark's rules: an extended regular
 /// expression searched in the name, "all" for everything, a leading '-' for all that do not match. Throws
 /// std::invalid_argument for a broken expression.
-std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter, bool quick);
+std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
+                                       bool quick);
 
 /// Registers the selected arms and lets Google Benchmark list them.
 void list_benchmarks(const std::vector<SelectedCase>& selected);

@@ -35,20 +35,23 @@ std::vector<std::string> selected(const std::string& filter, bool quick = false)
 }
 
 TEST(SelectCases, NoFilterAndAllAreEverything) {
-  EXPECT_THAT(selected(""), ElementsAre("launch/graph/bytes:4: stream graph", "launch/graph/bytes:8: stream graph",
-                                        "transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
+  EXPECT_THAT(selected(""),
+              ElementsAre("launch/graph/bytes:4: stream graph", "launch/graph/bytes:8: stream graph",
+                          "transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
   EXPECT_EQ(selected("all"), selected(""));
 }
 
 TEST(SelectCases, AFilterIsSearchedInTheWholeName) {
-  EXPECT_THAT(selected("copy"), ElementsAre("transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
+  EXPECT_THAT(selected("copy"),
+              ElementsAre("transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
   EXPECT_THAT(selected("copy/bytes:4/pinned"), ElementsAre("transfer/copy/bytes:4: pinned"));
   EXPECT_THAT(selected("graph$"), IsEmpty()) << "the name goes on after the arm, as Google Benchmark shows it";
   EXPECT_THAT(selected("^copy"), IsEmpty());
 }
 
 TEST(SelectCases, AnExtendedExpressionMayHaveAlternatives) {
-  EXPECT_THAT(selected("bytes:8/(graph|pinned)"), ElementsAre("launch/graph/bytes:8: graph", "transfer/copy/bytes:8: pinned"));
+  EXPECT_THAT(selected("bytes:8/(graph|pinned)"),
+              ElementsAre("launch/graph/bytes:8: graph", "transfer/copy/bytes:8: pinned"));
 }
 
 TEST(SelectCases, AMinusTakesWhatDoesNotMatch) {

@@ -81,7 +81,8 @@ class CaseTrial : public Trial {
     compared_ = true;
     std::vector<std::string> names;
     for (const Arm& arm : arms) names.push_back(arm.name);
-    if (names != technique_.arms) throw std::logic_error("compare() must get the arms that the technique declares, in order");
+    if (names != technique_.arms)
+      throw std::logic_error("compare() must get the arms that the technique declares, in order");
     if (!check_.error) throw std::logic_error("a technique says what the same result is (check) before it compares");
     use_({arms, check_, cost_, notes_});
   }
@@ -118,7 +119,11 @@ struct Entry {
 class CaseMeasurement {
  public:
   CaseMeasurement(const Job& job, LaunchContext& launch, bool ceiling, bool needs_device, Json& record)
-      : job_(job), launch_(launch), ceiling_(ceiling), device_(needs_device ? launch.device : nullptr), record_(record) {}
+      : job_(job),
+        launch_(launch),
+        ceiling_(ceiling),
+        device_(needs_device ? launch.device : nullptr),
+        record_(record) {}
 
   void measure(std::vector<Entry> entries) {
     for (Entry& entry : entries) prepare(entry);
@@ -216,7 +221,8 @@ class CaseMeasurement {
       if (device_ == nullptr) {
         entry.runner = std::make_unique<HostRunner>(std::move(step));
       } else {
-        entry.runner = std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
+        entry.runner =
+            std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
       }
     }
     return order;
@@ -270,8 +276,8 @@ class CaseMeasurement {
   static void write_samples(Entry& entry, const ArmSamples& samples) {
     entry.json["steps_per_window"] = samples.steps_per_window;
     entry.json["lead_in_steps"] = samples.lead_in_steps;
-    entry.json["held"] = std::all_of(samples.windows.begin(), samples.windows.end(),
-                                     [](const Window& window) { return window.held; });
+    entry.json["held"] =
+        std::all_of(samples.windows.begin(), samples.windows.end(), [](const Window& window) { return window.held; });
     Json windows{{"start_s", Json::array()}, {"host_s", Json::array()}, {"enqueue_s", Json::array()}};
     for (const Window& window : samples.windows) {
       windows["start_s"].push_back(window.start_s);
@@ -332,8 +338,8 @@ class CaseMeasurement {
     const double work = entry.cost.roof.starts_with("gemm/") ? entry.cost.flops : entry.cost.bytes;
     const double rate = work / median(step_s);
     if (rate > kImplausible * *limit) {
-      throw Failed("implausible: arm " + entry.label + " reads " + std::to_string(rate / *limit * 100) +
-                   " % of what " + entry.cost.roof + " can physically do");
+      throw Failed("implausible: arm " + entry.label + " reads " + std::to_string(rate / *limit * 100) + " % of what " +
+                   entry.cost.roof + " can physically do");
     }
   }
 
@@ -398,7 +404,8 @@ void measure_job(const Job& job, LaunchContext& launch, Json& record) {
   record["question"] = technique.question;
   record["expectation"] = technique.expectation;
   record["claims"] = technique.claims;
-  if (technique.needs_device && launch.device == nullptr) throw Skipped(launch.no_device.reason, launch.no_device.remedy);
+  if (technique.needs_device && launch.device == nullptr)
+    throw Skipped(launch.no_device.reason, launch.no_device.remedy);
   const Range range(launch.device, full_case_id(job.technique, job.case_id));
   CaseMeasurement measurement(job, launch, technique.ceiling && !job.is_duet(), technique.needs_device, record);
   if (job.is_duet()) {
@@ -430,7 +437,8 @@ std::uint64_t case_seed(const Job& job, const RunSettings& settings) {
   return (mixed ^ (mixed >> 31)) >> 12;
 }
 
-double checked_error(const Step& step, const Check& check, DeviceSession* device, const std::function<void()>& after_step) {
+double checked_error(const Step& step, const Check& check, DeviceSession* device,
+                     const std::function<void()>& after_step) {
   const StreamHandle stream = device != nullptr ? device->stream() : nullptr;
   if (check.poison) check.poison(stream);
   step(stream);
@@ -454,7 +462,8 @@ Json run_case(const Job& job, LaunchContext& launch) {
   } catch (const Skipped& skipped) {
     set_outcome(record, "skipped", skipped.what(), skipped.remedy());
   } catch (const OutOfMemory& exhausted) {
-    set_outcome(record, "skipped", std::string("out of memory: ") + exhausted.what(), "free the GPU's memory, or use a larger GPU");
+    set_outcome(record, "skipped", std::string("out of memory: ") + exhausted.what(),
+                "free the GPU's memory, or use a larger GPU");
   } catch (const NotSupported& unsupported) {
     set_outcome(record, "skipped", unsupported.what());
   } catch (const Failed& failed) {

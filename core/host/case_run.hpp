@@ -13,11 +13,11 @@ namespace gpulift {
 /// What all cases of one launch share.
 struct LaunchContext {
   RunSettings settings;
-  DeviceSession* device = nullptr;     // null: none, for the reason below
+  DeviceSession* device = nullptr;  // null: none, for the reason below
   NoDevice no_device;
-  Telemetry* telemetry = nullptr;      // null: none, for the reason below
+  Telemetry* telemetry = nullptr;  // null: none, for the reason below
   std::string telemetry_missing;
-  nlohmann::ordered_json context;      // the record's
+  nlohmann::ordered_json context;  // the record's
 };
 
 /// A case that cannot run here: a result, with its remedy.
@@ -51,7 +51,8 @@ void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext
 
 /// Poisons the output, runs one step and returns the error that the check finds. `after_step` is called when the step's
 /// work is done and before the check, which may need memory of its own.
-double checked_error(const Step& step, const Check& check, DeviceSession* device, const std::function<void()>& after_step);
+double checked_error(const Step& step, const Check& check, DeviceSession* device,
+                     const std::function<void()>& after_step);
 
 /// The seed of a case's inputs: fresh for every launch, the same for all arms and for both sides of a duet.
 std::uint64_t case_seed(const Job& job, const RunSettings& settings);

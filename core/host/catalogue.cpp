@@ -22,9 +22,8 @@ std::vector<Point> all_points(const std::vector<Axis>& sweep) {
 }
 
 bool matches(const Point& point, const Point& pattern) {
-  return std::all_of(pattern.begin(), pattern.end(), [&](const auto& wanted) {
-    return std::find(point.begin(), point.end(), wanted) != point.end();
-  });
+  return std::all_of(pattern.begin(), pattern.end(),
+                     [&](const auto& wanted) { return std::find(point.begin(), point.end(), wanted) != point.end(); });
 }
 
 std::string regime_of(const Point& point) {

@@ -125,13 +125,15 @@ TEST_F(ReadCatalogue, KeepsTheReasonOfWhatWasNotBuilt) {
 TEST_F(ReadCatalogue, ABrokenManifestIsNamed) {
   for (const char* text : {"", "{", "[]", R"({"id":"a/b"})", R"({"id":5})"}) {
     write("a.b.json", text);
-    EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(AllOf(HasSubstr("a.b.json"), HasSubstr("build again")))) << text;
+    EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(AllOf(HasSubstr("a.b.json"), HasSubstr("build again"))))
+        << text;
   }
 }
 
 TEST_F(ReadCatalogue, AnEmptyOrMissingFolderIsAnError) {
   EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(HasSubstr("build first")));
-  EXPECT_THAT([this] { read_catalogue(folder_ / "none"); }, ThrowsMessage<CatalogueError>(HasSubstr("no folder of modules")));
+  EXPECT_THAT([this] { read_catalogue(folder_ / "none"); },
+              ThrowsMessage<CatalogueError>(HasSubstr("no folder of modules")));
 }
 
 }  // namespace

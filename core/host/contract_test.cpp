@@ -76,9 +76,12 @@ TEST_P(Contract, HasABaselineAndSomethingToCompareAndNoNameTwice) {
   EXPECT_GE(info_.arms.size(), info_.ceiling ? 1U : 2U);
   EXPECT_EQ(std::set<std::string>(info_.arms.begin(), info_.arms.end()).size(), info_.arms.size());
   for (const std::string& arm : info_.arms) {
-    EXPECT_TRUE(std::all_of(arm.begin(), arm.end(), [](char letter) {
-      return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
-    })) << arm << " is no snake_case word";
+    EXPECT_TRUE(std::all_of(arm.begin(), arm.end(),
+                            [](char letter) {
+                              return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') ||
+                                     letter == '_';
+                            }))
+        << arm << " is no snake_case word";
   }
 }
 
@@ -89,7 +92,8 @@ TEST_P(Contract, HasTwoCasesWhereTheSignCanFlip) {
 }
 
 TEST_P(Contract, QuickIsThePartThatTellsMost) {
-  const auto quick = std::count_if(info_.cases.begin(), info_.cases.end(), [](const CaseInfo& info) { return info.quick; });
+  const auto quick =
+      std::count_if(info_.cases.begin(), info_.cases.end(), [](const CaseInfo& info) { return info.quick; });
   EXPECT_GT(quick, 0);
   constexpr std::size_t kFew = 6;
   if (info_.cases.size() <= kFew) return;

@@ -42,7 +42,7 @@ class DeviceSession {
 
 /// What is known of a device without making a context on it.
 struct DeviceFacts {
-  std::string uuid;        // never written to a record
+  std::string uuid;  // never written to a record
   std::string pci_bus_id;
   nlohmann::ordered_json gpu;       // the record's context.gpu, as far as the runtime knows it
   nlohmann::ordered_json software;  // cuda_driver, cuda_runtime

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kHoldLimit_s = 0.05;     // far longer than queueing a window takes, unless the launch queue is full
 constexpr std::int64_t kHeldSteps = 256;  // the hold ends after this many: from there on the device lags the host
-constexpr double kNeverDry = 0.9;         // enqueueing took less than this share of the device time: it never waited
+constexpr double kNeverDry = 0.9;         // share of a step's device time within which it must be issued
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -76,7 +76,11 @@ class StreamRunner : public ArmRunner {
     check(cudaStreamSynchronize(stream_));
     window.host_s = now_s() - (hold ? released_s : window.start_s);
     read_clocks(window);
-    window.held = hold && !hold_.timed_out() && (held == steps || window.enqueue_s < kNeverDry * *window.device_s);
+    // What followed the hold never waited for the host if issuing a step takes less than running it. (Issuing the whole
+    // window tells less: a full launch queue makes the host wait for the device.)
+    const double issue_s = (released_s - window.start_s) / static_cast<double>(std::max<std::int64_t>(held, 1));
+    const bool never_dry = issue_s < kNeverDry * *window.device_s / static_cast<double>(steps);
+    window.held = hold && !hold_.timed_out() && (held == steps || never_dry);
     if (hold && hold_.timed_out()) {
       held_steps_ /= 8;  // the launch queue was full before the hold ended: hold fewer steps, and in the end none
     } else if (hold && !window.held) {

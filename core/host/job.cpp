@@ -25,8 +25,12 @@ std::string one_line(std::string text) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunSettings& settings) {
-  return {{"launches", settings.launches},     {"quick", settings.quick},         {"arm_time_s", settings.arm_time_s},
-          {"precision", settings.precision},   {"timeout_s", settings.timeout_s}, {"seed", settings.seed},
+  return {{"launches", settings.launches},
+          {"quick", settings.quick},
+          {"arm_time_s", settings.arm_time_s},
+          {"precision", settings.precision},
+          {"timeout_s", settings.timeout_s},
+          {"seed", settings.seed},
           {"gpu", settings.gpu}};
 }
 
@@ -43,9 +47,15 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json) {
 }
 
 nlohmann::ordered_json to_json(const Job& job) {
-  return {{"technique", job.technique}, {"module", job.module.string()}, {"base_module", job.base_module.string()},
-          {"arm", job.arm},             {"case_id", job.case_id},        {"point", job.point},
-          {"quick", job.quick},         {"regime", job.regime},          {"launch", job.launch},
+  return {{"technique", job.technique},
+          {"module", job.module.string()},
+          {"base_module", job.base_module.string()},
+          {"arm", job.arm},
+          {"case_id", job.case_id},
+          {"point", job.point},
+          {"quick", job.quick},
+          {"regime", job.regime},
+          {"launch", job.launch},
           {"recalled", job.recalled}};
 }
 
@@ -64,13 +74,11 @@ Job job_from_json(const nlohmann::ordered_json& json) {
   return job;
 }
 
-nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings, const nlohmann::ordered_json& manifest) {
-  nlohmann::ordered_json record{{"schema", kSchemaVersion},
-                                {"method", kMethodVersion},
-                                {"kind", job.is_duet() ? "duet" : "technique"},
-                                {"technique", job.technique},
-                                {"case", job.point},
-                                {"case_id", job.case_id}};
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings,
+                                    const nlohmann::ordered_json& manifest) {
+  nlohmann::ordered_json record{
+      {"schema", kSchemaVersion},   {"method", kMethodVersion}, {"kind", job.is_duet() ? "duet" : "technique"},
+      {"technique", job.technique}, {"case", job.point},        {"case_id", job.case_id}};
   if (job.is_duet()) record["arm"] = job.arm;
   record["quick"] = job.quick;
   record["ceiling"] = manifest.value("ceiling", false);

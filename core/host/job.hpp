@@ -41,7 +41,8 @@ Job job_from_json(const nlohmann::ordered_json& json);
 
 /// The parts of a record that are known before the case runs: names, case, launch, time. The rest of a record for a
 /// case that never ran is outcome, reason and context.
-nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings, const nlohmann::ordered_json& manifest);
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings,
+                                    const nlohmann::ordered_json& manifest);
 
 /// Sets outcome, reason and remedy (if any) on one line.
 void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,

@@ -13,7 +13,7 @@ namespace gpulift {
 /// names the host, a user, a path or a serial number.
 struct Machine {
   std::optional<DeviceFacts> device;
-  NoDevice no_device;           // why, when there is none
+  NoDevice no_device;  // why, when there is none
   std::optional<Nvml> nvml;
   std::string nvml_missing;
   nlohmann::ordered_json context;

@@ -67,7 +67,8 @@ FileLock lock_machine(const nlohmann::ordered_json& context) {
 
 int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
   const auto any = [&](const char* outcome) {
-    return std::any_of(records.begin(), records.end(), [&](const auto& record) { return record.at("outcome") == outcome; });
+    return std::any_of(records.begin(), records.end(),
+                       [&](const auto& record) { return record.at("outcome") == outcome; });
   };
   if (any("failed") || any("error")) return 1;
   return any("ok") ? 0 : kNothingRan;
@@ -76,7 +77,8 @@ int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
 // The library keeps a pointer to the first argument: the arguments must outlive it.
 void initialize_google_benchmark(const std::vector<std::string>& arguments) {
   std::vector<char*> pointers;
-  for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));  // NOLINT: its signature
+  for (const std::string& argument : arguments)
+    pointers.push_back(const_cast<char*>(argument.c_str()));  // NOLINT: its signature
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());
   if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) throw EndNow{kUsage};
@@ -126,6 +128,7 @@ int run(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 1 && arguments[0] == "--serve-launch") return serve_launch();
   if (arguments.size() == 1 && arguments[0] == "--serve-worker") return serve_worker();
+  if (arguments.size() == 2 && arguments[0] == "--is-preloaded") return answer_preloaded(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "--write-manifest") return write_manifest(arguments[1], arguments[2]);
   Options options = parse_options(argc, argv);
   if (options.describe) {
@@ -142,7 +145,8 @@ int run(int argc, char** argv) {
   initialize_google_benchmark(options.benchmark_arguments);
   const auto selected = select_cases(catalogue, options.filter, options.settings.quick);
   if (selected.empty()) {
-    std::cerr << "gpulift-bench: no case matches the filter '" << options.filter << "'; --benchmark_list_tests shows all\n";
+    std::cerr << "gpulift-bench: no case matches the filter '" << options.filter
+              << "'; --benchmark_list_tests shows all\n";
     return kUsage;
   }
   if (options.list) {

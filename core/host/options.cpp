@@ -35,7 +35,8 @@ int positive_number(const std::string& text) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used != text.size() || number < 1) refuse("--benchmark_repetitions needs a whole number above 0, not '" + text + "'");
+  if (used != text.size() || number < 1)
+    refuse("--benchmark_repetitions needs a whole number above 0, not '" + text + "'");
   return number;
 }
 
@@ -71,9 +72,9 @@ Options parse_options(int argc, char** argv) {
   auto* arm_time = app.add_option("--arm-time", settings.arm_time_s,
                                   "Seconds per arm, case and launch (default 0.3; with --quick 0.2)");
   arm_time->check(CLI::PositiveNumber);
-  auto* precision =
-      app.add_option("--precision", settings.precision,
-                     "Stop a case early when the half-width of its running interval is below (default 0.0025; duet 0.0005)");
+  auto* precision = app.add_option(
+      "--precision", settings.precision,
+      "Stop a case early when the half-width of its running interval is below (default 0.0025; duet 0.0005)");
   precision->check(CLI::PositiveNumber);
   app.add_option("--timeout", settings.timeout_s, "Seconds after which a silent case is stopped (default 120)")
       ->check(CLI::PositiveNumber);

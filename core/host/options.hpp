@@ -13,8 +13,8 @@ namespace gpulift {
 struct Options {
   RunSettings settings;
   std::filesystem::path modules;
-  std::filesystem::path records;      // empty: records are not kept
-  std::filesystem::path head;         // of the duet; empty: none
+  std::filesystem::path records;  // empty: records are not kept
+  std::filesystem::path head;     // of the duet; empty: none
   std::filesystem::path base;
   bool describe = false;
   bool catalogue = false;

@@ -10,13 +10,20 @@ namespace {
 // 8b/10b, 8 to 32 GT/s with 128b/130b, 64 GT/s in FLIT mode (242 of 256 bytes).
 std::optional<double> pcie_lane_bytes_per_s(int generation) {
   switch (generation) {
-    case 1: return 2.5e9 * 8 / 10 / 8;
-    case 2: return 5e9 * 8 / 10 / 8;
-    case 3: return 8e9 * 128 / 130 / 8;
-    case 4: return 16e9 * 128 / 130 / 8;
-    case 5: return 32e9 * 128 / 130 / 8;
-    case 6: return 64e9 * 242 / 256 / 8;
-    default: return std::nullopt;
+    case 1:
+      return 2.5e9 * 8 / 10 / 8;
+    case 2:
+      return 5e9 * 8 / 10 / 8;
+    case 3:
+      return 8e9 * 128 / 130 / 8;
+    case 4:
+      return 16e9 * 128 / 130 / 8;
+    case 5:
+      return 32e9 * 128 / 130 / 8;
+    case 6:
+      return 64e9 * 242 / 256 / 8;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -46,13 +53,11 @@ std::optional<double> operations_per_clock(int architecture, const std::string& 
   // A100 312 TFLOP/s fp16 at 108 x 1.41 GHz; H100/H200 989.5 at 132 x 1.83; the whitepapers of Turing (T4, RTX 20),
   // Ampere GA100 and GA102, Ada AD102 and Hopper give the same numbers per multiprocessor.
   static const std::map<std::pair<int, std::string>, double> table = {
-      {{75, "fp32"}, 128},   {{75, "fp16"}, 1024},  {{75, "int8"}, 2048},
-      {{80, "fp32"}, 128},   {{80, "tf32"}, 1024},  {{80, "fp16"}, 2048},  {{80, "bf16"}, 2048},  {{80, "int8"}, 4096},
-      {{86, "fp32"}, 256},   {{86, "tf32"}, 512},   {{86, "fp16"}, 1024},  {{86, "bf16"}, 1024},  {{86, "int8"}, 2048},
-      {{89, "fp32"}, 256},   {{89, "tf32"}, 512},   {{89, "fp16"}, 1024},  {{89, "bf16"}, 1024},  {{89, "fp8"}, 2048},
-      {{89, "int8"}, 2048},
-      {{90, "fp32"}, 256},   {{90, "tf32"}, 2048},  {{90, "fp16"}, 4096},  {{90, "bf16"}, 4096},  {{90, "fp8"}, 8192},
-      {{90, "int8"}, 8192}};
+      {{75, "fp32"}, 128},  {{75, "fp16"}, 1024}, {{75, "int8"}, 2048}, {{80, "fp32"}, 128},  {{80, "tf32"}, 1024},
+      {{80, "fp16"}, 2048}, {{80, "bf16"}, 2048}, {{80, "int8"}, 4096}, {{86, "fp32"}, 256},  {{86, "tf32"}, 512},
+      {{86, "fp16"}, 1024}, {{86, "bf16"}, 1024}, {{86, "int8"}, 2048}, {{89, "fp32"}, 256},  {{89, "tf32"}, 512},
+      {{89, "fp16"}, 1024}, {{89, "bf16"}, 1024}, {{89, "fp8"}, 2048},  {{89, "int8"}, 2048}, {{90, "fp32"}, 256},
+      {{90, "tf32"}, 2048}, {{90, "fp16"}, 4096}, {{90, "bf16"}, 4096}, {{90, "fp8"}, 8192},  {{90, "int8"}, 8192}};
   const auto found = table.find({architecture, type});
   return found == table.end() ? std::nullopt : std::optional(found->second);
 }

@@ -7,8 +7,10 @@ namespace {
 
 // What an H200 (SXM, PCI Express 5.0 x16) says of itself.
 nlohmann::ordered_json h200() {
-  return {{"architecture", 90},        {"multiprocessors", 132},    {"max_sm_clock_hz", 1.98e9}, {"max_memory_clock_hz", 3.201e9},
-          {"memory_bus_bits", 6144},   {"pcie_max_generation", 5},  {"pcie_max_width", 16}};
+  return {{"architecture", 90},        {"multiprocessors", 132},
+          {"max_sm_clock_hz", 1.98e9}, {"max_memory_clock_hz", 3.201e9},
+          {"memory_bus_bits", 6144},   {"pcie_max_generation", 5},
+          {"pcie_max_width", 16}};
 }
 
 TEST(PhysicalLimit, OfDeviceMemoryIsTheDatasheets) {
@@ -67,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(Datasheets, OperationsPerClock,
                                          Datasheet{90, 132, 1.83e9, "fp8", 1979e12}));  // H100 SXM
 
 TEST(PhysicalLimit, IsUnknownWithoutTheFacts) {
-  for (const char* roof : {"device_memory", "host_link/h2d"}) EXPECT_FALSE(physical_limit(roof, {{"architecture", 90}}));
+  for (const char* roof : {"device_memory", "host_link/h2d"})
+    EXPECT_FALSE(physical_limit(roof, {{"architecture", 90}}));
   EXPECT_FALSE(physical_limit("gemm/bf16", {{"architecture", 90}, {"multiprocessors", 132}}));
   EXPECT_FALSE(physical_limit("host_memory", h200()));
   EXPECT_FALSE(physical_limit("", h200()));

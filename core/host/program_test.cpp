@@ -1,4 +1,6 @@
 // What a user sees of gpulift-bench on any machine, above all when things go wrong.
+#include "core/host/testing/program.hpp"
+
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -6,7 +8,6 @@
 #include <set>
 
 #include "core/harness/stop_rule.hpp"
-#include "core/host/testing/program.hpp"
 
 namespace gpulift {
 namespace {
@@ -30,7 +31,8 @@ class Program : public testing_programs::ProgramTest {
 
 // Wrong usage: one line that says what to do, exit code 2, nothing measured.
 
-class WrongUsage : public Program, public testing::WithParamInterface<std::pair<std::vector<std::string>, std::string>> {};
+class WrongUsage : public Program,
+                   public testing::WithParamInterface<std::pair<std::vector<std::string>, std::string>> {};
 
 TEST_P(WrongUsage, IsOneClearLineAndExitCode2) {
   const auto& [arguments, expected] = GetParam();
@@ -52,7 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(std::vector<std::string>{"--arm-time", "-1"}, "--arm-time"),
                     std::pair(std::vector<std::string>{"--benchmark_repetitions=none"}, "--benchmark_repetitions"),
                     std::pair(std::vector<std::string>{"--head", "somewhere"}, "--base"),
-                    std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"}, "no case matches the filter"),
+                    std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"},
+                              "no case matches the filter"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=("}, "no regular expression"),
                     std::pair(std::vector<std::string>{"--benchmark_out=/no/such/folder/out.json"}, "out.json")));
 
@@ -75,17 +78,17 @@ TEST_F(Program, AFolderWithoutModulesIsWrongUsage) {
 TEST_F(Program, ListsWithoutMeasuring) {
   const Result result = run({"--modules", modules({"fine"}).string(), "--benchmark_list_tests"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(lines_of(result.output),
-              ElementsAre("testing/fine/rounds:1000/baseline/iterations:1/manual_time",
-                          "testing/fine/rounds:1000/twice/iterations:1/manual_time",
-                          "testing/fine/rounds:4000/baseline/iterations:1/manual_time",
-                          "testing/fine/rounds:4000/twice/iterations:1/manual_time"));
+  EXPECT_THAT(lines_of(result.output), ElementsAre("testing/fine/rounds:1000/baseline/iterations:1/manual_time",
+                                                   "testing/fine/rounds:1000/twice/iterations:1/manual_time",
+                                                   "testing/fine/rounds:4000/baseline/iterations:1/manual_time",
+                                                   "testing/fine/rounds:4000/twice/iterations:1/manual_time"));
   EXPECT_THAT(result.errors, IsEmpty());
 }
 
 TEST_F(Program, ListsWhatTheFilterAndQuickSelect) {
   const auto folder = modules({"fine"}).string();
-  EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--benchmark_filter=4000/twice"}).output), SizeIs(1));
+  EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--benchmark_filter=4000/twice"}).output),
+              SizeIs(1));
   EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--benchmark_filter=-twice"}).output),
               AllOf(SizeIs(2), Not(Contains(HasSubstr("twice")))));
   EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--quick"}).output),
@@ -135,7 +138,9 @@ TEST_F(Program, WritesWhatGoogleBenchmarkWrites) {
   int repetitions = 0;
   std::set<double> speedups;
   for (const Json& row : on_disk.at("benchmarks")) {
-    if (row.at("run_type") != "iteration" || row.at("name") != "testing/fine/rounds:1000/twice/iterations:1/manual_time") continue;
+    if (row.at("run_type") != "iteration" ||
+        row.at("name") != "testing/fine/rounds:1000/twice/iterations:1/manual_time")
+      continue;
     ++repetitions;
     EXPECT_GT(row.at("real_time"), 0);
     EXPECT_GT(row.at("items_per_second"), 0);
@@ -255,8 +260,8 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
     EXPECT_EQ(record.value("outcome", ""), misdeed.outcome) << misdeed.technique;
     EXPECT_THAT(record.value("reason", ""), HasSubstr(misdeed.reason)) << misdeed.technique;
     EXPECT_TRUE(record.contains("context")) << misdeed.technique;
-    EXPECT_THAT(lines_of(result.errors), Contains(AllOf(HasSubstr(std::string("testing/") + misdeed.technique),
-                                                        HasSubstr(misdeed.reason))));
+    EXPECT_THAT(lines_of(result.errors),
+                Contains(AllOf(HasSubstr(std::string("testing/") + misdeed.technique), HasSubstr(misdeed.reason))));
   }
 }
 
@@ -272,7 +277,8 @@ TEST_F(Program, AMissingPreloadSkipsItsArmAlone) {
   const Json arms = record_of("preload_missing").at("arms");
   EXPECT_EQ(arms[0].at("outcome"), "ok");
   EXPECT_EQ(arms[1].at("outcome"), "skipped");
-  EXPECT_THAT(arms[1].at("reason").get<std::string>(), HasSubstr("libgpulift_that_does_not_exist.so.1 is not installed"));
+  EXPECT_THAT(arms[1].at("reason").get<std::string>(),
+              HasSubstr("libgpulift_that_does_not_exist.so.1 is not installed"));
   EXPECT_EQ(arms[1].at("remedy"), "install it");
 }
 
@@ -379,7 +385,8 @@ TEST_F(Program, ATruncatedLastLineIsMeasuredAgain) {
   std::filesystem::resize_file(file, whole.size() - 100);
   const Result result = run(arguments);
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("dropped its last line"), HasSubstr("Going on with a run of which 1 records")));
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("dropped its last line"), HasSubstr("Going on with a run of which 1 records")));
   EXPECT_EQ(records().size(), 2U);
 }
 
@@ -426,7 +433,8 @@ class BrokenOff : public Program {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       const std::string pid = entry.path().filename();
       if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (testing_programs::content_of(entry.path() / "environ").find(folder_.string()) != std::string::npos) return true;
+      if (testing_programs::content_of(entry.path() / "environ").find(folder_.string()) != std::string::npos)
+        return true;
     }
     return false;
   }
@@ -473,8 +481,8 @@ class Duet : public Program {
   Result duet(const std::string& head, const std::string& base, const std::string& technique, double arm_time_s) {
     const auto folder = build() / "testing-duet";
     return run({"--head", (folder / head).string(), "--base", (folder / base).string(), "--records",
-                records_folder().string(), "--benchmark_filter=" + technique + "/other", "--launches", "2", "--arm-time",
-                std::to_string(arm_time_s)});
+                records_folder().string(), "--benchmark_filter=" + technique + "/other", "--launches", "2",
+                "--arm-time", std::to_string(arm_time_s)});
   }
 
   /// Head over base by time, from the medians of both launches.
@@ -506,9 +514,9 @@ TEST_F(Duet, OfTwoEqualBuildsIsCloseToOne) {
 
 TEST_F(Duet, WithoutTheOtherBuildIsAnError) {
   std::filesystem::create_directory(folder_ / "empty");
-  const Result result = run({"--head", (build() / "testing-duet" / "head").string(), "--base", (folder_ / "empty").string(),
-                             "--records", records_folder().string(), "--benchmark_filter=planted_host/other",
-                             "--launches", "1"});
+  const Result result =
+      run({"--head", (build() / "testing-duet" / "head").string(), "--base", (folder_ / "empty").string(), "--records",
+           records_folder().string(), "--benchmark_filter=planted_host/other", "--launches", "1"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(record_of("planted_host").at("reason").get<std::string>(), HasSubstr("testing.planted_host.so"));
 }

@@ -13,9 +13,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kFarewell_s = 20;  // for a child to end after its last record
-constexpr double kPatience = 10;  // a case may take this many times its planned windows before its timeout starts
+constexpr double kPatience = 10;    // a case may take this many times its planned windows before its timeout starts
 
-std::string case_key(const Job& job) { return full_case_id(job.technique, job.case_id) + (job.is_duet() ? "/" + job.arm : ""); }
+std::string case_key(const Job& job) {
+  return full_case_id(job.technique, job.case_id) + (job.is_duet() ? "/" + job.arm : "");
+}
 std::string launch_key(const std::string& case_key, int launch) { return case_key + "#" + std::to_string(launch); }
 
 std::string key_of_record(const Json& record) {
@@ -44,7 +46,8 @@ Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json c
   for (const Json& record : folder_->records()) {
     done_.insert(key_of_record(record));
     records_.push_back(record);
-    if (record.contains("notes")) notes_[full_case_id(record.at("technique"), record.at("case_id"))] = record.at("notes");
+    if (record.contains("notes"))
+      notes_[full_case_id(record.at("technique"), record.at("case_id"))] = record.at("notes");
   }
 }
 
@@ -98,7 +101,8 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
   child.send(request.dump());
   for (std::size_t index = 0; index < jobs.size();) {
     const Job& job = jobs[index];
-    progress_.begin(case_key(job) + ", launch " + std::to_string(job.launch + 1) + " of " + std::to_string(settings_.launches));
+    progress_.begin(case_key(job) + ", launch " + std::to_string(job.launch + 1) + " of " +
+                    std::to_string(settings_.launches));
     const double limit_s = settings_.timeout_s + kPatience * planned_s(job, settings_, 1);
     std::string line;
     const auto got = child.receive(line, limit_s);

@@ -18,8 +18,8 @@ namespace gpulift {
 /// hangs or poisons its device costs that case alone: a new process goes on with the next.
 class Supervisor {
  public:
-  /// `folder` may be null: then records are only kept in memory. `context` goes into records of cases that a child could
-  /// not report on.
+  /// `folder` may be null: then records are only kept in memory. `context` goes into records of cases that a child
+  /// could not report on.
   Supervisor(const RunSettings& settings, RecordFolder* folder, nlohmann::ordered_json context, Progress& progress);
 
   /// Runs the jobs of all launches, in an order that the seed shuffles anew for each launch, less those that the folder

@@ -24,7 +24,15 @@ std::map<std::string, std::string> worker_environment(const Worker& worker) {
   return environment;
 }
 
-/// The loader ignores a missing preload with a message: look whether the library is really in this process.
+/// Asks a child, since the loader ignores a missing preload with a message and goes on.
+bool can_preload(const Worker& worker) {
+  if (worker.preload.empty()) return true;
+  Process child({own_program(), "--is-preloaded", worker.preload}, worker_environment(worker),
+                Process::Errors::kDiscard);
+  return child.wait().exit_code == 0;
+}
+
+/// Whether the library is really in this process.
 bool is_loaded(const std::string& library) {
   if (library.empty()) return true;
   struct Search {
@@ -68,16 +76,11 @@ Window window_from_json(const Json& json) {
 void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name) {
   for (Arm& arm : prepared.arms) {
     if (arm.name != name) continue;
-    if (!is_loaded(arm.worker->preload)) {
-      channel.send({{"preloaded", false}});
-      return;
-    }
     const std::size_t before_bytes = status_bytes("VmRSS:");
     reset_peak_rss();
     const Step step = arm.make();
     std::size_t peak_bytes = 0;
-    const double error =
-        checked_error(step, prepared.check, nullptr, [&] { peak_bytes = status_bytes("VmHWM:"); });
+    const double error = checked_error(step, prepared.check, nullptr, [&] { peak_bytes = status_bytes("VmHWM:"); });
     channel.send({{"preloaded", true},
                   {"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
                   {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0}});
@@ -93,7 +96,12 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
 }  // namespace
 
 WorkerRunner::WorkerRunner(const Job& job, const RunSettings& settings, const Arm& arm)
-    : arm_(arm.name), timeout_s_(settings.timeout_s), process_(worker_command(), worker_environment(*arm.worker)) {
+    : arm_(arm.name), timeout_s_(settings.timeout_s) {
+  if (!can_preload(*arm.worker)) {
+    hello_ = {{"preloaded", false}};
+    return;
+  }
+  process_ = std::make_unique<Process>(worker_command(), worker_environment(*arm.worker));
   hello_ = ask({{"job", to_json(job)}, {"settings", to_json(settings)}, {"arm", arm.name}});
   if (hello_.contains("check_error") && !hello_.at("check_error").is_number()) {
     hello_["check_error"] = std::numeric_limits<double>::quiet_NaN();
@@ -105,20 +113,23 @@ Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
 }
 
 Json WorkerRunner::ask(const Json& question) {
-  process_.send(question.dump());  // when it no longer reads, the answer does not come either, and that says more
+  process_->send(question.dump());  // when it no longer reads, the answer does not come either, and that says more
   std::string line;
-  switch (process_.receive(line, timeout_s_)) {
+  switch (process_->receive(line, timeout_s_)) {
     case Process::Read::kTimeout:
       throw WorkerFailed("the worker of arm " + arm_ + " did not answer within " + std::to_string(timeout_s_) + " s");
     case Process::Read::kClosed:
-      throw WorkerFailed("the worker of arm " + arm_ + " ended with " + process_.wait().text());
+      throw WorkerFailed("the worker of arm " + arm_ + " ended with " + process_->wait().text());
     case Process::Read::kLine:
       break;
   }
   Json answer = Json::parse(line);
-  if (answer.contains("error")) throw WorkerFailed("the worker of arm " + arm_ + ": " + answer.at("error").get<std::string>());
+  if (answer.contains("error"))
+    throw WorkerFailed("the worker of arm " + arm_ + ": " + answer.at("error").get<std::string>());
   return answer;
 }
+
+int answer_preloaded(const std::string& library) { return is_loaded(library) ? 0 : 1; }
 
 int serve_worker() {
   die_with_parent();

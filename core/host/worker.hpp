@@ -28,7 +28,7 @@ class WorkerRunner : public ArmRunner {
 
   std::string arm_;
   double timeout_s_;
-  Process process_;
+  std::unique_ptr<Process> process_;  // null: its preload library is not installed
   nlohmann::ordered_json hello_;
 };
 
@@ -36,6 +36,9 @@ class WorkerFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// A child's side of the question whether a library can be preloaded: 0 if it is in this process, else 1.
+int answer_preloaded(const std::string& library);
 
 /// The child's side: loads the job's module, checks the arm, and answers until its input closes. Returns its exit code.
 int serve_worker();

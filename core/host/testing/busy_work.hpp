@@ -33,9 +33,8 @@ inline Check expect_42(const Output& output) {
 /// An arm that works for `rounds` rounds and then writes 42.
 inline Arm working_arm(const std::string& name, const Output& output, int rounds) {
   return {.name = name,
-          .make = [output, rounds] {
-            return [output, rounds](StreamHandle) { *output = busy_work(1, rounds) == 0 ? 0 : 42; };
-          },
+          .make = [output,
+                   rounds] { return [output, rounds](StreamHandle) { *output = busy_work(1, rounds) == 0 ? 0 : 42; }; },
           .clock = Clock::kHost};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Shared by the testing techniques on a device: kernels that count themselves, so that a step that did not run is found.
+// Shared by the testing techniques on a device: kernels that count themselves, so that a step that did not run is
+// found.
 
 #include <cuda_runtime_api.h>
 
@@ -18,14 +19,16 @@ inline Counter make_counter(Device& device) { return std::make_shared<DeviceBuff
 
 /// One step adds one.
 inline Check expect_one(const Counter& counter) {
-  return {.meaning = "kernels that ran",
-          .poison = [counter](StreamHandle stream) { check(cudaMemsetAsync(counter->data(), 0, sizeof(std::uint64_t), stream)); },
-          .error =
-              [counter](StreamHandle) {
-                std::uint64_t ran = 0;
-                check(cudaMemcpy(&ran, counter->data(), sizeof(ran), cudaMemcpyDeviceToHost));
-                return ran == 1 ? 0.0 : 1.0;
-              }};
+  return {
+      .meaning = "kernels that ran",
+      .poison =
+          [counter](StreamHandle stream) { check(cudaMemsetAsync(counter->data(), 0, sizeof(std::uint64_t), stream)); },
+      .error =
+          [counter](StreamHandle) {
+            std::uint64_t ran = 0;
+            check(cudaMemcpy(&ran, counter->data(), sizeof(ran), cudaMemcpyDeviceToHost));
+            return ran == 1 ? 0.0 : 1.0;
+          }};
 }
 
 inline Arm spinning_arm(const std::string& name, const Counter& counter, std::int64_t cycles) {

@@ -1,6 +1,6 @@
-#include "core/host/testing/busy_work.hpp"
-
 #include <csignal>
+
+#include "core/host/testing/busy_work.hpp"
 
 namespace {
 
@@ -8,11 +8,14 @@ using namespace gpulift::testing_techniques;
 
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
-  compare_with(trial, {.name = "other", .make = []() -> gpulift::Step {
-    std::signal(SIGSEGV, SIG_DFL);  // past the handler of a sanitizer
-    std::raise(SIGSEGV);
-    return {};
-  }}, output);
+  compare_with(trial,
+               {.name = "other",
+                .make = []() -> gpulift::Step {
+                  std::signal(SIGSEGV, SIG_DFL);  // past the handler of a sanitizer
+                  std::raise(SIGSEGV);
+                  return {};
+                }},
+               output);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-#include "core/host/testing/busy_work.hpp"
-
 #include <chrono>
 #include <thread>
+
+#include "core/host/testing/busy_work.hpp"
 
 namespace {
 
@@ -9,9 +9,12 @@ using namespace gpulift::testing_techniques;
 
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
-  compare_with(trial, {.name = "other", .make = []() -> gpulift::Step {
-    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
-  }}, output);
+  compare_with(trial,
+               {.name = "other",
+                .make = []() -> gpulift::Step {
+                  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+                }},
+               output);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@ namespace {
 
 void run(gpulift::Trial& trial) {
   const auto output = gpulift::testing_techniques::make_output();
-  gpulift::testing_techniques::compare_with(
-      trial, gpulift::testing_techniques::working_arm("other", output, 1000), output);
+  gpulift::testing_techniques::compare_with(trial, gpulift::testing_techniques::working_arm("other", output, 1000),
+                                            output);
 }
 
 }  // namespace

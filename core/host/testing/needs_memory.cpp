@@ -1,6 +1,5 @@
-#include "core/host/testing/busy_work.hpp"
-
 #include "core/cuda/error.hpp"
+#include "core/host/testing/busy_work.hpp"
 
 namespace {
 
@@ -8,7 +7,8 @@ using namespace gpulift::testing_techniques;
 
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
-  compare_with(trial, {.name = "other", .make = []() -> gpulift::Step { throw gpulift::OutOfMemory("asked for too much"); }},
+  compare_with(trial,
+               {.name = "other", .make = []() -> gpulift::Step { throw gpulift::OutOfMemory("asked for too much"); }},
                output);
 }
 

@@ -19,7 +19,8 @@ constexpr std::size_t kCount = 1000 * kPermille + GPULIFT_EXTRA_PERMILLE * kPerm
 constexpr std::size_t kAllocated = 1010 * kPermille;
 
 struct Arrays {
-  explicit Arrays(gpulift::Device& device) : left(device, kAllocated), right(device, kAllocated), output(device, kAllocated) {
+  explicit Arrays(gpulift::Device& device)
+      : left(device, kAllocated), right(device, kAllocated), output(device, kAllocated) {
     gpulift::stream_write(left.data(), kCount, 1, nullptr);
     gpulift::stream_write(right.data(), kCount, 2, nullptr);
     gpulift::check(cudaDeviceSynchronize());
@@ -34,7 +35,8 @@ gpulift::Arm triad_arm(const std::string& name, gpulift::Device& device, float**
             const auto arrays = std::make_shared<Arrays>(device);
             *last_element = arrays->output.data() + kCount - 1;
             return [arrays](gpulift::StreamHandle stream) {
-              gpulift::stream_triad(arrays->left.data(), arrays->right.data(), 3, arrays->output.data(), kCount, stream);
+              gpulift::stream_triad(arrays->left.data(), arrays->right.data(), 3, arrays->output.data(), kCount,
+                                    stream);
             };
           }};
 }
@@ -42,15 +44,18 @@ gpulift::Arm triad_arm(const std::string& name, gpulift::Device& device, float**
 void run(gpulift::Trial& trial) {
   float* last_element = nullptr;
   trial.check({.meaning = "exact number",
-               .poison = [&](gpulift::StreamHandle stream) {
-                 gpulift::check(cudaMemsetAsync(last_element, 0, sizeof(float), stream));
-               },
-               .error = [&](gpulift::StreamHandle) {
-                 float found = 0;
-                 gpulift::check(cudaMemcpy(&found, last_element, sizeof(found), cudaMemcpyDeviceToHost));
-                 return found == 7 ? 0.0 : 1.0;
-               }});
-  trial.compare({triad_arm("baseline", trial.device(), &last_element), triad_arm("other", trial.device(), &last_element)});
+               .poison =
+                   [&](gpulift::StreamHandle stream) {
+                     gpulift::check(cudaMemsetAsync(last_element, 0, sizeof(float), stream));
+                   },
+               .error =
+                   [&](gpulift::StreamHandle) {
+                     float found = 0;
+                     gpulift::check(cudaMemcpy(&found, last_element, sizeof(found), cudaMemcpyDeviceToHost));
+                     return found == 7 ? 0.0 : 1.0;
+                   }});
+  trial.compare(
+      {triad_arm("baseline", trial.device(), &last_element), triad_arm("other", trial.device(), &last_element)});
 }
 
 }  // namespace

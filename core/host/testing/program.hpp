@@ -89,7 +89,8 @@ class ProgramTest : public testing::Test {
             content_of(folder_ / "errors")};
   }
 
-  Result run(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment = {}) const {
+  Result run(const std::vector<std::string>& arguments,
+             const std::map<std::string, std::string>& environment = {}) const {
     return finish(start(arguments, environment));
   }
 
@@ -98,9 +99,10 @@ class ProgramTest : public testing::Test {
     return run(measure_arguments(modules, std::move(more)));
   }
 
-  std::vector<std::string> measure_arguments(const std::filesystem::path& modules, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"--modules",  modules.string(), "--records", records_folder().string(),
-                                       "--arm-time", "0.01"};
+  std::vector<std::string> measure_arguments(const std::filesystem::path& modules,
+                                             std::vector<std::string> more) const {
+    std::vector<std::string> arguments{
+        "--modules", modules.string(), "--records", records_folder().string(), "--arm-time", "0.01"};
     if (std::find(more.begin(), more.end(), "--launches") == more.end()) more.insert(more.end(), {"--launches", "1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;

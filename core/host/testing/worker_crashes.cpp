@@ -1,6 +1,6 @@
-#include "core/host/testing/busy_work.hpp"
-
 #include <csignal>
+
+#include "core/host/testing/busy_work.hpp"
 
 namespace {
 
@@ -9,10 +9,10 @@ using namespace gpulift::testing_techniques;
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
   gpulift::Arm arm{.name = "other", .make = []() -> gpulift::Step {
-    std::signal(SIGSEGV, SIG_DFL);  // past the handler of a sanitizer
-    std::raise(SIGSEGV);
-    return {};
-  }};
+                     std::signal(SIGSEGV, SIG_DFL);  // past the handler of a sanitizer
+                     std::raise(SIGSEGV);
+                     return {};
+                   }};
   arm.worker = gpulift::Worker{};
   compare_with(trial, std::move(arm), output);
 }

@@ -1,6 +1,6 @@
-#include "core/host/testing/busy_work.hpp"
-
 #include <cstdlib>
+
+#include "core/host/testing/busy_work.hpp"
 
 namespace {
 
@@ -9,13 +9,13 @@ using namespace gpulift::testing_techniques;
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
   gpulift::Arm arm{.name = "other", .make = [output]() -> gpulift::Step {
-    return [output](gpulift::StreamHandle) {
-      // Only a process of its own with this variable gives the right result.
-      const char* set = std::getenv("GPULIFT_TESTING_WORKER");
-      *output = set != nullptr && std::string(set) == "yes" ? busy_work(42, 1000) : 0;
-      *output = *output == 0 ? 0 : 42;
-    };
-  }};
+                     return [output](gpulift::StreamHandle) {
+                       // Only a process of its own with this variable gives the right result.
+                       const char* set = std::getenv("GPULIFT_TESTING_WORKER");
+                       *output = set != nullptr && std::string(set) == "yes" ? busy_work(42, 1000) : 0;
+                       *output = *output == 0 ? 0 : 42;
+                     };
+                   }};
   arm.worker = gpulift::Worker{.environment = {{"GPULIFT_TESTING_WORKER", "yes"}}};
   compare_with(trial, std::move(arm), output);
 }
