@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,11 @@ namespace {
 std::string system_text(int code) { return std::strerror(code); }
 
 /// Of "1.0": 1. Zero for a text that is no version.
-int major_version(const std::string& version) { return std::atoi(version.c_str()); }
+int major_version(const std::string& version) {
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);  // leaves 0 where there is no number
+  return major;
+}
 
 void refuse_foreign(const nlohmann::ordered_json& record, const std::filesystem::path& file, int line) {
   const std::string version =

@@ -43,7 +43,8 @@ class Sampler {
   void calibrate(std::size_t arm) {
     const double start_s = now_s();
     std::int64_t steps = 1;
-    double step_s = judged_s(runners_[arm]->run(0, 1), clocks_[arm]);  // the first run may load code: not used
+    double step_s = 0;
+    runners_[arm]->run(0, 1);  // may load code: its time is not used
     for (;;) {
       const double window_s = std::max(1e-9, judged_s(runners_[arm]->run(0, steps), clocks_[arm]));
       step_s = window_s / static_cast<double>(steps);

@@ -58,9 +58,9 @@ void Telemetry::run(const std::stop_token& stop) {
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_s_));
   auto next = std::chrono::steady_clock::now();
   while (!stop.stop_requested()) {
-    auto sample = source_();  // outside the lock: a driver call may take milliseconds
+    const GpuSample sample = source_();  // outside the lock: a driver call may take milliseconds
     std::unique_lock lock(mutex_);
-    samples_.push_back(std::move(sample));
+    samples_.push_back(sample);
     next = std::max(next + interval, std::chrono::steady_clock::now());  // late samples are not made up for
     wake_.wait_until(lock, stop, next, [] { return false; });
   }
