@@ -169,7 +169,8 @@ class Summary:
             marks.append("quick cases only")
         discarded = sum(record.discarded_blocks for record in self.run.records)
         if discarded:
-            marks.append(f"{discarded} blocks discarded: the hardware slowed the clock down")
+            why = "the hardware slowed down or the pace changed"
+            marks.append(f"{discarded} blocks discarded: {why}")
         return tuple(marks)
 
 

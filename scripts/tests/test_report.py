@@ -145,7 +145,7 @@ def test_summary_says_where_the_time_went_and_what_was_noted() -> None:
     assert made.total_s == pytest.approx(len(records))
     assert made.measuring_share == pytest.approx(0.9)
     assert [(key, value) for _, key, value in made.notes] == [("algorithm", "copy engine 1")]
-    assert made.marks == ("2 blocks discarded: the hardware slowed the clock down",)
+    assert made.marks == ("2 blocks discarded: the hardware slowed down or the pace changed",)
     assert made.roofs[0].throttle == ("sw_power_cap",)
 
 
