@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/device_test.hpp"
@@ -47,4 +48,10 @@ TEST_F(HostPatternOnDevice, IsThatOfTheDevice) {
 }
 
 }  // namespace
+TEST(HostPattern, FillsEveryByteWithTheValueToTheLast) {
+  std::vector<std::byte> data((std::size_t{3} << 20) + 5, std::byte{1});
+  fill_host_bytes(data, std::byte{0xFF});
+  EXPECT_EQ(std::ranges::count(data, std::byte{0xFF}), static_cast<std::ptrdiff_t>(data.size()));
+}
+
 }  // namespace gpulift

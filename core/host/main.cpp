@@ -130,7 +130,7 @@ int run(int argc, char** argv) {
   if (arguments.size() == 1 && arguments[0] == "--serve-worker") return serve_worker();
   if (arguments.size() == 2 && arguments[0] == "--is-preloaded") return answer_preloaded(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "--write-manifest") return write_manifest(arguments[1], arguments[2]);
-  Options options = parse_options(argc, argv);
+  const Options options = parse_options(argc, argv);
   if (options.describe) {
     std::cout << look_at_machine(options.settings.gpu).context.dump(1) << '\n';
     return 0;
