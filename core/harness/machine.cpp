@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include "host_cache.hpp"
 
@@ -52,15 +54,63 @@ std::string lookup(const std::filesystem::path& file, const std::string& key, ch
   return {};
 }
 
-/// Cores that this process may run on; more than a fixed cpu_set_t holds are possible.
-int usable_cores() {
+/// Numbers of the cores that this process may run on; more than a fixed cpu_set_t holds are possible. Empty where the
+/// system does not say.
+std::set<int> usable_cores() {
   for (int possible = 1024; possible <= 1 << 20; possible *= 2) {
     const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
     const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(possible), free_set);
     const auto size = CPU_ALLOC_SIZE(possible);
-    if (set && sched_getaffinity(0, size, set.get()) == 0) return CPU_COUNT_S(size, set.get());
+    if (!set || sched_getaffinity(0, size, set.get()) != 0) continue;
+    std::set<int> cores;
+    for (int core = 0; core < possible; ++core) {
+      if (CPU_ISSET_S(core, size, set.get())) cores.insert(core);
+    }
+    return cores;
   }
-  return 0;
+  return {};
+}
+
+/// Whether one of the cores lies in a list as Linux writes it: "0-15,32-47".
+bool is_any_listed(const std::set<int>& cores, const std::string& list) {
+  std::istringstream ranges(list);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    std::istringstream text(range);
+    int first = 0;
+    if (!(text >> first)) continue;
+    char dash = 0;
+    int last = first;
+    if (!(text >> dash >> last)) last = first;
+    const auto core = cores.lower_bound(first);
+    if (core != cores.end() && *core <= last) return true;
+  }
+  return false;
+}
+
+/// The first word of a file; empty where there is none.
+std::string first_word(const std::filesystem::path& file) {
+  std::string word;
+  std::ifstream(file) >> word;
+  return word;
+}
+
+/// Folders named node0, node1 and so on.
+int count_numa_nodes(const std::filesystem::path& nodes) {
+  int count = 0;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(nodes, none)) {
+    const std::string name = entry.path().filename();
+    if (name.size() > 4 && name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
 }
 
 /// "6.1.0" of "6.1.0-18-amd64": the rest may name who built it.
@@ -99,13 +149,25 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
     if (!value.empty()) facts[key] = value;
   };
   add_text("cpu", cpu_model(cpuinfo));
-  if (const int cores = usable_cores(); cores > 0) facts["cores"] = cores;
+  if (const auto cores = usable_cores(); !cores.empty()) facts["cores"] = cores.size();
   const long pages = sysconf(_SC_PHYS_PAGES);
   if (pages > 0) facts["memory_bytes"] = static_cast<std::int64_t>(pages) * sysconf(_SC_PAGESIZE);
   if (const auto bytes = last_level_cache_bytes(root / "sys/devices/system/cpu")) facts["llc_bytes"] = *bytes;
   add_text("os", lookup(root / "etc/os-release", "PRETTY_NAME", '='));
   add_text("kernel", kernel_version());
   facts["virtual"] = is_virtual(cpuinfo);
+  return facts;
+}
+
+nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::filesystem::path& root) {
+  const auto nodes = root / "sys/devices/system/node";
+  nlohmann::ordered_json facts;
+  int node = -1;
+  std::ifstream(root / "sys/bus/pci/devices" / lower_case(pci_bus_id) / "numa_node") >> node;
+  if (node >= 0) facts["numa_node"] = node;
+  if (const int count = count_numa_nodes(nodes); count > 0) facts["host_numa_nodes"] = count;
+  const std::string list = node < 0 ? "" : first_word(nodes / ("node" + std::to_string(node)) / "cpulist");
+  if (!list.empty()) facts["affinity_covers_node"] = is_any_listed(usable_cores(), list);
   return facts;
 }
 
@@ -129,9 +191,7 @@ nlohmann::ordered_json environment_facts() {
 
 std::string card_id(const std::string& gpu_uuid) {
   const auto space = boost::uuids::string_generator()("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90");
-  std::string name = gpu_uuid.substr(gpu_uuid.starts_with("GPU-") ? 4 : 0);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const std::string name = lower_case(gpu_uuid.substr(gpu_uuid.starts_with("GPU-") ? 4 : 0));
   return boost::uuids::to_string(boost::uuids::name_generator_sha1(space)(name)).substr(0, 8);
 }
 

@@ -12,6 +12,10 @@ namespace gpulift {
 /// /proc, /etc and /sys lie.
 nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
 
+/// How near the GPU at this PCI bus id ("0000:1B:00.0") is to this process: numa_node (of the card), host_numa_nodes,
+/// affinity_covers_node (whether this process may run on a core of that node). Unknown facts are absent.
+nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::filesystem::path& root = "/");
+
 /// "environment" of a record: the variables that are set, out of a list of those that change a measurement. Of a
 /// variable that may name a card, a path or a library only that it is set (true).
 nlohmann::ordered_json environment_facts();

@@ -81,6 +81,45 @@ TEST_F(HostFacts, DoNotNameTheHost) {
   for (const auto& [key, value] : facts.items()) EXPECT_NE(value, std::string(name.data())) << key;
 }
 
+class NumaFacts : public HostFacts {
+ protected:
+  nlohmann::ordered_json facts() const { return numa_facts("0000:1B:00.0", root_); }
+  void write_card(const std::string& node) const { write("sys/bus/pci/devices/0000:1b:00.0/numa_node", node + "\n"); }
+  void write_node(int node, const std::string& cores) const {
+    write("sys/devices/system/node/node" + std::to_string(node) + "/cpulist", cores + "\n");
+  }
+};
+
+TEST_F(NumaFacts, FindTheCardWhateverTheCaseOfItsBusId) {
+  write_card("1");
+  write_node(0, "5000-5015");
+  write_node(1, "0-4999");
+  write("sys/devices/system/node/possible", "0-1\n");
+  EXPECT_EQ(facts(),
+            (nlohmann::ordered_json{{"numa_node", 1}, {"host_numa_nodes", 2}, {"affinity_covers_node", true}}));
+}
+
+TEST_F(NumaFacts, TellWhenThisProcessMayNotRunNearTheCard) {
+  write_card("0");
+  write_node(0, "900000,900002-900004");
+  EXPECT_EQ(facts().at("affinity_covers_node"), false);
+  write_node(0, "900000,0-4999,900002");
+  EXPECT_EQ(facts().at("affinity_covers_node"), true);
+}
+
+TEST_F(NumaFacts, ANodeWithoutCoresHasNone) {
+  write_card("0");
+  write_node(0, "");
+  EXPECT_FALSE(facts().contains("affinity_covers_node"));
+}
+
+TEST_F(NumaFacts, WhatTheSystemDoesNotKnowIsAbsent) {
+  EXPECT_TRUE(facts().empty());
+  write_card("-1");
+  write_node(0, "0-4999");
+  EXPECT_EQ(facts(), (nlohmann::ordered_json{{"host_numa_nodes", 1}}));
+}
+
 class EnvironmentFacts : public testing::Test {
  protected:
   ~EnvironmentFacts() override {

@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "gpu_health.hpp"
 #include "gpu_sample.hpp"
 
 namespace gpulift {
@@ -18,6 +19,8 @@ class Nvml {
                                               const std::string& library = "libnvidia-ml.so.1");
 
   GpuFacts facts() const;
+  /// Reads only: no counter is cleared and no setting changed.
+  GpuHealth health() const;
   /// May be called from any thread.
   GpuSample sample() const;
 

@@ -15,6 +15,8 @@ std::variant<Nvml, std::string> Nvml::open(const std::string& /*card*/, const st
 
 GpuFacts Nvml::facts() const { return {}; }
 
+GpuHealth Nvml::health() const { return {}; }
+
 GpuSample Nvml::sample() const { return {}; }
 
 }  // namespace gpulift

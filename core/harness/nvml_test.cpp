@@ -75,6 +75,16 @@ TEST_F(NvmlOnACard, SamplesClocksAndGrowingEnergy) {
   EXPECT_GT(*second.energy_j, *first.energy_j);
 }
 
+TEST_F(NvmlOnACard, HealthMakesSense) {
+  const auto health = card().health();
+  EXPECT_EQ(health.facts.uuid, card().facts().uuid);
+  ASSERT_TRUE(health.memory);
+  EXPECT_GT(health.memory->free_bytes, 0U);
+  EXPECT_LE(health.memory->free_bytes + health.memory->used_bytes, health.memory->total_bytes);
+  EXPECT_LE(health.min_power_limit_w.value_or(0), health.max_power_limit_w.value_or(1e9));
+  EXPECT_LE(health.now.temperature_c.value_or(0), health.shutdown_temperature_c.value_or(1e9));
+}
+
 TEST_F(NvmlOnACard, RefusesAnUnknownCardWithTheReasonOfNvml) {
   EXPECT_TRUE(reason("GPU-00000000-0000-0000-0000-000000000000", "libnvidia-ml.so.1").starts_with("NVML: GPU-0000"));
 }

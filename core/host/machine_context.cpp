@@ -26,6 +26,11 @@ void add_nvml_facts(Json& context, const GpuFacts& facts) {
   if (!facts.driver.empty()) context["driver"] = facts.driver;
 }
 
+void add_no_device(Json& context, const NoDevice& no_device) {
+  context["gpu_missing"] = no_device.reason;
+  if (!no_device.remedy.empty()) context["gpu_remedy"] = no_device.remedy;
+}
+
 }  // namespace
 
 Machine look_at_machine(int gpu_index) {
@@ -47,13 +52,32 @@ Machine look_at_machine(int gpu_index) {
   } else {
     machine.no_device = std::get<NoDevice>(found);
     machine.nvml_missing = "no device";
-    context["gpu_missing"] = machine.no_device.reason;
-    if (!machine.no_device.remedy.empty()) context["gpu_remedy"] = machine.no_device.remedy;
+    add_no_device(context, machine.no_device);
   }
   context["host"] = host_facts();
   context["build"] = build_facts();
   context["environment"] = environment_facts();
   return machine;
+}
+
+Json look_at_health(int gpu_index) {
+  Json health = Json::object();
+  const auto found = find_device(gpu_index);
+  if (const auto* no_device = std::get_if<NoDevice>(&found)) {
+    add_no_device(health, *no_device);
+    return health;
+  }
+  const auto& facts = std::get<DeviceFacts>(found);
+  health["card"] = facts.gpu.at("card");
+  const auto opened = Nvml::open(facts.pci_bus_id);
+  if (const auto* nvml = std::get_if<Nvml>(&opened)) {
+    health.update(health_json(nvml->health()));
+  } else {
+    health["nvml_missing"] = std::get<std::string>(opened);
+  }
+  health.update(numa_facts(facts.pci_bus_id));
+  health.update(facts.software);
+  return health;
 }
 
 }  // namespace gpulift

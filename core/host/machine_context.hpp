@@ -21,4 +21,8 @@ struct Machine {
 
 Machine look_at_machine(int gpu_index);
 
+/// The state of one GPU: see GpuHealth, with the card's short hash, its place among the host's NUMA nodes and the
+/// versions of CUDA. Without that GPU: gpu_missing and gpu_remedy. Without the management library: nvml_missing.
+nlohmann::ordered_json look_at_health(int gpu_index);
+
 }  // namespace gpulift
