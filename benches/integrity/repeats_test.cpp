@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include "benches/checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr std::size_t kGiB = std::size_t{1} << 30;
+
+TEST(IntegrityRepeats, TheFewestRepeatsAreTheQuickCase) {
+  const auto& values = technique.sweep.at(0).values;
+  EXPECT_EQ(technique.quick.at(0).at(0).second, *std::min_element(values.begin(), values.end()));
+  EXPECT_TRUE(technique.ceiling) << "its arms do different work: their times say nothing about each other";
+}
+
+class IntegrityRepeatsOnDevice : public DeviceTest {};
+
+TEST_F(IntegrityRepeatsOnDevice, NothingDiffersAndNoArmIsARoof) {
+  CheckingTrial trial(device(), {{"repeats", std::int64_t{2}}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  for (const auto& [name, arm] : trial.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_EQ(arm.error, 0) << name;
+    EXPECT_EQ(arm.tolerance, 0) << name;
+    EXPECT_EQ(arm.cost.roof, "") << name;
+    EXPECT_EQ(arm.cost.items, 0) << name << ": the report lists ceilings that count items as costs of one item";
+    EXPECT_GT(arm.cost.bytes + arm.cost.flops, 0) << name;
+  }
+  EXPECT_LE(device().memory().peak_bytes(), 2 * kGiB);
+  EXPECT_EQ(trial.notes().count("algorithm/gemm_fp32"), 1U);
+}
+
+/// Makes each arm alone and checks it without letting it take its first step, so that what was poisoned is the result
+/// that the repeats are compared with.
+class IdleTrial final : public Trial {
+ public:
+  IdleTrial(Device& device, cudaStream_t stream) : device_(device), stream_(stream) {}
+
+  const std::map<std::string, double>& errors() const { return errors_; }
+
+  const Point& point() const override { return point_; }
+  Device& device() override { return device_; }
+  std::uint64_t seed() const override { return 1; }
+  void cost(const Cost&) override {}
+  void check(Check same_result) override { check_ = std::move(same_result); }
+  void note(const std::string&, const std::string&) override {}
+  std::optional<std::string> recall(const std::string&) const override { return {}; }
+  void compare(std::vector<Arm> arms) override {
+    for (const Arm& arm : arms) {
+      if (!arm.unavailable.empty()) continue;
+      const Step step = arm.make();
+      check_.poison(stream_);
+      errors_[arm.name] = check_.error(stream_);
+    }
+  }
+  [[noreturn]] void skip(const std::string& reason, const std::string&) override { throw std::runtime_error(reason); }
+
+ private:
+  Device& device_;
+  cudaStream_t stream_;
+  Point point_{{"repeats", std::int64_t{1}}};
+  Check check_;
+  std::map<std::string, double> errors_;
+};
+
+TEST_F(IntegrityRepeatsOnDevice, EveryArmsCheckFindsARepeatThatDiffersFromTheFirstResult) {
+  IdleTrial trial(device(), stream());
+  technique.run(trial);
+  EXPECT_GE(trial.errors().size(), technique.arms.size() - 1) << "all but bf16, which old architectures lack";
+  for (const auto& [name, error] : trial.errors()) EXPECT_GT(error, 0) << name;
+}
+
+}  // namespace
+}  // namespace gpulift
