@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,8 @@
 
 namespace gpulift {
 namespace {
+
+constexpr const char* kLockFile = ".lock";
 
 std::string system_text(int code) { return std::strerror(code); }
 
@@ -78,12 +81,7 @@ RecordFolder::RecordFolder(std::filesystem::path folder, const Warn& warn) : fol
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) throw RecordError("cannot create the folder " + folder_.string() + ": " + failure.message());
-  lock_ = open((folder_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw RecordError("cannot write to the folder " + folder_.string() + ": " + system_text(errno));
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    close(lock_);
-    throw RecordError("another run is writing to " + folder_.string() + "; wait for it or choose another folder");
-  }
+  lock();
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
@@ -92,12 +90,37 @@ RecordFolder::RecordFolder(std::filesystem::path folder, const Warn& warn) : fol
   try {
     for (const auto& file : files) read(file, warn);
   } catch (...) {
-    close(lock_);
+    unlock();
     throw;
   }
 }
 
-RecordFolder::~RecordFolder() { close(lock_); }
+RecordFolder::~RecordFolder() { unlock(); }
+
+// The holder removes the file before it lets go, so whoever opened it earlier and then gets the lock may hold a file
+// that no longer has its name, beside another process with a new one. Only the file of that name counts.
+void RecordFolder::lock() {
+  const auto path = folder_ / kLockFile;
+  for (;;) {
+    lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (lock_ < 0) throw RecordError("cannot write to the folder " + folder_.string() + ": " + system_text(errno));
+    if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      close(lock_);
+      throw RecordError("another run is writing to " + folder_.string() + "; wait for it or choose another folder");
+    }
+    struct stat held{};
+    struct stat named{};
+    const bool same = fstat(lock_, &held) == 0 && stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+                      held.st_ino == named.st_ino;
+    if (same) return;
+    close(lock_);
+  }
+}
+
+void RecordFolder::unlock() {
+  unlink((folder_ / kLockFile).c_str());  // where it cannot be removed it stays, and does no harm
+  close(lock_);
+}
 
 void RecordFolder::read(const std::filesystem::path& file, const Warn& warn) {
   std::ifstream stream(file);

@@ -11,7 +11,7 @@ namespace gpulift {
 
 /// major.minor of the record; results/schema/ holds the schema of the same version. A minor version adds keys, a major
 /// one changes or removes them.
-inline constexpr const char* kSchemaVersion = "1.0";
+inline constexpr const char* kSchemaVersion = "1.1";
 /// How measurements are made; a change makes older results incomparable (results/schema/CHANGELOG.md).
 inline constexpr const char* kMethodVersion = "1";
 
@@ -27,7 +27,7 @@ class RecordFolder {
   using Warn = std::function<void(const std::string&)>;
 
   /// Creates the folder if needed and reads what it holds. A truncated last line (the writer was killed) is dropped
-  /// from the file, and `warn` says so. Throws RecordError.
+  /// from the file, and `warn` says so. The lock is a file, which goes with the object. Throws RecordError.
   RecordFolder(std::filesystem::path folder, const Warn& warn);
   ~RecordFolder();
   RecordFolder(const RecordFolder&) = delete;
@@ -39,6 +39,8 @@ class RecordFolder {
   void append(const nlohmann::ordered_json& record);
 
  private:
+  void lock();
+  void unlock();
   void read(const std::filesystem::path& file, const Warn& warn);
 
   std::filesystem::path folder_;

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <thread>
 
 namespace gpulift {
 namespace {
@@ -139,6 +141,47 @@ TEST_F(RecordFolderTest, SaysWhenTheFolderCannotBeWritten) {
 TEST_F(RecordFolderTest, RefusesASecondWriter) {
   const RecordFolder first(folder_, warn());
   EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("another run is writing")));
+}
+
+TEST_F(RecordFolderTest, LeavesNoLockFileBehind) {
+  {
+    const RecordFolder folder(folder_, warn());
+    EXPECT_TRUE(std::filesystem::exists(folder_ / ".lock"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".lock"));
+  write("nonsense\n{}\n");
+  EXPECT_THROW(opening()(), RecordError);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".lock"));
+}
+
+TEST_F(RecordFolderTest, ALockFileOfAKilledRunDoesNoHarm) {
+  std::ofstream(folder_ / ".lock") << "";
+  EXPECT_NO_THROW(opening()());
+}
+
+// The file is made and removed all the time: every writer must meet every other one.
+TEST_F(RecordFolderTest, NeverHasTwoWritersHoweverOftenTheLockFileGoes) {
+  std::atomic<int> inside = 0;
+  std::atomic<int> taken = 0;
+  std::atomic<bool> met = false;
+  const auto take_turns = [&] {
+    for (int i = 0; i < 300; ++i) {
+      try {
+        const RecordFolder folder(folder_, [](const std::string&) {});
+        if (++inside > 1) met = true;
+        ++taken;
+        --inside;
+      } catch (const RecordError&) {
+        std::this_thread::yield();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(take_turns);
+  }
+  EXPECT_FALSE(met);
+  EXPECT_GT(taken, 0);
 }
 
 TEST_F(RecordFolderTest, IsFreeAgainAfterAFailure) {

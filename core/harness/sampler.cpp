@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <thread>
 
@@ -15,6 +16,7 @@ constexpr std::int64_t kMaxSteps = 1 << 24;
 constexpr double kFlatClockHz = 5e6;  // "flat": two successive rounds this close
 constexpr int kMaxRestarts = 5;
 constexpr double kOverrun = 3.0;  // the minimum of blocks yields when the budget is exceeded this much
+constexpr int kRehearsals = 4;    // a full hold is found, then that it is too short, then what fits
 
 class Sampler {
  public:
@@ -27,6 +29,7 @@ class Sampler {
   Samples sample(const Disturbed& disturbed) {
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) calibrate(arm);
     warm_up();
+    rehearse();
     BlockOrder order(static_cast<int>(runners_.size()), plan_.seed);
     double start_s = now_s();
     while (!finished(now_s() - start_s)) {
@@ -65,15 +68,16 @@ class Sampler {
         std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)), std::int64_t{1}, most);
   }
 
-  // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the last window's
-  // pace.
+  // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the fastest pace seen.
+  // The last one may be slower than what follows, and a window would come out too short.
   void warm_up() {
     const double start_s = now_s();
     std::vector<double> clock_hz(runners_.size(), 0);
+    std::vector<double> fastest_step_s(runners_.size(), std::numeric_limits<double>::infinity());
     for (bool flat = false; !flat;) {
       flat = true;
       for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
-        const Window window = warm_up_arm(arm);
+        const Window window = warm_up_arm(arm, fastest_step_s[arm]);
         const double hz = window.sm_clock_hz.value_or(0);
         flat = flat && std::abs(hz - clock_hz[arm]) <= kFlatClockHz;
         clock_hz[arm] = hz;
@@ -83,16 +87,38 @@ class Sampler {
     samples_.lead_in_s += now_s() - start_s;
   }
 
-  Window warm_up_arm(std::size_t arm) {
+  Window warm_up_arm(std::size_t arm, double& fastest_step_s) {
     const double until_s = now_s() + plan_.warm_up_s;
     Window window;
     do {
       const std::int64_t steps =
           std::max<std::int64_t>(samples_.arms[arm].lead_in_steps, samples_.arms[arm].steps_per_window / 4);
       window = runners_[arm]->run(0, steps);
-      set_steps(arm, std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps));
+      fastest_step_s = std::min(fastest_step_s, pace_s(arm, window, steps));
+      set_steps(arm, fastest_step_s);
     } while (now_s() < until_s);
     return window;
+  }
+
+  // A window that is too long to be queued behind the holding kernel shows it only when it is tried as planned. Long
+  // windows are spared: what keeps their warm-up, a quarter as long, from being held is seen there.
+  void rehearse() {
+    if (plan_.warm_up_limit_s > 0) return;
+    const double start_s = now_s();
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+      for (int i = 0; i < kRehearsals && clocks_[arm] == Clock::kDevice; ++i) {
+        const std::int64_t steps = samples_.arms[arm].steps_per_window;
+        const Window window = runners_[arm]->run(samples_.arms[arm].lead_in_steps, steps);
+        if (window.held) break;
+        set_steps(arm, pace_s(arm, window, steps));
+      }
+    }
+    samples_.lead_in_s += now_s() - start_s;
+  }
+
+  /// Seconds per step.
+  double pace_s(std::size_t arm, const Window& window, std::int64_t steps) const {
+    return std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps);
   }
 
   // The logarithm of a time that is zero or no number would make the interval look certain.
@@ -130,7 +156,7 @@ class Sampler {
   // 25 us), long enough to outlast the warm-up. Windows that come out far too short tell: the number of steps was
   // wrong.
   bool pace_changed() const {
-    if (samples_.blocks.empty() || restarts_ == kMaxRestarts) return false;
+    if (samples_.blocks.empty() || samples_.restarts == kMaxRestarts) return false;
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
       const auto& samples = samples_.arms[arm];
       const bool could_be_longer = samples.steps_per_window < std::min(kMaxSteps, runners_[arm]->max_steps());
@@ -140,8 +166,7 @@ class Sampler {
   }
 
   void start_over() {
-    ++restarts_;
-    samples_.discarded_blocks += static_cast<int>(samples_.blocks.size());
+    ++samples_.restarts;
     samples_.blocks.clear();
     samples_.half_width.reset();
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
@@ -149,6 +174,7 @@ class Sampler {
       samples_.arms[arm].windows.clear();
       calibrate(arm);
     }
+    rehearse();
   }
 
   Window take_window(std::size_t arm) {
@@ -187,7 +213,6 @@ class Sampler {
   bool against_first_;
   const SamplingPlan& plan_;
   std::vector<std::vector<double>> values_;  // per arm, one per kept block
-  int restarts_ = 0;
   Samples samples_;
 };
 

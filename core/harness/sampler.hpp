@@ -36,7 +36,8 @@ enum class StopReason { kPrecise, kBudget };
 struct Samples {
   std::vector<ArmSamples> arms;
   std::vector<Block> blocks;
-  int discarded_blocks = 0;
+  int discarded_blocks = 0;  // dropped because the hardware slowed down in them
+  int restarts = 0;          // how often everything was dropped, because the number of steps had proved wrong
   StopReason stop_reason = StopReason::kBudget;
   std::optional<double> half_width;  // of the least certain arm, as a fraction
   double windows_s = 0;              // host time inside timed windows

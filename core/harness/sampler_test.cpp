@@ -290,6 +290,87 @@ class FallingClock : public ArmRunner {
   double hz_ = 1.98e9;
 };
 
+/// One whose clock recovers as soon as windows have a lead-in, that is, after the warm-up.
+class RecoveringClock : public FallingClock {
+ public:
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    if (lead_in_steps == 0) return FallingClock::run(0, steps);
+    Window window;
+    window.device_s = static_cast<double>(steps) * 1e4 / 1.8e9;
+    window.host_s = *window.device_s;
+    return window;
+  }
+};
+
+TEST(Sampler, IsPlannedWithTheFastestPaceOfTheWarmUp) {
+  RecoveringClock arm;
+  SamplingPlan plan = quick_plan();
+  plan.warm_up_limit_s = 20;
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  for (const auto& window : samples.arms[0].windows) EXPECT_GE(window.device_s, plan.window_s);
+  EXPECT_EQ(samples.restarts, 0);
+}
+
+/// A device that was asleep: steps take a hundredth of the time from the given call on.
+class LateWaker : public ArmRunner {
+ public:
+  explicit LateWaker(int wakes_at) : wakes_at_(wakes_at) {}
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    if (lead_in_steps > 0) ++windows_;
+    Window window;
+    window.host_s = static_cast<double>(steps) * (windows_ >= wakes_at_ ? 1e-5 : 1e-3);
+    return window;
+  }
+
+ private:
+  int wakes_at_;
+  int windows_ = 0;
+};
+
+TEST(Sampler, StartsOverWhenThePaceChangedAndCountsIt) {
+  LateWaker arm(6);  // in the third block
+  const Samples samples = sample_arms({&arm}, {Clock::kHost}, false, quick_plan(), nullptr);
+  EXPECT_EQ(samples.restarts, 1);
+  EXPECT_EQ(samples.discarded_blocks, 0) << "the hardware did not slow down";
+  EXPECT_EQ(samples.blocks.size(), 8U);
+  for (const auto& window : samples.arms[0].windows) EXPECT_GE(window.host_s, 1e-3);
+}
+
+/// Kernels that run faster than they are launched, and a launch queue that ends: at first more is queued than fits,
+/// then the device waits for the host, and only then is it known how many steps can be held.
+class ShortQueue : public ArmRunner {
+ public:
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    const std::int64_t held_lead_in = std::min(lead_in_steps, queued_ / 2);
+    const std::int64_t held = std::min(steps, queued_ - held_lead_in);
+    const bool full = held_lead_in + held > kFits;
+    Window window;
+    window.held = !full && held == steps;
+    window.device_s = static_cast<double>(steps) * (window.held ? 3e-4 : 6e-4);
+    window.host_s = *window.device_s;
+    if (full) queued_ = kFits;
+    if (!full && !window.held) max_steps_ = queued_ - queued_ / 2;
+    return window;
+  }
+  std::int64_t max_steps() const override { return max_steps_; }
+
+ private:
+  static constexpr std::int64_t kFits = 5;
+  std::int64_t queued_ = 512;
+  std::int64_t max_steps_ = 1 << 30;
+};
+
+TEST(Sampler, FindsTheLongestWindowThatCanBeHeldBeforeItMeasures) {
+  ShortQueue arm;
+  SamplingPlan plan = quick_plan();
+  plan.window_s = 10e-3;
+  plan.lead_in_s = 1e-3;
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  EXPECT_EQ(samples.arms[0].steps_per_window, 3);
+  for (const auto& window : samples.arms[0].windows) EXPECT_TRUE(window.held);
+  EXPECT_EQ(samples.restarts, 0);
+}
+
 TEST(Sampler, WarmsUpUntilTheClockIsFlat) {
   FallingClock arm;
   SamplingPlan plan = quick_plan();

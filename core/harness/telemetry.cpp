@@ -42,6 +42,32 @@ std::optional<double> energy_j(const std::vector<GpuSample>& samples) {
   return readings.back() - readings.front();
 }
 
+constexpr std::size_t kSlopeSamples = 10;  // fewer, or over a shorter time, say nothing: readings are whole degrees
+constexpr double kSlopeSpan_s = 1;
+
+/// Slope of the least-squares line through the temperatures over time.
+std::optional<double> temperature_slope_c_per_s(const std::vector<GpuSample>& samples) {
+  std::vector<std::pair<double, double>> readings;  // seconds and degrees
+  for (const auto& sample : samples) {
+    if (sample.temperature_c) readings.emplace_back(sample.time_s, *sample.temperature_c);
+  }
+  if (readings.size() < kSlopeSamples || readings.back().first - readings.front().first < kSlopeSpan_s) return {};
+  const auto count = static_cast<double>(readings.size());
+  double mean_s = 0;
+  double mean_c = 0;
+  for (const auto& [time_s, temperature_c] : readings) {
+    mean_s += time_s / count;
+    mean_c += temperature_c / count;
+  }
+  double products = 0;
+  double squares = 0;
+  for (const auto& [time_s, temperature_c] : readings) {
+    products += (time_s - mean_s) * (temperature_c - mean_c);
+    squares += (time_s - mean_s) * (time_s - mean_s);
+  }
+  return products / squares;
+}
+
 void add_fastest(nlohmann::ordered_json& to, const char* name, const std::vector<int>& values) {
   if (!values.empty()) to[name] = *std::max_element(values.begin(), values.end());
 }
@@ -82,6 +108,7 @@ nlohmann::ordered_json Telemetry::summary(double from_s, double to_s) const {
   for (const auto& [name, value] : kQuantities) {
     if (auto values = present(samples, value); !values.empty()) summary[name] = spread(std::move(values));
   }
+  if (const auto slope = temperature_slope_c_per_s(samples)) summary["temperature_slope_c_per_s"] = *slope;
   if (const auto energy = energy_j(samples)) summary["energy_j"] = *energy;
   summary["throttle"] = throttle_names(reasons);
   add_fastest(summary, "pcie_generation", present(samples, &GpuSample::pcie_generation));

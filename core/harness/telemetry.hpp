@@ -20,8 +20,9 @@ class Telemetry {
   explicit Telemetry(std::function<GpuSample()> source, double interval_s = 0.02);
 
   /// "telemetry" of a record, over the samples between the two moments: number of samples, interval_s, min, median and
-  /// max of each quantity, energy_j (see energy_between), throttle names, and the PCIe link at its fastest, since an
-  /// idle link is slowed down. What no sample has is absent.
+  /// max of each quantity, temperature_slope_c_per_s (least squares; absent for fewer than 10 readings or less than 1
+  /// s), energy_j (see energy_between), throttle names, and the PCIe link at its fastest, since an idle link is slowed
+  /// down. What no sample has is absent.
   nlohmann::ordered_json summary(double from_s, double to_s) const;
 
   /// Throttle reasons of all samples between the two moments and of the last one before, so that an interval shorter

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <vector>
@@ -50,6 +51,12 @@ GpuSample with_energy(double joules) {
   return sample;
 }
 
+GpuSample with_temperature(double celsius) {
+  GpuSample sample;
+  sample.temperature_c = celsius;
+  return sample;
+}
+
 GpuSample throttled(unsigned long long reasons) {
   GpuSample sample;
   sample.throttle_reasons = reasons;
@@ -94,6 +101,37 @@ TEST(Telemetry, EnergyIsTheDifferenceOfTheCounter) {
   EXPECT_EQ(telemetry.energy_between(0, 2), 20.0);
   EXPECT_EQ(telemetry.summary(1, 2).at("energy_j"), 13.0);
   EXPECT_EQ(telemetry.energy_between(1, 1), std::nullopt) << "one reading has no difference";
+}
+
+TEST(Telemetry, TheSlopeOfTheTemperatureIsThatOfTheBestLine) {
+  std::vector<GpuSample> script{with_temperature(90)};  // before the interval
+  for (int i = 0; i < 12; ++i) script.push_back(with_temperature(40 + 0.5 * i + (i % 2 == 0 ? 1 : -1)));
+  ScriptedCard card(script);
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  // The line through y = x / 2 + 1, -1, 1, ... at x = 0 to 11: the alternation adds -6 / 143.
+  EXPECT_NEAR(telemetry.summary(1, 12).at("temperature_slope_c_per_s"), 0.5 - 6.0 / 143, 1e-9);
+  EXPECT_NEAR(telemetry.summary(1, 10).at("temperature_slope_c_per_s"), 0.5 - 5.0 / 82.5, 1e-9) << "10 samples";
+  EXPECT_FALSE(telemetry.summary(1, 9).contains("temperature_slope_c_per_s")) << "9 samples";
+}
+
+TEST(Telemetry, AShortTimeOrNoTemperatureHasNoSlope) {
+  std::vector<GpuSample> script;
+  for (int i = 0; i < 12; ++i) script.push_back(i % 2 == 0 ? with_temperature(40) : with_clock(1e9));
+  ScriptedCard card(script);
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_FALSE(telemetry.summary(0, 11).contains("temperature_slope_c_per_s")) << "6 of 12 samples have one";
+  std::atomic<int> taken = 0;
+  const Telemetry quick(
+      [&taken] {
+        GpuSample sample = with_temperature(40);
+        sample.time_s = 0.1 * std::min(++taken, 10);  // 10 samples at 0.1 to 1.0 s, and more at 1.0
+        return sample;
+      },
+      1e-4);
+  while (taken < 12) std::this_thread::yield();
+  EXPECT_FALSE(quick.summary(0, 1).contains("temperature_slope_c_per_s")) << "over 0.9 s";
 }
 
 TEST(Telemetry, ThrottleReasonsOfAnIntervalAreJoined) {

@@ -129,6 +129,16 @@ std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalog
   return selected;
 }
 
+std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<TechniqueInfo>& catalogue,
+                                                         const std::string& filter) {
+  const Filter wanted(filter);
+  std::vector<const TechniqueInfo*> found;
+  for (const TechniqueInfo& technique : catalogue) {
+    if (!technique.unavailable.empty() && wanted.matches(technique.id)) found.push_back(&technique);
+  }
+  return found;
+}
+
 void list_benchmarks(const std::vector<SelectedCase>& selected) {
   for (const SelectedCase& one : selected) {
     for (const std::string& arm : one.arms) register_arm(arm_name(one, arm), {});

@@ -24,6 +24,10 @@ struct SelectedCase {
 std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
                                        bool quick);
 
+/// The techniques that were not built and whose ids the filter matches: their cases and arms are not known.
+std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<TechniqueInfo>& catalogue,
+                                                         const std::string& filter);
+
 /// Registers the selected arms and lets Google Benchmark list them.
 void list_benchmarks(const std::vector<SelectedCase>& selected);
 

@@ -62,6 +62,25 @@ TEST(SelectCases, QuickLeavesOutTheOthers) {
   EXPECT_THAT(selected("copy", true), ElementsAre("transfer/copy/bytes:4: pageable pinned"));
 }
 
+TEST(UnavailableTechniques, AreThoseWhoseIdsMatch) {
+  auto all = catalogue();
+  for (const char* id : {"model/gpt2", "model/resnet"}) {
+    TechniqueInfo info;
+    info.id = id;
+    info.unavailable = "built without LibTorch";
+    all.push_back(info);
+  }
+  const auto ids = [&](const std::string& filter) {
+    std::vector<std::string> found;
+    for (const TechniqueInfo* info : unavailable_techniques(all, filter)) found.push_back(info->id);
+    return found;
+  };
+  EXPECT_THAT(ids("^model/"), ElementsAre("model/gpt2", "model/resnet"));
+  EXPECT_THAT(ids("resnet$"), ElementsAre("model/resnet"));
+  EXPECT_THAT(ids(""), ElementsAre("model/gpt2", "model/resnet"));
+  EXPECT_THAT(ids("copy"), IsEmpty()) << "it was built";
+}
+
 TEST(SelectCases, ABrokenExpressionIsNamed) {
   const auto all = catalogue();
   EXPECT_THAT([&] { select_cases(all, "(", false); },

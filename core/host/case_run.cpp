@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "catalogue.hpp"
@@ -12,6 +13,7 @@
 #include "core/harness/sampler.hpp"
 #include "core/harness/stop_rule.hpp"
 #include "module_loader.hpp"
+#include "planted_runner.hpp"
 #include "plausibility.hpp"
 #include "worker.hpp"
 
@@ -141,6 +143,9 @@ class CaseMeasurement {
     const auto allocation = allocate(usable);
     const double start_s = now_s();
     const Samples samples = sample(usable);
+    if (planted_ != nullptr && planted_->measured_fraction()) {
+      record_["notes"]["planted"] = std::to_string(*planted_->measured_fraction());
+    }
     for (std::size_t i = 0; i < usable.size(); ++i) write_samples(*usable[i], samples.arms[i]);
     record_["arms"] = Json::array();
     for (const Entry& entry : entries) record_["arms"].push_back(entry.json);
@@ -197,10 +202,12 @@ class CaseMeasurement {
   }
 
   double check_worker(Entry& entry) {
+    if (launch_.settings.plant > 0) throw Skipped("no extra work can be planted in a worker of its own", "");
     auto worker = std::make_unique<WorkerRunner>(job_, launch_.settings, entry.arm);
     const Json& hello = worker->hello();
     if (!hello.at("preloaded").get<bool>()) {
-      set_outcome(entry.json, "skipped", "the library " + entry.arm.worker->preload + " is not installed",
+      const std::filesystem::path library = entry.arm.worker->preload;  // a record holds no path
+      set_outcome(entry.json, "skipped", "the library " + library.filename().string() + " is not installed",
                   entry.arm.worker->remedy);
       return 0;
     }
@@ -217,15 +224,26 @@ class CaseMeasurement {
       order.push_back(index);
       Entry& entry = *entries[index];
       if (entry.runner != nullptr) continue;  // a worker allocates in its own process
-      Step step = entry.arm.make();
-      if (device_ == nullptr) {
-        entry.runner = std::make_unique<HostRunner>(std::move(step));
-      } else {
-        entry.runner =
-            std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
-      }
+      entry.runner = runner_of(entry, entry.arm.make());
     }
     return order;
+  }
+
+  std::unique_ptr<ArmRunner> runner_of(const Entry& entry, Step step) {
+    if (launch_.settings.plant > 0 && !entry.baseline) {
+      auto planted =
+          std::make_unique<PlantedRunner>(std::move(step), clock_of(entry), launch_.settings.plant,
+                                          device_ == nullptr ? make_host_work() : device_->extra_work(),
+                                          [&](Step with_work) { return plain_runner_of(entry, std::move(with_work)); });
+      planted_ = planted.get();
+      return planted;
+    }
+    return plain_runner_of(entry, std::move(step));
+  }
+
+  std::unique_ptr<ArmRunner> plain_runner_of(const Entry& entry, Step step) {
+    if (device_ == nullptr) return std::make_unique<HostRunner>(std::move(step));
+    return std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
   }
 
   Samples sample(const std::vector<Entry*>& entries) {
@@ -312,6 +330,7 @@ class CaseMeasurement {
                        {"asked_half_width", launch_.settings.precision}};
     if (samples.half_width) record_["stop"]["reached_half_width"] = *samples.half_width;
     record_["discarded_blocks"] = samples.discarded_blocks;
+    record_["restarts"] = samples.restarts;
     if (samples.blocks.empty()) throw Failed("the hardware slowed itself down in every block: nothing can be said");
   }
 
@@ -348,6 +367,7 @@ class CaseMeasurement {
   bool ceiling_;
   DeviceSession* device_;
   Json& record_;
+  const PlantedRunner* planted_ = nullptr;  // the head's, where extra work was asked for
   double windows_s_ = 0;
   double lead_in_s_ = 0;
 };
@@ -400,7 +420,7 @@ void measure_job(const Job& job, LaunchContext& launch, Json& record) {
   const double start_s = now_s();
   const Module head(job.module);
   const Technique& technique = head.technique();
-  record["ceiling"] = technique.ceiling;
+  record["ceiling"] = technique.ceiling;  // the manifest said the same, unless the module was built anew since
   record["question"] = technique.question;
   record["expectation"] = technique.expectation;
   record["claims"] = technique.claims;
@@ -454,7 +474,7 @@ void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext
 }
 
 Json run_case(const Job& job, LaunchContext& launch) {
-  Json record = begin_record(job, launch.settings, Json::object());
+  Json record = begin_record(job, launch.settings);
   try {
     measure_job(job, launch, record);
     record["outcome"] = "ok";

@@ -9,6 +9,7 @@
 #include "core/harness/machine.hpp"
 #include "core/harness/technique.hpp"
 #include "core/harness/window.hpp"
+#include "planted_runner.hpp"
 
 namespace gpulift {
 
@@ -25,6 +26,8 @@ class DeviceSession {
   /// False once an error poisoned the context: nothing after it in this process can be trusted.
   virtual bool healthy() = 0;
   virtual std::unique_ptr<ArmRunner> runner(Step step, Clock clock) = 0;
+  /// Work to slow an arm down with, in known amounts; it takes a few milliseconds to find out what it costs.
+  virtual std::unique_ptr<ExtraWork> extra_work() = 0;
 
   /// Bytes held in device and pinned memory: the most since the last reset, beyond what was held at the reset. Device
   /// bytes include what was allocated around our buffers, as far as it is still held now.

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/device.hpp"
 #include "core/cuda/device_clock.hpp"
@@ -20,7 +21,8 @@ namespace {
 
 constexpr double kHoldLimit_s = 0.05;     // far longer than queueing a window takes, unless the launch queue is full
 constexpr std::int64_t kHeldSteps = 256;  // the hold ends after this many: from there on the device lags the host
-constexpr double kNeverDry = 0.9;         // share of a step's device time within which it must be issued
+constexpr std::int64_t kQueuedSteps = 2 * kHeldSteps;  // behind one hold, with the lead-in; launch queues end near 1024
+constexpr double kNeverDry = 0.9;                      // share of a step's device time within which it must be issued
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -57,16 +59,30 @@ class StreamRunner : public ArmRunner {
     return window;
   }
 
+  // A step may be more launches than one, and the queue holds a limited number of launches, the lead-in's included:
+  // what does not fit of the lead-in runs before the hold. A hold that ends by its limit has found the queue full.
   Window run_by_device(std::int64_t lead_in_steps, std::int64_t steps) {
     Window window;
-    const bool hold = held_steps_ > 0;
-    if (hold) hold_.engage(stream_, kHoldLimit_s);
-    for (std::int64_t i = 0; i < lead_in_steps; ++i) step_(stream_);
+    const bool hold = capacity_ > 0;
+    const std::int64_t held_lead_in = std::min(lead_in_steps, capacity_ / 2);
+    const std::int64_t held = std::min({steps, kHeldSteps, capacity_ - held_lead_in});
+    for (std::int64_t i = held_lead_in; i < lead_in_steps; ++i) step_(stream_);
+    if (hold) {
+      if (held_lead_in < lead_in_steps) check(cudaStreamSynchronize(stream_));  // a clean queue behind the hold
+      hold_.engage(stream_, kHoldLimit_s);
+    }
+    std::int64_t queued = 0;  // steps issued while the hold held
+    const auto issue = [&](std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        step_(stream_);
+        if (hold && !hold_.timed_out()) ++queued;
+      }
+    };
+    issue(held_lead_in);
     sm_clock_.sample_begin(stream_);
     check(cudaEventRecord(begin_.get(), stream_));
     window.start_s = now_s();
-    const std::int64_t held = hold ? std::min(steps, held_steps_) : 0;
-    for (std::int64_t i = 0; i < held; ++i) step_(stream_);
+    issue(held);
     const double released_s = now_s();
     hold_.release();
     for (std::int64_t i = held; i < steps; ++i) step_(stream_);
@@ -82,9 +98,10 @@ class StreamRunner : public ArmRunner {
     const bool never_dry = issue_s < kNeverDry * *window.device_s / static_cast<double>(steps);
     window.held = hold && !hold_.timed_out() && (held == steps || never_dry);
     if (hold && hold_.timed_out()) {
-      held_steps_ /= 8;  // the launch queue was full before the hold ended: hold fewer steps, and in the end none
+      capacity_ = std::min(capacity_ / 2, queued);  // in the end none
     } else if (hold && !window.held) {
-      max_steps_ = held_steps_;  // the device waited for the host: no window may be longer than what can be held
+      // The device waited for the host: no window may be longer than what can be held behind the longest lead-in.
+      max_steps_ = std::min(kHeldSteps, capacity_ - capacity_ / 2);
     }
     return window;
   }
@@ -103,8 +120,46 @@ class StreamRunner : public ArmRunner {
   SmClock& sm_clock_;
   UniqueEvent begin_ = make_timing_event();
   UniqueEvent end_ = make_timing_event();
-  std::int64_t held_steps_ = kHeldSteps;
+  std::int64_t capacity_ = kQueuedSteps;  // steps that fit behind the hold, as far as is known
   std::int64_t max_steps_ = std::numeric_limits<std::int64_t>::max();
+};
+
+/// One thread that spins for a number of cycles, behind whatever the stream holds.
+class SpinWork : public ExtraWork {
+ public:
+  /// `runner` times back-to-back spins of so many cycles.
+  using MakeRunner = std::function<std::unique_ptr<ArmRunner>(Step)>;
+  SpinWork(cudaStream_t stream, Device& device, const MakeRunner& runner) : stream_(stream), spun_(device, 1) {
+    *spun_.data() = 0;
+    // A spin costs its launch and its cycles; two lengths tell the two apart.
+    const auto spin_s = [&](std::uint64_t cycles) {
+      const auto timed = runner([this, cycles](StreamHandle) { enqueue_spin(stream_, cycles, spun_.data()); });
+      for (int i = 0; i < kWarmUpWindows; ++i) timed->run(0, kSpins);
+      return *timed->run(0, kSpins).device_s / static_cast<double>(kSpins);
+    };
+    const double one_s = spin_s(kShortCycles);
+    const double two_s = spin_s(2 * kShortCycles);
+    launch_s_ = std::max(0.0, 2 * one_s - two_s);
+    clock_hz_ = static_cast<double>(kShortCycles) / (two_s - one_s);
+  }
+
+  void add(double work_s, std::optional<double> sm_clock_hz) override {
+    const double cycles = std::max(0.0, work_s - launch_s_) * sm_clock_hz.value_or(clock_hz_);
+    enqueue_spin(stream_, static_cast<std::uint64_t>(cycles), spun_.data());
+  }
+  double added_s(std::optional<double> sm_clock_hz) const override {
+    return launch_s_ + static_cast<double>(*spun_.data()) / sm_clock_hz.value_or(clock_hz_);
+  }
+
+ private:
+  static constexpr std::uint64_t kShortCycles = 20'000;
+  static constexpr std::int64_t kSpins = 64;
+  static constexpr int kWarmUpWindows = 8;
+
+  cudaStream_t stream_;
+  PinnedBuffer<unsigned long long> spun_;
+  double launch_s_ = 0;
+  double clock_hz_ = 0;
 };
 
 class CudaSession : public DeviceSession {
@@ -124,6 +179,11 @@ class CudaSession : public DeviceSession {
 
   std::unique_ptr<ArmRunner> runner(Step step, Clock clock) override {
     return std::make_unique<StreamRunner>(std::move(step), clock, stream_.get(), hold_, sm_clock_);
+  }
+
+  std::unique_ptr<ExtraWork> extra_work() override {
+    return std::make_unique<SpinWork>(stream_.get(), device_,
+                                      [this](Step step) { return runner(std::move(step), Clock::kDevice); });
   }
 
   void reset_peak() override {

@@ -31,7 +31,8 @@ nlohmann::ordered_json to_json(const RunSettings& settings) {
           {"precision", settings.precision},
           {"timeout_s", settings.timeout_s},
           {"seed", settings.seed},
-          {"gpu", settings.gpu}};
+          {"gpu", settings.gpu},
+          {"plant", settings.plant}};
 }
 
 RunSettings settings_from_json(const nlohmann::ordered_json& json) {
@@ -43,6 +44,7 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json) {
   settings.timeout_s = json.at("timeout_s");
   settings.seed = json.at("seed");
   settings.gpu = json.at("gpu");
+  settings.plant = json.at("plant");
   return settings;
 }
 
@@ -56,7 +58,8 @@ nlohmann::ordered_json to_json(const Job& job) {
           {"quick", job.quick},
           {"regime", job.regime},
           {"launch", job.launch},
-          {"recalled", job.recalled}};
+          {"recalled", job.recalled},
+          {"about", job.about}};
 }
 
 Job job_from_json(const nlohmann::ordered_json& json) {
@@ -71,26 +74,42 @@ Job job_from_json(const nlohmann::ordered_json& json) {
   job.regime = json.at("regime");
   job.launch = json.at("launch");
   job.recalled = json.at("recalled");
+  job.about = json.at("about");
   return job;
 }
 
-nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings,
-                                    const nlohmann::ordered_json& manifest) {
+nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest) {
+  auto about = nlohmann::ordered_json::object();
+  for (const char* key : {"question", "expectation", "claims", "ceiling"}) {
+    if (manifest.contains(key)) about[key] = manifest.at(key);
+  }
+  return about;
+}
+
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings) {
   nlohmann::ordered_json record{
       {"schema", kSchemaVersion},   {"method", kMethodVersion}, {"kind", job.is_duet() ? "duet" : "technique"},
       {"technique", job.technique}, {"case", job.point},        {"case_id", job.case_id}};
   if (job.is_duet()) record["arm"] = job.arm;
   record["quick"] = job.quick;
-  record["ceiling"] = manifest.value("ceiling", false);
+  record["ceiling"] = false;
   record["regime"] = job.regime;
   record["launch"] = job.launch;
   record["launches"] = settings.launches;
   record["started_at"] = utc_now();
   record["outcome"] = "error";
-  for (const char* key : {"question", "expectation", "claims"}) {
-    if (manifest.contains(key)) record[key] = manifest.at(key);
-  }
+  record.update(job.about);
   return record;
+}
+
+nlohmann::ordered_json options_of(const RunSettings& settings) {
+  nlohmann::ordered_json options{{"quick", settings.quick},
+                                 {"launches", settings.launches},
+                                 {"arm_time_s", settings.arm_time_s},
+                                 {"precision", settings.precision},
+                                 {"seed", settings.seed}};
+  if (settings.plant > 0) options["plant"] = settings.plant;
+  return options;
 }
 
 void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,

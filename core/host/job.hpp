@@ -16,6 +16,7 @@ struct RunSettings {
   double timeout_s = 120;     // for one case in one launch, beyond what its windows are planned to take
   std::uint64_t seed = 1;
   int gpu = 0;
+  double plant = 0;  // duet: fraction by which the head is slowed down on purpose
 };
 
 /// One case in one launch; for a duet, one arm of it.
@@ -30,6 +31,7 @@ struct Job {
   std::string regime;
   int launch = 0;
   nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
+  nlohmann::ordered_json about = nlohmann::ordered_json::object();     // see about_technique()
 
   bool is_duet() const { return !base_module.empty(); }
 };
@@ -39,10 +41,15 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Job& job);
 Job job_from_json(const nlohmann::ordered_json& json);
 
-/// The parts of a record that are known before the case runs: names, case, launch, time. The rest of a record for a
-/// case that never ran is outcome, reason and context.
-nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings,
-                                    const nlohmann::ordered_json& manifest);
+/// What a record says of the technique itself, from its manifest: question, expectation, claims, ceiling.
+nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest);
+
+/// The parts of a record that are known before the case runs: names, case, launch, time, and what the job knows about
+/// the technique. The rest of a record for a case that never ran is outcome, reason and context.
+nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings);
+
+/// "options" of a record's context: the settings that change what is measured.
+nlohmann::ordered_json options_of(const RunSettings& settings);
 
 /// Sets outcome, reason and remedy (if any) on one line.
 void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,

@@ -28,6 +28,7 @@ TEST(Job, ComesBackFromJson) {
   Job job = example();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
+  job.about = {{"question", "Why?"}};
   EXPECT_EQ(to_json(job_from_json(to_json(job))), to_json(job));
   EXPECT_TRUE(job_from_json(to_json(job)).is_duet());
 }
@@ -45,13 +46,23 @@ TEST(RunSettings, ComeBackFromJson) {
 }
 
 TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
-  const auto record = begin_record(example(), RunSettings{}, {{"question", "Why?"}, {"ceiling", true}});
+  Job job = example();
+  job.about = about_technique({{"id", "transfer/copy"},
+                               {"question", "Why?"},
+                               {"expectation", "So."},
+                               {"claims", {"a_claim"}},
+                               {"ceiling", true},
+                               {"cases", {1}}});
+  const auto record = begin_record(job, RunSettings{});
   EXPECT_EQ(record.at("schema"), kSchemaVersion);
   EXPECT_EQ(record.at("method"), kMethodVersion);
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("launch"), 2);
   EXPECT_EQ(record.at("question"), "Why?");
+  EXPECT_EQ(record.at("expectation"), "So.");
+  EXPECT_EQ(record.at("claims").dump(), R"(["a_claim"])");
   EXPECT_EQ(record.at("ceiling"), true);
+  EXPECT_FALSE(record.contains("cases"));
   EXPECT_EQ(record.at("outcome"), "error") << "until something better is known";
   EXPECT_FALSE(record.contains("arm"));
   EXPECT_FALSE(record.dump().find("somewhere") != std::string::npos) << "no path in a record";
@@ -61,8 +72,9 @@ TEST(BeginRecord, OfADuetNamesItsArm) {
   Job job = example();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
-  const auto record = begin_record(job, RunSettings{}, nlohmann::ordered_json::object());
+  const auto record = begin_record(job, RunSettings{});
   EXPECT_EQ(record.at("kind"), "duet");
+  EXPECT_EQ(record.at("ceiling"), false);
   EXPECT_EQ(record.at("arm"), "pinned");
 }
 

@@ -46,14 +46,6 @@ class LaunchResources {
     }
   }
 
-  static Json options_of(const RunSettings& settings) {
-    return {{"quick", settings.quick},
-            {"launches", settings.launches},
-            {"arm_time_s", settings.arm_time_s},
-            {"precision", settings.precision},
-            {"seed", settings.seed}};
-  }
-
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<Telemetry> telemetry_;
   LaunchContext launch_;

@@ -2,10 +2,13 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iostream>
+#include <system_error>
 
 #include "benchmark_front.hpp"
+#include "benchmark_out.hpp"
 #include "catalogue.hpp"
 #include "core/harness/lock.hpp"
 #include "interrupt.hpp"
@@ -19,7 +22,9 @@
 namespace gpulift {
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+constexpr int kNotComparable = 4;
 constexpr int kNothingRan = 77;
 constexpr int kInterrupted = 130;
 
@@ -45,6 +50,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.point = one.info->point;
     job.quick = one.info->quick;
     job.regime = one.info->regime;
+    job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
       jobs.push_back(job);
       continue;
@@ -70,7 +76,7 @@ int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
     return std::any_of(records.begin(), records.end(),
                        [&](const auto& record) { return record.at("outcome") == outcome; });
   };
-  if (any("failed") || any("error")) return 1;
+  if (any("failed") || any("error")) return kFailed;
   return any("ok") ? 0 : kNothingRan;
 }
 
@@ -84,25 +90,27 @@ void initialize_google_benchmark(const std::vector<std::string>& arguments) {
   if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) throw EndNow{kUsage};
 }
 
-// The library opens the file only after everything was measured.
-void require_writable_output(const Options& options) {
-  constexpr std::string_view kOption = "--benchmark_out=";
-  for (const std::string& argument : options.benchmark_arguments) {
-    if (!argument.starts_with(kOption) || argument.size() == kOption.size()) continue;
-    const std::string file = argument.substr(kOption.size());
-    if (std::ofstream(file, std::ios::app)) continue;
-    std::cerr << "gpulift-bench: cannot write " << file << "; give --benchmark_out another file\n";
-    throw EndNow{kUsage};
+/// Says why nothing matched: techniques that were not built have no cases, and are no mistake of the user.
+int explain_no_case(const std::vector<TechniqueInfo>& catalogue, const std::string& filter) {
+  const auto unavailable = unavailable_techniques(catalogue, filter);
+  for (const TechniqueInfo* technique : unavailable) {
+    std::cerr << "gpulift-bench: " << technique->id << " cannot run here: " << technique->unavailable
+              << (technique->remedy.empty() ? "" : "; " + technique->remedy) << '\n';
   }
+  if (!unavailable.empty()) return kNothingRan;
+  std::cerr << "gpulift-bench: no case matches the filter '" << filter << "'; --benchmark_list_tests shows all\n";
+  return kUsage;
 }
 
-int measure(const Options& options, const std::vector<SelectedCase>& selected) {
+int measure(const Options& options, const std::vector<SelectedCase>& selected, const BenchmarkOut& out) {
   Progress progress;
-  const Machine machine = look_at_machine(options.settings.gpu);
+  Machine machine = look_at_machine(options.settings.gpu);
+  machine.context["options"] = options_of(options.settings);
   const FileLock lock = lock_machine(machine.context);
   std::unique_ptr<RecordFolder> folder;
   if (!options.records.empty()) {
     folder = std::make_unique<RecordFolder>(options.records, [&](const std::string& line) { progress.say(line); });
+    require_same_run(folder->records(), machine.context);
   }
   if (!machine.device) progress.say("No GPU: " + machine.no_device.reason + ". " + machine.no_device.remedy);
   notice_interrupts();
@@ -115,13 +123,24 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected) {
     return kInterrupted;
   }
   // A duet has its records; Google Benchmark has no notion of two builds in one benchmark.
-  if (options.base.empty()) report_benchmarks(selected, supervisor.records(), machine.context);
+  if (options.base.empty()) {
+    report_benchmarks(selected, supervisor.records(), machine.context);
+    out.write();
+  }
   return exit_code_of(supervisor.records());
 }
 
-int refuse(const std::exception& error) {
+int refuse(const std::exception& error, int exit_code = kUsage) {
   std::cerr << "gpulift-bench: " << error.what() << '\n';
-  return kUsage;
+  return exit_code;
+}
+
+/// The exit code, unless what was printed got lost: a full disk shows only when the output is flushed.
+int after_output(int exit_code) {
+  if (std::cout.flush()) return exit_code;
+  const std::string why = std::generic_category().message(errno);
+  std::cerr << "gpulift-bench: cannot write to the standard output: " << why << '\n';
+  return kFailed;
 }
 
 int run(int argc, char** argv) {
@@ -130,9 +149,13 @@ int run(int argc, char** argv) {
   if (arguments.size() == 1 && arguments[0] == "--serve-worker") return serve_worker();
   if (arguments.size() == 2 && arguments[0] == "--is-preloaded") return answer_preloaded(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "--write-manifest") return write_manifest(arguments[1], arguments[2]);
-  const Options options = parse_options(argc, argv);
+  Options options = parse_options(argc, argv);
   if (options.describe) {
     std::cout << look_at_machine(options.settings.gpu).context.dump(1) << '\n';
+    return 0;
+  }
+  if (options.health) {
+    std::cout << look_at_health(options.settings.gpu).dump(1) << '\n';
     return 0;
   }
   const auto catalogue = read_catalogue(options.modules);
@@ -142,19 +165,15 @@ int run(int argc, char** argv) {
     std::cout << all.dump(1) << '\n';
     return 0;
   }
+  const BenchmarkOut out(options.benchmark_arguments);
   initialize_google_benchmark(options.benchmark_arguments);
   const auto selected = select_cases(catalogue, options.filter, options.settings.quick);
-  if (selected.empty()) {
-    std::cerr << "gpulift-bench: no case matches the filter '" << options.filter
-              << "'; --benchmark_list_tests shows all\n";
-    return kUsage;
-  }
+  if (selected.empty()) return explain_no_case(catalogue, options.filter);
   if (options.list) {
     list_benchmarks(selected);
     return 0;
   }
-  require_writable_output(options);
-  return measure(options, selected);
+  return measure(options, selected, out);
 }
 
 }  // namespace
@@ -162,9 +181,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return gpulift::run(argc, argv);
+    return gpulift::after_output(gpulift::run(argc, argv));
   } catch (const gpulift::EndNow& end) {
-    return end.exit_code;
+    return gpulift::after_output(end.exit_code);
   } catch (const gpulift::InUse& error) {
     return gpulift::refuse(error);
   } catch (const std::invalid_argument& error) {
@@ -173,8 +192,11 @@ int main(int argc, char** argv) {
     return gpulift::refuse(error);
   } catch (const gpulift::RecordError& error) {
     return gpulift::refuse(error);
+  } catch (const gpulift::OtherSettings& error) {
+    return gpulift::refuse(error);
+  } catch (const gpulift::NotComparable& error) {
+    return gpulift::refuse(error, gpulift::kNotComparable);
   } catch (const std::exception& error) {
-    std::cerr << "gpulift-bench: " << error.what() << '\n';
-    return 1;
+    return gpulift::refuse(error, gpulift::kFailed);
   }
 }

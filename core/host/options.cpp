@@ -13,8 +13,11 @@ constexpr const char* kFooter = R"(Google Benchmark's options select and report:
   --benchmark_out=FILE  --benchmark_out_format=json|console|csv  --benchmark_format=console|json|csv
   --benchmark_counters_tabular  --benchmark_report_aggregates_only  --benchmark_color=auto|true|false
 
-Exit codes: 0 measured (skips included), 1 a case failed or had an error, 2 wrong usage or unusable folder,
-77 nothing could run here.)";
+--records DIR with records in it goes on with that run: what is there is not measured again, except what ended in an
+error; then the later record counts. Records of another card, driver, build or settings are refused.
+
+Exit codes: 0 measured (skips included), 1 a case failed or had an error, or the output could not be written, 2 wrong
+usage or unusable folder, 4 the records in the folder are of another card, driver or build, 77 nothing could run here.)";
 
 /// The value of `--name=value`, if the argument is that.
 std::optional<std::string> value_of(const std::string& argument, const std::string& name) {
@@ -84,9 +87,14 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--records", options.records, "Folder for records; a run that was broken off there is gone on with");
   auto* head = app.add_option("--head", options.head, "Duet: folder of modules to judge, timed against --base");
   auto* base = app.add_option("--base", options.base, "Duet: folder of modules to judge against");
+  app.add_option("--plant", settings.plant,
+                 "Duet, to test what is found: slow the head down by this fraction, 0.005 for 0.5 %")
+      ->check(CLI::Range(1e-6, 10.0))
+      ->needs(head);
   head->needs(base);
   base->needs(head);
   app.add_flag("--describe", options.describe, "Print what is known of this machine as JSON");
+  app.add_flag("--health", options.health, "Print the state of the GPU (errors, links, limits, other users) as JSON");
   app.add_flag("--catalogue", options.catalogue, "Print all techniques and cases as JSON");
   try {
     app.parse(argc, argv);

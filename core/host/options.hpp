@@ -17,6 +17,7 @@ struct Options {
   std::filesystem::path head;     // of the duet; empty: none
   std::filesystem::path base;
   bool describe = false;
+  bool health = false;
   bool catalogue = false;
   bool list = false;
   std::string filter;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "core/harness/stop_rule.hpp"
@@ -161,13 +162,25 @@ TEST_F(Program, ALaunchIsARepetition) {
   EXPECT_EQ(run(both).exit_code, 2) << "both --launches and --benchmark_repetitions";
 }
 
+TEST_F(Program, AFilterThatOnlyMatchesWhatWasNotBuiltSaysSoAndThatNothingRan) {
+  const auto folder = modules({"fine"});
+  std::ofstream(folder / "model.net.json")
+      << R"({"id": "model/net", "unavailable": "built without LibTorch", "remedy": "set it up"})";
+  const auto arguments = measure_arguments(folder, {"--benchmark_filter=^model/"});
+  const Result result = run(arguments);
+  EXPECT_EQ(result.exit_code, 77);
+  EXPECT_THAT(lines_of(result.errors),
+              ElementsAre("gpulift-bench: model/net cannot run here: built without LibTorch; set it up"));
+  EXPECT_THAT(records(), IsEmpty());
+}
+
 // Records.
 
 TEST_F(Program, AFineCaseIsAWholeRecord) {
   const Result result = measure(modules({"fine"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json record = record_of("fine");
-  EXPECT_EQ(record.at("schema"), "1.0");
+  EXPECT_EQ(record.at("schema"), "1.1");
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("outcome"), "ok");
   EXPECT_EQ(record.at("case").at("rounds"), 1000);
@@ -183,6 +196,7 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   }
   EXPECT_EQ(record.at("arms")[0].at("role"), "baseline");
   EXPECT_EQ(record.at("arms")[1].at("role"), "technique");
+  EXPECT_GE(record.at("restarts"), 0);
   EXPECT_EQ(record.at("stop").at("blocks"), record.at("order").at("blocks").size());
   EXPECT_GT(windows, 0U);
   EXPECT_FALSE(record.at("telemetry_missing").get<std::string>().empty());
@@ -260,6 +274,10 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
     EXPECT_EQ(record.value("outcome", ""), misdeed.outcome) << misdeed.technique;
     EXPECT_THAT(record.value("reason", ""), HasSubstr(misdeed.reason)) << misdeed.technique;
     EXPECT_TRUE(record.contains("context")) << misdeed.technique;
+    EXPECT_FALSE(record.value("question", "").empty()) << misdeed.technique;
+    EXPECT_FALSE(record.value("expectation", "").empty()) << misdeed.technique;
+    EXPECT_TRUE(record.contains("claims")) << misdeed.technique;
+    EXPECT_EQ(record.at("context").at("options").at("quick"), true) << misdeed.technique;
     EXPECT_THAT(lines_of(result.errors),
                 Contains(AllOf(HasSubstr(std::string("testing/") + misdeed.technique), HasSubstr(misdeed.reason))));
   }
@@ -280,6 +298,25 @@ TEST_F(Program, AMissingPreloadSkipsItsArmAlone) {
   EXPECT_THAT(arms[1].at("reason").get<std::string>(),
               HasSubstr("libgpulift_that_does_not_exist.so.1 is not installed"));
   EXPECT_EQ(arms[1].at("remedy"), "install it");
+}
+
+// The question that a worker arm's library is tried with.
+TEST_F(Program, APreloadIsFoundByItsFileNameAndByItsPath) {
+  const auto library = build() / "testing-odd" / "testing_no_module.so";
+  std::filesystem::create_symlink(library, folder_ / "link.so");
+  std::filesystem::copy_file(library, folder_ / "testing_no_module.so");
+  const auto answer = [&](const std::string& asked, const std::string& preloaded) {
+    // A sanitized build otherwise insists on being the first library.
+    return run({"--is-preloaded", asked}, {{"LD_PRELOAD", preloaded}, {"ASAN_OPTIONS", "verify_asan_link_order=0"}})
+        .exit_code;
+  };
+  EXPECT_EQ(answer(library, library), 0);
+  EXPECT_EQ(answer("testing_no_module.so", library), 0);
+  EXPECT_EQ(answer(folder_ / "link.so", folder_ / "link.so"), 0);
+  EXPECT_EQ(answer(library, folder_ / "link.so"), 0) << "the same file under another name";
+  EXPECT_EQ(answer(folder_ / "testing_no_module.so", library), 1) << "another file of the same name";
+  EXPECT_EQ(answer(library, ""), 1);
+  EXPECT_EQ(answer(folder_ / "missing.so", folder_ / "missing.so"), 1);
 }
 
 TEST_F(Program, AnUnsupportedArmIsSkippedAndTheOthersAreMeasured) {
@@ -356,18 +393,42 @@ TEST_F(Program, AFolderForRecordsThatCannotBeMadeIsSaidBeforeAnythingRuns) {
 }
 
 TEST_F(Program, AFullDiskKeepsWhatWasMeasuredAndSaysSo) {
-  ASSERT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
+  const auto arguments = measure_arguments(modules({"fine"}), {"--quick", "--launches", "2"});
+  ASSERT_EQ(run(arguments).exit_code, 0);
   const auto file = records_folder() / "testing.fine.jsonl";
-  const std::string before = testing_programs::content_of(file);
+  const std::string both = testing_programs::content_of(file);
+  const std::string before = both.substr(0, both.find('\n') + 1);
+  std::filesystem::resize_file(file, before.size());
   file_limit_bytes_ = before.size() + 500;
-  const Result full = run(measure_arguments(folder_ / "modules", {"--quick", "--launches", "2"}));
+  const Result full = run(arguments);
   EXPECT_EQ(full.exit_code, 2);
   EXPECT_THAT(full.errors, AllOf(HasSubstr("cannot write testing.fine.jsonl"), HasSubstr("run again to go on")));
   EXPECT_EQ(testing_programs::content_of(file), before);
   file_limit_bytes_ = 0;
-  EXPECT_EQ(run(measure_arguments(folder_ / "modules", {"--quick", "--launches", "2"})).exit_code, 0);
+  EXPECT_EQ(run(arguments).exit_code, 0);
   EXPECT_EQ(records().size(), 2U);
 }
+
+TEST_F(Program, AFullDiskUnderGoogleBenchmarksFileIsAnErrorAndTheRecordsAreKept) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  const Result result = measure(modules({"fine"}), {"--quick", "--benchmark_out=/dev/full"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(lines_of(result.errors),
+              Contains(AllOf(StartsWith("gpulift-bench: cannot write /dev/full"), HasSubstr("No space left"))));
+  EXPECT_EQ(record_of("fine").at("outcome"), "ok");
+}
+
+class PrintedToAFullDisk : public Program, public testing::WithParamInterface<const char*> {};
+
+TEST_P(PrintedToAFullDisk, IsAnError) {
+  file_limit_bytes_ = 200;  // of each file: enough for the message, too little for what is printed
+  const Result result = run({GetParam(), "--modules", modules({"fine"}).string()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(lines_of(result.errors), ElementsAre(StartsWith("gpulift-bench: cannot write to the standard output")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Outputs, PrintedToAFullDisk,
+                         testing::Values("--describe", "--catalogue", "--help", "--benchmark_list_tests"));
 
 TEST_F(Program, ResultsOfANewerSchemaAreRefused) {
   std::filesystem::create_directory(records_folder());
@@ -388,6 +449,60 @@ TEST_F(Program, ATruncatedLastLineIsMeasuredAgain) {
   EXPECT_THAT(result.errors,
               AllOf(HasSubstr("dropped its last line"), HasSubstr("Going on with a run of which 1 records")));
   EXPECT_EQ(records().size(), 2U);
+}
+
+/// A folder of records in which something is not as this run would have made it.
+class ResumedRun : public Program {
+ protected:
+  ResumedRun() : arguments_(measure_arguments(modules({"fine"}), {"--quick"})) {}
+
+  /// Measures once, changes the record, and runs again.
+  Result run_after(const std::function<void(Json&)>& change) const {
+    EXPECT_EQ(run(arguments_).exit_code, 0);
+    Json record = record_of("fine");
+    change(record);
+    std::ofstream(records_folder() / "testing.fine.jsonl") << record.dump() << '\n';
+    return run(arguments_);
+  }
+
+  std::vector<std::string> arguments_;
+};
+
+TEST_F(ResumedRun, OfAnotherBuildIsRefused) {
+  const Result result = run_after([](Json& record) { record["context"]["build"]["commit"] = "other"; });
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(lines_of(result.errors), Contains(AllOf(HasSubstr("commit other"), HasSubstr("name another folder"))));
+  EXPECT_EQ(records().size(), 1U);
+}
+
+TEST_F(ResumedRun, WithOtherSettingsIsWrongUsage) {
+  const Result result = run_after([](Json& record) { record["context"]["options"]["seed"] = 99; });
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(lines_of(result.errors), Contains(AllOf(HasSubstr("--seed 99"), HasSubstr("name another folder"))));
+  EXPECT_EQ(records().size(), 1U);
+}
+
+TEST_F(ResumedRun, MeasuresAnErrorAgainAndTheLaterRecordCounts) {
+  const Result result = run_after([](Json& record) {
+    record.erase("arms");
+    record["outcome"] = "error";
+    record["reason"] = "the process that measured it ended with signal 11";
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const auto both = records();
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0].at("outcome"), "error");
+  EXPECT_EQ(both[1].at("outcome"), "ok");
+  EXPECT_EQ(both[1].at("launch"), both[0].at("launch"));
+}
+
+TEST_F(ResumedRun, DoesNotMeasureAFailureAgain) {
+  const Result result = run_after([](Json& record) {
+    record["outcome"] = "failed";
+    record["reason"] = "the arms disagree";
+  });
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(records().size(), 1U);
 }
 
 TEST_F(Program, AFinishedRunIsNotMeasuredAgain) {
@@ -478,11 +593,22 @@ TEST_F(BrokenOff, ASecondRunAtTheSameTimeIsRefused) {
 
 class Duet : public Program {
  protected:
-  Result duet(const std::string& head, const std::string& base, const std::string& technique, double arm_time_s) {
+  Result duet(const std::string& head, const std::string& base, const std::string& technique, double arm_time_s,
+              const std::vector<std::string>& more = {}) {
     const auto folder = build() / "testing-duet";
-    return run({"--head", (folder / head).string(), "--base", (folder / base).string(), "--records",
-                records_folder().string(), "--benchmark_filter=" + technique + "/other", "--launches", "2",
-                "--arm-time", std::to_string(arm_time_s)});
+    std::vector<std::string> arguments{"--head",
+                                       (folder / head).string(),
+                                       "--base",
+                                       (folder / base).string(),
+                                       "--records",
+                                       records_folder().string(),
+                                       "--launches",
+                                       "2",
+                                       "--arm-time",
+                                       std::to_string(arm_time_s),
+                                       "--benchmark_filter=" + technique + "/other"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
   }
 
   /// Head over base by time, from the medians of both launches.
@@ -510,6 +636,26 @@ TEST_F(Duet, OfTwoEqualBuildsIsCloseToOne) {
     EXPECT_EQ(record.at("arms")[1].at("role"), "technique");
   }
   EXPECT_NEAR(ratio(), 1, 0.5);  // what a busy machine of two cores allows; sharp figures are for a GPU
+}
+
+TEST_F(Duet, APlantedSlowDownIsSaidInTheRecordWithItsMeasuredSize) {
+  ASSERT_EQ(duet("base_again", "base", "planted_host", 0.05, {"--plant", "0.5"}).exit_code, 0);
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    EXPECT_EQ(record.at("context").at("options").at("plant"), 0.5);
+    const double planted = std::stod(record.at("notes").at("planted").get<std::string>());
+    EXPECT_NEAR(planted, 0.5, 0.3);  // on a busy machine a window differs from the one before
+  }
+  EXPECT_GT(ratio(), 1.1);
+}
+
+TEST_F(Duet, NothingIsPlantedInAWorkerOfItsOwn) {
+  EXPECT_EQ(run({"--head", (build() / "testing-modules").string(), "--base", (build() / "testing-modules").string(),
+                 "--records", records_folder().string(), "--benchmark_filter=worker_fine/other", "--launches", "1",
+                 "--plant", "0.5"})
+                .exit_code,
+            77);
+  EXPECT_THAT(record_of("worker_fine").at("reason").get<std::string>(), HasSubstr("worker"));
 }
 
 TEST_F(Duet, WithoutTheOtherBuildIsAnError) {

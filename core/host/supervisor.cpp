@@ -20,12 +20,6 @@ std::string case_key(const Job& job) {
 }
 std::string launch_key(const std::string& case_key, int launch) { return case_key + "#" + std::to_string(launch); }
 
-std::string key_of_record(const Json& record) {
-  std::string key = full_case_id(record.at("technique"), record.at("case_id"));
-  if (record.contains("arm")) key += "/" + record.at("arm").get<std::string>();
-  return launch_key(key, record.at("launch"));
-}
-
 std::string summary_of(const Json& record) {
   const std::string outcome = record.at("outcome");
   return record.contains("reason") ? outcome + ": " + record.at("reason").get<std::string>() : outcome;
@@ -43,9 +37,9 @@ double planned_s(const Job& job, const RunSettings& settings, std::size_t arms) 
 Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json context, Progress& progress)
     : settings_(settings), folder_(folder), context_(std::move(context)), progress_(progress) {
   if (folder_ == nullptr) return;
-  for (const Json& record : folder_->records()) {
-    done_.insert(key_of_record(record));
-    records_.push_back(record);
+  for (const Json& record : folder_->records()) records_.add(record);
+  for (const Json& record : records_.all()) {
+    if (record.at("outcome") != "error") done_.insert(record_key(record));
     if (record.contains("notes"))
       notes_[full_case_id(record.at("technique"), record.at("case_id"))] = record.at("notes");
   }
@@ -136,12 +130,12 @@ void Supervisor::keep(const Job& job, Json record) {
   if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)] = record.at("notes");
   done_.insert(launch_key(case_key(job), job.launch));
   progress_.end(case_key(job), summary_of(record), planned_s(job, settings_, 1));
-  records_.push_back(std::move(record));
+  records_.add(std::move(record));
 }
 
 void Supervisor::keep_error(const Job& job, const std::string& reason) {
   broken_.insert(case_key(job));
-  Json record = begin_record(job, settings_, Json::object());
+  Json record = begin_record(job, settings_);
   set_outcome(record, "error", reason);
   record["context"] = context_;
   keep(job, std::move(record));

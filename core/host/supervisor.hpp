@@ -11,6 +11,7 @@
 #include "core/harness/record_file.hpp"
 #include "job.hpp"
 #include "progress.hpp"
+#include "resume.hpp"
 
 namespace gpulift {
 
@@ -18,16 +19,17 @@ namespace gpulift {
 /// hangs or poisons its device costs that case alone: a new process goes on with the next.
 class Supervisor {
  public:
-  /// `folder` may be null: then records are only kept in memory. `context` goes into records of cases that a child
-  /// could not report on.
+  /// `folder` may be null: then records are only kept in memory. `context` ("options" included) goes into records of
+  /// cases that a child could not report on.
   Supervisor(const RunSettings& settings, RecordFolder* folder, nlohmann::ordered_json context, Progress& progress);
 
   /// Runs the jobs of all launches, in an order that the seed shuffles anew for each launch, less those that the folder
-  /// already holds. Throws RecordError when a record cannot be written. Returns false when the user interrupted.
+  /// already holds; what ended in an error there is measured again. Throws RecordError when a record cannot be written.
+  /// Returns false when the user interrupted.
   bool run(const std::vector<Job>& cases);
 
-  /// Records of this run and, when it was resumed, of the part before.
-  const std::vector<nlohmann::ordered_json>& records() const { return records_; }
+  /// Records of this run and, when it was resumed, of the part before; one for each case and launch.
+  const std::vector<nlohmann::ordered_json>& records() const { return records_.all(); }
 
  private:
   std::vector<Job> jobs_of_launch(const std::vector<Job>& cases, int launch) const;
@@ -40,7 +42,7 @@ class Supervisor {
   RecordFolder* folder_;
   nlohmann::ordered_json context_;
   Progress& progress_;
-  std::vector<nlohmann::ordered_json> records_;
+  LatestRecords records_;
   std::set<std::string> done_;
   std::set<std::string> broken_;  // cases that crashed or hung: not tried again in later launches
   std::map<std::string, nlohmann::ordered_json> notes_;

@@ -3,6 +3,7 @@
 #include <link.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -32,6 +33,13 @@ bool can_preload(const Worker& worker) {
   return child.wait().exit_code == 0;
 }
 
+/// Whether a loaded file is the library: of that name or, when the library is named by a path, that very file.
+bool is_library(const std::filesystem::path& loaded, const std::filesystem::path& library) {
+  if (!library.has_parent_path()) return loaded.filename() == library;
+  std::error_code failure;  // the program itself has no path, the kernel's part no file
+  return std::filesystem::equivalent(loaded, library, failure);
+}
+
 /// Whether the library is really in this process.
 bool is_loaded(const std::string& library) {
   if (library.empty()) return true;
@@ -42,8 +50,7 @@ bool is_loaded(const std::string& library) {
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t /*size*/, void* data) {
         auto& wanted = *static_cast<Search*>(data);
-        const std::string path = info->dlpi_name;
-        wanted.found = wanted.found || path.substr(path.rfind('/') + 1) == wanted.name;
+        wanted.found = wanted.found || is_library(info->dlpi_name, wanted.name);
         return 0;
       },
       &search);

@@ -97,6 +97,7 @@ class Telemetry:
     samples: int
     interval_s: float | None = None
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    temperature_slope_c_per_s: float | None = None
     energy_j: float | None = None
     throttle: tuple[str, ...] = ()
     pcie_generation: int | None = None
@@ -121,6 +122,11 @@ class Host:
     cpu: str
     cores: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The processor and how many of its cores there are."""
+        return f"{self.cpu}, {self.cores} cores" if self.cores else self.cpu
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,7 @@ class Record:
     order: Order | None = None
     stop: Stop | None = None
     discarded_blocks: int = 0
+    restarts: int = 0
     notes: Mapping[str, str] = field(default_factory=dict)
     telemetry: Telemetry | None = None
     telemetry_missing: str = ""

@@ -57,6 +57,7 @@ def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> R
         order=_order(fields),
         stop=_stop(fields),
         discarded_blocks=fields.whole("discarded_blocks", 0),
+        restarts=fields.whole("restarts", 0),
         notes=fields.texts_by_key("notes"),
         telemetry=_telemetry(fields),
         telemetry_missing=fields.text("telemetry_missing", ""),
@@ -126,6 +127,8 @@ def _case(fields: Fields) -> Mapping[str, int | float | str]:
     for key, value in case.values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise case.error(key, "must be a number or a word")
+        if not isinstance(value, str):
+            case.number(key)
     return case.values
 
 
@@ -221,6 +224,7 @@ def _telemetry(fields: Fields) -> Telemetry | None:
         samples=telemetry.whole("samples"),
         interval_s=telemetry.maybe_number("interval_s"),
         ranges=ranges,
+        temperature_slope_c_per_s=telemetry.maybe_number("temperature_slope_c_per_s"),
         energy_j=telemetry.maybe_number("energy_j"),
         throttle=telemetry.texts("throttle"),
         pcie_generation=telemetry.maybe_whole("pcie_generation"),
@@ -243,7 +247,10 @@ def _gpu(fields: Fields) -> Gpu:
 
 
 def _require_consistent(record: Record, fields: Fields) -> None:
-    """Every measured arm has as many windows as the order gave it turns."""
+    """No two arms share a name; every measured one has as many windows as the order gave it."""
+    names = [arm.name for arm in record.arms]
+    if len(set(names)) != len(names):
+        raise fields.error("arms", "must have different names")
     if record.outcome != "ok":
         return
     if not record.arms or record.order is None:

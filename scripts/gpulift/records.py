@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ from typing import Any
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.model import Record
 from gpulift.parse import read_record
+
+
+class NotJsonError(RecordError):
+    """A line that is no JSON at all, as one is that was cut off."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def read_file(path: Path) -> RecordFile:
             continue
         try:
             raw = parse_line(line, f"{path}:{number}")
-        except RecordError:
+        except NotJsonError:
             if number != len(lines):
                 raise
             warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
@@ -75,18 +80,47 @@ def read_file(path: Path) -> RecordFile:
 
 
 def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
-    """The JSON object of one line; NaN and infinity are refused."""
+    """The JSON object of one line; NaN, infinity and a key that is there twice are refused."""
 
     def refuse(constant: str) -> None:
         raise RecordError(f"{place}: {constant} is not a number that a record may hold")
 
+    def number(digits: str) -> float:
+        value = float(digits)
+        if not math.isfinite(value):
+            raise RecordError(f"{place}: {digits[:20]} must be finite")
+        return value
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise RecordError(f"{place}: {twice!r} is there twice in one object")
+        return found
+
     try:
-        raw = json.loads(line.decode("utf-8"), parse_constant=refuse)
+        raw = json.loads(
+            line.decode("utf-8"),
+            parse_constant=refuse,
+            parse_float=number,
+            object_pairs_hook=unique,
+        )
     except (ValueError, RecursionError):
-        raise RecordError(f"{place}: not a line of JSON") from None
+        raise NotJsonError(f"{place}: not a line of JSON") from None
     if not isinstance(raw, dict):
         raise RecordError(f"{place}: the line must be an object")
+    if b"\\u" in line:  # only an escape can spell half a character
+        _require_writable(raw, place)
     return raw
+
+
+def _require_writable(raw: Mapping[str, Any], place: str) -> None:
+    """Tables and reports are written as UTF-8, which has no half characters."""
+    try:
+        json.dumps(raw, ensure_ascii=False).encode("utf-8")
+    except ValueError:
+        raise RecordError(f"{place}: holds text that cannot be written as UTF-8") from None
 
 
 def read_run(folder: Path) -> Run:
@@ -103,13 +137,20 @@ def read_results(paths: Iterable[Path]) -> list[Run]:
     """
     runs: list[Run] = []
     for path in paths:
-        if not path.exists():
+        if not _exists(path):
             raise GpuliftError(f"{path}: there is no such file or folder")
         found = _runs_at(path)
         if not found:
             raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
         runs.extend(found)
     return runs
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be read
+        return False
 
 
 def run_folders(above: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from gpulift.records import Run
 from gpulift.reference import Reference
 from gpulift.stats import Estimate
 
+BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
 SEVERITY = ("ok", "skipped", "failed", "error")
 
 
@@ -70,6 +71,13 @@ class UnitCost:
     arm: str
     time_s: Estimate
     clock: str
+    held: bool  # every window was queued behind the holding kernel
+
+    @property
+    def remark(self) -> str:
+        """What bounds the time, where it is not what the arm asks about."""
+        bound = self.clock == "device" and not self.held
+        return "bound by the host's launch rate: not held" if bound else ""
 
 
 @dataclass(frozen=True)
@@ -167,11 +175,34 @@ class Summary:
             marks.append("not an optimised build")
         if not self.run.full:
             marks.append("quick cases only")
-        discarded = sum(record.discarded_blocks for record in self.run.records)
-        if discarded:
-            why = "the hardware slowed down or the pace changed"
-            marks.append(f"{discarded} blocks discarded: {why}")
-        return tuple(marks)
+        return (*marks, *_block_marks(self.run.records))
+
+
+def _block_marks(records: Sequence[Record]) -> list[str]:
+    """What was discarded, begun anew, or measured with fewer blocks than planned."""
+    marks = []
+    discarded = sum(record.discarded_blocks for record in records)
+    if discarded:
+        # Schema 1.0 counted both together.
+        mixed = any(r.schema == "1.0" and r.discarded_blocks for r in records)
+        why = "the hardware slowed down" + (" or the pace changed" if mixed else "")
+        marks.append(f"{_count(discarded, 'block')} discarded: {why}")
+    restarts = sum(record.restarts for record in records)
+    if restarts:
+        marks.append(f"{_count(restarts, 'restart')} of a case: the pace changed")
+    short = {
+        record.subject
+        for record in records
+        if record.regime == "burst" and record.stop and record.stop.blocks < BURST_BLOCKS
+    }
+    if short:
+        cases = _count(len(short), "case")
+        marks.append(f"{cases} with fewer than {BURST_BLOCKS} blocks in a launch")
+    return marks
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def summarise(run: Run, reference: Reference | None = None) -> Summary:
@@ -247,7 +278,9 @@ def _unit_costs(cases: Sequence[Case]) -> list[UnitCost]:
         for arm in case.first.arms:
             time = stats.step_time(case.measured, arm.name)
             if time and arm.cost and not arm.cost.roof and arm.cost.items > 0:
-                found.append(UnitCost(case, arm.name, time.scaled(1 / arm.cost.items), arm.clock))
+                held = all(one.held for one in stats.measured_arms(case.measured, arm.name))
+                one_s = time.scaled(1 / arm.cost.items)
+                found.append(UnitCost(case, arm.name, one_s, arm.clock, held))
     return found
 
 

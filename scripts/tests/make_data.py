@@ -8,7 +8,7 @@ from tests.conftest import DATA
 
 def main() -> None:
     """A few records of every outcome and kind, of the newest schema version."""
-    folder = DATA / "1.0"
+    folder = DATA / "1.1"
     gpu = [one for one in runs_made.full_gpu() if one["technique"] == "launch/cuda_graph"]
     sample.write(folder, [*gpu[:3], *runs_made.without_gpu()[3:], *runs_made.with_troubles()])
     sample.write(folder, runs_made.duet(count=2))

@@ -101,6 +101,7 @@ def record(
         },
         "stop": {"reason": "precise", "blocks": blocks, "asked_half_width": 0.0025},
         "discarded_blocks": 0,
+        "restarts": 0,
         "notes": {},
         "time_s": {"total": 1.0, "windows": 0.8, "lead_in": 0.1, "setup": 0.1},
         "context": copy.deepcopy(context),
@@ -149,7 +150,7 @@ def write(folder: Path, records: Iterable[Json]) -> Path:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.0",
+        "schema": "1.1",
         "method": "1",
         "kind": "technique",
         "technique": technique,
@@ -202,7 +203,7 @@ def _arm(one: Json, index: int, step_s: Sequence[float], on_gpu: bool) -> Json:
         "check_tolerance": 0.0,
         "steps_per_window": steps,
         "lead_in_steps": 2,
-        "held": on_gpu,
+        "held": one.get("held", on_gpu),
         "peak_device_bytes": one.get("memory", 1 << 20) if on_gpu else 0,
         "peak_pinned_bytes": 0,
         "peak_host_bytes": one.get("memory", 1 << 20),
@@ -219,6 +220,7 @@ def _telemetry(on_gpu: bool) -> Json:
             "interval_s": 0.02,
             "sm_clock_hz": {"min": 1.9e9, "median": 1.98e9, "max": 1.98e9},
             "power_w": {"min": 300.0, "median": 650.0, "max": 699.0},
+            "temperature_slope_c_per_s": 0.5,
             "throttle": ["sw_power_cap"],
         }
     }

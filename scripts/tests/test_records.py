@@ -41,7 +41,18 @@ def test_a_record_keeps_what_was_written() -> None:
     assert record.arms[0].window_s == tuple(GOOD["arms"][0]["windows"]["device_s"])
     assert record.telemetry is not None
     assert record.telemetry.ranges["power_w"].median == 650.0
+    assert record.telemetry.temperature_slope_c_per_s == 0.5
     assert record.citation == f"gpulift:nvidia-h200/{record.id}"
+
+
+def test_what_schema_1_0_did_not_have_is_absent() -> None:
+    older = copy.deepcopy({**GOOD, "schema": "1.0"})
+    del older["restarts"]
+    del older["telemetry"]["temperature_slope_c_per_s"]
+    record = read_record(older)
+    assert record.restarts == 0
+    assert record.telemetry is not None
+    assert record.telemetry.temperature_slope_c_per_s is None
 
 
 def test_the_id_is_of_the_content_and_not_of_its_spelling() -> None:
@@ -118,6 +129,8 @@ def change(path: str, value: Any) -> sample.Json:
         ("case.bytes", [1], r"case\.bytes must be a number or a word"),
         ("claims", ["a", 1], "claims must be a list of strings"),
         ("arms", {}, "arms must be a list"),
+        ("restarts", 0.5, "restarts must be an integer"),
+        ("telemetry.temperature_slope_c_per_s", "warm", "slope_c_per_s must be a number"),
         ("arms.0.steps_per_window", 0, r"arms\[0\]\.steps_per_window must be 1 or more"),
         ("arms.0.clock", "sun", r"arms\[0\]\.clock must be one of"),
         ("arms.0.windows.device_s", [0.0] * 16, "must be positive"),

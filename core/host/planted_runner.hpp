@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/harness/technique.hpp"
+#include "core/harness/window.hpp"
+
+namespace gpulift {
+
+/// Extra work that can be added behind a step: on the device by cycles of its clock, or on the host by seconds.
+class ExtraWork {
+ public:
+  virtual ~ExtraWork() = default;
+  /// Adds what will take about `work_s`, at the SM clock of the window before where there was one.
+  virtual void add(double work_s, std::optional<double> sm_clock_hz) = 0;
+  /// After the window: what was added really took, by its own count.
+  virtual double added_s(std::optional<double> sm_clock_hz) const = 0;
+};
+
+/// Work on the host: the calling thread is busy until the time is over.
+std::unique_ptr<ExtraWork> make_host_work();
+
+/// Slows an arm down by a known fraction, to test what verdicts find: each window gets extra work behind its last step.
+/// The first window gets none, since it tells how much a fraction of a window is.
+class PlantedRunner : public ArmRunner {
+ public:
+  using MakeRunner = std::function<std::unique_ptr<ArmRunner>(Step)>;
+
+  /// `clock` is the one that judges the arm; `make` makes the runner of the step with the extra work in it.
+  PlantedRunner(Step step, Clock clock, double fraction, std::unique_ptr<ExtraWork> work, const MakeRunner& make);
+
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
+  std::int64_t max_steps() const override { return runner_->max_steps(); }
+
+  /// Time of the extra work over that of the window without it: the median of all windows that had some, by the extra
+  /// work's own count. None before there was one.
+  std::optional<double> measured_fraction() const;
+
+ private:
+  struct Plan {
+    std::int64_t steps_left = 0;  // until the extra work is due
+    double work_s = 0;
+    std::optional<double> sm_clock_hz;
+  };
+
+  Clock clock_;
+  double fraction_;
+  std::shared_ptr<ExtraWork> work_;
+  std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
+  std::unique_ptr<ArmRunner> runner_;
+  std::optional<double> step_s_;
+  std::vector<double> fractions_;
+};
+
+}  // namespace gpulift

@@ -1,0 +1,85 @@
+#include "resume.hpp"
+
+#include "catalogue.hpp"
+#include "core/harness/record_file.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Fact {
+  const char* name;
+  const char* key;  // in the context, a JSON pointer
+};
+
+constexpr Fact kOrigins[] = {{"driver", "/driver"},
+                             {"CPU", "/host/cpu"},
+                             {"build type", "/build/type"},
+                             {"commit", "/build/commit"},
+                             {"uncommitted changes", "/build/dirty"}};
+
+constexpr Fact kSettings[] = {{"--quick", "/options/quick"},
+                              {"--launches", "/options/launches"},
+                              {"--arm-time", "/options/arm_time_s"},
+                              {"--precision", "/options/precision"},
+                              {"--seed", "/options/seed"},
+                              {"--plant", "/options/plant"}};
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string refusal(const std::string& fact, const std::string& there, const std::string& here) {
+  return "the records in that folder come from " + fact + " " + there + ", here it is " + here +
+         "; name another folder with --records";
+}
+
+/// Empty where the context does not know the fact.
+std::string known(const Json& context, const char* key) {
+  const Json::json_pointer pointer(key);
+  return context.contains(pointer) ? text_of(context.at(pointer)) : "";
+}
+
+std::string card_of(const Json& context) {
+  const std::string card = known(context, "/gpu/card");
+  return card.empty() ? "none" : card;
+}
+
+template <typename Refused, typename Facts>
+void require_same(const Facts& facts, const Json& theirs, const Json& ours) {
+  for (const Fact& fact : facts) {
+    const std::string there = known(theirs, fact.key);
+    const std::string here = known(ours, fact.key);
+    if (!there.empty() && !here.empty() && there != here) throw Refused(refusal(fact.name, there, here));
+  }
+}
+
+}  // namespace
+
+void require_same_run(const std::vector<Json>& records, const Json& context) {
+  for (const Json& record : records) {
+    if (record.value("method", kMethodVersion) != kMethodVersion)
+      throw NotComparable(refusal("method", record.at("method"), kMethodVersion));
+    if (!record.contains("context")) continue;
+    const Json& theirs = record.at("context");
+    if (card_of(theirs) != card_of(context)) throw NotComparable(refusal("card", card_of(theirs), card_of(context)));
+    require_same<NotComparable>(kOrigins, theirs, context);
+    require_same<OtherSettings>(kSettings, theirs, context);
+  }
+}
+
+std::string record_key(const Json& record) {
+  std::string key = full_case_id(record.at("technique"), record.at("case_id"));
+  if (record.contains("arm")) key += "/" + record.at("arm").get<std::string>();
+  return key + "#" + std::to_string(record.at("launch").get<int>());
+}
+
+void LatestRecords::add(Json record) {
+  const auto [place, first] = places_.emplace(record_key(record), records_.size());
+  if (first) {
+    records_.push_back(std::move(record));
+  } else {
+    records_[place->second] = std::move(record);
+  }
+}
+
+}  // namespace gpulift

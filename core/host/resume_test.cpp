@@ -1,0 +1,122 @@
+#include "resume.hpp"
+
+#include <gmock/gmock.h>
+
+#include "core/harness/record_file.hpp"
+#include "job.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Json context() {
+  return {{"gpu", {{"name", "NVIDIA H200"}, {"card", "1a2b3c4d"}}},
+          {"driver", "580.1"},
+          {"host", {{"cpu", "Xeon"}, {"cores", 16}}},
+          {"build", {{"type", "Release"}, {"commit", "abc1234"}, {"dirty", false}}},
+          {"options", options_of(RunSettings{})}};
+}
+
+Json record(const Json& of_context, int launch = 0, const std::string& outcome = "ok") {
+  return {{"method", kMethodVersion}, {"technique", "transfer/copy"}, {"case_id", "bytes:4"},
+          {"launch", launch},         {"outcome", outcome},           {"context", of_context}};
+}
+
+TEST(RequireSameRun, TakesAnEmptyFolderAndTheSameRun) {
+  EXPECT_NO_THROW(require_same_run({}, context()));
+  EXPECT_NO_THROW(require_same_run({record(context()), record(context(), 1)}, context()));
+}
+
+struct Change {
+  const char* key;
+  Json value;
+  const char* said;
+};
+
+class OtherOrigin : public testing::TestWithParam<Change> {};
+
+TEST_P(OtherOrigin, IsNotComparableAndNamed) {
+  Json other = context();
+  other[Json::json_pointer(GetParam().key)] = GetParam().value;
+  // The first record is in order: every one is looked at.
+  EXPECT_THAT([&] { require_same_run({record(context()), record(other, 1)}, context()); },
+              ThrowsMessage<NotComparable>(AllOf(HasSubstr(GetParam().said), HasSubstr("another folder"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Facts, OtherOrigin,
+                         testing::Values(Change{"/gpu/card", "99999999", "card 99999999, here it is 1a2b3c4d"},
+                                         Change{"/driver", "590.2", "driver 590.2, here it is 580.1"},
+                                         Change{"/host/cpu", "EPYC", "CPU EPYC, here it is Xeon"},
+                                         Change{"/build/type", "Debug", "build type Debug, here it is Release"},
+                                         Change{"/build/commit", "fff", "commit fff, here it is abc1234"},
+                                         Change{"/build/dirty", true, "uncommitted changes true, here it is false"}));
+
+class OtherOption : public testing::TestWithParam<Change> {};
+
+TEST_P(OtherOption, IsRefusedAndNamed) {
+  Json other = context();
+  other[Json::json_pointer(GetParam().key)] = GetParam().value;
+  EXPECT_THAT([&] { require_same_run({record(other)}, context()); },
+              ThrowsMessage<OtherSettings>(AllOf(HasSubstr(GetParam().said), HasSubstr("another folder"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, OtherOption,
+                         testing::Values(Change{"/options/quick", true, "--quick true, here it is false"},
+                                         Change{"/options/launches", 7, "--launches 7, here it is 3"},
+                                         Change{"/options/arm_time_s", 0.5, "--arm-time 0.5, here it is 0.3"},
+                                         Change{"/options/precision", 0.01, "--precision 0.01, here it is 0.0025"},
+                                         Change{"/options/seed", 9, "--seed 9, here it is 1"}));
+
+TEST(RequireSameRun, ACardAndNoCardAreNotTheSame) {
+  Json without = context();
+  without.erase("gpu");
+  without.erase("driver");
+  EXPECT_THAT([&] { require_same_run({record(context())}, without); },
+              ThrowsMessage<NotComparable>(HasSubstr("card 1a2b3c4d, here it is none")));
+  EXPECT_NO_THROW(require_same_run({record(without)}, without));
+}
+
+TEST(RequireSameRun, WhatOneSideDoesNotKnowIsNotCompared) {
+  Json sparse = context();
+  sparse.erase("driver");
+  sparse["options"].erase("seed");
+  EXPECT_NO_THROW(require_same_run({record(sparse)}, context()));
+  EXPECT_NO_THROW(require_same_run({record(context())}, sparse));
+}
+
+TEST(RequireSameRun, AnotherWayOfMeasuringIsNotComparable) {
+  Json older = record(context());
+  older["method"] = "0";
+  EXPECT_THAT([&] { require_same_run({older}, context()); },
+              ThrowsMessage<NotComparable>(HasSubstr("method 0, here it is")));
+}
+
+TEST(LatestRecords, TheLastOfALaunchCounts) {
+  LatestRecords latest;
+  latest.add(record(context(), 0, "error"));
+  latest.add(record(context(), 1, "ok"));
+  latest.add(record(context(), 0, "ok"));
+  ASSERT_EQ(latest.all().size(), 2U);
+  EXPECT_EQ(latest.all()[0], record(context(), 0, "ok"));
+  EXPECT_EQ(latest.all()[1], record(context(), 1, "ok"));
+}
+
+TEST(LatestRecords, CasesAndArmsOfADuetAreKeptApart) {
+  LatestRecords latest;
+  for (const char* arm : {"pinned", "pageable"}) {
+    Json duet = record(context());
+    duet["arm"] = arm;
+    latest.add(duet);
+  }
+  Json other = record(context());
+  other["case_id"] = "bytes:8";
+  latest.add(other);
+  EXPECT_EQ(latest.all().size(), 3U);
+}
+
+}  // namespace
+}  // namespace gpulift
