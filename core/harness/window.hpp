@@ -25,6 +25,9 @@ class ArmRunner {
   virtual Window run(std::int64_t lead_in_steps, std::int64_t steps) = 0;
   /// The longest window, in steps, that still measures what it should: a launch-bound arm cannot be queued any longer.
   virtual std::int64_t max_steps() const { return std::numeric_limits<std::int64_t>::max(); }
+  /// Time of extra work that was planted to test the instrument over that of the window without it, as measured; none
+  /// where nothing was planted.
+  virtual std::optional<double> planted() const { return std::nullopt; }
 };
 
 /// The steady clock in seconds: the time axis of windows and telemetry.

@@ -143,8 +143,9 @@ class CaseMeasurement {
     const auto allocation = allocate(usable);
     const double start_s = now_s();
     const Samples samples = sample(usable);
-    if (planted_ != nullptr && planted_->measured_fraction()) {
-      record_["notes"]["planted"] = std::to_string(*planted_->measured_fraction());
+    for (const Entry* entry : usable) {
+      // Of a duet's head, or of the last arm.
+      if (const auto planted = entry->runner->planted()) record_["notes"]["planted"] = std::to_string(*planted);
     }
     for (std::size_t i = 0; i < usable.size(); ++i) write_samples(*usable[i], samples.arms[i]);
     record_["arms"] = Json::array();
@@ -202,8 +203,9 @@ class CaseMeasurement {
   }
 
   double check_worker(Entry& entry) {
-    if (launch_.settings.plant > 0) throw Skipped("no extra work can be planted in a worker of its own", "");
-    auto worker = std::make_unique<WorkerRunner>(job_, launch_.settings, entry.arm);
+    RunSettings settings = launch_.settings;
+    if (!is_planted(entry)) settings.plant = 0;
+    auto worker = std::make_unique<WorkerRunner>(job_, settings, entry.arm);
     const Json& hello = worker->hello();
     if (!hello.at("preloaded").get<bool>()) {
       const std::filesystem::path library = entry.arm.worker->preload;  // a record holds no path
@@ -230,15 +232,15 @@ class CaseMeasurement {
   }
 
   std::unique_ptr<ArmRunner> runner_of(const Entry& entry, Step step) {
-    if (launch_.settings.plant > 0 && !entry.baseline) {
-      auto planted =
-          std::make_unique<PlantedRunner>(std::move(step), clock_of(entry), launch_.settings.plant,
-                                          device_ == nullptr ? make_host_work() : device_->extra_work(),
-                                          [&](Step with_work) { return plain_runner_of(entry, std::move(with_work)); });
-      planted_ = planted.get();
-      return planted;
-    }
-    return plain_runner_of(entry, std::move(step));
+    if (!is_planted(entry)) return plain_runner_of(entry, std::move(step));
+    return std::make_unique<PlantedRunner>(
+        std::move(step), clock_of(entry), launch_.settings.plant,
+        device_ == nullptr ? make_host_work() : device_->extra_work(),
+        [&](Step with_work) { return plain_runner_of(entry, std::move(with_work)); });
+  }
+
+  bool is_planted(const Entry& entry) const {
+    return launch_.settings.plant > 0 && (!job_.is_duet() || !entry.baseline);
   }
 
   std::unique_ptr<ArmRunner> plain_runner_of(const Entry& entry, Step step) {
@@ -367,7 +369,6 @@ class CaseMeasurement {
   bool ceiling_;
   DeviceSession* device_;
   Json& record_;
-  const PlantedRunner* planted_ = nullptr;  // the head's, where extra work was asked for
   double windows_s_ = 0;
   double lead_in_s_ = 0;
 };
@@ -387,7 +388,7 @@ void measure_technique(const Job& job, LaunchContext& launch, Json& record, Case
   const std::function<void(const PreparedArms&)> measure = use;
   CaseTrial trial(technique, job, launch, measure);
   technique.run(trial);
-  if (!trial.notes().empty()) record["notes"] = trial.notes();
+  if (!trial.notes().empty()) record["notes"].update(trial.notes());
   if (!trial.compared()) throw std::logic_error("the technique returned without comparing its arms");
 }
 

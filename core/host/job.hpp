@@ -16,7 +16,7 @@ struct RunSettings {
   double timeout_s = 120;     // for one case in one launch, beyond what its windows are planned to take
   std::uint64_t seed = 1;
   int gpu = 0;
-  double plant = 0;  // duet: fraction by which the head is slowed down on purpose
+  double plant = 0;  // fraction by which the head of a duet, or else every arm, is slowed down on purpose
 };
 
 /// One case in one launch; for a duet, one arm of it.

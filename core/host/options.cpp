@@ -88,9 +88,8 @@ Options parse_options(int argc, char** argv) {
   auto* head = app.add_option("--head", options.head, "Duet: folder of modules to judge, timed against --base");
   auto* base = app.add_option("--base", options.base, "Duet: folder of modules to judge against");
   app.add_option("--plant", settings.plant,
-                 "Duet, to test what is found: slow the head down by this fraction, 0.005 for 0.5 %")
-      ->check(CLI::Range(1e-6, 10.0))
-      ->needs(head);
+                 "To test what is found: slow the head of a duet, or else every arm, down by this fraction")
+      ->check(CLI::Range(1e-6, 10.0));
   head->needs(base);
   base->needs(head);
   app.add_flag("--describe", options.describe, "Print what is known of this machine as JSON");

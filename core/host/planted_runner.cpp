@@ -45,7 +45,7 @@ Window PlantedRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   return window;
 }
 
-std::optional<double> PlantedRunner::measured_fraction() const {
+std::optional<double> PlantedRunner::planted() const {
   return fractions_.empty() ? std::nullopt : std::optional(median(fractions_));
 }
 

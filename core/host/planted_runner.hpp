@@ -36,9 +36,8 @@ class PlantedRunner : public ArmRunner {
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::int64_t max_steps() const override { return runner_->max_steps(); }
 
-  /// Time of the extra work over that of the window without it: the median of all windows that had some, by the extra
-  /// work's own count. None before there was one.
-  std::optional<double> measured_fraction() const;
+  /// The median of all windows that had extra work, by that work's own count. None before there was one.
+  std::optional<double> planted() const override;
 
  private:
   struct Plan {

@@ -44,7 +44,7 @@ class TimedRunner : public ArmRunner {
 
 class PlantedRunnerTest : public testing::Test {
  protected:
-  PlantedRunner planted(double fraction) {
+  PlantedRunner slowed_by(double fraction) {
     return {[this](StreamHandle) { time_.now += 0.25; }, Clock::kHost, fraction, std::make_unique<CountedWork>(time_),
             [this](Step step) { return std::make_unique<TimedRunner>(std::move(step), time_); }};
   }
@@ -52,22 +52,22 @@ class PlantedRunnerTest : public testing::Test {
 };
 
 TEST_F(PlantedRunnerTest, SlowsEveryWindowButTheFirstByTheFraction) {
-  PlantedRunner runner = planted(0.02);
-  EXPECT_FALSE(runner.measured_fraction());
+  PlantedRunner runner = slowed_by(0.02);
+  EXPECT_FALSE(runner.planted());
   EXPECT_DOUBLE_EQ(runner.run(2, 8).host_s, 2);
   EXPECT_DOUBLE_EQ(runner.run(2, 8).host_s, 2 * (1 + 0.9 * 0.02));
   EXPECT_DOUBLE_EQ(runner.run(0, 16).host_s, 4 * (1 + 0.9 * 0.02)) << "a longer window gets more";
 }
 
 TEST_F(PlantedRunnerTest, SaysWhatTheExtraWorkReallyWas) {
-  PlantedRunner runner = planted(0.05);
+  PlantedRunner runner = slowed_by(0.05);
   for (int i = 0; i < 4; ++i) runner.run(1, 4);
-  ASSERT_TRUE(runner.measured_fraction());
-  EXPECT_DOUBLE_EQ(*runner.measured_fraction(), 0.9 * 0.05);
+  ASSERT_TRUE(runner.planted());
+  EXPECT_DOUBLE_EQ(*runner.planted(), 0.9 * 0.05);
 }
 
 TEST_F(PlantedRunnerTest, AddsNothingToLeadInsAndKeepsTheLimitOfSteps) {
-  PlantedRunner runner = planted(0.5);
+  PlantedRunner runner = slowed_by(0.5);
   runner.run(0, 4);
   const double before_s = time_.now;
   runner.run(4, 4);

@@ -139,8 +139,10 @@ class PlantedDuet : public DeviceProgram, public testing::WithParamInterface<con
 
 TEST_P(PlantedDuet, OfEqualBuildsReadsOne) { EXPECT_NEAR(duet_ratio(GetParam(), "base_again"), 1, 0.003); }
 
-TEST_P(PlantedDuet, ReadsHalfAPercentWithinATenthOfAPoint) {
-  EXPECT_NEAR(duet_ratio(GetParam(), "head"), 1.005, 0.001);
+// Where the arrays of a launch lie has an effect of its own on the triad: its log-ratio had a standard deviation of
+// 0.15 % from launch to launch (20 launches on an H200). Over 12 launches four of the mean's are 0.17 %.
+TEST_P(PlantedDuet, ReadsHalfAPercentWithinFourStandardDeviations) {
+  EXPECT_NEAR(duet_ratio(GetParam(), "head", 12), 1.005, 0.0017);
 }
 
 INSTANTIATE_TEST_SUITE_P(Work, PlantedDuet, testing::Values("planted_spin", "planted_triad"),

@@ -649,13 +649,19 @@ TEST_F(Duet, APlantedSlowDownIsSaidInTheRecordWithItsMeasuredSize) {
   EXPECT_GT(ratio(), 1.1);
 }
 
-TEST_F(Duet, NothingIsPlantedInAWorkerOfItsOwn) {
-  EXPECT_EQ(run({"--head", (build() / "testing-modules").string(), "--base", (build() / "testing-modules").string(),
-                 "--records", records_folder().string(), "--benchmark_filter=worker_fine/other", "--launches", "1",
-                 "--plant", "0.5"})
+TEST_F(Duet, AWorkerIsSlowedDownToo) {
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "1",
+                 "--benchmark_filter=worker_fine/other", "--plant", "0.5", "--arm-time", "0.05"})
                 .exit_code,
-            77);
-  EXPECT_THAT(record_of("worker_fine").at("reason").get<std::string>(), HasSubstr("worker"));
+            0);
+  EXPECT_NEAR(std::stod(record_of("worker_fine").at("notes").at("planted").get<std::string>()), 0.5, 0.3);
+}
+
+TEST_F(Program, WithoutADuetEveryArmIsSlowedDown) {
+  ASSERT_EQ(measure(modules({"fine"}), {"--plant", "0.5"}).exit_code, 0);
+  for (const Json& record : records()) EXPECT_TRUE(record.at("notes").contains("planted"));
+  EXPECT_FALSE(records().empty());
 }
 
 TEST_F(Duet, WithoutTheOtherBuildIsAnError) {

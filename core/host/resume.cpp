@@ -19,12 +19,9 @@ constexpr Fact kOrigins[] = {{"driver", "/driver"},
                              {"commit", "/build/commit"},
                              {"uncommitted changes", "/build/dirty"}};
 
-constexpr Fact kSettings[] = {{"--quick", "/options/quick"},
-                              {"--launches", "/options/launches"},
-                              {"--arm-time", "/options/arm_time_s"},
-                              {"--precision", "/options/precision"},
-                              {"--seed", "/options/seed"},
-                              {"--plant", "/options/plant"}};
+constexpr Fact kSettings[] = {{"--quick", "/options/quick"},         {"--launches", "/options/launches"},
+                              {"--arm-time", "/options/arm_time_s"}, {"--precision", "/options/precision"},
+                              {"--seed", "/options/seed"},           {"--plant", "/options/plant"}};
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 

@@ -11,6 +11,7 @@
 #include "core/harness/channel.hpp"
 #include "core/harness/host_runner.hpp"
 #include "module_loader.hpp"
+#include "planted_runner.hpp"
 
 namespace gpulift {
 namespace {
@@ -80,7 +81,7 @@ Window window_from_json(const Json& json) {
   return window;
 }
 
-void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name) {
+void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant) {
   for (Arm& arm : prepared.arms) {
     if (arm.name != name) continue;
     const std::size_t before_bytes = status_bytes("VmRSS:");
@@ -91,9 +92,13 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
     channel.send({{"preloaded", true},
                   {"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
                   {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0}});
-    HostRunner runner(step);
+    const auto plain = [](Step with_work) { return std::make_unique<HostRunner>(std::move(with_work)); };
+    const auto runner = plant > 0 ? std::make_unique<PlantedRunner>(step, Clock::kHost, plant, make_host_work(), plain)
+                                  : std::unique_ptr<ArmRunner>(plain(step));
     while (const auto request = channel.receive()) {
-      channel.send(window_to_json(runner.run(request->at("lead_in_steps"), request->at("steps"))));
+      Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));
+      if (const auto planted = runner->planted()) answer["planted"] = *planted;
+      channel.send(answer);
     }
     return;
   }
@@ -116,7 +121,9 @@ WorkerRunner::WorkerRunner(const Job& job, const RunSettings& settings, const Ar
 }
 
 Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
-  return window_from_json(ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}}));
+  const Json answer = ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}});
+  if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
+  return window_from_json(answer);
 }
 
 Json WorkerRunner::ask(const Json& question) {
@@ -149,8 +156,9 @@ int serve_worker() {
   launch.no_device = {"a worker arm of this technique has no device", ""};
   try {
     const Module module(job.module);
-    run_up_to_compare(module.technique(), job, launch,
-                      [&](const PreparedArms& prepared) { answer_windows(channel, prepared, request->at("arm")); });
+    run_up_to_compare(module.technique(), job, launch, [&](const PreparedArms& prepared) {
+      answer_windows(channel, prepared, request->at("arm"), launch.settings.plant);
+    });
   } catch (const std::exception& error) {
     channel.send({{"error", error.what()}});
     return 1;

@@ -22,6 +22,7 @@ class WorkerRunner : public ArmRunner {
   /// The child's first answer: "preloaded", "check_error", "peak_host_bytes".
   const nlohmann::ordered_json& hello() const { return hello_; }
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
+  std::optional<double> planted() const override { return planted_; }
 
  private:
   nlohmann::ordered_json ask(const nlohmann::ordered_json& question);
@@ -30,6 +31,7 @@ class WorkerRunner : public ArmRunner {
   double timeout_s_;
   std::unique_ptr<Process> process_;  // null: its preload library is not installed
   nlohmann::ordered_json hello_;
+  std::optional<double> planted_;
 };
 
 class WorkerFailed : public std::runtime_error {
