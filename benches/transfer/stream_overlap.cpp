@@ -44,12 +44,14 @@ struct Batch {
   DeviceBuffer<float> output;
 };
 
-/// Chunk k is copied and worked on in stream k; the given stream waits for all of them, and they for it.
+/// Chunk k is copied and worked on in side stream k; the given stream waits for all of them, and they for it.
 class ChunkedBatch {
  public:
-  ChunkedBatch(const Batch& batch, std::size_t chunks, int iterations)
+  ChunkedBatch(gpulift::Device& device, const Batch& batch, std::size_t chunks, int iterations)
       : batch_(&batch), iterations_(iterations), forked_(gpulift::make_ordering_event()) {
-    for (std::size_t k = 0; k < chunks; ++k) lanes_.push_back({gpulift::make_stream(), gpulift::make_ordering_event()});
+    for (std::size_t k = 0; k < chunks; ++k) {
+      lanes_.push_back({device.side_stream(k), gpulift::make_ordering_event()});
+    }
   }
 
   void enqueue(StreamHandle stream) const {
@@ -57,7 +59,7 @@ class ChunkedBatch {
     for (std::size_t k = 0; k < lanes_.size(); ++k) {
       const std::size_t first = k * batch_->count / lanes_.size();
       const std::size_t elements = (k + 1) * batch_->count / lanes_.size() - first;
-      const StreamHandle lane = lanes_[k].stream.get();
+      const StreamHandle lane = lanes_[k].stream;
       check(cudaStreamWaitEvent(lane, forked_.get()));
       batch_->copy(first, elements, lane);
       batch_->compute(first, elements, iterations_, lane);
@@ -68,7 +70,7 @@ class ChunkedBatch {
 
  private:
   struct Lane {
-    gpulift::UniqueStream stream;
+    StreamHandle stream;
     gpulift::UniqueEvent done;
   };
   const Batch* batch_;
@@ -138,8 +140,8 @@ void run(gpulift::Trial& trial) {
                .tolerance = 0});
 
   const auto chunks = [&](std::size_t count) {
-    return Arm{.name = "chunks_" + std::to_string(count), .make = [&batch, count, iterations] {
-                 auto chunked = std::make_shared<const ChunkedBatch>(batch, count, iterations);
+    return Arm{.name = "chunks_" + std::to_string(count), .make = [&device, &batch, count, iterations] {
+                 auto chunked = std::make_shared<const ChunkedBatch>(device, batch, count, iterations);
                  return [chunked](StreamHandle stream) { chunked->enqueue(stream); };
                }};
   };

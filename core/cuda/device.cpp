@@ -15,6 +15,11 @@ Device::Device(int index) : index_(index) {
   memory_bytes_ = properties.totalGlobalMem;
 }
 
+cudaStream_t Device::side_stream(std::size_t index) {
+  while (side_streams_.size() <= index) side_streams_.push_back(make_stream());
+  return side_streams_[index].get();
+}
+
 std::size_t Device::free_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
+#include "handles.hpp"
 #include "memory_ledger.hpp"
 
 namespace gpulift {
@@ -25,6 +27,11 @@ class Device {
   /// Free bytes now, as the driver sees them.
   std::size_t free_bytes() const;
 
+  /// Stream number `index` of a set that all arms of this process share, of two builds in a duet too. Streams of an
+  /// arm's own would share the few queues of the hardware with those of other arms and be held up by them (seen: 16 %
+  /// between two equal arms of eight streams each).
+  cudaStream_t side_stream(std::size_t index);
+
   MemoryLedger& memory() { return memory_; }
   /// Pinned host memory.
   MemoryLedger& pinned_memory() { return pinned_memory_; }
@@ -36,6 +43,7 @@ class Device {
   int multiprocessors_ = 0;
   std::size_t l2_bytes_ = 0;
   std::size_t memory_bytes_ = 0;
+  std::vector<UniqueStream> side_streams_;
   MemoryLedger memory_;
   MemoryLedger pinned_memory_;
 };

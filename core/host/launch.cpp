@@ -1,7 +1,10 @@
 #include "launch.hpp"
 
+#include <map>
+
 #include "build_info.hpp"
 #include "case_run.hpp"
+#include "catalogue.hpp"
 #include "core/cuda/error.hpp"
 #include "core/harness/channel.hpp"
 #include "core/harness/nvml.hpp"
@@ -60,9 +63,14 @@ int serve_launch() {
   if (!request) return 0;
   LaunchResources resources(settings_from_json(request->at("settings")));
   channel.send({{"event", "ready"}});
+  std::map<std::string, Json> notes;  // a duet has a job per arm: what one searched, the next of its case recalls
   for (const Json& entry : request->at("jobs")) {
     channel.send({{"event", "started"}});
-    const Json record = run_case(job_from_json(entry), resources.context());
+    Job job = job_from_json(entry);
+    Json& noted = notes[full_case_id(job.technique, job.case_id)];
+    if (!noted.is_null()) job.recalled.update(noted);
+    const Json record = run_case(job, resources.context());
+    if (record.contains("notes")) noted.update(record.at("notes"));
     DeviceSession* device = resources.context().device;
     const bool healthy = device == nullptr || device->healthy();
     channel.send({{"event", "record"}, {"record", record}});
