@@ -1,0 +1,358 @@
+"""From launch values to a verdict; pure functions, and the only place that decides.
+
+METHOD.md beside this file has every quantity and formula with its source; the names of its
+sections appear in the paths that verdicts carry. All differences are of the natural logarithm of
+times, head minus base: above 0 the head is slower. One launch (a process) gives one value;
+repetitions inside it never count as more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+from scipy import stats
+
+from gpulift.stats import CONFIDENCE, Estimate
+
+DECISION_METHOD = "1"
+
+IMPROVED = "improved"
+EQUIVALENT = "equivalent"
+REGRESSED = "regressed"
+INCONCLUSIVE = "inconclusive"
+SKIPPED = "skipped"
+ERROR = "error"
+
+EQUIVALENCE_ALPHA = 0.05  # of each of the two one-sided tests
+FAMILY_ALPHA = 0.01  # chance of one false regression or more in a whole comparison
+POWER = 0.9  # of the smallest effect that would have been seen
+LARGEST_LOG = math.log(1e6)  # changes beyond a million-fold are shown as that: exp() overflows
+SMALLEST_ERROR = 1e-6  # of a mean log ratio: timers resolve no more, equal launches are no proof
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """`least`: the smallest relative change that is called one; `equivalent`: what still counts as
+    no change. Both as fractions."""
+
+    least: float
+    equivalent: float = 0.01
+
+    def above_floor(self, floor: float | None) -> Margins:
+        """With a case's floor, the smallest effect that was shown to be seen in it."""
+        if floor is None:
+            return self
+        return Margins(max(self.least, floor), max(self.equivalent, floor))
+
+
+TWO_RUNS = Margins(least=0.005)
+DUET = Margins(least=0.0025)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean log ratio of times, head over base, with its standard error over launches."""
+
+    log_mean: float
+    standard_error: float
+    degrees: float
+    base_launches: int
+    head_launches: int
+
+    @property
+    def ratio(self) -> Estimate:
+        """Head time / base time with its 95 % interval."""
+        low, high = self.interval(CONFIDENCE)
+        launches = min(self.base_launches, self.head_launches)
+        return Estimate(_exp(self.log_mean), _exp(low), _exp(high), launches)
+
+    @property
+    def change(self) -> float:
+        """Head time / base time - 1."""
+        return _exp(self.log_mean) - 1
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided interval of the mean log ratio."""
+        half = self.quantile(0.5 + confidence / 2) * self.standard_error
+        return self.log_mean - half, self.log_mean + half
+
+    def p_slower(self, least: float = 0.0) -> float:
+        """One-sided: the chance of a mean this high when the head is slower by `least` at most."""
+        distance = (self.log_mean - math.log1p(least)) / self.standard_error
+        return float(stats.t.sf(distance, self.degrees))
+
+    def p_faster(self, least: float = 0.0) -> float:
+        """One-sided: the chance of a mean this low when the head is faster by `least` at most."""
+        distance = (self.log_mean + math.log1p(least)) / self.standard_error
+        return float(stats.t.cdf(distance, self.degrees))
+
+    def within(self, margin: float) -> bool:
+        """Two one-sided tests: whether the head is shown to be within the margin of the base."""
+        low, high = self.interval(1 - 2 * EQUIVALENCE_ALPHA)
+        return -math.log1p(margin) < low and high < math.log1p(margin)
+
+    def smallest_effect(self, alpha: float, least: float, power: float = POWER) -> float:
+        """The change for which a test at `alpha` shows more than `least` with that power."""
+        needed = (self.quantile(1 - alpha) + self.quantile(power)) * self.standard_error
+        return _exp(math.log1p(least) + needed) - 1
+
+    def quantile(self, probability: float) -> float:
+        """Of Student's t with this difference's degrees of freedom."""
+        return float(stats.t.ppf(probability, self.degrees))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided, on which figures, and every step from them to it."""
+
+    verdict: str
+    difference: Difference | None = None
+    smallest_effect: float | None = None
+    reason: str = ""
+    path: tuple[str, ...] = field(default=(), compare=False)
+
+
+def independent(base: Sequence[float], head: Sequence[float]) -> Difference | None:
+    """Welch's t over the log times of launches that are not paired; None below two on a side."""
+    if min(len(base), len(head)) < 2:
+        return None
+    errors = [float(np.var(side, ddof=1)) / len(side) for side in (base, head)]
+    total = sum(errors)
+    freedom = [error**2 / (len(side) - 1) for error, side in zip(errors, (base, head), strict=True)]
+    known = math.sqrt(total) > SMALLEST_ERROR
+    degrees = total**2 / sum(freedom) if known else len(base) + len(head) - 2.0
+    mean = float(np.mean(head)) - float(np.mean(base))
+    error = max(math.sqrt(total), SMALLEST_ERROR)
+    return Difference(mean, error, degrees, len(base), len(head))
+
+
+def paired(values: Sequence[float]) -> Difference | None:
+    """Student's t over the log ratios of launches that held both sides; None below two."""
+    count = len(values)
+    if count < 2:
+        return None
+    error = max(float(np.std(values, ddof=1)) / math.sqrt(count), SMALLEST_ERROR)
+    return Difference(float(np.mean(values)), error, count - 1.0, count, count)
+
+
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
+    """Adjusted p values: rejecting below alpha keeps the chance of any false one below alpha.
+
+    Holm, Scandinavian Journal of Statistics 6 (1979), 65-70; needs no independence.
+    """
+    ordered = sorted(p_values, key=lambda key: p_values[key])
+    adjusted: dict[Key, float] = {}
+    worst = 0.0
+    for rank, key in enumerate(ordered):
+        worst = max(worst, min(1.0, (len(ordered) - rank) * p_values[key]))
+        adjusted[key] = worst
+    return adjusted
+
+
+def decide_family(
+    differences: Mapping[Key, Difference], margins: Mapping[Key, Margins]
+) -> dict[Key, Verdict]:
+    """Verdicts on all differences of one comparison of two runs, family-wise."""
+    slower = holm({key: one.p_slower(margins[key].least) for key, one in differences.items()})
+    faster = holm({key: one.p_faster(margins[key].least) for key, one in differences.items()})
+    alpha = FAMILY_ALPHA / max(1, len(differences))
+    return {
+        key: _decide(one, margins[key], alpha, (slower[key], faster[key]), len(differences))
+        for key, one in differences.items()
+    }
+
+
+def _decide(
+    one: Difference,
+    margins: Margins,
+    alpha: float,
+    adjusted: tuple[float, float],
+    family: int,
+) -> Verdict:
+    slower, faster = adjusted
+    path = (
+        *describe(one),
+        f"Family: {family} comparisons, Holm-adjusted p of a change above {percent(margins.least)}:"
+        f" slower {slower:.3g}, faster {faster:.3g}; a change needs p < {FAMILY_ALPHA:g}",
+    )
+    if slower < FAMILY_ALPHA:
+        verdict = Verdict(REGRESSED, one)
+    elif faster < FAMILY_ALPHA:
+        verdict = Verdict(IMPROVED, one)
+    else:
+        verdict = no_change(one, margins, one.smallest_effect(alpha, margins.least))
+        path = (*path, _equivalence_line(one, margins))
+    return replace(verdict, path=(*path, f"Verdict: {verdict.verdict}"))
+
+
+def no_change(one: Difference, margins: Margins, seen: float) -> Verdict:
+    """Equivalent, or inconclusive; `seen` is the smallest effect that would have been seen."""
+    if one.within(margins.equivalent):
+        return Verdict(EQUIVALENT, one, seen)
+    reason = f"only changes of {percent(seen)} or more would have been seen"
+    return Verdict(INCONCLUSIVE, one, seen, reason)
+
+
+# --- The gate: a screen, then confirmation on fresh launches ---
+
+SLOWER = "slower"
+FASTER = "faster"
+CONFIRMED = "confirmed"
+CLEARED = "cleared"
+GO_ON = "go on"
+
+
+@dataclass(frozen=True)
+class GatePlan:
+    """How a gate over `cases` comparisons spends its error budget.
+
+    The expected number of false regressions in a suite is cases x screen_alpha x confirm_alpha,
+    which is `suite_alpha`, whatever the dependence between cases, because the second stage uses
+    fresh launches.
+    """
+
+    cases: int
+    screen_launches: int = 4
+    looks: tuple[int, ...] = (8, 16, 32)
+    screen_alpha: float = 0.05
+    suite_alpha: float = 0.005
+
+    @property
+    def confirm_alpha(self) -> float:
+        """What the second stage may spend on one case."""
+        return min(self.screen_alpha, self.suite_alpha / (self.screen_alpha * max(1, self.cases)))
+
+    @property
+    def look_alpha(self) -> float:
+        """Of each look of the second stage (Bonferroni)."""
+        return self.confirm_alpha / len(self.looks)
+
+
+def screen(one: Difference, margins: Margins, plan: GatePlan) -> str:
+    """SLOWER or FASTER when the first stage finds a change to confirm, else an empty string."""
+    least = math.log1p(margins.least)
+    if one.log_mean > least and one.p_slower() < plan.screen_alpha:
+        return SLOWER
+    if one.log_mean < -least and one.p_faster() < plan.screen_alpha:
+        return FASTER
+    return ""
+
+
+def confirm(one: Difference, direction: str, margins: Margins, plan: GatePlan) -> str:
+    """CONFIRMED, CLEARED (futile to go on, or the last look) or GO_ON after a look of stage two.
+
+    The test is of a change above `least`, not of any change: a steady bias of the measurement that
+    is smaller must not become certain by taking more launches.
+    """
+    least = math.log1p(margins.least)
+    p_value = (one.p_slower if direction == SLOWER else one.p_faster)(margins.least)
+    if p_value < plan.look_alpha:
+        return CONFIRMED
+    low, high = one.interval(CONFIDENCE)
+    furthest = high if direction == SLOWER else -low
+    last = one.base_launches >= plan.looks[-1]
+    return CLEARED if furthest < least or last else GO_ON
+
+
+def decide_gate(
+    first: Sequence[float], second: Sequence[float], margins: Margins, plan: GatePlan
+) -> Verdict:
+    """The verdict on one case from the launch values of both stages.
+
+    `second` holds as many launches as were taken, from the first on; looks are those of the plan.
+    With a look outstanding (a budget that ended) the verdict is inconclusive.
+    """
+    one = paired(first)
+    if one is None:
+        return Verdict(INCONCLUSIVE, reason="fewer than two launches: nothing is known of others")
+    direction = screen(one, margins, plan)
+    path = [
+        *describe(one),
+        f"Screen: p < {plan.screen_alpha:g} and more than {percent(margins.least)}: "
+        + (f"{direction}, to be confirmed" if direction else "no change to confirm"),
+    ]
+    if not direction:
+        verdict = no_change(one, margins, _seen_by_gate(one, margins, plan))
+        path.append(_equivalence_line(one, margins))
+    else:
+        verdict = _decide_confirmation(second, direction, margins, plan, path)
+    path.append(f"Verdict: {verdict.verdict}")
+    return replace(verdict, path=tuple(path))
+
+
+def _decide_confirmation(
+    second: Sequence[float], direction: str, margins: Margins, plan: GatePlan, path: list[str]
+) -> Verdict:
+    look: Difference | None = None
+    for launches in plan.looks:
+        if len(second) < launches:
+            break
+        look = paired(second[:launches])
+        if look is None:
+            break
+        result = confirm(look, direction, margins, plan)
+        path += [
+            *describe(look),
+            f"Confirmation, fresh launches, look at {launches}: p < {plan.look_alpha:.2g} of a"
+            f" change above {percent(margins.least)}: {result}",
+        ]
+        if result == CONFIRMED:
+            return Verdict(REGRESSED if direction == SLOWER else IMPROVED, look)
+        if result == CLEARED:
+            path.append(_equivalence_line(look, margins))
+            seen = look.smallest_effect(plan.look_alpha, margins.least)
+            return no_change(look, margins, seen)
+    reason = f"looked {direction}, but too few launches were left to confirm it"
+    return Verdict(INCONCLUSIVE, look, None, reason)
+
+
+def _seen_by_gate(one: Difference, margins: Margins, plan: GatePlan) -> float:
+    """The smallest effect that passes the screen and, at the last look, the confirmation.
+
+    Each stage is given half of the misses that the power allows.
+    """
+    each = 1 - (1 - POWER) / 2
+    screened = max(one.smallest_effect(plan.screen_alpha, 0.0, each), margins.least)
+    last = plan.looks[-1]
+    error = one.standard_error * math.sqrt(one.base_launches / last)
+    look = replace(
+        one, standard_error=error, degrees=last - 1.0, base_launches=last, head_launches=last
+    )
+    return max(screened, look.smallest_effect(plan.look_alpha, margins.least, each))
+
+
+def describe(one: Difference) -> tuple[str, ...]:
+    """The figures of a difference, for a path."""
+    low, high = (_exp(end) - 1 for end in one.interval(CONFIDENCE))
+    launches = f"{one.base_launches}"
+    if one.head_launches != one.base_launches:
+        launches += f" against {one.head_launches}"
+    return (
+        f"Launches: {launches}; change {percent(one.change)}, 95 % interval"
+        f" {percent(low)} to {percent(high)}, standard error {percent(one.standard_error)},"
+        f" {one.degrees:.1f} degrees of freedom",
+    )
+
+
+def percent(value: float) -> str:
+    """0.00123 becomes 0.123 %."""
+    return f"{100 * value:.3g} %"
+
+
+def _exp(log: float) -> float:
+    return math.exp(max(-LARGEST_LOG, min(log, LARGEST_LOG)))
+
+
+def _equivalence_line(one: Difference, margins: Margins) -> str:
+    low, high = (_exp(end) - 1 for end in one.interval(1 - 2 * EQUIVALENCE_ALPHA))
+    inside = "inside" if one.within(margins.equivalent) else "not inside"
+    return (
+        f"Equivalence: 90 % interval {percent(low)} to {percent(high)} is {inside}"
+        f" +-{percent(margins.equivalent)}"
+    )

@@ -1,0 +1,223 @@
+"""What may be compared: every fact that differs is named, and one may be declared."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift.comparability import (
+    FACTORS,
+    Common,
+    require_comparable,
+    require_factor,
+)
+from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.parse import read_record
+from gpulift.records import Run
+from tests import sample
+
+ARMS = [sample.arm("a", 1e-3)]
+
+
+def made(name: str, launch: int = 0, top: sample.Json | None = None, **changes: Any) -> Run:
+    """A run of one record; `changes` are of the context, `gpu__card` for gpu.card; None removes."""
+    raw = sample.record("a/b", {"n": 1}, ARMS, launch)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        inner = raw["context"]
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+    raw.update(copy.deepcopy(top or {}))
+    return Run(Path(name), (read_record(raw, Path(f"{name}.jsonl"), 1),))
+
+
+def both(*records: Run) -> Run:
+    return Run(records[0].folder, tuple(one for run in records for one in run.records))
+
+
+def compared(base: Run, head: Run, across: str | None = None) -> Common:
+    return require_comparable([base], [head], require_factor(across))
+
+
+def refusal(base: Run, head: Run, across: str | None = None) -> str:
+    with pytest.raises(GpuliftError) as caught:
+        compared(base, head, across)
+    assert caught.value.exit_code == NOT_COMPARABLE
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("gpu__name", "NVIDIA H100"),
+        ("gpu__card", "99999999"),
+        ("gpu__vbios", "96.1"),
+        ("gpu__power_limit_w", 500.0),
+        ("gpu__ecc", False),
+        ("gpu__mig", True),
+        ("driver", "570.1"),
+        ("cuda_driver", "12.8"),
+        ("cuda_runtime", "12.8"),
+        ("libraries__torch", "2.9.0"),
+        ("libraries__cublaslt", "13.2.0"),
+        ("build__commit", "fedcba9"),
+        ("build__dirty", True),
+        ("build__type", "Debug"),
+        ("build__compiler", "Clang 19"),
+        ("build__cuda_compiler", "NVIDIA 13.1"),
+        ("build__architectures", "80"),
+        ("build__sanitizers", "address"),
+        ("host__cpu", "AMD EPYC"),
+        ("host__cores", 8),
+        ("host__os", "Ubuntu 24.04"),
+        ("host__kernel", "6.8"),
+        ("environment__CUDA_MODULE_LOADING", "EAGER"),
+        ("environment__OMP_NUM_THREADS", "4"),
+    ],
+)
+def test_every_fact_must_be_equal_and_is_named_with_both_values(path: str, value: Any) -> None:
+    base = made("base")
+    text = refusal(base, made("head", **{path: value}))
+    name = path.replace("__", ".")
+    assert f"{name} (" in text
+    assert f"{value} in head)" in text
+    text = refusal(made("base", **{path: value}), base)
+    assert f"{name} ({value} in base" in text
+
+
+def test_all_differences_are_in_the_one_line() -> None:
+    text = refusal(made("base"), made("head", driver="1", host__kernel="2"))
+    assert "driver (580.159.04 in base, 1 in head), host.kernel (6.1.0 in base, 2 in head)" in text
+    assert "\n" not in text
+    assert "--across" not in text, "no factor covers both"
+
+
+def test_another_method_of_measuring_is_not_comparable() -> None:
+    text = refusal(made("base"), made("head", top={"method": "2"}))
+    assert "method (1 in base, 2 in head)" in text
+
+
+def test_options_that_change_only_the_windows_may_differ() -> None:
+    options = {"quick": True, "launches": 9, "arm_time_s": 1.0, "precision": 0.1, "seed": 5}
+    found = compared(made("base"), made("head", options=options))
+    assert found.declared == ()
+    assert found.equal["gpu.card"] == "1a2b3c4d"
+    assert "options.clock (" in refusal(made("base"), made("head", options__clock="locked"))
+
+
+def test_a_machine_without_gpu_is_not_one_with_a_gpu() -> None:
+    text = refusal(made("base"), made("head", gpu=None, gpu_missing="no NVIDIA driver"))
+    assert "gpu.name (NVIDIA H200 in base, none in head)" in text
+    assert "gpu.card" not in text, "one word for all that is missing with the GPU"
+
+
+def test_why_there_is_no_gpu_is_no_fact_of_the_machine() -> None:
+    one = made("base", gpu=None, gpu_missing="no driver")
+    assert (
+        compared(one, made("head", gpu=None, gpu_missing="no device")).equal["gpu.name"] == "none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("across", "changes"),
+    [
+        ("driver", {"driver": "590.1", "cuda_driver": "13.1"}),
+        ("torch", {"libraries__torch": "2.9", "libraries__cublaslt": "13.2"}),
+        ("card", {"gpu__card": "99999999", "gpu__vbios": "96.1"}),
+        ("gpu-model", {"gpu__name": "NVIDIA L4", "gpu__card": "9", "gpu__power_limit_w": 72.0}),
+        ("commit", {"build__commit": "fedcba9"}),
+        ("commit", {"build__dirty": True}),
+    ],
+)
+def test_a_declared_factor_allows_what_goes_with_it(across: str, changes: sample.Json) -> None:
+    base = made("base")
+    assert f"add --across {across}" in refusal(base, made("head", **changes))
+    found = compared(base, made("head", **changes), across)
+    assert {one.fact for one in found.declared} == {key.replace("__", ".") for key in changes}
+    text = refusal(base, made("head", **changes, host__kernel="7"), across)
+    assert "host.kernel" in text
+    allowed = next(iter(changes)).replace("__", ".")
+    assert f"{allowed} (" not in text, "what is allowed is not complained of"
+
+
+@pytest.mark.parametrize(
+    ("across", "changes"),
+    [
+        ("card", {"gpu__card": "9", "host__cpu": "AMD EPYC"}),
+        ("card", {"gpu__card": "9", "gpu__ecc": False}),
+        ("gpu-model", {"gpu__name": "NVIDIA L4", "driver": "590"}),
+        ("gpu-model", {"gpu__name": "NVIDIA L4", "gpu__mig": True}),
+        ("driver", {"driver": "590", "cuda_runtime": "13.1"}),
+        ("torch", {"libraries__torch": "2.9", "driver": "590"}),
+        ("commit", {"build__commit": "fedcba9", "build__compiler": "Clang"}),
+    ],
+)
+def test_a_factor_allows_nothing_else(across: str, changes: sample.Json) -> None:
+    refused = list(changes)[1].replace("__", ".")
+    text = refusal(made("base"), made("head", **changes), across)
+    assert f"not comparable: {refused} (" in text
+
+
+@pytest.mark.parametrize("across", sorted(FACTORS))
+def test_a_declared_factor_must_differ(across: str) -> None:
+    with pytest.raises(GpuliftError, match=f"do not differ in {across}") as caught:
+        compared(made("base"), made("head"), across)
+    assert caught.value.exit_code == USAGE
+
+
+def test_a_vbios_alone_is_not_another_card() -> None:
+    with pytest.raises(GpuliftError, match="do not differ in card"):
+        compared(made("base"), made("head", gpu__vbios="96.2"), "card")
+
+
+def test_an_unknown_factor_is_a_usage_error() -> None:
+    with pytest.raises(GpuliftError, match="--across knows driver, torch, card") as caught:
+        require_factor("weather")
+    assert caught.value.exit_code == USAGE
+
+
+@pytest.mark.parametrize("across", [None, "card", "gpu-model"])
+def test_a_card_that_changes_in_the_middle_of_a_run_is_refused(across: str | None) -> None:
+    mixed = both(made("head"), made("head", launch=1, gpu__card="99999999"))
+    text = refusal(made("base"), mixed, across)
+    assert "the head records are of more than one set: gpu.card (1a2b3c4d, then 99999999)" in text
+    assert "head.jsonl:1" in text
+
+
+@pytest.mark.parametrize(
+    "change", [{"driver": "590"}, {"build__commit": "f"}, {"host__kernel": "7"}]
+)
+def test_two_runs_of_one_side_must_be_of_one_set(change: sample.Json) -> None:
+    with pytest.raises(GpuliftError, match="the base records are of more than one set"):
+        require_comparable([made("one"), made("two", **change)], [made("head")], None)
+
+
+def test_a_gpu_model_may_be_several_cards_of_it() -> None:
+    base = [made("one"), made("two", gpu__card="2")]
+    head = [made(str(n), gpu__card=str(n), gpu__name="NVIDIA L4") for n in (3, 4)]
+    assert require_comparable(base, head, require_factor("gpu-model")).declared
+    with pytest.raises(GpuliftError, match="more than one set"):
+        require_comparable(base, head, require_factor("card"))
+
+
+def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> None:
+    newer = made("head", top={"schema": "1.9"}, host__numa_nodes=2)
+    found = compared(made("base"), newer)
+    assert found.one_sided == ("host.numa_nodes",)
+    assert "host.numa_nodes" in refusal(made("base"), made("head", host__numa_nodes=2))
+    older_has_more = made("head", top={"schema": "1.9"}, host__kernel=None)
+    assert "host.kernel (6.1.0 in base, not recorded in head)" in refusal(
+        made("base"), older_has_more
+    )
+
+
+def test_a_variable_that_only_the_newer_record_sets_is_a_difference() -> None:
+    newer = made("head", top={"schema": "1.9"}, environment__CUDA_LAUNCH_BLOCKING="1")
+    assert "environment.CUDA_LAUNCH_BLOCKING" in refusal(made("base"), newer)

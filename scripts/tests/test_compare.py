@@ -1,0 +1,578 @@
+"""`gpulift compare`: rows, units, verdicts, refusals and exit codes, on simulated clocks."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gpulift import cli, compare_command, decision
+from gpulift.compare import (
+    Comparison,
+    Row,
+    compare,
+    slowed_by_hardware,
+    values,
+)
+from gpulift.compare_command import as_data, rows_table, summary_line
+from gpulift.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    INSTRUMENT_BROKEN,
+    NOT_COMPARABLE,
+    NOTHING_RAN,
+    OK,
+    USAGE,
+    GpuliftError,
+)
+from gpulift.records import read_results, read_run
+from tests import runs_made, sample
+from tests.sample import Json
+
+QUIET: Json = {"noise": 1e-4, "launch_noise": 1e-4}
+CASE = {"n": 1}
+
+
+def arms(factor: float = 1.0) -> list[Json]:
+    """Two quiet arms; the second takes `factor` times as long."""
+    return [sample.arm("slow", 2e-3, **QUIET), sample.arm("fast", 1e-3 * factor, **QUIET)]
+
+
+def records(factor: float = 1.0, seed: int = 1, count: int = 4, **more: Any) -> list[Json]:
+    return sample.launches(count, "a/b", CASE, arms(factor), seed=seed, **more)
+
+
+def compared(
+    tmp_path: Path,
+    base: Sequence[Json],
+    head: Sequence[Json],
+    across: str | None = None,
+    common: bool = False,
+) -> Comparison:
+    folders = [
+        sample.write(tmp_path / name, made) for name, made in (("base", base), ("head", head))
+    ]
+    return compare([read_run(folders[0])], [read_run(folders[1])], across, common)
+
+
+def refused(tmp_path: Path, base: Sequence[Json], head: Sequence[Json]) -> GpuliftError:
+    with pytest.raises(GpuliftError) as caught:
+        compared(tmp_path, base, head)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def verdicts(found: Comparison) -> dict[str, str]:
+    return {row.arm: row.verdict.verdict for row in found.rows}
+
+
+def row(found: Comparison, arm: str) -> Row:
+    return next(one for one in found.rows if one.arm == arm)
+
+
+# --- Verdicts ---
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict", "code"),
+    [
+        (1.0, decision.EQUIVALENT, OK),
+        (1.03, decision.REGRESSED, FAILED),
+        (0.97, decision.IMPROVED, OK),
+    ],
+)
+def test_only_the_arm_that_changed_gets_another_verdict(
+    tmp_path: Path, factor: float, verdict: str, code: int
+) -> None:
+    found = compared(tmp_path, records(), records(factor, seed=2))
+    assert verdicts(found) == {"slow": decision.EQUIVALENT, "fast": verdict}
+    assert found.exit_code == code
+    assert row(found, "fast").change == pytest.approx(factor - 1, abs=5e-4)
+    assert found.family == 2
+
+
+def test_ceilings_are_compared_too(tmp_path: Path) -> None:
+    made = sample.launches(4, "ceiling/x", CASE, arms())
+    slower = sample.launches(4, "ceiling/x", CASE, arms(1.05), seed=2)
+    assert verdicts(compared(tmp_path, made, slower))["fast"] == decision.REGRESSED
+
+
+def test_more_than_a_tenth_inconclusive_is_exit_5(tmp_path: Path) -> None:
+    noisy = [sample.arm("x", 1e-3, launch_noise=0.1)]
+    made = [sample.launches(3, "a/b", CASE, noisy, seed=seed) for seed in (1, 2)]
+    found = compared(tmp_path, made[0], made[1])
+    assert verdicts(found) == {"x": decision.INCONCLUSIVE}
+    assert found.exit_code == INCONCLUSIVE
+    effect = found.rows[0].verdict.smallest_effect
+    assert effect is not None
+    assert effect > 0.05
+
+
+def test_a_tenth_inconclusive_is_still_ok(tmp_path: Path) -> None:
+    def made(seed: int) -> list[Json]:
+        quiet = [
+            one
+            for n in range(9)
+            for one in sample.launches(3, "a/b", {"n": n}, arms()[:1], seed=seed)
+        ]
+        noisy = [sample.arm("slow", 1e-3, launch_noise=0.1)]
+        return [*quiet, *sample.launches(3, "a/b", {"n": 9}, noisy, seed=seed)]
+
+    found = compared(tmp_path, made(1), made(2))
+    assert found.counts[decision.INCONCLUSIVE] == 1
+    assert found.exit_code == OK
+
+
+def test_worst_rows_come_first(tmp_path: Path) -> None:
+    def made(seed: int, factors: Sequence[float]) -> list[Json]:
+        names = [f"arm{index}" for index in range(len(factors))]
+        some = [sample.arm(n, 1e-3 * f, **QUIET) for n, f in zip(names, factors, strict=True)]
+        return sample.launches(4, "a/b", CASE, some, seed=seed)
+
+    found = compared(tmp_path, made(1, [1, 1, 1, 1]), made(2, [1.02, 0.9, 1.2, 1]))
+    assert [one.arm for one in found.rows] == ["arm2", "arm0", "arm1", "arm3"]
+
+
+# --- Units ---
+
+
+def test_one_launch_is_inconclusive_however_many_windows(tmp_path: Path) -> None:
+    found = compared(tmp_path, records(count=1, blocks=99), records(1.5, seed=2, blocks=99))
+    assert set(verdicts(found).values()) == {decision.INCONCLUSIVE}
+    fast = row(found, "fast")
+    assert fast.verdict.difference is None, "never an interval from windows"
+    assert "launches: 1 in base, 4 in head" in fast.verdict.reason
+    assert fast.change == pytest.approx(0.5, abs=0.01)
+    assert found.exit_code == INCONCLUSIVE
+
+
+def test_the_unit_is_the_launch_and_not_the_window(tmp_path: Path) -> None:
+    found = compared(tmp_path, records(blocks=50), records(seed=2, blocks=50))
+    difference = row(found, "fast").verdict.difference
+    assert difference is not None
+    assert (difference.base_launches, difference.head_launches) == (4, 4)
+
+
+def runs_of(tmp_path: Path, side: str, shifts: Sequence[float], **more: Any) -> list[Path]:
+    return [
+        sample.write(tmp_path / f"{side}{n}", records(1 + shift, seed=100 * n + len(side), **more))
+        for n, shift in enumerate(shifts)
+    ]
+
+
+def test_with_two_runs_on_both_sides_the_unit_is_the_run(tmp_path: Path) -> None:
+    base = runs_of(tmp_path, "base", [0.0, 0.02])
+    head = runs_of(tmp_path, "other", [0.0, 0.02])
+    found = compare(read_results(base), read_results(head))
+    assert found.unit == "run"
+    fast = row(found, "fast")
+    assert fast.verdict.verdict == decision.INCONCLUSIVE, "runs vary more than their launches"
+    difference = fast.verdict.difference
+    assert difference is not None
+    assert difference.base_launches == 2
+    first, second = values(fast.base, "run")
+    assert second - first == pytest.approx(0.0198, abs=1e-3)
+    one_sided = compare(read_results(base[:1]), read_results(head))
+    assert one_sided.unit == "launch"
+
+
+def gpu(card: str, name: str = "NVIDIA H200") -> Json:
+    made = copy.deepcopy(sample.GPU_CONTEXT)
+    made["gpu"] |= {"card": card, "name": name}
+    return made
+
+
+def cards(tmp_path: Path, name: str, count: int, factor: float = 1.0) -> list[Path]:
+    return [
+        sample.write(
+            tmp_path / name / str(n),
+            records(factor, seed=10 * n + len(name), context=gpu(f"{n}{len(name)}", name)),
+        )
+        for n in range(count)
+    ]
+
+
+def test_across_models_two_single_cards_never_stand_for_two_models(tmp_path: Path) -> None:
+    base, head = cards(tmp_path, "A", 1), cards(tmp_path, "BB", 1, 0.5)
+    found = compare(read_results(base), read_results(head), "gpu-model")
+    assert found.unit == "card"
+    assert set(verdicts(found).values()) == {decision.INCONCLUSIVE}
+    assert "two single cards never stand for two models" in found.rows[0].verdict.reason
+    assert found.exit_code == INCONCLUSIVE
+
+
+def test_across_models_the_card_is_the_unit(tmp_path: Path) -> None:
+    base, head = cards(tmp_path, "A", 3), cards(tmp_path, "BB", 3, 0.5)
+    found = compare(read_results(base), read_results(head), "gpu-model")
+    assert row(found, "fast").verdict.verdict == decision.IMPROVED
+    difference = row(found, "fast").verdict.difference
+    assert difference is not None
+    assert difference.base_launches == 3, "three cards, twelve launches"
+
+
+def test_several_runs_of_a_card_are_one_value(tmp_path: Path) -> None:
+    again = records(1.1, seed=77, context=gpu("01", "A"))
+    base = [*cards(tmp_path, "A", 2), sample.write(tmp_path / "A" / "again", again)]
+    head = cards(tmp_path, "BB", 2)
+    found = compare(read_results(base), read_results(head), "gpu-model")
+    launches = row(found, "fast").base
+    assert len(launches) == 12
+    assert [round(value + 6.9078, 2) for value in values(launches, "card")] == [0.05, 0.0]
+
+
+# --- Cases that are not alike ---
+
+
+def test_cases_of_one_side_only_are_named(tmp_path: Path) -> None:
+    more = sample.launches(4, "a/b", {"n": 2}, arms(), seed=2)
+    error = refused(tmp_path, records(), [*records(seed=2), *more])
+    assert error.exit_code == NOT_COMPARABLE
+    assert "a/b/n:2: only in head; --common compares the rest" in str(error)
+
+
+def test_common_lists_what_is_on_one_side(tmp_path: Path) -> None:
+    more = sample.launches(4, "a/b", {"n": 2}, arms())
+    found = compared(tmp_path, [*records(), *more], records(seed=2), common=True)
+    (skipped,) = [one for one in found.rows if one.verdict.verdict == decision.SKIPPED]
+    assert (skipped.case_id, skipped.verdict.reason) == ("n:2", "only in base")
+    assert found.exit_code == OK
+
+
+def test_an_arm_of_one_side_only_is_named(tmp_path: Path) -> None:
+    extra = [*arms(), sample.arm("new", 1e-3)]
+    error = refused(tmp_path, records(), sample.launches(4, "a/b", CASE, extra, seed=2))
+    assert error.exit_code == NOT_COMPARABLE
+    assert "a/b/n:1/new: only in head" in str(error)
+
+
+def test_nothing_in_common_is_refused_even_with_common(tmp_path: Path) -> None:
+    other = sample.launches(2, "c/d", CASE, arms())
+    with pytest.raises(GpuliftError, match="no case in common"):
+        compared(tmp_path, records(), other, common=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"regime": "sustained"}, "another work: regime burst, then sustained"),
+        ({"check": {"meaning": "close"}}, "another work: check exact bytes, then close"),
+    ],
+)
+def test_another_work_is_not_comparable(tmp_path: Path, change: Json, words: str) -> None:
+    error = refused(tmp_path, records(), records(seed=2, **change))
+    assert error.exit_code == NOT_COMPARABLE
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cost": {"bytes": 0.0, "flops": 2e12, "items": 1.0}}, "operations per step 0, then 2000"),
+        ({"check_tolerance": 0.1}, "check tolerance 0, then 0.1"),
+        ({"clock": "host"}, "clock device, then host"),
+    ],
+)
+def test_another_work_of_an_arm_is_not_comparable(tmp_path: Path, change: Json, words: str) -> None:
+    head = records(seed=2)
+    for one in head:
+        one["arms"][1] |= change
+    assert words in str(refused(tmp_path, records(), head))
+    found = compared(tmp_path / "common", records(), head, common=True)
+    assert verdicts(found) == {"slow": decision.EQUIVALENT, "fast": decision.SKIPPED}
+
+
+def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Path) -> None:
+    def roof(size: float, seed: int) -> list[Json]:
+        cost = {"flops": size, "roof": "gemm/bf16"}
+        one = sample.arm("bf16", size / 8e14, cost=cost, **QUIET)
+        return sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)
+
+    found = compared(tmp_path, roof(1e12, 1), roof(4e12, 2))
+    assert verdicts(found) == {"bf16": decision.EQUIVALENT}
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_skipped_on_one_side_is_a_skipped_row_with_the_side(tmp_path: Path, side: str) -> None:
+    skipped = [sample.unmeasured("a/b", CASE, "skipped", "out of memory", launch=n) for n in (0, 1)]
+    kept = sample.launches(4, "c/d", CASE, arms())
+    more = sample.launches(4, "c/d", CASE, arms(), seed=2)
+    sides = {"base": [*records(), *kept], "head": [*records(seed=2), *more]}
+    sides[side] = [*skipped, *sides[side][4:]]
+    found = compared(tmp_path, sides["base"], sides["head"])
+    rows = [one for one in found.rows if one.technique == "a/b"]
+    assert {one.verdict.verdict for one in rows} == {decision.SKIPPED}
+    assert {one.arm for one in rows} == {"slow", "fast"}
+    assert rows[0].verdict.reason == f"{side}: out of memory"
+    assert found.exit_code == OK
+
+
+def test_an_arm_skipped_on_both_sides_for_one_reason_says_it_once(tmp_path: Path) -> None:
+    some = [*arms(), sample.skipped_arm("fp8", "no FP8 here")]
+    made = [sample.launches(4, "a/b", CASE, some, seed=seed) for seed in (1, 2)]
+    assert (
+        row(compared(tmp_path, made[0], made[1]), "fp8").verdict.reason
+        == "base and head: no FP8 here"
+    )
+
+
+@pytest.mark.parametrize("outcome", ["failed", "error"])
+def test_an_error_on_head_is_an_error_even_in_one_launch(tmp_path: Path, outcome: str) -> None:
+    bad = sample.unmeasured("a/b", CASE, outcome, "signal SIGSEGV", launch=4)
+    found = compared(tmp_path, records(), [*records(seed=2), bad])
+    assert set(verdicts(found).values()) == {decision.ERROR}
+    assert found.rows[0].verdict.reason == f"head {outcome}: signal SIGSEGV"
+    assert found.exit_code == FAILED
+
+
+def test_an_error_on_base_only_leaves_no_base(tmp_path: Path) -> None:
+    bad = sample.unmeasured("a/b", CASE, "error", "timeout", launch=4)
+    found = compared(tmp_path, [*records(), bad], records(seed=2))
+    assert found.rows[0].verdict.reason == "no base: error: timeout"
+    assert found.exit_code == NOTHING_RAN, "nothing was compared"
+
+
+# --- The instrument ---
+
+
+@pytest.mark.parametrize("name", ["hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"])
+def test_a_case_that_the_hardware_slowed_in_every_launch_breaks_the_instrument(
+    tmp_path: Path, name: str
+) -> None:
+    head = records(seed=2)
+    for one in head:
+        one["telemetry"]["throttle"] = ["sw_power_cap", name]
+    error = refused(tmp_path, records(), head)
+    assert error.exit_code == INSTRUMENT_BROKEN
+    assert "every launch of a/b/n:1 in head" in str(error)
+    head[0]["telemetry"]["throttle"] = ["sw_power_cap"]
+    assert compared(tmp_path / "less", records(), head).exit_code == OK
+
+
+def test_all_blocks_discarded_breaks_the_instrument(tmp_path: Path) -> None:
+    reason = "the hardware slowed itself down in every block: nothing can be said"
+    bad = [
+        sample.unmeasured("a/b", CASE, "failed", reason, launch=n, discarded_blocks=9)
+        for n in (0, 1)
+    ]
+    assert refused(tmp_path, bad, records()).exit_code == INSTRUMENT_BROKEN
+
+
+def test_a_power_cap_is_a_state_and_not_a_slowdown(tmp_path: Path) -> None:
+    sample.write(tmp_path, records(discarded_blocks=3))
+    assert not any(slowed_by_hardware(one) for one in read_run(tmp_path).records)
+
+
+# --- What is read ---
+
+
+def test_the_same_record_on_both_sides_is_refused(tmp_path: Path) -> None:
+    made = records()
+    error = refused(tmp_path, made, made)
+    assert error.exit_code == USAGE
+    assert "is the same record as" in str(error)
+
+
+def test_a_run_given_twice_is_refused(tmp_path: Path) -> None:
+    base = sample.write(tmp_path / "base", records())
+    head = sample.write(tmp_path / "head", records(seed=2))
+    with pytest.raises(GpuliftError, match="a launch counts once"):
+        compare(read_results([base, base]), read_results([head]))
+
+
+def test_duets_are_not_part_and_a_set_of_duets_says_what_to_use(tmp_path: Path) -> None:
+    error = refused(tmp_path, runs_made.duet(), records())
+    assert error.exit_code == USAGE
+    assert "base records are all duets: use ./gpulift duet" in str(error)
+    found = compared(tmp_path / "mixed", [*records(), *runs_made.duet()], records(seed=2))
+    assert {one.technique for one in found.rows} == {"a/b"}
+    assert "base: 10 duet records are not part of this" in found.notes
+
+
+def test_of_one_launch_twice_the_later_counts_and_is_told(tmp_path: Path) -> None:
+    again = sample.record("a/b", CASE, arms(1.0), 0, seed=9)
+    found = compared(tmp_path, [*records(), again], records(seed=2))
+    assert len(row(found, "fast").base) == 4
+    assert any("replaces line 1" in note for note in found.notes)
+    assert again["arms"][0]["windows"]["device_s"][0] in {
+        time for one in row(found, "slow").base for time in one.arm.windows.device_s
+    }
+
+
+def test_a_last_line_that_was_cut_off_is_a_launch_less_and_told(tmp_path: Path) -> None:
+    base = sample.write(tmp_path / "base", records())
+    head = sample.write(tmp_path / "head", records(seed=2))
+    file = head / "a.b.jsonl"
+    file.write_bytes(file.read_bytes()[:-500])
+    found = compare(read_results([base]), read_results([head]))
+    assert len(row(found, "fast").head) == 3
+    assert any("cut off" in note for note in found.notes)
+
+
+def test_minor_schemas_may_be_mixed(tmp_path: Path) -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["host"]["numa_nodes"] = 2
+    newer = records(seed=2, schema="1.7", context=context)
+    found = compared(tmp_path, records(schema="1.0"), newer)
+    assert found.exit_code == OK
+    assert found.notes == ("host.numa_nodes is known on one side only: not compared",)
+
+
+def test_a_clock_that_was_set_back_changes_no_verdict(tmp_path: Path) -> None:
+    head = records(1.03, seed=2)
+    expected = compared(tmp_path / "before", records(), head)
+    for launch, one in enumerate(head):
+        one["started_at"] = f"2026-11-20T04:00:{50 - launch:02d}Z"
+        for arm in one["arms"]:
+            count = len(arm["windows"]["device_s"])
+            arm["windows"]["start_s"] = [float(count - index) for index in range(count)]
+    found = compared(tmp_path / "after", records(), head)
+    assert [one.verdict for one in found.rows] == [one.verdict for one in expected.rows]
+
+
+def test_uncommitted_changes_are_told(tmp_path: Path) -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["build"]["dirty"] = True
+    found = compared(tmp_path, records(context=context), records(seed=2, context=context))
+    assert sum("uncommitted changes" in note for note in found.notes) == 2
+
+
+# --- Output ---
+
+
+def test_json_is_deterministic_and_holds_every_figure(tmp_path: Path) -> None:
+    made = [compared(tmp_path / str(n), records(), records(1.03, seed=2)) for n in (0, 1)]
+    texts = [json.dumps(as_data(found), allow_nan=False) for found in made]
+    assert texts[0] == texts[1]
+    data = json.loads(texts[0])
+    assert (data["exit_code"], data["unit"], data["family"]) == (FAILED, "launch", 2)
+    assert data["decision_method"] == decision.DECISION_METHOD
+    worst = data["rows"][0]
+    assert worst["low"] < worst["change"] < worst["high"]
+    assert worst["units"] == [4, 4]
+    assert [one["windows"] for one in worst["base"]] == [16] * 4
+    assert worst["path"][-1] == "Verdict: regressed"
+
+
+def test_json_of_rows_without_figures_has_nulls(tmp_path: Path) -> None:
+    found = compared(tmp_path, records(count=1), records(seed=2, count=1))
+    data = json.loads(json.dumps(as_data(found), allow_nan=False))
+    assert [data["rows"][0][key] for key in ("low", "units", "smallest_effect")] == [None] * 3
+
+
+def test_the_table_leaves_equivalent_rows_to_all(tmp_path: Path) -> None:
+    found = compared(tmp_path, records(), records(1.03, seed=2))
+    assert rows_table(found, show_all=False).row_count == 1
+    assert rows_table(found, show_all=True).row_count == 2
+
+
+def test_equal_skips_of_a_technique_are_one_row_of_the_table(tmp_path: Path) -> None:
+    more = [sample.unmeasured("a/b", {"n": n}, "skipped", "no GPU [/here]") for n in (2, 3)]
+    other = [{**one, "started_at": "2026-11-22T04:00:00Z"} for one in more]
+    found = compared(tmp_path, [*records(), *more], [*records(seed=2), *other])
+    assert rows_table(found, show_all=False).row_count == 1
+    assert rows_table(found, show_all=True).row_count == 4
+
+
+def test_the_summary_counts_rows_and_names_the_methods(tmp_path: Path) -> None:
+    line = summary_line(compared(tmp_path, records(), records(1.03, seed=2)))
+    assert "2 rows: 0 error, 1 regressed" in line
+    assert "2 comparisons in the family, unit launch" in line
+    assert f"stats method 1, decision method {decision.DECISION_METHOD}" in line
+
+
+# --- The command ---
+
+
+@pytest.fixture(autouse=True)
+def only_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command line of this command alone, with the real handling of errors around it."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    app.command()(compare_command.compare)
+    monkeypatch.setattr(cli, "app", app)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[str, str]:
+    base = sample.write(tmp_path / "base", records())
+    head = sample.write(tmp_path / "head", records(1.03, seed=2))
+    return str(base), str(head)
+
+
+def test_the_command_shows_the_table_and_exits_as_the_rows_say(
+    folders: tuple[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["compare", *folders]) == FAILED
+    shown = capfd.readouterr().out
+    assert "regressed" in shown
+    assert "base: nvidia-h200/base" in shown
+    assert cli.main(["compare", *folders, "--json"]) == FAILED
+    assert json.loads(capfd.readouterr().out)["counts"]["regressed"] == 1
+
+
+def test_further_runs_of_a_side(
+    tmp_path: Path, folders: tuple[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    more = [str(sample.write(tmp_path / f"m{n}", records(seed=30 + n))) for n in range(4)]
+    sides = ["--more-base", more[0], "--more-base", more[1], "--more-head", more[2]]
+    assert cli.main(["compare", *folders, *sides, "--json"]) == INCONCLUSIVE
+    data = json.loads(capfd.readouterr().out)
+    assert data["unit"] == "run"
+    assert len(data["base"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--across", "card"], USAGE, "do not differ in card"),
+        (["--across", "moon"], USAGE, "--across knows driver"),
+        (["--explain", "a/b", "--json"], USAGE, "leave --explain or --json out"),
+        (
+            ["--explain", "fats"],
+            USAGE,
+            "no row of the comparison holds 'fats'; near it: a/b/n:1/fast",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    folders: tuple[str, str],
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    words: str,
+) -> None:
+    assert cli.main(["compare", *folders, *arguments]) == code
+    said = capfd.readouterr()
+    assert words in said.err
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no records"),
+        (b'{"schema": "2.0"}\n', "schema is 2.0"),
+        (b'{"schema": "1.0", "launch": NaN}\n', "NaN is not a number"),
+        (b"\x00\xff\n", "not a line of JSON"),
+    ],
+)
+def test_what_is_no_record_file_is_one_line_with_its_place(
+    tmp_path: Path,
+    folders: tuple[str, str],
+    capfd: pytest.CaptureFixture[str],
+    content: bytes,
+    words: str,
+) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_bytes(content)
+    assert cli.main(["compare", folders[0], str(file)]) == USAGE
+    said = capfd.readouterr().err
+    assert words in said
+    assert said.startswith("gpulift: error: ")
+    assert said.count("\n") == 1

@@ -1,0 +1,144 @@
+"""From windows to a verdict: every step is told, and causes are told apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from gpulift import cli, compare_command, decision
+from gpulift.compare import Row, compare
+from gpulift.decision import Verdict
+from gpulift.errors import FAILED
+from gpulift.explain import attribution, explain
+from gpulift.records import read_run
+from tests import sample
+from tests.sample import Json
+
+QUIET: Json = {"noise": 1e-4, "launch_noise": 1e-4}
+
+
+def records(seed: int, step_s: float = 1e-3, clock: str = "device", **windows: Any) -> list[Json]:
+    """Three launches of one arm; windows that are given replace all of that kind, per step."""
+    one = sample.arm("x", step_s, clock=clock, **QUIET)
+    made = sample.launches(3, "a/b", {"n": 1}, [one], seed=seed)
+    for record in made:
+        arm = record["arms"][0]
+        for key, value in windows.items():
+            scale = 1 if key == "sm_clock_hz" else arm["steps_per_window"]
+            arm["windows"][key] = [value * scale] * len(arm["windows"]["host_s"])
+    return made
+
+
+def row(tmp_path: Path, base: list[Json], head: list[Json]) -> Row:
+    runs = [
+        read_run(sample.write(tmp_path / name, made))
+        for name, made in (("base", base), ("head", head))
+    ]
+    (found,) = compare(runs[:1], runs[1:]).rows
+    return found
+
+
+def cause(found: Row) -> str:
+    return explain(found.base, found.head, found.verdict)[-1]
+
+
+def test_every_step_has_its_section(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2))
+    lines = explain(found.base, found.head, found.verdict)
+    sections = list(dict.fromkeys(line.partition(":")[0] for line in lines))
+    assert sections == [
+        "Launch value",
+        "Independent launches",
+        "Family",
+        "Equivalence",
+        "Verdict",
+        "Smallest effect",
+        "Attribution",
+    ]
+
+
+def test_a_launch_line_holds_what_the_value_stands_on(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2))
+    lines = [line for line in explain(found.base, found.head, found.verdict) if "Launch v" in line]
+    assert len(lines) == 6
+    first = found.base[0].record
+    for part in (
+        f"base launch 0 (gpulift:nvidia-h200/{first.id}, ",
+        "a.b.jsonl:1)",
+        "median step 1.00 ms by the device clock",
+        "16 windows of 10 steps in 8 blocks",
+        "SM clock 1980 MHz",
+        "throttle sw_power_cap",
+        "check error 0 of 0 allowed",
+    ):
+        assert part in lines[0]
+
+
+def test_slower_code_takes_more_cycles(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2, step_s=1.05e-3))
+    assert found.verdict.verdict == decision.REGRESSED
+    assert "the code: of 4.9" in cause(found)
+
+
+def test_a_slower_clock_takes_as_many_cycles(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2, step_s=1.05e-3, sm_clock_hz=1.98e9 / 1.05))
+    assert "the clock, not the code" in cause(found)
+
+
+def test_code_and_clock_together(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2, step_s=1.1e-3, sm_clock_hz=1.98e9 / 1.05))
+    assert "code and clock: of 9.9" in cause(found)
+
+
+def test_without_cycles_no_cause_is_claimed(tmp_path: Path) -> None:
+    made = [records(1), records(2, step_s=1.05e-3)]
+    for one in made[1]:
+        del one["arms"][0]["windows"]["sm_clock_hz"]
+    assert "throttle in head" in cause(row(tmp_path, *made))
+
+
+def test_no_cause_is_claimed_of_what_is_no_change(tmp_path: Path) -> None:
+    assert "throttle in head" in cause(row(tmp_path, records(1), records(2)))
+
+
+@pytest.mark.parametrize(
+    ("enqueue_s", "device_s", "words"),
+    [
+        (2.5e-4, 8e-4, "Attribution: issuing work on the host: a step takes +50."),
+        (2e-4, 8.5e-4, "Attribution: the device's work: a step takes +50."),
+        (2.5e-4, 8.5e-4, "Attribution: the device's work or issuing work on the host: a step"),
+        (2e-4, 8e-4, "Attribution: the host, outside issuing: a step takes +50."),
+    ],
+)
+def test_where_the_host_judges_its_parts_are_told_apart(
+    tmp_path: Path, enqueue_s: float, device_s: float, words: str
+) -> None:
+    base = records(1, clock="host", enqueue_s=2e-4, device_s=8e-4)
+    head = records(2, 1.05e-3, clock="host", enqueue_s=enqueue_s, device_s=device_s)
+    assert cause(row(tmp_path, base, head)).startswith(words)
+
+
+def test_nothing_is_attributed_to_a_side_that_is_not_there(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2))
+    assert attribution(found.base, (), changed=True) == []
+    lines = explain((), (), Verdict(decision.SKIPPED, reason="base: no GPU"))
+    assert lines == ["Reason: base: no GPU"]
+
+
+def test_the_command_explains_from_comparability_to_the_verdict(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    app.command()(compare_command.compare)
+    monkeypatch.setattr(cli, "app", app)
+    row(tmp_path, records(1), records(2, step_s=1.05e-3))
+    folders = [str(tmp_path / name) for name in ("base", "head")]
+    assert cli.main(["compare", *folders, "--explain", "N:1/X"]) == FAILED
+    shown = capfd.readouterr().out
+    assert shown.startswith("a/b/n:1/x: regressed\n  Comparability: ")
+    assert "Independent launches: one value per launch: base 1.00 ms, " in shown
+    assert "Attribution: the code" in shown
