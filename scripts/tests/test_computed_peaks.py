@@ -1,0 +1,80 @@
+"""Peaks from the driver's facts, and that they are those of the C++ plausibility bound."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gpulift.computed_peaks import OPERATIONS_PER_CLOCK, computed_peak, expected_share
+from gpulift.errors import RecordError
+from gpulift.model import Gpu
+from tests.conftest import CHECKOUT
+
+H200: dict[str, Any] = {
+    "architecture": 90,
+    "multiprocessors": 132,
+    "max_sm_clock_hz": 1.98e9,
+    "max_memory_clock_hz": 3.201e9,
+    "memory_bus_bits": 6016,
+    "pcie_max_generation": 5,
+    "pcie_max_width": 16,
+}
+
+
+def peak(roof: str, name: str = "NVIDIA H200", **change: Any) -> float | None:
+    facts = {key: value for key, value in (H200 | change).items() if value is not None}
+    return computed_peak(roof, Gpu(name, facts=facts))
+
+
+def test_peaks_by_hand() -> None:
+    assert peak("device_memory") == pytest.approx(2 * 3.201e9 * 6016 / 8)
+    assert peak("host_link/h2d") == pytest.approx(32e9 * 128 / 130 / 8 * 16)
+    assert peak("host_link/both") == pytest.approx(2 * 32e9 * 128 / 130 / 8 * 16)
+    assert peak("gemm/bf16") == pytest.approx(4096 * 132 * 1.98e9)
+
+
+@pytest.mark.parametrize(
+    ("roof", "change"),
+    [
+        ("device_memory", {"memory_bus_bits": None}),
+        ("host_link/d2h", {"pcie_max_width": None}),
+        ("host_link/d2h", {"pcie_max_generation": 9}),
+        ("gemm/bf16", {"architecture": 999}),
+        ("gemm/fp4", {}),
+        ("gemm/bf16", {"max_sm_clock_hz": None}),
+        ("host_memory", {}),
+    ],
+)
+def test_what_cannot_be_computed_is_none(roof: str, change: dict[str, Any]) -> None:
+    assert peak(roof, **change) is None
+
+
+def test_a_fact_of_the_wrong_type_is_named() -> None:
+    with pytest.raises(RecordError, match=r"NVIDIA H200: gpu.multiprocessors must be a number"):
+        peak("gemm/bf16", multiprocessors="many")
+
+
+def test_geforce_does_half_with_fp32_accumulation() -> None:
+    ada: dict[str, Any] = {"architecture": 89, "multiprocessors": 128, "max_sm_clock_hz": 2.52e9}
+    name = "NVIDIA GeForce RTX 4090"
+    assert peak("gemm/fp16", name, **ada) == pytest.approx(165.2e12, rel=1e-3)
+    assert peak("gemm/tf32", name, **ada) == pytest.approx(82.6e12, rel=1e-3)
+    assert peak("gemm/int8", name, **ada) == pytest.approx(660.6e12, rel=1e-3)
+    assert peak("gemm/fp16", "NVIDIA RTX 6000 Ada", **ada) == pytest.approx(330.3e12, rel=1e-3)
+
+
+def test_the_table_holds_what_the_plausibility_bound_holds() -> None:
+    source = (CHECKOUT / "core" / "host" / "plausibility.cpp").read_text(encoding="utf-8")
+    rows = re.findall(r'\{\{(\d+), "(\w+)"\}, (\d+)\}', source)
+    assert len(rows) > 20
+    for architecture, dtype, operations in rows:
+        assert OPERATIONS_PER_CLOCK[int(architecture)][dtype] == float(operations)
+
+
+def test_expected_shares() -> None:
+    assert expected_share("gemm/fp8", "burst") == 0.65
+    assert expected_share("gemm/fp8", "sustained") == 0.50
+    assert expected_share("host_link/both", "burst") == 0.65
+    assert expected_share("host_memory", "burst") is None
