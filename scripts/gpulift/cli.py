@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from gpulift import check as checks
 from gpulift import doctor as doctors
-from gpulift import machine, measuring, tables
-from gpulift.compare import duet_rows
-from gpulift.errors import FAILED, INTERRUPTED, NOTHING_RAN, OK, GpuliftError
+from gpulift import machine, measuring, reference_command, tables
+from gpulift.certify_command import certify
+from gpulift.commands import (
+    Gpu,
+    Json,
+    Out,
+    Quick,
+    Results,
+    examine,
+    print_json,
+    results_folder,
+    say,
+    summary_of,
+)
+from gpulift.compare_command import compare
+from gpulift.duets import duet_rows
+from gpulift.errors import FAILED, INTERRUPTED, OK, GpuliftError
+from gpulift.gate_command import gate
 from gpulift.machine import TechniqueInfo
-from gpulift.model import Context
-from gpulift.records import Run, newest_run, read_results, read_run, run_folders
-from gpulift.reference import find_reference
-from gpulift.summary import Summary, summarise
+from gpulift.qualify_command import qualify
+from gpulift.records import read_results
 
 app = typer.Typer(
     name="gpulift",
@@ -32,40 +44,15 @@ app = typer.Typer(
 )
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
-Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]
-Out = Annotated[Optional[Path], typer.Option(help="Folder for the output.")]  # noqa: UP045
 Filter = Annotated[
     Optional[str], typer.Argument(help="Regular expression on technique/case/arm; -- -RE excludes.")  # noqa: UP045
 ]
-Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
-Results = Annotated[list[Path], typer.Argument(help="Record files, run folders or folders above.")]
 
-
-@app.command()
-def qualify(
-    quick: Quick = False,
-    out: Out = None,
-    filter: Annotated[Optional[str], typer.Option(help="As for run.")] = None,  # noqa: UP045
-    gpu: Gpu = None,
-) -> None:
-    """Measure this machine and report: how close to its roofs, and what pays on it."""
-    from gpulift import report as reports
-
-    context, infos = _examine(gpu)
-    screen = tables.console()
-    screen.print(tables.findings(doctors.examine(context, infos)))
-    options = measuring.Options(filter=filter, quick=quick, gpu=gpu)
-    measured = measuring.run(options, _results(), out, context, _say)
-    if not any(measured.folder.glob("*.jsonl")) or measured.exit_code not in measuring.FINISHED:
-        raise typer.Exit(measured.exit_code)
-    summary = _summary(read_run(measured.folder))
-    others = _others(summary) if context.gpu is None else []
-    _show(summary, others)
-    page = reports.write([summary, *others], measured.folder / "report")
-    screen.print(f"records: {measured.folder}\nreport:  {page}", soft_wrap=True)
-    nothing_ran = measured.exit_code == NOTHING_RAN and filter is None
-    raise typer.Exit(OK if nothing_ran else measured.exit_code)  # a skip is a result
+app.command()(qualify)
+app.command()(compare)
+app.command()(gate)
+app.command()(certify)
+app.add_typer(reference_command.app)
 
 
 @app.command()
@@ -87,7 +74,7 @@ def run(
     options = measuring.Options(filter, quick, launches, arm_time, precision, seed, gpu)
     measuring.require_known(options)
     context = machine.describe(machine.find_bench(), gpu)
-    measured = measuring.run(options, _results(), out, context, _say)
+    measured = measuring.run(options, results_folder(), out, context, say)
     if measured.exit_code in measuring.FINISHED:
         typer.echo(measured.folder)
     raise typer.Exit(measured.exit_code)
@@ -96,12 +83,12 @@ def run(
 @app.command("list")
 def list_techniques(filter: Filter = None, as_json: Json = False) -> None:
     """What can be measured, and whether it can run on this machine."""
-    context, infos = _examine(None)
+    context, infos = examine(None)
     chosen = [info for info in infos if _matches(info, filter)]
     if not chosen:
         raise GpuliftError(f"no technique matches {filter!r}; `list` without a filter shows all")
     if as_json:
-        _print_json([{**asdict(one), "not_here": one.not_here(context)} for one in chosen])
+        print_json([{**asdict(one), "not_here": one.not_here(context)} for one in chosen])
     else:
         tables.console().print(tables.techniques(chosen, context))
 
@@ -109,10 +96,10 @@ def list_techniques(filter: Filter = None, as_json: Json = False) -> None:
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """What can run here and why the rest cannot, with the remedy."""
-    context, infos = _examine(None)
+    context, infos = examine(None)
     found = doctors.examine(context, infos)
     if as_json:
-        _print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in found])
     else:
         tables.console().print(tables.findings(found))
 
@@ -123,7 +110,7 @@ def report(results: Results, out: Out = None) -> None:
     from gpulift import report as reports
 
     found = read_results(results)
-    page = reports.write([_summary(one) for one in found], out or _report_folder(results[0]))
+    page = reports.write([summary_of(one) for one in found], out or _report_folder(results[0]))
     typer.echo(page)
 
 
@@ -135,8 +122,8 @@ def check(
     ] = None,
 ) -> None:
     """Validate committed records; every complaint is a line, and then the exit code is 1."""
-    schema = _results() / "schema" / "record.schema.json"
-    count, complaints = checks.check_results(results or [_results()], schema)
+    schema = results_folder() / "schema" / "record.schema.json"
+    count, complaints = checks.check_results(results or [results_folder()], schema)
     for complaint in complaints:
         typer.echo(complaint, err=True)
     typer.echo(f"{count} records checked, {len(complaints)} complaints")
@@ -152,7 +139,7 @@ def duet(results: Results, as_json: Json = False) -> None:
             "there are no duet records in these results; make some with --head, --base"
         )
     if as_json:
-        _print_json([asdict(row) for row in rows])
+        print_json([asdict(row) for row in rows])
     else:
         tables.console().print(tables.duets(rows))
 
@@ -175,49 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    _say(f"error: {' '.join(message.split())}")
+    say(f"error: {' '.join(message.split())}")
     return code
-
-
-def _say(message: str) -> None:
-    typer.echo(f"gpulift: {message}", err=True)
-
-
-def _examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
-    bench = machine.find_bench()
-    return machine.describe(bench, gpu), machine.catalogue(bench)
-
-
-def _results() -> Path:
-    return machine.checkout_root() / "results"
-
-
-def _summary(run: Run) -> Summary:
-    for warning in run.warnings:
-        _say(f"warning: {warning}")
-    return summarise(run, find_reference(_results(), run.records[0].context.slug))
-
-
-def _others(summary: Summary) -> list[Summary]:
-    """The newest run of every GPU model among the committed results."""
-    folders: dict[Path, list[Path]] = {}
-    for folder in run_folders(_results()):
-        if not folder.parent.name.startswith("cpu-"):
-            folders.setdefault(folder.parent, []).append(folder)
-    runs = [newest_run(found) for found in folders.values()]
-    return [_summary(run) for run in runs if run and run.folder != summary.run.folder]
-
-
-def _show(summary: Summary, others: Sequence[Summary]) -> None:
-    screen = tables.console()
-    screen.print(tables.roofs(summary, others))
-    if summary.unit_costs:
-        screen.print(tables.unit_costs(summary))
-    screen.print(tables.worths(summary, others))
-    if summary.skipped:
-        screen.print(tables.problems(summary.skipped, "Skipped"))
-    if summary.broken:
-        screen.print(tables.problems(summary.broken, "Failed"))
 
 
 def _report_folder(results: Path) -> Path:
@@ -234,7 +180,3 @@ def _matches(info: TechniqueInfo, filter: str | None) -> bool:
         raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
     names = [f"{info.id}/{case.id}/{arm}" for case in info.cases for arm in info.arms]
     return any(bool(pattern.search(name)) == wanted for name in names or [info.id])
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, allow_nan=False, default=str))

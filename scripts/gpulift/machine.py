@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,26 +82,44 @@ def catalogue(bench: Path) -> list[TechniqueInfo]:
     return [_technique(Fields(entry, "gpulift-bench --catalogue")) for entry in answer]
 
 
-def measure(bench: Path, flags: Sequence[str]) -> int:
-    """Runs gpulift-bench with its progress on our stderr; its exit code, negative for a signal.
+def health(bench: Path, gpu: int | None = None) -> bytes:
+    """What the driver says of the card's health now, as the JSON of `gpulift-bench --health`."""
+    return _output(bench, ["--health", *([] if gpu is None else ["--gpu", str(gpu)])])
 
-    Signals that only this process got are forwarded, those that a terminal sends to the whole
-    group are not, so that the child gets each of them once.
+
+def measure(bench: Path, flags: Sequence[str]) -> int:
+    """Runs gpulift-bench with its progress on our stderr; its exit code, negative for a signal."""
+    return measure_all(bench, [(flags, None)])[0]
+
+
+def measure_all(bench: Path, runs: Sequence[tuple[Sequence[str], Path | None]]) -> list[int]:
+    """Runs gpulift-bench once per list of flags, all at the same time; their exit codes.
+
+    Progress goes to the file beside the flags, or to our stderr. Signals that only this process
+    got are forwarded, those that a terminal sends to the whole group are not, so that each child
+    gets each of them once.
     """
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
-        child = subprocess.Popen(
-            # Its JSON has the context that its other formats print on stderr, amid the progress.
-            [str(bench), *flags, "--benchmark_format=json"],
-            stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
-        )
-        while child.poll() is None:
-            info = signal.sigtimedwait(waited, 1.0)
-            if info and info.si_signo in FORWARDED and info.si_code != SENT_BY_KERNEL:
-                child.send_signal(info.si_signo)
-        return child.returncode
+        with ExitStack() as files:
+            children = [
+                subprocess.Popen(
+                    # Its JSON has the context that its other formats print on stderr, amid the
+                    # progress.
+                    [str(bench), *flags, "--benchmark_format=json"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if log is None else files.enter_context(log.open("wb")),
+                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+                )
+                for flags, log in runs
+            ]
+            while any(child.poll() is None for child in children):
+                info = signal.sigtimedwait(waited, 1.0)
+                if info and info.si_signo in FORWARDED and info.si_code != SENT_BY_KERNEL:
+                    for child in children:
+                        child.send_signal(info.si_signo)
+        return [child.returncode for child in children]
     except OSError as error:
         raise GpuliftError(f"{bench}: cannot be started: {error.strerror}", FAILED) from None
     finally:
@@ -108,6 +127,10 @@ def measure(bench: Path, flags: Sequence[str]) -> int:
 
 
 def _answer(bench: Path, flags: Sequence[str]) -> Any:
+    return _json(_output(bench, flags), " ".join(["gpulift-bench", *flags]))
+
+
+def _output(bench: Path, flags: Sequence[str]) -> bytes:
     command = " ".join(["gpulift-bench", *flags])
     try:
         done = subprocess.run(
@@ -121,7 +144,7 @@ def _answer(bench: Path, flags: Sequence[str]) -> Any:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[-1] if said else f"exit code {done.returncode}"
         raise GpuliftError(f"{command}: {why}", max(done.returncode, FAILED))
-    return _json(done.stdout, command)
+    return done.stdout
 
 
 def _json(text: bytes, command: str) -> Any:

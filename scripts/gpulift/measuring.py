@@ -28,6 +28,7 @@ class Options:
     precision: float | None = None
     seed: int | None = None
     gpu: int | None = None
+    together: int | None = None  # GPUs that are busy at the same time; tells runs apart
 
     def given(self) -> dict[str, Any]:
         """Only what was given, as run.json keeps it."""

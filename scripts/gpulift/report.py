@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from gpulift import plots, tables, text
-from gpulift.compare import DuetRow, duet_rows
+from gpulift.duets import DuetRow, duet_rows
 from gpulift.errors import GpuliftError
+from gpulift.health import judge_health
+from gpulift.qualification import FAIL, INCONCLUSIVE, PASS, CheckResult, basis, coverage, judge_run
+from gpulift.qualification_tables import GLYPHS, quantity
 from gpulift.runs import write_error
 from gpulift.summary import Case, Roof, Summary, Worth, headline
 
@@ -55,8 +58,28 @@ class MachineView:
     """The first screen for one machine."""
 
     summary: Summary
+    results: tuple[CheckResult, ...]
     roofs: Drawing | None
     worths: Drawing | None
+
+    @property
+    def coverage(self) -> str:
+        """How many checks passed, failed, could not be told and were skipped."""
+        return coverage(self.results)
+
+    @property
+    def basis(self) -> str:
+        """What judged the machine."""
+        return basis(self.summary.reference)
+
+    @property
+    def notable(self) -> list[CheckResult]:
+        """Checks that failed or could not be told, roofs and health; the rest is counted."""
+        shown = [r for r in self.results if r.verdict in (FAIL, INCONCLUSIVE)]
+        passed = [
+            r for r in self.results if r.verdict == PASS and r.id.startswith(("roof/", "health/"))
+        ]
+        return sorted(shown, key=lambda r: (r.verdict != FAIL, r.id)) + passed
 
 
 @dataclass(frozen=True)
@@ -69,11 +92,22 @@ class TechniqueView:
     figures: tuple[Drawing, ...]
 
 
-def write(summaries: Sequence[Summary], out: Path) -> Path:
-    """Writes the report of one or several machines into a folder; returns the page's path."""
+def write(
+    summaries: Sequence[Summary],
+    out: Path,
+    verdicts: Mapping[Path, Sequence[CheckResult]] | None = None,
+) -> Path:
+    """Writes the report of one or several machines into a folder; returns the page's path.
+
+    `verdicts` of a run folder are shown as they are; others are made from the records alone.
+    """
     if not summaries:
         raise GpuliftError("there is nothing to report")
-    machines = [_machine_view(summary, i) for i, summary in enumerate(summaries)]
+    judged = [_judged(summary, verdicts or {}) for summary in summaries]
+    machines = [
+        _machine_view(summary, results, i)
+        for i, (summary, results) in enumerate(zip(summaries, judged, strict=True))
+    ]
     techniques = _technique_views(summaries)
     duets = duet_rows([summary.run for summary in summaries])
     duet = _duet_drawing(duets)
@@ -119,12 +153,24 @@ def _environment() -> Environment:
         verdict=lambda estimate: text.verdict(estimate)[1],
         case=text.case_label,
         check=tables.check,
+        quantity=quantity,
+        judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,
     )
     return environment
 
 
-def _machine_view(summary: Summary, number: int) -> MachineView:
+def _judged(
+    summary: Summary, verdicts: Mapping[Path, Sequence[CheckResult]]
+) -> tuple[CheckResult, ...]:
+    known = verdicts.get(summary.run.folder)
+    if known is not None:
+        return tuple(known)
+    health = judge_health(None, None, summary.run.records)
+    return judge_run(summary, summary.reference, health)
+
+
+def _machine_view(summary: Summary, results: tuple[CheckResult, ...], number: int) -> MachineView:
     name = summary.run.machine
     bars = plots.roof_bars(summary.roofs)
     rows = headline(summary)
@@ -133,6 +179,7 @@ def _machine_view(summary: Summary, number: int) -> MachineView:
     worth_alt = f"Best and worst speedup of each technique on {name}; values in the tables."
     return MachineView(
         summary,
+        results,
         Drawing(f"roofs-{number}", roofs_alt, bars) if bars else None,
         Drawing(f"techniques-{number}", worth_alt, forest) if forest else None,
     )

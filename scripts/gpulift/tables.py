@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gpulift import text
-from gpulift.compare import DuetRow
 from gpulift.doctor import Finding
+from gpulift.duets import DuetRow
 from gpulift.machine import TechniqueInfo
 from gpulift.model import Context
 from gpulift.summary import Problem, Roof, Summary, Worth, headline
@@ -45,12 +45,12 @@ def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 def unit_costs(summary: Summary) -> Table:
     """Time per item of ceilings that no datasheet knows."""
     table = _table("What does one launch, or another smallest piece of work, cost here?")
-    for name in ("technique", "case", "arm", "clock", "time of one"):
+    for name in ("technique", "case", "arm", "clock", "time of one", ""):
         table.add_column(name)
     for row in summary.unit_costs:
         case = text.case_label(row.case.case_id)
         time = text.seconds(row.time_s.value)
-        table.add_row(row.case.technique, case, row.arm, row.clock, time)
+        table.add_row(row.case.technique, case, row.arm, row.clock, time, row.remark)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Stands in for gpulift-bench: answers --describe and --catalogue, writes sample records.
+"""Stands in for gpulift-bench: answers --describe, --health and --catalogue, writes sample records.
 
 FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, usage, full, crash, wait.
 """
@@ -62,6 +62,10 @@ def main() -> int:
     context = sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed") else sample.CPU_CONTEXT
     if "--describe" in flags:
         print(json.dumps(context))
+        return 0
+    if "--health" in flags:
+        known = {"card": "0a1b2c3d", "ecc": {"enabled": True, "uncorrected_volatile": 0}}
+        print(json.dumps(known if "gpu" in context else {"gpu_missing": "no driver"}))
         return 0
     if "--catalogue" in flags:
         print(json.dumps(CATALOGUE))

@@ -145,8 +145,55 @@ def test_summary_says_where_the_time_went_and_what_was_noted() -> None:
     assert made.total_s == pytest.approx(len(records))
     assert made.measuring_share == pytest.approx(0.9)
     assert [(key, value) for _, key, value in made.notes] == [("algorithm", "copy engine 1")]
-    assert made.marks == ("2 blocks discarded: the hardware slowed down or the pace changed",)
+    assert made.marks == ("2 blocks discarded: the hardware slowed down",)
     assert made.roofs[0].throttle == ("sw_power_cap",)
+
+
+def test_marks_tell_restarts_from_discarded_blocks() -> None:
+    records = runs_made.full_gpu()
+    records[0] |= {"restarts": 1}
+    assert summary(records).marks == ("1 restart of a case: the pace changed",)
+    records[1] |= {"restarts": 2, "discarded_blocks": 1}
+    assert summary(records).marks == (
+        "1 block discarded: the hardware slowed down",
+        "3 restarts of a case: the pace changed",
+    )
+    records[1] |= {"schema": "1.0"}
+    assert "hardware slowed down or the pace changed" in summary(records).marks[0]
+
+
+def test_marks_count_burst_cases_with_few_blocks() -> None:
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
+    few = [
+        *sample.launches(3, "a/b", {"n": 1}, arms, blocks=7),
+        *sample.launches(2, "a/b", {"n": 2}, arms, blocks=8),
+        sample.record("a/b", {"n": 2}, arms, launch=2, blocks=2),
+        *sample.launches(3, "a/b", {"n": 3}, arms, blocks=8),
+    ]
+    long = sample.launches(3, "a/b", {"regime": "sustained"}, arms, blocks=2)
+    assert summary([*few, *long]).marks == ("2 cases with fewer than 8 blocks in a launch",)
+    assert summary(long).marks == ()
+
+
+def test_a_device_time_that_was_not_held_is_marked_as_the_hosts(tmp_path: Path) -> None:
+    cost = {"items": 1000.0}
+    arms = [
+        sample.arm("host_cost", 2e-3, cost=cost, clock="host", held=False),
+        sample.arm("device_cost", 2e-3, cost=cost, held=False),
+    ]
+    made = summary(sample.launches(2, "ceiling/launch", {"launches": 1000}, arms))
+    remark = "bound by the host's launch rate: not held"
+    assert [(row.arm, row.held, row.remark) for row in made.unit_costs] == [
+        ("host_cost", False, ""),
+        ("device_cost", False, remark),
+    ]
+    page, twin = pages([made], tmp_path)
+    screen = tables.console()
+    with screen.capture() as shown:
+        screen.print(tables.unit_costs(made))
+    for text_shown in (page.text, twin, shown.get()):
+        assert text_shown.count(remark) == 1
+    assert all(not row.remark for row in summary(runs_made.full_gpu()).unit_costs)
 
 
 def test_headline_has_best_and_worst_of_each_technique() -> None:

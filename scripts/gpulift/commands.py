@@ -1,0 +1,75 @@
+"""What several commands share: where results are, what is said, how a run is summed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from gpulift import machine, tables
+from gpulift.machine import TechniqueInfo
+from gpulift.model import Context
+from gpulift.records import Run, newest_run, run_folders
+from gpulift.reference import find_reference
+from gpulift.summary import Summary, summarise
+
+# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
+Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]
+Out = Annotated[Optional[Path], typer.Option(help="Folder for the output.")]  # noqa: UP045
+Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+Results = Annotated[list[Path], typer.Argument(help="Record files, run folders or folders above.")]
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"gpulift: {message}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """JSON on stdout; non-finite numbers are refused."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False, default=str))
+
+
+def results_folder() -> Path:
+    """The checkout's results."""
+    return machine.checkout_root() / "results"
+
+
+def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
+    """This machine, and what can be measured."""
+    bench = machine.find_bench()
+    return machine.describe(bench, gpu), machine.catalogue(bench)
+
+
+def summary_of(run: Run) -> Summary:
+    """The run with its model's reference; warnings of its reading are said."""
+    for warning in run.warnings:
+        say(f"warning: {warning}")
+    return summarise(run, find_reference(results_folder(), run.records[0].context.slug))
+
+
+def others(summary: Summary) -> list[Summary]:
+    """The newest run of every GPU model among the committed results."""
+    folders: dict[Path, list[Path]] = {}
+    for folder in run_folders(results_folder()):
+        if not folder.parent.name.startswith("cpu-"):
+            folders.setdefault(folder.parent, []).append(folder)
+    runs = [newest_run(found) for found in folders.values()]
+    return [summary_of(run) for run in runs if run and run.folder != summary.run.folder]
+
+
+def show(summary: Summary, beside: Sequence[Summary] = ()) -> None:
+    """Roofs, speedups and what was not measured, on the terminal."""
+    screen = tables.console()
+    screen.print(tables.roofs(summary, beside))
+    if summary.unit_costs:
+        screen.print(tables.unit_costs(summary))
+    screen.print(tables.worths(summary, beside))
+    if summary.skipped:
+        screen.print(tables.problems(summary.skipped, "Skipped"))
+    if summary.broken:
+        screen.print(tables.problems(summary.broken, "Failed"))

@@ -1,0 +1,127 @@
+"""Stands in for gpulift-bench as `certify` calls it: duets of one build with itself.
+
+Its clock is the one of the session's budget: a launch of a row takes a second of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift import certify_command, machine
+from gpulift.fields import Fields
+from gpulift.gate_evidence import Row
+from gpulift.gate_measure import Budget
+from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.model import Context
+from gpulift.parse import read_context
+from tests import sample
+
+Json = dict[str, Any]
+ROWS = (
+    Row("ceiling/memory", "n:1", "copy"),
+    Row("ceiling/memory", "n:1", "read"),
+    Row("launch/empty", "n:1", "plain"),
+)
+
+
+@dataclass
+class FakeDuets:
+    """What tests change, and the calls that were made."""
+
+    context: Json = field(default_factory=lambda: sample.GPU_CONTEXT)
+    noise: float = 2e-4  # from launch to launch
+    blind: frozenset[str] = frozenset()  # rows in which nothing planted shows
+    bias: dict[str, float] = field(default_factory=dict)  # log ratio for nothing, by row
+    broken: dict[str, tuple[str, str]] = field(default_factory=dict)  # outcome and reason by row
+    exit_codes: dict[int, int] = field(default_factory=dict)  # by number of the call, from 1
+    note: str = ""  # instead of the slow-down as measured
+    row_launch_s: float = 1.0
+    on_call: Callable[[int], None] = lambda number: None
+    now_s: float = 0.0
+    calls: list[dict[str, str]] = field(default_factory=list)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Takes the place of gpulift-bench, and of the clock."""
+        monkeypatch.setattr(machine, "measure", self.measure)
+        monkeypatch.setattr(machine, "catalogue", self.catalogue)
+        monkeypatch.setattr(machine, "describe", self.describe)
+        monkeypatch.setattr(certify_command, "Budget", self.budget)
+
+    def budget(self, limit_s: float | None, planned_s: float) -> Budget:
+        """One that runs by the fake's clock."""
+        return Budget(limit_s, planned_s, lambda: self.now_s)
+
+    def describe(self, bench: Path, gpu: int | None = None) -> Context:
+        """The machine."""
+        return read_context(Fields(self.context, "fake"))
+
+    def catalogue(self, bench: Path) -> list[TechniqueInfo]:
+        """The techniques of ROWS, and one that has no quick case."""
+        arms: dict[str, list[str]] = {}
+        for row in ROWS:
+            arms.setdefault(row.technique, []).append(row.arm)
+        quick, slow = CaseInfo("n:1", True, "burst"), CaseInfo("n:2", False, "burst")
+        return [
+            TechniqueInfo(name, "", True, False, tuple(names), (quick, slow))
+            for name, names in arms.items()
+        ]
+
+    def measure(self, bench: Path, flags: Sequence[str]) -> int:
+        """Writes the records of the launches."""
+        given = _flags(flags)
+        self.calls.append(given)
+        self.on_call(len(self.calls))
+        code = self.exit_codes.get(len(self.calls))
+        if code is not None:
+            return code
+        records = [one for row in ROWS for one in self._launches(row, given)]
+        self.now_s += self.row_launch_s * len(records)
+        sample.write(Path(given["records"]), records)
+        return int(any(one["outcome"] == "error" for one in records))
+
+    def _launches(self, row: Row, given: dict[str, str]) -> list[Json]:
+        if not re.search(given["benchmark_filter"], f"{row.id}/iterations:1/manual_time"):
+            return []
+        case = dict([row.case_id.split(":")])
+        seed = int(given["seed"])
+        common: Json = {"context": self.context, "kind": "duet", "arm": row.arm}
+        if row.id in self.broken:
+            return [sample.unmeasured(row.technique, case, *self.broken[row.id], **common)]
+        made = []
+        for launch in range(int(given["launches"])):
+            salt = random.Random(f"{row.id} {seed} {launch}")
+            plant = float(given.get("plant", 0))
+            notes = {"planted": self.note or f"{plant * 1.02:.6f}"} if plant else {}
+            log = salt.gauss(0, self.noise) + self.bias.get(row.id, 0.0)
+            log += 0.0 if row.id in self.blind else math.log1p(plant)
+            held = row.technique.startswith("ceiling/")
+            arms = [
+                sample.arm(
+                    f"{side}:{row.arm}",
+                    1e-3 * math.exp(value),
+                    noise=0.0,
+                    launch_noise=0.0,
+                    held=held,
+                )
+                for side, value in (("base", 0.0), ("head", log))
+            ]
+            more = {"blocks": 2, "seed": seed, "notes": notes, **common}
+            made.append(sample.record(row.technique, case, arms, launch, **more))
+        return made
+
+
+def _flags(flags: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    rest = [flag for flag in flags if flag != "--quick"]
+    while rest:
+        name, equals, value = rest.pop(0).removeprefix("--").partition("=")
+        given[name] = value if equals else rest.pop(0)
+    return given

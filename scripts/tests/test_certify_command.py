@@ -1,0 +1,200 @@
+"""`gpulift certify` as a user calls it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+
+from gpulift import certify as certificates
+from gpulift import machine
+from gpulift.certificate import read_certificate
+from gpulift.certify import line_of
+from gpulift.certify_command import certify, seconds_of
+from gpulift.errors import GpuliftError
+from tests import sample
+from tests.fake_duets import ROWS, FakeDuets
+from tests.trials_made import unchanged
+
+CERTIFICATE = Path("results/certificates/nvidia-h200.json")
+TRIALS = Path("results/certificates/nvidia-h200")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDuets:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
+    monkeypatch.setattr(machine, "find_bench", lambda: tmp_path / "build" / "gpulift-bench")
+    monkeypatch.setattr(certificates, "REPLAYS", 50)
+    fake = FakeDuets()
+    fake.install(monkeypatch)
+    return fake
+
+
+def run(*arguments: str) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(certify)
+    app(args=list(arguments), standalone_mode=False)
+
+
+def test_a_session_ends_with_certificate_trials_and_tables(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--time", "3m")
+    made = read_certificate(CERTIFICATE)
+    assert made.citable
+    assert made.aa.suites >= 2
+    assert made.detection
+    (kept,) = TRIALS.iterdir()
+    assert kept.name.endswith("-abc1234.trials")
+    assert len(kept.read_text().splitlines()) == len(made.trials)
+    said = capsys.readouterr()
+    for words in ("Unchanged code", "Planted slow-downs", "Rules on the same launches"):
+        assert words in said.out
+    assert f"0 of {made.aa.suites} A/A suites raised an alarm" in said.out
+    assert "s are left" in said.err
+
+
+def test_a_certificate_is_reissued_from_its_trials(bench: FakeDuets) -> None:
+    run("--time", "3m")
+    before = CERTIFICATE.read_bytes()
+    CERTIFICATE.unlink()
+    calls = len(bench.calls)
+    run("--reissue", *map(str, TRIALS.iterdir()))
+    assert CERTIFICATE.read_bytes() == before
+    assert len(bench.calls) == calls
+
+
+def test_two_sessions_of_a_day_keep_their_trials_apart(bench: FakeDuets) -> None:
+    run("--time", "20s")
+    run("--time", "20s", "--seed", "2")
+    second, first = sorted(file.name for file in TRIALS.iterdir())
+    assert second == first.replace(".trials", "-2.trials")
+    assert len(list(Path(".gate/certify").iterdir())) == 2
+
+
+def test_a_session_that_is_gone_on_with_replaces_its_trials(bench: FakeDuets) -> None:
+    run("--time", "20s", "--out", "session")
+    run("--time", "60s", "--out", "session")
+    (kept,) = TRIALS.iterdir()
+    assert len(kept.read_text().splitlines()) > 1
+    assert kept.read_text() == Path("session/trials.jsonl").read_text()
+
+
+def test_trials_of_two_cards_make_one_certificate(bench: FakeDuets) -> None:
+    for card in ("aaaa", "bbbb"):
+        one = replace(unchanged(0), card=card)
+        Path(card).write_text(line_of(one) + "\n")
+    run("--reissue", "aaaa", "bbbb")
+    assert read_certificate(CERTIFICATE).cards == ("aaaa", "bbbb")
+    assert read_certificate(CERTIFICATE).aa.suites == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"machine": "nvidia-b200"}, "several machines"), ({"decision_method": "0"}, "method 0")],
+)
+def test_trials_that_do_not_go_together_write_nothing(
+    bench: FakeDuets, change: dict[str, object], words: str
+) -> None:
+    Path("a").write_text(line_of(unchanged(0)) + "\n")
+    Path("b").write_text(line_of(replace(unchanged(1), **change)) + "\n")  # type: ignore[arg-type]
+    with pytest.raises(GpuliftError, match=words) as refused:
+        run("--reissue", "a", "b")
+    assert refused.value.exit_code == 4
+    assert not CERTIFICATE.exists()
+
+
+def test_a_cut_last_trial_is_said_when_reissuing(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = line_of(unchanged(0)) + "\n"
+    Path("a").write_text(line + line[:70])
+    run("--reissue", "a")
+    assert "cut off; it was dropped" in capsys.readouterr().err
+
+
+def test_a_dirty_build_is_not_citable(
+    bench: FakeDuets, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
+    bench.context["build"]["dirty"] = True
+    Path("build").mkdir()
+    Path("build/gpulift-bench").touch()
+    run("--time", "20s")
+    made = read_certificate(CERTIFICATE)
+    assert (made.citable, made.caveat) == (False, "built from uncommitted changes")
+    assert "not citable: built from uncommitted changes" in capsys.readouterr().out
+    (kept,) = TRIALS.iterdir()
+    assert kept.name.endswith("-abc1234-dirty.trials")
+
+
+def test_a_machine_without_a_gpu_is_told_what_cannot_be_measured(bench: FakeDuets) -> None:
+    bench.context = sample.CPU_CONTEXT
+    with pytest.raises(GpuliftError, match="no NVIDIA driver on this machine") as refused:
+        run()
+    assert refused.value.exit_code == 77
+    assert not bench.calls
+
+
+def test_only_selected_quick_rows_are_measured(bench: FakeDuets) -> None:
+    run("--time", "20s", "launch")
+    assert read_certificate(CERTIFICATE).rows == (ROWS[2].id,)
+
+
+def test_floors_misses_alarms_and_errors_are_named(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.blind = frozenset({ROWS[0].id})
+    bench.bias = {ROWS[2].id: 0.01}
+    bench.broken = {ROWS[1].id: ("error", "ended by SIGSEGV")}
+    run("--time", "10m")
+    said = capsys.readouterr().out
+    assert f"floor {ROWS[2].id}: 1" in said
+    assert f"alarm {ROWS[2].id}: regressed" in said
+    assert f"in {ROWS[0].id}: equivalent" in said
+    assert f"not measured {ROWS[1].id}: error: ended by SIGSEGV" in said
+
+
+def test_json_is_the_certificate(bench: FakeDuets, capsys: pytest.CaptureFixture[str]) -> None:
+    run("--time", "20s", "--json")
+    assert json.loads(capsys.readouterr().out) == json.loads(CERTIFICATE.read_text())
+
+
+def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:
+    with pytest.raises(GpuliftError, match="no trial ended in time") as refused:
+        run("--time", "1s")
+    assert refused.value.exit_code == 2
+    assert not CERTIFICATE.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--time", "0s"), "--time 0s: give a time above 0"),
+        (("--time", "soon"), "such as 90s, 20m or 2h"),
+        (("--arm-time", "0"), "--arm-time must be more than 0"),
+        (("a", "b"), "give one filter"),
+        (("nothing_like_it",), "no case matches the filter"),
+        (("--reissue",), "needs files"),
+        (("--reissue", "none"), "cannot be read"),
+        (("--out", "taken"), "holds something else"),
+        (("--out", "file"), "cannot be written"),
+    ],
+)
+def test_wrong_use_is_one_line(bench: FakeDuets, arguments: tuple[str, ...], words: str) -> None:
+    Path("taken").mkdir()
+    Path("taken/letter.txt").touch()
+    Path("file").touch()
+    with pytest.raises(GpuliftError, match=words) as refused:
+        run(*arguments)
+    assert refused.value.exit_code == 2
+    assert not bench.calls
+
+
+def test_times_have_units() -> None:
+    assert [seconds_of(text) for text in ("90s", "1.5m", "2h")] == [90, 90, 7200]

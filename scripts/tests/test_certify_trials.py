@@ -1,0 +1,315 @@
+"""Measuring trials: what is asked of gpulift-bench, what becomes of the answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpulift import machine
+from gpulift.certify import AA, PLANTED, SIZES, issue, line_of, schedule_hash
+from gpulift.certify_trials import (
+    TRIALS_FILE,
+    OutOfTimeError,
+    Session,
+    finished_trials,
+    measure_trials,
+    next_kind,
+    plant,
+    run_trial,
+    trial_seed,
+)
+from gpulift.errors import GpuliftError
+from gpulift.gate_evidence import Row
+from gpulift.runs import Wanted
+from tests.fake_duets import ROWS, FakeDuets
+from tests.trials_made import planted, unchanged
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> FakeDuets:
+    fake = FakeDuets()
+    fake.install(monkeypatch)
+    return fake
+
+
+def make_session(folder: Path, bench: FakeDuets, limit_s: float = 100.0) -> Session:
+    want = Wanted("nvidia-h200", "abc1234", False, {})
+    budget = bench.budget(limit_s, 1.0)
+    said: list[str] = []
+    return Session(folder, Path("b/gpulift-bench"), want, ROWS, 0.2, 1, None, budget, said.append)
+
+
+def test_a_clean_suite_is_one_screen(tmp_path: Path, bench: FakeDuets) -> None:
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert [call["launches"] for call in bench.calls] == ["2", "2"]
+    assert all(call["head"] == call["base"] == "b/modules" for call in bench.calls)
+    assert not any("plant" in call for call in bench.calls)
+    assert [row.row for row in trial.rows] == [row.id for row in ROWS]
+    assert all(len(row.first) == 4 and not row.second for row in trial.rows)
+    assert (trial.kind, trial.cases, trial.card, trial.seconds) == (AA, 3, "1a2b3c4d", 12.0)
+
+
+def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    session = make_session(tmp_path, bench)
+    first, second = run_trial(session, 0, AA), run_trial(session, 1, PLANTED)
+    seeds = [int(call["seed"]) for call in bench.calls]
+    assert len(set(seeds)) == len(seeds)
+    assert (first.seed, second.seed) == (trial_seed(session, 0), trial_seed(session, 1))
+
+
+def test_what_a_suite_flags_is_confirmed_on_fresh_launches(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    bench.bias = {ROWS[0].id: 0.01}
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert [call["launches"] for call in bench.calls] == ["2", "2", "8"]
+    assert [len(row.second) for row in trial.rows] == [8, 0, 0]
+    assert trial.verdict(trial.rows[0]).verdict == "regressed"
+    assert len(set(trial.rows[0].first) | set(trial.rows[0].second)) == 12
+
+
+def test_later_looks_add_to_the_earlier_ones(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.bias = {ROWS[0].id: 0.0045}
+    bench.noise = 2e-3
+    for number in range(40):
+        trial = run_trial(make_session(tmp_path, bench), number, AA)
+        if len(trial.rows[0].second) == 32:
+            break
+    assert [call["launches"] for call in bench.calls][-3:] == ["8", "8", "16"]
+    assert trial.rows[0].outcome == "ok"
+
+
+def test_planted_slow_downs_are_found_and_verified(tmp_path: Path, bench: FakeDuets) -> None:
+    session = make_session(tmp_path, bench)
+    trial = run_trial(session, 0, PLANTED)
+    parts = plant(ROWS, trial_seed(session, 0))
+    sizes = {row.id: part.size for part in parts for row in part.rows}
+    assert {row.row: row.size for row in trial.rows} == sizes
+    assert trial.schedule_sha256 == schedule_hash(sizes)
+    assert {float(call["plant"]) for call in bench.calls} == {part.size for part in parts}
+    for row in trial.rows:
+        assert row.planted == pytest.approx([1.02 * row.size] * row.launches, abs=1e-6)
+        expected = "regressed" if row.size >= 0.005 else "equivalent"
+        assert trial.verdict(row).verdict == expected
+
+
+def test_a_row_says_what_bounds_it(tmp_path: Path, bench: FakeDuets) -> None:
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert [row.on_gpu for row in trial.rows] == [True, True, False]
+
+
+def test_other_rules_judge_the_launches_of_the_screen(tmp_path: Path, bench: FakeDuets) -> None:
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert {one.trials for one in trial.one_launch} == {6}  # three rows, two pairs of launches
+    assert len(trial.one_launch) == 3
+    assert len(trial.rows[0].base_s) == len(trial.rows[0].head_cycles) == 4
+
+
+def test_a_crash_is_an_error_of_that_row_in_that_trial(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.broken = {ROWS[1].id: ("error", "ended by SIGSEGV")}
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert [row.outcome for row in trial.rows] == ["ok", "error", "ok"]
+    assert trial.cases == 2
+    assert "ended by SIGSEGV" in issue([trial]).errors[0].reason
+    assert ROWS[1].arm not in bench.calls[1]["benchmark_filter"]
+
+
+def test_a_crash_in_the_second_stage_is_an_error_too(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.bias = {ROWS[0].id: 0.01}
+
+    def crash(number: int) -> None:
+        bench.broken = {ROWS[0].id: ("error", "ended by SIGBUS")} if number == 3 else {}
+
+    bench.on_call = crash
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert trial.rows[0].outcome == "error"
+    assert issue([trial]).aa.alarms == 0
+
+
+def test_skipped_rows_take_no_part(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.broken = {ROWS[1].id: ("skipped", "too little memory")}
+    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    assert trial.rows[1].outcome == "skipped"
+    assert trial.cases == 2
+
+
+def test_kinds_alternate_until_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
+    session = make_session(tmp_path, bench, limit_s=200)
+    trials = measure_trials(session)
+    assert [trial.kind for trial in trials] == [(AA, PLANTED)[i % 2] for i in range(len(trials))]
+    assert len(trials) > 4
+    assert bench.now_s <= 200
+    assert finished_trials(session) == trials
+
+
+def test_a_trial_that_would_not_end_in_time_is_not_begun(tmp_path: Path, bench: FakeDuets) -> None:
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=20))
+    assert [trial.kind for trial in trials] == [AA]
+    assert bench.now_s == 12
+
+
+def test_no_time_for_one_trial_is_refused_before_measuring(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    with pytest.raises(OutOfTimeError, match="A/A suite of 3 rows takes about 12 s") as refused:
+        measure_trials(make_session(tmp_path, bench, limit_s=11))
+    assert refused.value.exit_code == 2
+    assert not bench.calls
+
+
+def test_a_first_trial_that_turns_out_too_long_is_refused_with_its_time(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    bench.row_launch_s = 10.0
+    with pytest.raises(OutOfTimeError, match="takes about 120 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=100))
+    assert len(bench.calls) == 1
+
+
+def test_no_time_for_one_more_trial_is_said(tmp_path: Path, bench: FakeDuets) -> None:
+    measure_trials(make_session(tmp_path, bench, limit_s=20))
+    with pytest.raises(OutOfTimeError, match="a planted trial of 3 rows takes about 36 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=20))
+    assert len(finished_trials(make_session(tmp_path, bench))) == 1
+
+
+def test_what_earlier_trials_took_is_known_when_going_on(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.row_launch_s = 10.0
+    measure_trials(make_session(tmp_path, bench, limit_s=200))
+    calls = len(bench.calls)
+    with pytest.raises(OutOfTimeError, match="takes about 360 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=200))
+    assert len(bench.calls) == calls
+
+
+def test_confirmation_goes_on_after_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
+    """Else trials with an alarm would be the ones that are left out."""
+    bench.bias = {ROWS[0].id: 0.01}
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=13))
+    assert len(trials) == 1
+    assert len(trials[0].rows[0].second) == 8
+    assert bench.now_s == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "words"),
+    [
+        (130, 130, "interrupted: the finished trials are kept"),
+        (-2, 130, "interrupted"),
+        (-15, 143, "ended by SIGTERM"),
+        (-11, 1, "ended by SIGSEGV"),
+        (2, 2, "refused"),
+        (4, 4, "refused"),
+    ],
+)
+def test_what_ends_gpulift_bench_ends_the_session(
+    tmp_path: Path, bench: FakeDuets, code: int, expected: int, words: str
+) -> None:
+    bench.exit_codes = {4: code}
+    session = make_session(tmp_path, bench)
+    with pytest.raises(GpuliftError, match=words) as refused:
+        measure_trials(session)
+    assert refused.value.exit_code == expected
+    assert str(tmp_path) in str(refused.value)
+    assert [trial.kind for trial in finished_trials(session)] == [AA]
+
+
+def test_an_interrupt_between_calls_keeps_the_finished_trials(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    def interrupt(number: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    bench.on_call = interrupt
+    session = make_session(tmp_path, bench)
+    with pytest.raises(GpuliftError, match="interrupted") as refused:
+        measure_trials(session)
+    assert refused.value.exit_code == 130
+    assert len(finished_trials(session)) == 1
+
+
+def test_an_interrupted_session_is_gone_on_with(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.exit_codes = {4: 130}
+    with pytest.raises(GpuliftError):
+        measure_trials(make_session(tmp_path, bench))
+    first = finished_trials(make_session(tmp_path, bench))
+    bench.exit_codes = {}
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s + 60))
+    assert trials[: len(first)] == first
+    assert trials[1].kind == PLANTED
+    assert trials[1].number == 2  # number 1 was begun and broken off
+
+
+def test_a_cut_line_is_dropped_with_a_warning_and_not_appended_to(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    session = make_session(tmp_path, bench, limit_s=20)
+    measure_trials(session)
+    file = tmp_path / TRIALS_FILE
+    whole = file.read_text()
+    file.write_text(whole + whole[:50])
+    said: list[str] = []
+    trials = finished_trials(replace(session, say=said.append))
+    assert len(trials) == 1
+    assert "cut off" in said[0]
+    assert file.read_text() == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"machine": "nvidia-b200"}, "of another machine"),
+        ({"commit": "fffffff"}, "of another commit"),
+        ({"build": "0123456789ab"}, "of another build"),
+        ({"arm_time_s": 1.0}, "of another arm time"),
+        ({"decision_method": "0"}, "of another decision method"),
+    ],
+)
+def test_a_folder_of_another_session_is_refused(
+    tmp_path: Path, bench: FakeDuets, change: dict[str, object], words: str
+) -> None:
+    other = replace(unchanged(0), **change)  # type: ignore[arg-type]
+    (tmp_path / TRIALS_FILE).write_text(line_of(other) + "\n")
+    with pytest.raises(GpuliftError, match=words) as refused:
+        measure_trials(make_session(tmp_path, bench))
+    assert refused.value.exit_code == 4
+    assert not bench.calls
+
+
+def test_nothing_recorded_is_said(
+    tmp_path: Path, bench: FakeDuets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "measure", lambda bench, flags: 77)
+    with pytest.raises(GpuliftError, match="nothing was recorded") as refused:
+        measure_trials(make_session(tmp_path, bench))
+    assert refused.value.exit_code == 77
+
+
+def test_a_planted_note_that_is_no_number_is_refused(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.note = "much"
+    with pytest.raises(GpuliftError, match=r"jsonl:1: notes.planted must be a number"):
+        run_trial(make_session(tmp_path, bench), 0, PLANTED)
+
+
+def test_a_plant_is_fixed_by_its_seed_and_uses_every_size() -> None:
+    rows = [Row("t", "", f"arm{i}") for i in range(60)]
+    parts = plant(rows, 7)
+    assert parts == plant(rows, 7) != plant(rows, 8)
+    assert [part.size for part in parts] == list(SIZES)
+    assert [len(part.rows) for part in parts] == [10] * 5
+    assert len({row for part in parts for row in part.rows}) == 50
+
+
+def test_a_plant_of_one_row_is_never_empty() -> None:
+    assert all(plant(ROWS[:1], seed) for seed in range(50))
+
+
+def test_a_trial_is_next_of_the_kind_that_there_is_less_of() -> None:
+    assert next_kind([]) == AA
+    assert next_kind([unchanged(0)]) == PLANTED
+    assert next_kind([unchanged(0), planted(1, {"a/b/c": 0.01})]) == AA

@@ -1,0 +1,440 @@
+"""`gate` against a fake gpulift-bench: verdicts, exit codes, evidence, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from gpulift import gate_setup
+from gpulift.errors import GpuliftError
+from gpulift.gate_command import budget_s, gate
+from tests import sample
+from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
+
+MATMUL = "precision/matmul"
+GRAPH = "launch/cuda_graph"
+CLEAN = (technique(MATMUL, ("fp32", "bf16")), technique(GRAPH))
+SLOWER = (technique(MATMUL, ("fp32", "bf16"), log_time={"bf16": 0.005}), technique(GRAPH))
+CRASHES = (
+    technique(MATMUL, ("fp32",)),
+    technique(GRAPH, outcome="error", reason="ended with signal SIGSEGV"),
+)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
+    made = FakeBench()
+    made.install(monkeypatch)
+    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
+    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
+    monkeypatch.chdir(tmp_path)
+    make_build(tmp_path / "base", CLEAN)
+    make_build(tmp_path / "build", CLEAN)
+    return made
+
+
+def head_is(*techniques: Json) -> None:
+    make_build(Path("build"), techniques)
+
+
+def run(*arguments: str) -> int:
+    """The exit code; an error is a line on stderr, as the command line prints it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(gate)
+    try:
+        code = app(args=list(arguments), standalone_mode=False)
+    except GpuliftError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def against_base(*more: str) -> int:
+    return run("--base", "base", "--out", "evidence", *more)
+
+
+def verdicts(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, str]:
+    """Of a gate that printed JSON."""
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == code
+    return {f"{row['technique']}/{row['arm']}": row["verdict"] for row in document["rows"]}
+
+
+def test_equal_builds_are_green(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert against_base() == 0
+    said = capsys.readouterr()
+    assert "3 comparisons: 0 error, 0 regressed, 0 inconclusive, 0 improved, 3 equivalent" in (
+        said.out
+    )
+    assert said.out.count("passed") == 3
+    assert "family of 3" in said.out
+    assert "0.5 %" in said.out
+    assert "no certificate for this model" in said.out
+    assert "screen: 3 comparisons x 4 launches" in said.err
+    assert not [line for line in said.out.splitlines() if line.startswith("equivalent")]
+
+
+def test_a_regression_is_found_confirmed_and_named(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*SLOWER)
+    assert against_base() == 1
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("regressed")]
+    assert "precision/matmul/n:1/bf16: head/base 1.00" in line
+    assert "8 launches" in line
+    second = read_all(Path("evidence/cases/stage2"))
+    assert {record["arm"] for record in second} == {"bf16"}
+    assert len(second) == 8
+    seeds = {stage: read_all(Path(f"evidence/cases/{stage}"))[0]["order"]["seed"]
+             for stage in ("stage1", "stage2")}  # fmt: skip
+    assert seeds["stage1"] != seeds["stage2"]
+
+
+def test_an_improvement_is_said_and_green(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(technique(MATMUL, ("fp32", "bf16"), log_time={"bf16": -0.02}), technique(GRAPH))
+    assert against_base("--json") == 0
+    assert verdicts(capsys)["precision/matmul/bf16"] == "improved"
+
+
+def test_a_replay_gives_the_same_verdicts_and_measures_nothing(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*SLOWER)
+    assert against_base("--json") == 1
+    measured = json.loads(capsys.readouterr().out)
+    calls = len(bench.calls)
+    assert run("--replay", "evidence", "--json") == 1
+    assert json.loads(capsys.readouterr().out) == measured
+    assert len(bench.calls) == calls
+    kept = json.loads(Path("evidence/gate.json").read_text())["result"]
+    assert kept == {key: value for key, value in measured.items() if key != "evidence"}
+
+
+def test_a_replay_refuses_another_method_and_other_folders(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--replay", "nowhere") == 2
+    against_base()
+    file = Path("evidence/gate.json")
+    document = json.loads(file.read_text())
+    document["setup"]["method"] = "0"
+    file.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert run("--replay", "evidence") == 4
+    assert "decision method 0" in capsys.readouterr().err
+    file.write_text('{"schema": "2.0"}')
+    assert run("--replay", "evidence") == 2
+
+
+def test_a_crash_in_the_head_leaves_the_rest_judged(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
+    head_is(*CRASHES)
+    assert against_base("--json") == 1
+    assert verdicts(capsys, 1) == {
+        "precision/matmul/fp32": "equivalent",
+        "launch/cuda_graph/plain": "error",
+    }
+    crashed = read_all(Path("evidence/cases/stage1"))
+    assert len([r for r in crashed if r["technique"] == GRAPH]) == 1
+
+
+def test_a_crash_in_the_only_case_is_no_broken_instrument(bench: FakeBench) -> None:
+    head_is(*CRASHES)
+    assert against_base("cuda_graph") == 1
+
+
+def test_skipped_rows_are_no_failure(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("base", "build"):
+        make_build(
+            Path(folder),
+            (technique(MATMUL), technique(GRAPH, outcome="skipped", reason="out of memory")),
+        )
+    assert against_base("--json") == 0
+    assert verdicts(capsys)["launch/cuda_graph/plain"] == "skipped"
+    assert run("cuda_graph", "--base", "base", "--out", "other") == 77
+
+
+def test_without_a_gpu_only_the_host_is_measured(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.context = sample.CPU_CONTEXT
+    for folder in ("base", "build"):
+        make_build(Path(folder), (technique(MATMUL), technique("allocator/x", needs_device=False)))
+    assert against_base() == 0
+    said = capsys.readouterr().out
+    assert "1 equivalent, 1 skipped" in said
+    assert "planted slow-down found: allocator/x/n:1/plain: planted 1 %, read " in said
+    assert run(MATMUL, "--base", "base", "--out", "other") == 77
+
+
+def test_a_case_that_one_side_lacks_is_not_comparable(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*CLEAN, technique("transfer/new"))
+    assert against_base() == 4
+    assert "only in the head: transfer/new/n:1/plain" in capsys.readouterr().err
+    assert against_base("--", "-transfer") == 0
+
+
+@pytest.mark.parametrize("side", ["base", "build"])
+def test_what_is_quick_on_one_side_is_compared(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], side: str
+) -> None:
+    slow = technique(GRAPH)
+    slow["cases"][0]["quick"] = False
+    make_build(Path(side), (CLEAN[0], slow))
+    assert against_base("--json") == 0
+    assert "launch/cuda_graph/plain" in verdicts(capsys)
+
+
+def test_the_quick_cases_are_the_default(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = technique(GRAPH)
+    slow["cases"][0]["quick"] = False
+    for side in ("base", "build"):
+        make_build(Path(side), (CLEAN[0], slow))
+    assert against_base("--json") == 0
+    assert "launch/cuda_graph/plain" not in verdicts(capsys)
+    assert run("--base", "base", "--all", "--json") == 0
+    assert "launch/cuda_graph/plain" in verdicts(capsys)
+
+
+def test_a_broken_instrument_is_exit_3(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.bias = 0.005
+    assert against_base() == 3
+    said = capsys.readouterr()
+    assert "control null: FAILED" in said.out
+    assert "alarm: regressed" in said.out
+    assert "control null failed, so nothing is confirmed" in said.err
+
+
+def test_a_blind_instrument_is_exit_3(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.felt = 0.0
+    head_is(*SLOWER)
+    assert against_base() == 3
+    said = capsys.readouterr()
+    assert re.search(r"control planted: FAILED: \S+: planted 1 %, not found: equivalent", said.out)
+    assert "bf16: head/base 1.00" in said.out
+    assert "not confirmed: a control failed" in said.out
+    assert "control planted failed, so nothing is confirmed" in said.err
+
+
+def test_an_instrument_that_reads_another_size_is_exit_3(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.felt = 2.0
+    assert against_base() == 3
+    assert re.search(r"control planted: FAILED: \S+: planted 1 %, read wrongly: regressed; head"
+                     r"/base 1\.0[12]", capsys.readouterr().out)  # fmt: skip
+
+
+def test_where_only_large_changes_are_seen_a_large_one_is_planted(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.noise = 0.05
+    assert against_base() == 5
+    said = capsys.readouterr()
+    size = float(re.findall(r"control planted, (\S+) % slower on purpose", said.err)[0])
+    assert 10 < size < 100
+    assert "control planted: passed" in said.out
+
+
+def test_a_planted_note_that_is_no_number_is_named(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert against_base() == 0
+    (file,) = Path("evidence/planted/stage1/launch-0000").glob("precision.*.jsonl")
+    file.write_text(file.read_text().replace('"planted": "0.01"', '"planted": "much"'))
+    assert run("--replay", "evidence") == 2
+    assert f"{file}:1: notes.planted must be a number, not 'much'" in capsys.readouterr().err
+
+
+def test_missing_launches_are_exit_3(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.drop = lambda name, launch: name == GRAPH and launch == 1
+    assert against_base() == 3
+    assert "missing: launch/cuda_graph/n:1/plain (2 of 4 launches)" in capsys.readouterr().out
+    assert not Path("evidence/null").exists()
+
+
+@pytest.mark.parametrize("tag", [TAG, "another"])
+def test_a_gpulift_bench_that_leaves_no_records_is_exit_3(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], tag: str
+) -> None:
+    make_build(Path("build"), CLEAN, tag=tag)
+    bench.exit_codes = dict.fromkeys(range(1, 100), 1)
+    assert against_base() == 3
+    assert "n:1/plain (0 of 4 launches)" in capsys.readouterr().out
+
+
+def test_other_headers_fall_back_to_alternating_processes(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_build(Path("build"), SLOWER, tag="another")
+    assert against_base("--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["mode"] == "alternating processes"
+    assert {row["note"] for row in document["rows"]} == {"alternating processes: less sharp"}
+    found = {row["arm"]: row["verdict"] for row in document["rows"]}
+    assert found == {"fp32": "equivalent", "bf16": "regressed", "plain": "equivalent"}
+    first = [call[0].split("/")[-2] for call in bench.calls[:8]]
+    assert first == ["base", "build", "build", "base", "build", "base", "base", "build"]
+    assert run("--replay", "evidence", "--json") == 1
+    assert json.loads(capsys.readouterr().out) == document
+
+
+def test_alternating_processes_see_a_crash_of_the_head(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
+    make_build(Path("build"), CRASHES, tag="another")
+    assert against_base() == 1
+    assert "error        launch/cuda_graph/n:1/plain: head: ended with signal" in (
+        capsys.readouterr().out
+    )
+
+
+def test_an_interrupt_keeps_the_evidence(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.exit_codes = {2: 130}
+    assert against_base() == 130
+    assert "what was measured is kept in evidence" in capsys.readouterr().err
+    assert read_all(Path("evidence/cases/stage1"))
+    assert run("--replay", "evidence") == 3
+    assert "2 of 4 launches" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "words"),
+    [
+        (2, 2, "refused, see above"),
+        (4, 4, "refused, see above"),
+        (-signal.SIGTERM, 143, "ended by SIGTERM"),
+        (-signal.SIGKILL, 1, "ended by SIGKILL"),
+    ],
+)
+def test_how_gpulift_bench_ends_is_said(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], ended: int, code: int, words: str
+) -> None:
+    bench.exit_codes = {1: ended}
+    assert against_base() == code
+    assert words in capsys.readouterr().err
+
+
+def test_a_budget_too_small_for_the_screen_is_refused(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert against_base("--budget", "10s") == 2
+    said = capsys.readouterr().err
+    # Three rows and four of controls; the latter confirmed, at two builds of 0.3 s each.
+    assert "need about 36 s by the planned times" in said
+    assert not Path("evidence").exists()
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("300s", 300), ("10m", 600), ("1h", 3600)])
+def test_budgets_have_units(text: str, seconds: float) -> None:
+    assert budget_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--budget", "soon"), "give a time above 0"),
+        (("--budget", "10"), "give a time above 0"),
+        (("--budget", "0m"), "give a time above 0"),
+        (("--arm-time", "0"), "--arm-time must be more than 0"),
+        (("nothing-like-it",), "no case matches the filter"),
+        (("(",), "not a regular expression"),
+        (("--explain", "no/such"), "this gate has no such case"),
+        (("--junit", "no/such/file.xml"), "no such folder"),
+        (("--replay", "evidence"), "either --base REF"),
+        (("--json", "--github"), "--json stands alone"),
+        (("--json", "--explain", MATMUL), "--json stands alone"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_made(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert against_base(*arguments) == 2
+    assert words in capsys.readouterr().err
+    assert bench.calls == []
+    assert not Path("evidence").exists()
+
+
+def test_a_gate_needs_a_base(bench: FakeBench) -> None:
+    assert run() == 2
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").touch()
+    assert run("--base", "base", "--out", "file/evidence") == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert run("--base", "base", "--out", "build") == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_evidence_goes_to_a_new_folder_each_time(bench: FakeBench) -> None:
+    for _ in range(2):
+        assert run("--base", "base") == 0
+    first, second = sorted(Path(".gate/runs").iterdir())
+    assert first.name.endswith("-abc1234-abc1234")
+    assert second.name == f"{first.name}-2"
+
+
+def test_a_certificate_raises_the_margins(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def certified_with(method: str) -> None:
+        floors = {"precision/matmul/n:1/bf16": 0.01}
+        made = {"nvidia-h200": SimpleNamespace(name="nvidia-h200", method=method, floors=floors)}
+        monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
+
+    head_is(*SLOWER)
+    certified_with("1")
+    assert against_base() == 0
+    assert "certificate nvidia-h200" in capsys.readouterr().out
+    certified_with("0")
+    assert run("--base", "base") == 1
+    assert "is of decision method 0" in capsys.readouterr().out
+
+
+def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    head_is(*SLOWER)
+    against_base("--explain", "precision/matmul/n:1")
+    said = capsys.readouterr().out
+    assert "precision/matmul/n:1/bf16\n  Launches: 4; change 0." in said
+    assert "confirmation launch 8: head/base 1.00" in said
+    assert "confirmation launch 9" not in said
+    assert "precision/matmul/n:1/fp32\n" in said
+    assert "\nlaunch/cuda_graph" not in said
+
+
+def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    head_is(*SLOWER)
+    assert against_base("--github", "--junit", "gate.xml") == 1
+    (command,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("::")]
+    assert command.startswith("::error title=gpulift regressed::regressed    precision/matmul/n:1")
+    assert "95 %25 interval" in command
+    suite = ET.parse("gate.xml").getroot()
+    assert suite.get("tests") == "6"
+    assert suite.get("failures") == "1"
+    (failure,) = suite.iter("failure")
+    assert "Confirmation, fresh launches, look at 8" in (failure.text or "")

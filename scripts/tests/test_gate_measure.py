@@ -1,0 +1,230 @@
+"""The gate's order of measuring, its filters and its budget."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpulift.errors import GpuliftError
+from gpulift.gate import judge
+from gpulift.gate_evidence import ALTERNATING, BASE, HEAD, Row, Setup, read_evidence
+from gpulift.gate_measure import (
+    Budget,
+    Gate,
+    Program,
+    Settings,
+    filter_of,
+    measure,
+    needed_row_launches,
+    stage_block,
+)
+from tests.fake_gate import FakeBench, make_build, technique
+
+ROWS = (Row("a/slow", "n:1", "plain"), Row("b/even", "n:1", "plain"))
+
+
+class Hand:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def forward(self) -> None:
+        self.now_s += 10.0
+
+
+def planned() -> Setup:
+    return Setup(
+        method="1",
+        mode="duet",
+        base="x",
+        head="x",
+        machine="x",
+        certificate="x",
+        seed=7,
+        rows=ROWS,
+    )
+
+
+def prepare(folder: Path, bench: FakeBench, limit_s: float | None) -> tuple[Gate, Setup, list[str]]:
+    """A gate over two rows, one of them slower, in which every call takes ten seconds."""
+    clock = Hand()
+    bench.on_call = clock.forward
+    base = make_build(folder / "base", (technique("a/slow"), technique("b/even")))
+    head = make_build(
+        folder / "head", (technique("a/slow", log_time={"plain": 0.005}), technique("b/even"))
+    )
+    said: list[str] = []
+    gate = Gate(
+        folder=folder / "evidence",
+        base=Program(base / "gpulift-bench", base / "modules"),
+        head=Program(head / "gpulift-bench", head / "modules"),
+        on_gpu=frozenset({"a/slow", "b/even"}),
+        settings=Settings(0.3, gpu=1),
+        budget=Budget(limit_s, 0.6, clock),
+        say=said.append,
+    )
+    setup = planned()
+    return gate, setup, said
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
+    made = FakeBench()
+    made.install(monkeypatch)
+    return made
+
+
+def test_without_a_budget_everything_is_decided(bench: FakeBench, tmp_path: Path) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    result = judge(measure(gate, setup))
+    assert [one.verdict.verdict for one in result.rows] == ["regressed", "equivalent"]
+    assert result.exit_code == 1
+
+
+def test_every_stage_has_a_seed_and_a_folder_of_its_own(bench: FakeBench, tmp_path: Path) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    measure(gate, setup)
+    seeds = {
+        call[call.index("--records") + 1]: call[call.index("--seed") + 1] for call in bench.calls
+    }
+    # Two runs of the screen and one of its confirmation, two of the planted one, one of the null.
+    assert len(seeds) == len(bench.calls) == 6
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(call[call.index("--gpu") + 1] == "1" for call in bench.calls)
+
+
+def test_what_was_measured_is_what_its_folder_says(bench: FakeBench, tmp_path: Path) -> None:
+    # Launches are read as they come, a replay reads them all at once.
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    bench.noise = 0.002
+    assert judge(measure(gate, setup)) == judge(read_evidence(gate.folder))
+    assert len(bench.calls) == len(list(gate.folder.glob("*/stage*/launch-*"))) > 6
+
+
+def test_either_build_starts_in_half_of_the_launches(bench: FakeBench, tmp_path: Path) -> None:
+    # gpulift-bench swaps the start from launch to launch, and begins anew in every run.
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    bench.noise = 0.002
+    measure(gate, setup)
+    assert all(int(call[call.index("--launches") + 1]) % 2 == 0 for call in bench.calls)
+
+
+def test_the_null_control_meets_the_base_with_itself(bench: FakeBench, tmp_path: Path) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    measure(gate, setup)
+    modules = tmp_path / "base" / "modules"
+    (null,) = calls_of(bench, "null")
+    assert {f"--head={modules}", f"--base={modules}"} < set(null)
+
+
+def calls_of(bench: FakeBench, series: str) -> list[list[str]]:
+    """The calls for a series, of which only those of the planted control plant anything."""
+    calls = [call for call in bench.calls if f"/{series}/" in call[call.index("--records") + 1]]
+    assert all(("--plant" in call) == (series == "planted") for call in calls)
+    return calls
+
+
+def test_the_planted_control_meets_a_slower_head_in_the_same_rows(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    gate, setup, said = prepare(tmp_path, bench, None)
+    evidence = measure(gate, setup)
+    modules = tmp_path / "head" / "modules"
+    screened, confirmed = calls_of(bench, "planted")
+    for call in (screened, confirmed):
+        assert {f"--head={modules}", f"--base={modules}"} < set(call)
+        assert call[call.index("--plant") + 1] == "0.01"
+    assert calls_of(bench, "null")[0][-3] == screened[-3]  # the filter
+    assert screened[-3].startswith("--benchmark_filter")
+    assert set(evidence.planted.first) == set(evidence.null.first) == set(ROWS)
+    assert evidence.setup.planted_size == 0.01
+    assert "control planted, 1 % slower on purpose: " in "".join(said)
+    assert calls_of(bench, "cases")
+
+
+def test_with_alternating_processes_only_the_turns_of_the_head_are_slower(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    result = judge(measure(gate, replace(setup, mode=ALTERNATING)))
+    assert [control.passed for control in result.controls] == [True, True, True]
+    calls = [c for c in bench.calls if "/planted/" in c[c.index("--records") + 1]]
+    assert len(calls) == 4 * (4 + 8)
+    for call in calls:
+        assert call[0] == str(tmp_path / "head" / "gpulift-bench")
+        assert call[call.index("--modules") + 1] == str(tmp_path / "head" / "modules")
+        assert ("--plant" in call) == call[call.index("--records") + 1].endswith("-head")
+
+
+def test_what_a_budget_leaves_open_is_inconclusive(bench: FakeBench, tmp_path: Path) -> None:
+    gate, setup, said = prepare(tmp_path, bench, 58.0)
+    clock = gate.budget.clock
+    assert isinstance(clock, Hand)
+    # The screen at a second per launch and row: 56 such launches fit. The last of the controls
+    # then takes 30 s, so that 4 s are left for the eight launches of a confirmation.
+    durations_s = [4.0, 4.0, 8.0, 8.0, 30.0]
+
+    def take_time() -> None:
+        clock.now_s += durations_s.pop(0)
+
+    bench.on_call = take_time
+    result = judge(measure(gate, setup))
+    assert durations_s == []
+    assert [one.verdict.verdict for one in result.rows] == ["inconclusive", "equivalent"]
+    assert "too few launches were left to confirm it" in result.rows[0].verdict.reason
+    assert said[-1].startswith("the budget ends here: confirming 1 of cases would take")
+    assert result.exit_code == 5
+
+
+def test_a_budget_that_the_first_launch_shows_to_be_too_small(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, 60.0)
+    with pytest.raises(GpuliftError, match=r"need about 140 s by the times seen so far"):
+        measure(gate, setup)
+    assert len(bench.calls) == 1
+
+
+def test_the_time_needed_counts_screen_and_controls() -> None:
+    setup = planned()
+    assert needed_row_launches(setup) == 2 * 4 + (2 + 2) * (4 + 8)
+
+
+def test_a_filter_selects_exactly_its_rows() -> None:
+    rows = [
+        Row("a/b", "n:1", "x"),
+        Row("a/b", "n:1", "y"),
+        Row("a/b", "n:1.5", "x+"),
+        Row("a/c", "", "x"),
+    ]
+    pattern = re.compile(filter_of(rows))
+    for row in rows:
+        assert pattern.search(f"{row.id}/iterations:1/manual_time")
+    for name in (
+        "a/b/n:1/xx",
+        "a/b/n:1/z",
+        "a/b/n:1x5/x+",
+        "za/b/n:1/x",
+        "a/c/n:1/x",
+        "a/b/n:1.5/x",
+    ):
+        assert not pattern.search(f"{name}/iterations:1/manual_time")
+    assert "(?" not in pattern.pattern  # gpulift-bench reads POSIX extended expressions
+
+
+def test_blocks_swap_their_start_and_so_do_the_stages() -> None:
+    def sides(block: int, stage: int) -> list[str]:
+        return [side for side, _ in stage_block(Path("x"), block, stage)]
+
+    assert sides(0, 1) == [BASE, HEAD, HEAD, BASE]
+    assert sides(1, 1) == [HEAD, BASE, BASE, HEAD]
+    assert sides(0, 2) == [HEAD, BASE, BASE, HEAD]
+    names = [folder.name for _, folder in stage_block(Path("x"), 0, 1)]
+    assert names == ["0-base", "1-head", "2-head", "3-base"]

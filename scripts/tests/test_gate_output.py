@@ -1,0 +1,100 @@
+"""Lines, workflow commands and JUnit of gates with every verdict."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from gpulift.errors import GpuliftError
+from gpulift.gate import judge
+from gpulift.gate_evidence import Launch, Row
+from gpulift.gate_output import as_json, explain, github, lines, rows_of, write_junit
+from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches
+
+ROWS = [Row("precision/matmul", f"n:{n}", "bf16") for n in range(6)]
+FASTER = launches([-value for value in SLOWER])
+NASTY = Launch(None, "error", "50 % done:\ntwo\x1b[0m <lines>")
+RESULT = judge(
+    evidence(
+        {
+            ROWS[0]: launches(CLEAN),
+            ROWS[1]: launches(NOISY),
+            ROWS[2]: launches(SLOWER),
+            ROWS[3]: FASTER,
+            ROWS[4]: [Launch(None, "skipped", "out of memory")] * 4,
+            ROWS[5]: [NASTY],
+        },
+        {ROWS[2]: launches(SLOWER * 2), ROWS[3]: FASTER * 2},
+    )
+)
+
+
+def test_lines_show_what_is_not_clean_worst_first() -> None:
+    said = list(lines(RESULT))
+    assert [line.split()[0] for line in said[:4]] == [
+        "error",
+        "regressed",
+        "inconclusive",
+        "improved",
+    ]
+    assert "n:2/bf16: head/base 1.005" in said[1]
+    assert "95 % interval 1.00" in said[1]
+    assert "only changes of " in said[2]
+    assert not [line for line in said if line.startswith(("equivalent", "skipped"))]
+    assert (
+        "6 comparisons: 1 error, 1 regressed, 1 inconclusive, 1 improved, 1 equivalent, 1"
+        in (said[5])
+    )
+
+
+def test_workflow_commands_are_escaped() -> None:
+    said = list(github(RESULT))
+    assert sorted(line.partition(" ")[0] for line in said) == ["::error", "::error", "::warning"]
+    (nasty,) = [line for line in said if "n:5" in line]
+    assert nasty.startswith("::error title=gpulift error::error        precision/matmul/n:5/bf16: ")
+    assert "50 %25 done:%0Atwo" in nasty
+    assert "\n" not in nasty
+
+
+def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
+    file = tmp_path / "gate.xml"
+    write_junit(RESULT, file)
+    suite = ET.parse(file).getroot()
+    cases = list(suite.iter("testcase"))
+    assert len(cases) == int(suite.get("tests", 0)) == 9
+    found = {tag: len(list(suite.iter(tag))) for tag in ("failure", "error", "skipped")}
+    assert found == {"failure": 1, "error": 1, "skipped": 2}
+    assert found == {
+        "failure": int(suite.get("failures", 0)),
+        "error": int(suite.get("errors", 0)),
+        "skipped": int(suite.get("skipped", 0)),
+    }
+    (error,) = suite.iter("error")
+    assert "two?[0m <lines>" in (error.get("message") or "")
+    assert cases[3].get("classname") == "precision.matmul"
+    assert cases[3].get("name") == "n:0/bf16"
+
+
+def test_junit_into_a_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        write_junit(RESULT, tmp_path)
+
+
+def test_json_is_json_and_counts_agree() -> None:
+    document = json.loads(json.dumps(as_json(RESULT), allow_nan=False))
+    assert sum(document["counts"].values()) == len(document["rows"]) == 6
+    assert document["rows"][0]["smallest_effect"] > 0.0025
+    assert "smallest_effect" not in document["rows"][2]
+    assert document["rows"][4]["reason"] == "out of memory"
+
+
+def test_explain_names_rows_by_any_leading_part() -> None:
+    assert len(rows_of(RESULT, "precision")) == 6
+    assert len(rows_of(RESULT, "precision/matmul/n:1")) == 1
+    with pytest.raises(GpuliftError, match="no such case"):
+        rows_of(RESULT, "precision/mat")
+    said = "\n".join(explain(RESULT, "precision/matmul/n:5/bf16"))
+    assert "screen launch 1: error: 50 % done" in said
