@@ -32,7 +32,11 @@ class Options:
 
     def given(self) -> dict[str, Any]:
         """Only what was given, as run.json keeps it."""
-        return {key: value for key, value in vars(self).items() if value not in (None, False)}
+        return {
+            key: value
+            for key, value in vars(self).items()
+            if value is not None and value is not False
+        }
 
     def flags(self, folder: Path) -> list[str]:
         """The command line of gpulift-bench."""

@@ -3,7 +3,8 @@
 The distance of a card is that of its log value from the median over all cards, in robust standard
 deviations: 1.4826 x the median absolute deviation, which is the standard deviation of a normal
 distribution (Rousseeuw and Croux, 1993). A floor of 0.25 % keeps cards that are all but identical
-from standing infinitely far apart.
+from standing infinitely far apart. Few cards give a poor deviation, so a card stands out only when
+its own interval, over launches, is away from the median as well.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ import numpy as np
 from scipy import stats
 
 from gpulift.errors import GpuliftError
-from gpulift.qualification import FAIL, PASS, SKIPPED, Check, CheckResult, measured_checks
+from gpulift.qualification import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SKIPPED,
+    Check,
+    CheckResult,
+    measured_checks,
+)
+from gpulift.stats import Estimate
 from gpulift.summary import Summary
 
 FLOOR = 0.0025
 FAR = 4.0
-LEAST_DEVIATION = 0.01
+LEAST_DEVIATION = 0.01  # to be named
+WORTH_FAILING = 0.03  # what a sound card may be slower than its siblings
 ENOUGH_CARDS = 3
 ALONE = "alone"
 TOGETHER = "together"
@@ -39,6 +50,7 @@ class Standing:
     median: float
     distance: float
     higher_is_better: bool
+    nearest: float  # of the card's own interval to the median
 
     @property
     def deviation(self) -> float:
@@ -47,8 +59,8 @@ class Standing:
 
     @property
     def outlier(self) -> bool:
-        """More than 4 robust standard deviations and more than 1 % away."""
-        return abs(self.distance) > FAR and abs(self.deviation) > LEAST_DEVIATION
+        """More than 4 robust standard deviations away, its whole interval more than 1 %."""
+        return abs(self.distance) > FAR and abs(self.nearest / self.median - 1) > LEAST_DEVIATION
 
     @property
     def slower(self) -> bool:
@@ -123,7 +135,9 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
         f"{100 * worst.deviation:+.1f} % from the median, {abs(worst.distance):.1f} deviations"
     )
     remedy = "look at this card's health, slot and cooling; change places with a sibling"
-    return CheckResult(f"siblings/{card}", FAIL, reason, remedy, kind="siblings")
+    most = max(abs(one.deviation) for one in slow)
+    verdict = FAIL if most > WORTH_FAILING else INCONCLUSIVE
+    return CheckResult(f"siblings/{card}", verdict, reason, remedy, kind="siblings")
 
 
 def _by_check(summaries: Mapping[str, Summary]) -> dict[str, dict[str, Check]]:
@@ -154,9 +168,17 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
                     median=math.exp(center),
                     distance=(log - center) / scale,
                     higher_is_better=check.higher_is_better,
+                    nearest=_nearest(check.estimate, math.exp(center)),
                 )
             )
     return found
+
+
+def _nearest(estimate: Estimate, median: float) -> float:
+    """The end of the interval towards the median, or the median where the interval holds it."""
+    if estimate.low is None or estimate.high is None:
+        return median
+    return min(max(median, estimate.low), estimate.high)
 
 
 def _crowding(

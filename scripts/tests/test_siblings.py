@@ -10,7 +10,7 @@ import pytest
 
 from gpulift.errors import GpuliftError
 from gpulift.parse import read_record
-from gpulift.qualification import FAIL, PASS, SKIPPED
+from gpulift.qualification import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.qualification_tables import crowding_table, siblings_table
 from gpulift.records import Run
 from gpulift.siblings import FLOOR, compare_siblings, judge_siblings
@@ -22,11 +22,14 @@ EXACT: dict[str, Any] = {"noise": 0.0, "launch_noise": 0.0}
 SIZE = float(1 << 30)
 
 
-def card(rate: float, name: str = "NVIDIA H200", step_s: float = 1e-3) -> Summary:
+def card(
+    rate: float, launch_noise: float = 0.0, name: str = "NVIDIA H200", step_s: float = 1e-3
+) -> Summary:
     """A card whose device memory has this rate in B/s."""
+    exact = EXACT | {"launch_noise": launch_noise}
     context = copy.deepcopy(GPU_CONTEXT)
     context["gpu"]["name"] = name
-    read = arm("read", SIZE / rate, cost={"bytes": SIZE, "roof": "device_memory"}, **EXACT)
+    read = arm("read", SIZE / rate, cost={"bytes": SIZE, "roof": "device_memory"}, **exact)
     ctx: dict[str, Any] = {"context": context}
     made = [
         *launches(3, "ceiling/device_memory", {"bytes": 1 << 30}, [read], **ctx),
@@ -48,6 +51,17 @@ def test_the_slow_card_is_named() -> None:
         "siblings/c": PASS,
         "siblings/d": FAIL,
     }
+
+
+def test_a_card_that_is_little_slower_does_not_fail() -> None:
+    cards = {"a": card(4.0e12), "b": card(4.001e12), "c": card(3.999e12), "d": card(3.92e12)}
+    verdicts = {result.id: result.verdict for result in judge_siblings(compare_siblings(cards))}
+    assert verdicts["siblings/d"] == INCONCLUSIVE
+
+
+def test_a_card_whose_own_launches_vary_that_much_does_not_stand_out() -> None:
+    cards = {"a": card(4.0e12), "b": card(4.001e12), "c": card(3.999e12), "d": card(3.8e12, 0.05)}
+    assert not compare_siblings(cards).outliers
 
 
 def test_identical_cards_have_a_floor_under_their_spread() -> None:
@@ -106,4 +120,4 @@ def test_what_running_together_costs() -> None:
 
 def test_cards_of_several_models_are_no_siblings() -> None:
     with pytest.raises(GpuliftError, match="several models: NVIDIA H100, NVIDIA H200"):
-        compare_siblings({"a": card(4e12), "b": card(3e12, "NVIDIA H100")})
+        compare_siblings({"a": card(4e12), "b": card(3e12, name="NVIDIA H100")})

@@ -108,7 +108,11 @@ def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
 
 
 def test_launcher_and_command_line_know_the_same_commands() -> None:
-    code = "from gpulift.cli import app\nfor c in app.registered_commands: print(c.name or c.callback.__name__)"
+    code = (
+        "from gpulift.cli import app\n"
+        "for c in app.registered_commands: print(c.name or c.callback.__name__)\n"
+        "for group in app.registered_groups: print(group.typer_instance.info.name)"
+    )
     scripts = SETUP.parent / "scripts"
     listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
     launcher = Path(SETUP.parent / "gpulift").read_text()
