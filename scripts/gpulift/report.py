@@ -17,7 +17,16 @@ from gpulift import plots, tables, text
 from gpulift.duets import DuetRow, duet_rows
 from gpulift.errors import GpuliftError
 from gpulift.health import judge_health
-from gpulift.qualification import FAIL, INCONCLUSIVE, PASS, CheckResult, basis, coverage, judge_run
+from gpulift.qualification import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SKIPPED,
+    CheckResult,
+    basis,
+    coverage,
+    judge_run,
+)
 from gpulift.qualification_tables import GLYPHS, quantity
 from gpulift.runs import write_error
 from gpulift.summary import Case, Roof, Summary, Worth, headline
@@ -74,12 +83,15 @@ class MachineView:
 
     @property
     def notable(self) -> list[CheckResult]:
-        """Checks that failed or could not be told, roofs and health; the rest is counted."""
-        shown = [r for r in self.results if r.verdict in (FAIL, INCONCLUSIVE)]
-        passed = [
-            r for r in self.results if r.verdict == PASS and r.id.startswith(("roof/", "health/"))
-        ]
-        return sorted(shown, key=lambda r: (r.verdict != FAIL, r.id)) + passed
+        """What failed, then roofs and health that have a verdict; the rest is counted."""
+        order = (FAIL, INCONCLUSIVE, PASS)
+        found = [r for r in self.results if r.verdict == FAIL or _decides(r)]
+        return sorted(found, key=lambda r: order.index(r.verdict))
+
+    @property
+    def untold(self) -> list[CheckResult]:
+        """Step times and costs that could not be told from their limit."""
+        return [r for r in self.results if r.verdict == INCONCLUSIVE and not _decides(r)]
 
 
 @dataclass(frozen=True)
@@ -158,6 +170,10 @@ def _environment() -> Environment:
         groups=tables.group_problems,
     )
     return environment
+
+
+def _decides(result: CheckResult) -> bool:
+    return result.verdict != SKIPPED and result.id.startswith(("roof/", "health/"))
 
 
 def _judged(
