@@ -205,7 +205,9 @@ class CaseMeasurement {
   double check_worker(Entry& entry) {
     RunSettings settings = launch_.settings;
     if (!is_planted(entry)) settings.plant = 0;
-    auto worker = std::make_unique<WorkerRunner>(job_, settings, entry.arm);
+    Job job = job_;
+    if (job.is_duet() && entry.baseline) job.module = job.base_module;  // the worker loads the build of its own side
+    auto worker = std::make_unique<WorkerRunner>(job, settings, entry.arm);
     const Json& hello = worker->hello();
     if (!hello.at("preloaded").get<bool>()) {
       const std::filesystem::path library = entry.arm.worker->preload;  // a record holds no path

@@ -649,6 +649,11 @@ TEST_F(Duet, APlantedSlowDownIsSaidInTheRecordWithItsMeasuredSize) {
   EXPECT_GT(ratio(), 1.1);
 }
 
+TEST_F(Duet, TheWorkerOfEachSideLoadsItsOwnBuild) {
+  ASSERT_EQ(duet("head", "base", "planted_worker", 0.05).exit_code, 0);
+  EXPECT_GT(ratio(), 2);
+}
+
 TEST_F(Duet, AWorkerIsSlowedDownToo) {
   const auto folder = (build() / "testing-modules").string();
   ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "1",

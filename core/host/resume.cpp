@@ -19,9 +19,11 @@ constexpr Fact kOrigins[] = {{"driver", "/driver"},
                              {"commit", "/build/commit"},
                              {"uncommitted changes", "/build/dirty"}};
 
-constexpr Fact kSettings[] = {{"--quick", "/options/quick"},         {"--launches", "/options/launches"},
-                              {"--arm-time", "/options/arm_time_s"}, {"--precision", "/options/precision"},
-                              {"--seed", "/options/seed"},           {"--plant", "/options/plant"}};
+constexpr Fact kSettings[] = {{"--quick", "/options/quick"},
+                              {"--launches", "/options/launches"},
+                              {"--arm-time", "/options/arm_time_s"},
+                              {"--precision", "/options/precision"},
+                              {"--seed", "/options/seed"}};
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -39,6 +41,12 @@ std::string known(const Json& context, const char* key) {
 std::string card_of(const Json& context) {
   const std::string card = known(context, "/gpu/card");
   return card.empty() ? "none" : card;
+}
+
+/// Absent means none, so that slowed and plain launches never mix.
+std::string plant_of(const Json& context) {
+  const std::string plant = known(context, "/options/plant");
+  return plant.empty() ? "0" : plant;
 }
 
 template <typename Refused, typename Facts>
@@ -60,6 +68,8 @@ void require_same_run(const std::vector<Json>& records, const Json& context) {
     const Json& theirs = record.at("context");
     if (card_of(theirs) != card_of(context)) throw NotComparable(refusal("card", card_of(theirs), card_of(context)));
     require_same<NotComparable>(kOrigins, theirs, context);
+    if (plant_of(theirs) != plant_of(context))
+      throw OtherSettings(refusal("--plant", plant_of(theirs), plant_of(context)));
     require_same<OtherSettings>(kSettings, theirs, context);
   }
 }

@@ -71,6 +71,16 @@ INSTANTIATE_TEST_SUITE_P(Settings, OtherOption,
                                          Change{"/options/precision", 0.01, "--precision 0.01, here it is 0.0025"},
                                          Change{"/options/seed", 9, "--seed 9, here it is 1"}));
 
+TEST(RequireSameRun, SlowedAndPlainLaunchesDoNotMix) {
+  Json slowed = context();
+  slowed["options"]["plant"] = 0.5;
+  EXPECT_THAT([&] { require_same_run({record(slowed)}, context()); },
+              ThrowsMessage<OtherSettings>(HasSubstr("--plant 0.5, here it is 0")));
+  EXPECT_THAT([&] { require_same_run({record(context())}, slowed); },
+              ThrowsMessage<OtherSettings>(HasSubstr("--plant 0, here it is 0.5")));
+  EXPECT_NO_THROW(require_same_run({record(slowed)}, slowed));
+}
+
 TEST(RequireSameRun, ACardAndNoCardAreNotTheSame) {
   Json without = context();
   without.erase("gpu");

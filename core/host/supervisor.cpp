@@ -41,7 +41,7 @@ Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json c
   for (const Json& record : records_.all()) {
     if (record.at("outcome") != "error") done_.insert(record_key(record));
     if (record.contains("notes"))
-      notes_[full_case_id(record.at("technique"), record.at("case_id"))] = record.at("notes");
+      notes_[full_case_id(record.at("technique"), record.at("case_id"))].update(record.at("notes"));
   }
 }
 
@@ -73,11 +73,11 @@ bool Supervisor::run(const std::vector<Job>& cases) {
   for (int launch = 0; launch < settings_.launches; ++launch) {
     std::vector<Job> jobs = jobs_of_launch(cases, launch);
     std::erase_if(jobs, [this](const Job& job) { return broken_.contains(case_key(job)); });
-    for (Job& job : jobs) {
-      const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
-      if (noted != notes_.end()) job.recalled = noted->second;
-    }
     while (!jobs.empty()) {
+      for (Job& job : jobs) {
+        const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
+        if (noted != notes_.end()) job.recalled = noted->second;
+      }
       const std::size_t finished = run_in_one_process(jobs);
       if (interrupted()) return false;
       jobs.erase(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(finished));
@@ -127,7 +127,7 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
 
 void Supervisor::keep(const Job& job, Json record) {
   if (folder_ != nullptr) folder_->append(record);
-  if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)] = record.at("notes");
+  if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)].update(record.at("notes"));
   done_.insert(launch_key(case_key(job), job.launch));
   progress_.end(case_key(job), summary_of(record), planned_s(job, settings_, 1));
   records_.add(std::move(record));
