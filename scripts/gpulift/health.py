@@ -55,6 +55,9 @@ def judge_health(
 
     RecordError where an answer has a key of the wrong type.
     """
+    if _lost(before, after):
+        seen = "the card was there before the run and is gone"
+        return (_result("gpu", FAIL, seen, RESET), _integrity(records))
     if before is not None and before.fields.has("gpu_missing"):
         missing = before.fields
         gone = CheckResult(
@@ -70,6 +73,12 @@ def judge_health(
     own = [judge(start, last) for judge in _OF_THE_DRIVER]
     on_gpu = [record for record in records if record.telemetry is not None]
     return (*own, *(judge(last, on_gpu) for judge in _OF_THE_RUN), _integrity(records))
+
+
+def _lost(before: Health | None, after: Health | None) -> bool:
+    """Whether the driver knew the card before the run and does not after it."""
+    gone = [health.fields.has("gpu_missing") for health in (before, after) if health is not None]
+    return gone == [False, True]
 
 
 def _from_records(records: Sequence[Record]) -> Health:
@@ -196,8 +205,12 @@ def _nvlinks(start: Health, last: Health) -> CheckResult:
     if down:
         seen = f"{len(down)} of {len(links)} NVLinks are down: {', '.join(down)}"
         return _result("nvlinks", FAIL, seen, remedy)
-    errors = sum(link.maybe_whole("errors") or 0 for link in links)
-    return _result("nvlinks", PASS, f"{len(links)} active, {errors} errors counted")
+    before = start.fields.children("nvlinks")
+    errors, first = (sum(one.maybe_whole("errors") or 0 for one in all) for all in (links, before))
+    if before and errors > first:
+        seen = f"{errors - first} errors on NVLinks during the run"
+        return _result("nvlinks", INCONCLUSIVE, seen, remedy)
+    return _result("nvlinks", PASS, f"{len(links)} active, no new errors")
 
 
 def _power_limit(start: Health, last: Health) -> CheckResult:

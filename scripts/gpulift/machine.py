@@ -102,18 +102,20 @@ def measure_all(bench: Path, runs: Sequence[tuple[Sequence[str], Path | None]]) 
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
-        with ExitStack() as files:
-            children = [
-                subprocess.Popen(
+        with ExitStack() as started:
+            children = []
+            for flags, log in runs:
+                child = subprocess.Popen(
                     # Its JSON has the context that its other formats print on stderr, amid the
                     # progress.
                     [str(bench), *flags, "--benchmark_format=json"],
                     stdout=subprocess.DEVNULL,
-                    stderr=None if log is None else files.enter_context(log.open("wb")),
+                    stderr=None if log is None else started.enter_context(log.open("wb")),
                     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
                 )
-                for flags, log in runs
-            ]
+                started.callback(child.wait)
+                started.callback(child.terminate)  # has no effect on one that has ended
+                children.append(child)
             while any(child.poll() is None for child in children):
                 info = signal.sigtimedwait(waited, 1.0)
                 if info and info.si_signo in FORWARDED and info.si_code != SENT_BY_KERNEL:

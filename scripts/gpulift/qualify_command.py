@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -14,7 +15,7 @@ from gpulift import commands, doctor, machine, measuring, runs, siblings, tables
 from gpulift import qualification_tables as shown
 from gpulift.commands import Gpu, Json, Out, Quick, say
 from gpulift.decision import percent
-from gpulift.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, GpuliftError
+from gpulift.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING_RAN, OK, GpuliftError
 from gpulift.health import Health, judge_health, read_health
 from gpulift.model import Context
 from gpulift.qualification import FAIL, CheckResult, basis, coverage, judge_run
@@ -24,7 +25,8 @@ from gpulift.siblings import Siblings
 from gpulift.summary import Summary
 
 VERDICT_FILE = "qualification.json"
-DECIDING = ("roof/", "health/", "siblings/")  # step times vary with the host and inform
+DECIDING = ("roof/", "health/", "siblings/")
+INFORMING = ("time/", "cost/")
 MOST_INCONCLUSIVE = 0.1
 
 
@@ -82,8 +84,11 @@ def qualify(
 
 
 def exit_code_of(results: Sequence[CheckResult]) -> int:
-    """1 with any failure; 5 when more than a tenth of what decides is inconclusive; else 0."""
-    if any(result.verdict == FAIL for result in results):
+    """1 with any failure; 5 when more than a tenth of what decides is inconclusive; else 0.
+
+    Step times and costs vary with the host: they are shown, and do not decide.
+    """
+    if any(result.verdict == FAIL and not result.id.startswith(INFORMING) for result in results):
         return FAILED
     told = [r for r in results if r.id.startswith(DECIDING) and r.verdict != "skipped"]
     open_ones = sum(result.verdict == NOT_TOLD for result in told)
@@ -132,9 +137,10 @@ def _one(asked: Asked, gpu: int | None, every: bool, explain: str | None, as_jso
         return nothing.exit_code
     beside = commands.others(card.summary) if context.gpu is None else []
     _tell([card], None, beside, every, explain, as_json)
-    if card.exit_code == NOTHING_RAN:
+    judged = exit_code_of(card.results)
+    if card.exit_code == NOTHING_RAN and judged == OK:
         return OK if asked.filter is None else NOTHING_RAN  # a skip is a result
-    return card.exit_code or exit_code_of(card.results)
+    return FAILED if FAILED in (card.exit_code, judged) else judged
 
 
 def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json: bool) -> int:
@@ -153,10 +159,24 @@ def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json:
         {cards[index]: one.summary for index, one in alone.items()},
         {cards[index]: summary for index, summary in together.items()},
     )
-    _tell(list(alone.values()), found, [], every, explain, as_json)
-    results = [r for one in alone.values() for r in one.results] + [*siblings.judge_siblings(found)]
-    codes = [one.exit_code for one in alone.values()]
-    return max(max(codes), exit_code_of(results))
+    crowded = [r for index, one in together.items() for r in _judge_together(cards[index], one)]
+    extra = [*siblings.judge_siblings(found), *crowded]
+    _tell(list(alone.values()), found, [], every, explain, as_json, extra)
+    codes = {one.exit_code for one in alone.values()}
+    if codes == {NOTHING_RAN}:
+        return NOTHING_RAN
+    judged = exit_code_of([*(r for one in alone.values() for r in one.results), *extra])
+    return FAILED if FAILED in codes else judged
+
+
+def _judge_together(card: str, summary: Summary) -> list[CheckResult]:
+    """What went wrong on a card only while all were busy: failed cases, throttling, wrong bits."""
+    health = judge_health(None, None, summary.run.records)
+    found = [replace(r, id=f"{r.id} ({card}, all at once)") for r in health if r.verdict == FAIL]
+    for problem in summary.broken:
+        id = f"case/{problem.technique}/{problem.case_id} ({card}, all at once)"
+        found.append(CheckResult(id, FAIL, f"{problem.outcome}: {problem.reason}", problem.remedy))
+    return found
 
 
 def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:
@@ -205,7 +225,8 @@ def _measure_together(
     found = {}
     for (index, (path, _, want)), code in zip(folders.items(), codes, strict=True):
         if code not in measuring.FINISHED:
-            raise GpuliftError(f"GPU {index}, all at once: see {path / 'log.txt'}", FAILED)
+            ended = INTERRUPTED if code in (INTERRUPTED, -signal.SIGINT) else FAILED
+            raise GpuliftError(f"GPU {index}, all at once: ended early, see {path}/log.txt", ended)
         runs.save_state(path, want, runs.COMPLETE)
         found[index] = commands.summary_of(read_run(path))
     return found
@@ -248,6 +269,7 @@ def _tell(
     every: bool,
     explain: str | None,
     as_json: bool,
+    extra: Sequence[CheckResult] = (),
 ) -> None:
     from gpulift import report as reports
 
@@ -257,7 +279,9 @@ def _tell(
         {card.summary.run.folder: card.results for card in cards},
     )
     if as_json:
-        return commands.print_json([_document(card.summary, card.results) for card in cards])
+        documents = [_document(card.summary, card.results) for card in cards]
+        among = [{"checks": [asdict(result) for result in extra]}] if extra else []
+        return commands.print_json([*documents, *among])
     screen = tables.console()
     for card in cards:
         commands.show(card.summary, beside)
@@ -267,6 +291,7 @@ def _tell(
             _explain(card.results, explain)
         screen.print(f"records: {card.folder}", soft_wrap=True)
     if found is not None:
+        screen.print(shown.verdicts(extra, every=True))
         screen.print(shown.siblings_table(found))
         screen.print(shown.crowding_table(found))
     screen.print(f"report:  {page}", soft_wrap=True)

@@ -32,7 +32,7 @@ from gpulift.summary import Summary
 FLOOR = 0.0025
 FAR = 4.0
 LEAST_DEVIATION = 0.01  # to be named
-WORTH_FAILING = 0.03  # what a sound card may be slower than its siblings
+WORTH_FAILING = 0.05  # sound cards of one model differ by up to 3 % in their products' roofs
 ENOUGH_CARDS = 3
 ALONE = "alone"
 TOGETHER = "together"
@@ -123,11 +123,11 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 
 
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
-    slow = [one for one in siblings.outliers if one.card == card and one.slower]
+    own = [one for one in siblings.outliers if one.card == card and one.slower]
+    roofs = [one for one in own if one.check.startswith("roof/")]
+    slow = sorted(roofs, key=lambda one: -abs(one.deviation))
     if not slow:
-        reason = (
-            f"none of its checks is slower than those of its {len(siblings.cards) - 1} siblings"
-        )
+        reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings"
         return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings")
     worst = slow[0]
     reason = (
@@ -135,8 +135,7 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
         f"{100 * worst.deviation:+.1f} % from the median, {abs(worst.distance):.1f} deviations"
     )
     remedy = "look at this card's health, slot and cooling; change places with a sibling"
-    most = max(abs(one.deviation) for one in slow)
-    verdict = FAIL if most > WORTH_FAILING else INCONCLUSIVE
+    verdict = FAIL if abs(worst.deviation) > WORTH_FAILING else INCONCLUSIVE
     return CheckResult(f"siblings/{card}", verdict, reason, remedy, kind="siblings")
 
 
@@ -176,8 +175,8 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
 
 def _nearest(estimate: Estimate, median: float) -> float:
     """The end of the interval towards the median, or the median where the interval holds it."""
-    if estimate.low is None or estimate.high is None:
-        return median
+    if estimate.one_launch or estimate.low is None or estimate.high is None:
+        return median  # one launch tells nothing of the next
     return min(max(median, estimate.low), estimate.high)
 
 

@@ -297,3 +297,21 @@ def test_without_a_gpu_records_alone_pass_nothing() -> None:
 def test_a_wrong_answer_is_named(answer: bytes, words: str) -> None:
     with pytest.raises(RecordError, match=words):
         judge_health(read_health(answer))
+
+
+def test_a_card_that_is_gone_after_the_run_fails() -> None:
+    before = read_health(json.dumps(SOUND).encode())
+    gone = read_health(b'{"gpu_missing": "no CUDA device"}')
+    verdicts = {one.id: one.verdict for one in judge_health(before, gone)}
+    assert verdicts["health/gpu"] == FAIL
+
+
+def test_errors_of_nvlinks_that_grow_are_seen() -> None:
+    later = copy.deepcopy(SOUND)
+    later["nvlinks"][2]["errors"] = 5
+    answers = [read_health(json.dumps(one).encode()) for one in (SOUND, later)]
+    found = {one.id: one for one in judge_health(answers[0], answers[1])}["health/nvlinks"]
+    assert found.verdict == INCONCLUSIVE
+    assert "5 errors" in found.reason
+    unchanged = {one.id: one.verdict for one in judge_health(answers[1], answers[1])}
+    assert unchanged["health/nvlinks"] == PASS

@@ -9,9 +9,13 @@ import pytest
 
 from gpulift import cli
 from gpulift.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, USAGE
+from gpulift.parse import read_record
 from gpulift.qualification import CheckResult
-from gpulift.qualify_command import exit_code_of, explanation
+from gpulift.qualify_command import _judge_together, exit_code_of, explanation
+from gpulift.records import Run
 from gpulift.stats import Estimate
+from gpulift.summary import summarise
+from tests import runs_made
 
 
 def roof(verdict: str, name: str = "device_memory") -> CheckResult:
@@ -23,7 +27,10 @@ def roof(verdict: str, name: str = "device_memory") -> CheckResult:
     [
         ([roof("pass")], OK),
         ([roof("pass"), roof("fail")], FAILED),
-        ([CheckResult("time/launch/x", "fail")], FAILED),
+        ([CheckResult("health/ecc", "fail")], FAILED),
+        ([CheckResult("siblings/card", "fail")], FAILED),
+        ([CheckResult("case/a/b", "fail")], FAILED),
+        ([CheckResult("time/launch/x", "fail"), CheckResult("cost/y", "fail")], OK),
         ([roof("inconclusive"), roof("pass")], INCONCLUSIVE),
         ([roof("inconclusive"), *(roof("pass") for _ in range(9))], OK),
         ([roof("pass"), *(CheckResult("time/a/b", "inconclusive") for _ in range(9))], OK),
@@ -104,3 +111,12 @@ def test_a_check_is_explained_by_a_part_of_its_name(
     assert "health/ecc: pass" in capfd.readouterr().out
     cli.main(["qualify", "--explain", "nothing-like-it", "--out", str(root / "other")])
     assert "no check has 'nothing-like-it'" in capfd.readouterr().err
+
+
+def test_what_breaks_only_while_all_cards_are_busy_fails() -> None:
+    run = Run(Path("run"), tuple(read_record(one) for one in runs_made.with_troubles()))
+    found = _judge_together("0a1b2c3d", summarise(run))
+    assert found
+    assert {one.verdict for one in found} == {"fail"}
+    assert all("0a1b2c3d, all at once" in one.id for one in found)
+    assert exit_code_of(found) == FAILED
