@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulift import machine, runs
-from gpulift.errors import FAILED, INTERRUPTED, NOTHING_RAN, OK, USAGE, GpuliftError
+from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
 from gpulift.model import Context
 from gpulift.records import read_file
 
@@ -104,7 +104,7 @@ def _explain(code: int, kept: int, folder: Path, say: Say) -> int:
     if code < 0:
         say(f"gpulift-bench ended by {signal.Signals(-code).name}: {on}")
         return 128 - code if -code in machine.FORWARDED else FAILED
-    if code != USAGE and kept:
+    if code not in (USAGE, NOT_COMPARABLE) and kept:
         say(f"the run broke off: {on}")
     return code
 

@@ -1,6 +1,7 @@
 """Stands in for gpulift-bench: answers --describe, --health and --catalogue, writes sample records.
 
-FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, usage, full, crash, wait.
+FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, usage, full, other, crash or
+wait.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def main() -> int:
         return wait_for_interrupt()
     if BEHAVIOUR == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    return {"failed": 1, "full": 1, "nothing": 77}.get(BEHAVIOUR, 0)
+    return {"failed": 1, "full": 1, "other": 4, "nothing": 77}.get(BEHAVIOUR, 0)
 
 
 if __name__ == "__main__":

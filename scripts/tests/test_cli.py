@@ -86,6 +86,14 @@ def test_a_broken_off_run_is_resumed(
     assert list(states(root / "results").values()) == ["complete"]
 
 
+def test_a_folder_of_another_card_is_not_said_to_be_gone_on_with(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "other")
+    assert cli.main(["run"]) == 4
+    assert "goes on" not in errors(capfd)
+
+
 def test_other_options_do_not_resume(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BENCH", "crash")
     cli.main(["run"])
