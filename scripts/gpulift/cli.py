@@ -11,10 +11,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift import check as checks
 from gpulift import doctor as doctors
-from gpulift import machine, measuring, reference_command, tables
-from gpulift.certify_command import certify
+from gpulift import machine, measuring, tables
+from gpulift.certify.command import certify
 from gpulift.commands import (
     Gpu,
     Json,
@@ -27,13 +26,15 @@ from gpulift.commands import (
     say,
     summary_of,
 )
-from gpulift.compare_command import compare
+from gpulift.compare.command import compare
 from gpulift.duets import duet_rows
 from gpulift.errors import FAILED, INTERRUPTED, OK, GpuliftError
-from gpulift.gate_command import gate
+from gpulift.gate.command import gate
 from gpulift.machine import TechniqueInfo
-from gpulift.qualify_command import qualify
-from gpulift.records import read_results
+from gpulift.qualify.command import qualify
+from gpulift.records import check as checks
+from gpulift.records.read import read_results
+from gpulift.reference import command as reference_command
 
 app = typer.Typer(
     name="gpulift",
@@ -107,7 +108,7 @@ def doctor(as_json: Json = False) -> None:
 @app.command()
 def report(results: Results, out: Out = None) -> None:
     """One HTML page, its Markdown twin and figures, from records alone."""
-    from gpulift import report as reports
+    from gpulift.report import page as reports
 
     found = read_results(results)
     page = reports.write([summary_of(one) for one in found], out or _report_folder(results[0]))

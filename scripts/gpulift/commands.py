@@ -11,10 +11,10 @@ import typer
 
 from gpulift import machine, tables
 from gpulift.machine import TechniqueInfo
-from gpulift.model import Context
-from gpulift.records import Run, newest_run, run_folders
-from gpulift.reference import find_reference
-from gpulift.summary import Summary, summarise
+from gpulift.records.model import Context
+from gpulift.records.read import Run, newest_run, run_folders
+from gpulift.reference.entries import find_reference
+from gpulift.report.summary import Summary, summarise
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.machine import TechniqueInfo
-from gpulift.model import Context
+from gpulift.records.model import Context
 
 PRELOADS = (
     ("libjemalloc.so.2", "libjemalloc2"),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.errors import FAILED, GpuliftError, RecordError
-from gpulift.fields import Fields
-from gpulift.model import Context
-from gpulift.parse import read_context
-from gpulift.records import parse_line
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.parse import read_context
+from gpulift.records.read import parse_line
 
 ANSWER_TIMEOUT_S = 60
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

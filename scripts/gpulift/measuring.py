@@ -10,8 +10,8 @@ from typing import Any
 
 from gpulift import machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
-from gpulift.model import Context
-from gpulift.records import read_file
+from gpulift.records.model import Context
+from gpulift.records.read import read_file
 
 Say = Callable[[str], None]
 FINISHED = (OK, FAILED, NOTHING_RAN)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.errors import FAILED, USAGE, GpuliftError
-from gpulift.fields import Fields
-from gpulift.model import Context
-from gpulift.records import parse_line
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.read import parse_line
 
 STATE_FILE = "run.json"
 LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder

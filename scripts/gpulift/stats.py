@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gpulift.model import Arm, Cost, Record
+from gpulift.records.model import Arm, Cost, Record
 
 CONFIDENCE = 0.95
 ONE_LAUNCH_CONFIDENCE = 0.975

@@ -11,8 +11,8 @@ from gpulift import text
 from gpulift.doctor import Finding
 from gpulift.duets import DuetRow
 from gpulift.machine import TechniqueInfo
-from gpulift.model import Context
-from gpulift.summary import Problem, Roof, Summary, Worth, headline
+from gpulift.records.model import Context
+from gpulift.report.summary import Problem, Roof, Summary, Worth, headline
 
 PLAIN_WIDTH = 200
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from gpulift import decision, incumbent_rules, stats
+from gpulift import decision, stats
+from gpulift.certify import incumbent_rules
 from gpulift.decision import DUET, TWO_RUNS, GatePlan, Margins
 from gpulift.stats import CONFIDENCE
 from tests.noise import NoiseModel, load

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from gpulift import certify_command, machine
-from gpulift.fields import Fields
-from gpulift.gate_evidence import Row
-from gpulift.gate_measure import Budget
+from gpulift import machine
+from gpulift.certify import command as certify_command
+from gpulift.gate.evidence import Row
+from gpulift.gate.measure import Budget
 from gpulift.machine import CaseInfo, TechniqueInfo
-from gpulift.model import Context
-from gpulift.parse import read_context
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.parse import read_context
 from tests import sample
 
 Json = dict[str, Any]

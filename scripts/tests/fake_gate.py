@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from gpulift import machine
-from gpulift.fields import Fields
 from gpulift.machine import CaseInfo, TechniqueInfo
-from gpulift.model import Context
-from gpulift.parse import read_context
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.parse import read_context
 from tests import sample
 
 Json = dict[str, Any]

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpulift.compare import Launch, compare
+from gpulift.compare.judge import Launch, compare
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.model import Record
-from gpulift.parse import read_record
-from gpulift.records import Run, parse_line
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run, parse_line
 from tests.conftest import CHECKOUT
 
 SMALL = 6000  # bytes of a line: the structure of the long ones is the same, with more windows

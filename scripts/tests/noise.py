@@ -20,9 +20,9 @@ from scipy import stats as scipy_stats
 
 from gpulift import stats
 from gpulift.duets import BASE, HEAD
-from gpulift.model import Record
-from gpulift.records import read_run
-from gpulift.summary import Case, group_cases
+from gpulift.records.model import Record
+from gpulift.records.read import read_run
+from gpulift.report.summary import Case, group_cases
 
 Values = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpulift import certify
-from gpulift.certificate import (
+from gpulift.certify import issue as certify
+from gpulift.certify.certificate import (
     Certificate,
     file_of,
     find_certificate,
@@ -18,7 +18,7 @@ from gpulift.certificate import (
     sentence,
     write_certificate,
 )
-from gpulift.certify import issue
+from gpulift.certify.issue import issue
 from gpulift.errors import GpuliftError
 from tests.trials_made import ROWS, planted, unchanged
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpulift import certify
-from gpulift.certificate import file_of, find_certificate, sentence, write_certificate
-from gpulift.certify import (
+from gpulift.certify import issue as certify
+from gpulift.certify.certificate import file_of, find_certificate, sentence, write_certificate
+from gpulift.certify.issue import (
     autocorrelation,
     issue,
     line_of,

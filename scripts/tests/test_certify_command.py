@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from gpulift import certify as certificates
 from gpulift import machine
-from gpulift.certificate import read_certificate
-from gpulift.certify import line_of
-from gpulift.certify_command import certify, seconds_of
+from gpulift.certify import issue as certificates
+from gpulift.certify.certificate import read_certificate
+from gpulift.certify.command import certify, seconds_of
+from gpulift.certify.issue import line_of
 from gpulift.errors import GpuliftError
 from tests import sample
 from tests.fake_duets import ROWS, FakeDuets

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpulift import machine
-from gpulift.certify import AA, PLANTED, SIZES, issue, line_of, schedule_hash
-from gpulift.certify_trials import (
+from gpulift.certify.issue import AA, PLANTED, SIZES, issue, line_of, schedule_hash
+from gpulift.certify.trials import (
     TRIALS_FILE,
     OutOfTimeError,
     Session,
@@ -21,7 +21,7 @@ from gpulift.certify_trials import (
     trial_seed,
 )
 from gpulift.errors import GpuliftError
-from gpulift.gate_evidence import Row
+from gpulift.gate.evidence import Row
 from gpulift.runs import Wanted
 from tests.fake_duets import ROWS, FakeDuets
 from tests.trials_made import planted, unchanged

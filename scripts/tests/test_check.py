@@ -11,9 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpulift import check
 from gpulift.errors import GpuliftError
-from gpulift.records import read_file
+from gpulift.records import check
+from gpulift.records.read import read_file
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT, DATA
 

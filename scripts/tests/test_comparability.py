@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gpulift.comparability import (
+from gpulift.compare.comparability import (
     FACTORS,
     Common,
     require_comparable,
     require_factor,
 )
 from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
-from gpulift.parse import read_record
-from gpulift.records import Run
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run
 from tests import sample
 
 ARMS = [sample.arm("a", 1e-3)]

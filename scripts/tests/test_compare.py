@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import typer
 
-from gpulift import cli, compare_command, decision
-from gpulift.compare import (
+from gpulift import cli, decision
+from gpulift.compare import command as compare_command
+from gpulift.compare.command import as_data, rows_table, summary_line
+from gpulift.compare.judge import (
     Comparison,
     Row,
     compare,
     slowed_by_hardware,
     values,
 )
-from gpulift.compare_command import as_data, rows_table, summary_line
 from gpulift.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -30,7 +31,7 @@ from gpulift.errors import (
     USAGE,
     GpuliftError,
 )
-from gpulift.records import read_results, read_run
+from gpulift.records.read import read_results, read_run
 from tests import runs_made, sample
 from tests.sample import Json
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpulift.computed_peaks import OPERATIONS_PER_CLOCK, computed_peak, expected_share
 from gpulift.errors import RecordError
-from gpulift.model import Gpu
+from gpulift.qualify.computed_peaks import OPERATIONS_PER_CLOCK, computed_peak, expected_share
+from gpulift.records.model import Gpu
 from tests.conftest import CHECKOUT
 
 H200: dict[str, Any] = {

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpulift import decision, incumbent_rules
+from gpulift import decision
+from gpulift.certify import incumbent_rules
 from gpulift.decision import DUET, GatePlan
 from tests import error_rates
 from tests.error_rates import HOST, MATMUL, SEED, Rate

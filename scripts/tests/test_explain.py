@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import typer
 
-from gpulift import cli, compare_command, decision
-from gpulift.compare import Row, compare
+from gpulift import cli, decision
+from gpulift.compare import command as compare_command
+from gpulift.compare.explain import attribution, explain
+from gpulift.compare.judge import Row, compare
 from gpulift.decision import Verdict
 from gpulift.errors import FAILED
-from gpulift.explain import attribution, explain
-from gpulift.records import read_run
+from gpulift.records.read import read_run
 from tests import sample
 from tests.sample import Json
 

@@ -9,7 +9,8 @@ import pytest
 
 from gpulift.decision import DECISION_METHOD, GatePlan, Verdict
 from gpulift.errors import INCONCLUSIVE, INSTRUMENT_BROKEN
-from gpulift.gate import (
+from gpulift.gate.evidence import ALTERNATING, TWO_IN_ONE, Evidence, Launch, Row, Series, Setup
+from gpulift.gate.judge import (
     LESS_SHARP,
     GateResult,
     choose_null_rows,
@@ -18,7 +19,6 @@ from gpulift.gate import (
     next_look,
     planted_size,
 )
-from gpulift.gate_evidence import ALTERNATING, TWO_IN_ONE, Evidence, Launch, Row, Series, Setup
 
 ROW = Row("precision/matmul", "n:512", "bf16")
 OTHER = Row("launch/cuda_graph", "n:1", "graph")

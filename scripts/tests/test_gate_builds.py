@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.errors import GpuliftError
-from gpulift.gate_builds import (
+from gpulift.gate.builds import (
     BuildFailed,
     abi_tag,
     build_commit,

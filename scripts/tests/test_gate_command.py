@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from gpulift import gate_setup
 from gpulift.errors import GpuliftError
-from gpulift.gate_command import budget_s, gate
+from gpulift.gate import setup as gate_setup
+from gpulift.gate.command import budget_s, gate
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
 

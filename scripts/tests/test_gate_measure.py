@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpulift.errors import GpuliftError
-from gpulift.gate import judge
-from gpulift.gate_evidence import ALTERNATING, BASE, HEAD, Row, Setup, read_evidence
-from gpulift.gate_measure import (
+from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, Row, Setup, read_evidence
+from gpulift.gate.judge import judge
+from gpulift.gate.measure import (
     Budget,
     Gate,
     Program,

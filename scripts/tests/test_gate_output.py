@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpulift.errors import GpuliftError
-from gpulift.gate import judge
-from gpulift.gate_evidence import Launch, Row
-from gpulift.gate_output import as_json, explain, github, lines, rows_of, write_junit
+from gpulift.gate.evidence import Launch, Row
+from gpulift.gate.judge import judge
+from gpulift.gate.output import as_json, explain, github, lines, rows_of, write_junit
 from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches
 
 ROWS = [Row("precision/matmul", f"n:{n}", "bf16") for n in range(6)]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gpulift.errors import RecordError
-from gpulift.health import Health, judge_health, read_health
-from gpulift.model import Record
-from gpulift.parse import read_record
-from gpulift.qualification import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.qualify.health import Health, judge_health, read_health
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
 from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, record, unmeasured
 
 SOUND: Json = {

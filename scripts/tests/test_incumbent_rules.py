@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from gpulift import incumbent_rules
+from gpulift.certify import incumbent_rules
+from gpulift.certify.incumbent_rules import NO_CHANGE, Launch, Rule, Sample
 from gpulift.decision import DUET, IMPROVED, REGRESSED, GatePlan
-from gpulift.incumbent_rules import NO_CHANGE, Launch, Rule, Sample
-from gpulift.parse import read_record
+from gpulift.records.parse import read_record
 from tests.sample import arm, launches, skipped_arm
 
 NINE = np.linspace(1.0, 1.001, 9)

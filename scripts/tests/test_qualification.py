@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpulift.parse import read_record
-from gpulift.qualification import (
+from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
     PASS,
@@ -22,11 +21,12 @@ from gpulift.qualification import (
     measured_checks,
     overall,
 )
-from gpulift.qualification_tables import reference_table, verdicts
-from gpulift.records import Run
-from gpulift.reference import Conditions, Measured, Peak, Reference
+from gpulift.qualify.tables import reference_table, verdicts
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run
+from gpulift.reference.entries import Conditions, Measured, Peak, Reference
+from gpulift.report.summary import Summary, summarise
 from gpulift.stats import Estimate
-from gpulift.summary import Summary, summarise
 from gpulift.tables import console
 from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, launches, skipped_arm, unmeasured
 

@@ -9,12 +9,12 @@ import pytest
 
 from gpulift import cli
 from gpulift.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, USAGE
-from gpulift.parse import read_record
-from gpulift.qualification import CheckResult
-from gpulift.qualify_command import _judge_together, exit_code_of, explanation
-from gpulift.records import Run
+from gpulift.qualify.checks import CheckResult
+from gpulift.qualify.command import _judge_together, exit_code_of, explanation
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run
+from gpulift.report.summary import summarise
 from gpulift.stats import Estimate
-from gpulift.summary import summarise
 from tests import runs_made
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gpulift.compare import compare
+from gpulift.compare.judge import compare
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.model import Record
-from gpulift.records import parse_line, read_file, read_results, read_run
+from gpulift.records.model import Record
+from gpulift.records.read import parse_line, read_file, read_results, read_run
 from tests import fuzz_records, sample
 from tests.fuzz_records import MUTATIONS, Mutation
 

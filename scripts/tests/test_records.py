@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.model import record_id, slug
-from gpulift.parse import read_record
-from gpulift.records import newest_run, parse_line, read_file, read_results, run_folders
+from gpulift.records.model import record_id, slug
+from gpulift.records.parse import read_record
+from gpulift.records.read import newest_run, parse_line, read_file, read_results, run_folders
 from tests import runs_made, sample
 from tests.conftest import DATA
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from gpulift.errors import GpuliftError
-from gpulift.parse import read_record
-from gpulift.qualification import PASS, judge_run
-from gpulift.records import Run
-from gpulift.reference import Peak, Published, Reference, read_reference
-from gpulift.reference_build import build, rounded_tolerance, to_json, tolerance_of_cards, write
-from gpulift.summary import summarise
+from gpulift.qualify.checks import PASS, judge_run
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run
+from gpulift.reference.build import build, rounded_tolerance, to_json, tolerance_of_cards, write
+from gpulift.reference.entries import Peak, Published, Reference, read_reference
+from gpulift.report.summary import summarise
 from tests.sample import GPU_CONTEXT, Json, arm, launches
 
 SIZE = float(1 << 30)

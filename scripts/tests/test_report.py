@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import plots, report, tables, text
+from gpulift import tables, text
 from gpulift.errors import GpuliftError
-from gpulift.records import Run
-from gpulift.reference import find_reference, read_reference
+from gpulift.records.read import Run
+from gpulift.reference.entries import find_reference, read_reference
+from gpulift.report import page as report
+from gpulift.report import plots
+from gpulift.report.summary import Summary, headline, summarise
 from gpulift.stats import Estimate
-from gpulift.summary import Summary, headline, summarise
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
 
-from gpulift.parse import read_record  # isort: skip
+from gpulift.records.parse import read_record  # isort: skip
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 

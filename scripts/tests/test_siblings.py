@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gpulift.errors import GpuliftError
-from gpulift.parse import read_record
-from gpulift.qualification import FAIL, INCONCLUSIVE, PASS, SKIPPED
-from gpulift.qualification_tables import crowding_table, siblings_table
-from gpulift.records import Run
-from gpulift.siblings import FLOOR, compare_siblings, judge_siblings
-from gpulift.summary import Summary, summarise
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED
+from gpulift.qualify.siblings import FLOOR, compare_siblings, judge_siblings
+from gpulift.qualify.tables import crowding_table, siblings_table
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run
+from gpulift.report.summary import Summary, summarise
 from gpulift.tables import console
 from tests.sample import GPU_CONTEXT, arm, launches
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from gpulift import stats
-from gpulift.parse import read_record
+from gpulift.records.parse import read_record
 from tests import noise
 from tests.error_rates import MATMUL, fitted
 from tests.sample import arm, launches

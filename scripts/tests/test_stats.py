@@ -10,8 +10,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from gpulift import stats
-from gpulift.model import Cost, Record
-from gpulift.parse import read_record
+from gpulift.records.model import Cost, Record
+from gpulift.records.parse import read_record
 from tests.sample import GPU_CONTEXT, arm, launches, record, skipped_arm
 
 CASE = {"bytes": 4096}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.certificate import SCHEMA
-from gpulift.certify import AA, PLANTED, RowTrial, RuleCount, Trial, schedule_hash
+from gpulift.certify.certificate import SCHEMA
+from gpulift.certify.issue import AA, PLANTED, RowTrial, RuleCount, Trial, schedule_hash
 
 NOISE = 3e-4
 ROWS = ("ceiling/memory/n:1/copy", "launch/empty/n:1/plain")

@@ -1,0 +1,1 @@
+"""How often the gate is wrong, shown by trials."""

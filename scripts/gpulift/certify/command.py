@@ -1,0 +1,247 @@
+"""`gpulift certify`: how often the gate is wrong on this machine, shown by trials."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.table import Table
+
+from gpulift import commands, machine, runs, tables
+from gpulift.certify.certificate import (
+    FOLDER,
+    Certificate,
+    file_of,
+    sentence,
+    write_certificate,
+    write_whole,
+)
+from gpulift.certify.issue import Trial, issue, line_of, read_trials, upper_bound
+from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
+from gpulift.commands import Gpu, Json, say
+from gpulift.decision import percent
+from gpulift.errors import NOTHING_RAN, GpuliftError
+from gpulift.gate.evidence import Row
+from gpulift.gate.measure import Budget
+from gpulift.gate.setup import choose_rows
+from gpulift.machine import TechniqueInfo
+from gpulift.records.model import Context
+from gpulift.runs import Wanted
+
+RAW_FOLDER = Path(".gate") / "certify"
+ARM_TIME_S = 0.2
+BUILDS = 2  # are timed in a launch
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+SUFFIX = ".trials"  # not .jsonl, which are records
+
+
+def certify(
+    given: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="[FILTER]",
+            help="Regular expression on technique/case/arm; -- -RE excludes. With --reissue: files"
+            " of trials.",
+        ),
+    ] = None,
+    time: Annotated[str, typer.Option(help="How long to measure: 90s, 20m, 2h.")] = "20m",
+    reissue: Annotated[
+        bool, typer.Option("--reissue", help="From these files of trials; nothing is measured.")
+    ] = False,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder for trials and raw records; one with trials is gone on with."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
+    arm_time: Annotated[
+        float, typer.Option(help="Seconds per build, row and launch.")
+    ] = ARM_TIME_S,
+    gpu: Gpu = None,
+    as_json: Json = False,
+) -> None:
+    """Try the gate on unchanged and on slowed-down code for a while; write this GPU's
+    certificate."""
+    if reissue:
+        _reissue([Path(name) for name in given or ()], as_json)
+        return
+    if given is not None and len(given) > 1:
+        raise GpuliftError("give one filter; a|b selects both")
+    if not arm_time > 0:
+        raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
+    limit_s = seconds_of(time)
+    context, infos = commands.examine(gpu)
+    rows = measurable_rows(infos, context, given[0] if given else None)
+    bench = machine.find_bench()
+    want = runs.wanted(context, {}, bench)
+    folder = _folder(out, want)
+    budget = Budget(limit_s, BUILDS * arm_time)
+    say(f"{len(rows)} rows for {limit_s:.0f} s; trials and raw records go to {folder}")
+    trials = measure_trials(
+        Session(folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say)
+    )
+    certificate = issue(trials)
+    _keep_trials(trials)
+    _publish(certificate, as_json)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of 90s, 20m or 2h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not found or float(found[1]) == 0:
+        raise GpuliftError(f"--time {text}: give a time above 0 such as 90s, 20m or 2h")
+    return float(found[1]) * UNITS_S[found[2]]
+
+
+def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | None) -> list[Row]:
+    """The quick rows that are selected and can be measured here (exit code 77 without one)."""
+    chosen = choose_rows(infos, infos, filter, all_cases=False)
+    not_here = {info.id: info.not_here(context) for info in infos}
+    rows = [row for row in chosen if not not_here[row.technique]]
+    if not rows:
+        why = not_here[chosen[0].technique]
+        raise GpuliftError(f"no selected row can be measured here: {why}", NOTHING_RAN)
+    if len(rows) < len(chosen):
+        say(f"{len(chosen) - len(rows)} of {len(chosen)} rows cannot be measured here: left out")
+    return rows
+
+
+def false_alarm_table(certificate: Certificate) -> Table:
+    """Suites of unchanged code, real and replayed."""
+    table = _table("Unchanged code", ("suites of", "suites", "with an alarm", "95 % bound"))
+    for name, one in (
+        ("real trials, which decide", certificate.aa),
+        ("replays of their launches, which support", certificate.replays),
+    ):
+        if one.suites:
+            table.add_row(name, str(one.suites), str(one.alarms), f"< {100 * one.upper:.2f} %")
+    return table
+
+
+def detection_table(certificate: Certificate) -> Table:
+    """What of the planted slow-downs was found."""
+    table = _table(
+        "Planted slow-downs",
+        ("size", "as measured (median, range)", "bound by", "trials", "found", "95 % bound"),
+    )
+    for one in certificate.detection:
+        low, high = percent(one.verified_low), percent(one.verified_high)
+        table.add_row(
+            percent(one.size),
+            f"{percent(one.verified_median)} ({low} to {high})",
+            one.bound_by,
+            str(one.trials),
+            str(one.found),
+            f"> {100 * one.lower:.1f} %",
+        )
+    return table
+
+
+def incumbent_table(certificate: Certificate) -> Table:
+    """Rules of other tools on the same launches."""
+    table = _table(
+        "Rules on the same launches",
+        ("rule", "repetition", "slow-down", "verdicts", "slower", "faster", "bound", "seconds"),
+    )
+    for one in certificate.incumbents:
+        alarms = one.regressed + one.improved
+        bound = "" if one.size else f"alarms < {100 * upper_bound(alarms, one.trials):.1f} %"
+        table.add_row(
+            one.rule,
+            one.repetition,
+            percent(one.size) if one.size else "none",
+            str(one.trials),
+            str(one.regressed),
+            str(one.improved),
+            bound,
+            f"{one.seconds:.1f}",
+        )
+    return table
+
+
+def _reissue(files: list[Path], as_json: bool) -> None:
+    if not files:
+        raise GpuliftError("--reissue needs files of trials")
+    trials: list[Trial] = []
+    for file in files:
+        found, warnings = read_trials(file)
+        for warning in warnings:
+            say(f"warning: {warning}")
+        trials += found
+    _publish(issue(trials), as_json)
+
+
+def _publish(certificate: Certificate, as_json: bool) -> None:
+    results = commands.results_folder()
+    file = file_of(results, certificate.machine)
+    if file.exists():
+        say(f"{file} is replaced; certify --reissue FILE... joins trials of several sessions")
+    write_certificate(certificate, file)
+    if as_json:
+        commands.print_json(asdict(certificate))
+        return
+    screen = tables.console()
+    screen.print(false_alarm_table(certificate))
+    if certificate.detection:
+        screen.print(detection_table(certificate))
+    screen.print(incumbent_table(certificate))
+    for row, floor in certificate.floors.items():
+        reason = certificate.floor_reasons[row]
+        screen.print(f"floor {row}: {percent(floor)} ({reason})", soft_wrap=True)
+    for one in certificate.missed:
+        screen.print(f"missed {percent(one.size)} in {one.row}: {one.verdict}", soft_wrap=True)
+    for alarm in certificate.alarms:
+        screen.print(f"alarm {alarm.row}: {alarm.verdict}, {percent(alarm.change)}", soft_wrap=True)
+    for error in certificate.errors:
+        screen.print(f"not measured {error.row}: {error.reason}", soft_wrap=True)
+    link = certificate.autocorrelation
+    screen.print(
+        f"autocorrelation of successive launches {link.value:+.2f}, standard error"
+        f" {link.standard_error:.2f}, {link.pairs} pairs",
+        soft_wrap=True,
+    )
+    screen.print(sentence(certificate), soft_wrap=True)
+    screen.print(f"certificate: {file}", soft_wrap=True)
+
+
+def _keep_trials(trials: list[Trial]) -> None:
+    """Beside the certificates; the same session goes to the same file again."""
+    first = trials[0]
+    stem = f"{first.started_at[:10]}-{first.commit}{'-dirty' if first.dirty else ''}"
+    above = commands.results_folder() / FOLDER / first.machine
+    file, number = above / f"{stem}{SUFFIX}", 1
+    while file.exists() and read_trials(file)[0][:1] != [first]:
+        number += 1
+        file = above / f"{stem}-{number}{SUFFIX}"
+    write_whole("".join(line_of(trial) + "\n" for trial in trials), file)
+    say(f"trials: {file}")
+
+
+def _folder(out: Path | None, want: Wanted) -> Path:
+    """The folder of the session, which exists then."""
+    folder = out
+    if folder is None:
+        date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        above = machine.checkout_root() / RAW_FOLDER
+        folder, number = above / f"{date}-{want.slug}-{want.stem}", 1
+        while folder.exists():
+            number += 1
+            folder = above / f"{date}-{want.slug}-{want.stem}-{number}"
+    try:
+        held = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+        if held and TRIALS_FILE not in held and not any(name.startswith("trial-") for name in held):
+            raise GpuliftError(f"--out {folder}: holds something else; name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise runs.write_error(folder, error) from None
+    return folder
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    return table

@@ -1,0 +1,547 @@
+"""From trials to a certificate: pure functions.
+
+A trial is a whole gate on this machine with one build on both sides, or with one side slowed down
+on purpose. Its verdicts are not stored: `decision.decide_gate` gives them from the launch values,
+with the margins of a duet and no floors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+from gpulift.certify import incumbent_rules
+from gpulift.certify.certificate import (
+    SCHEMA,
+    Alarm,
+    Certificate,
+    Correlation,
+    Detection,
+    Missed,
+    RowError,
+    RuleTally,
+    Suites,
+    TrialNote,
+)
+from gpulift.certify.incumbent_rules import Launch, Sample
+from gpulift.decision import (
+    DECISION_METHOD,
+    DUET,
+    IMPROVED,
+    INCONCLUSIVE,
+    REGRESSED,
+    GatePlan,
+    Verdict,
+    decide_gate,
+    paired,
+    percent,
+)
+from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.gate.evidence import OK
+from gpulift.records import strict
+from gpulift.records.fields import Fields
+from gpulift.records.model import ID_DIGITS
+from gpulift.records.read import NotJsonError, parse_line
+
+AA = "aa"
+PLANTED = "planted"
+KINDS = (AA, PLANTED)
+SIZES = (0.002, 0.005, 0.01, 0.02, 0.05)  # planted slow-downs
+MUST_FIND = 0.005  # a row that misses this size or a larger one gets a floor
+BY_GPU = "GPU"
+BY_HOST = "launches or host"
+
+REPLAYS = 2000
+REPLAY_SEED = 20261121
+BOUND = 0.95
+PAIR = 2  # launches, of which either side allocated first in one
+NEARLY = 0.999  # what is this near to passing the screen is given to the decision itself
+GATE_RULE = "gpulift gate"
+ONE_LAUNCH = "one launch"
+NINE_LAUNCHES = "9 launches"
+TWO_STAGES = "duet launches"
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RowTrial:
+    """A row in a trial. `first` and `second` are the launch values of the two stages (log ratios);
+    the medians of the windows are those of the screen, one per launch: seconds of a step, and SM
+    clock cycles where they are known."""
+
+    row: str
+    on_gpu: bool
+    outcome: str
+    reason: str
+    size: float
+    planted: tuple[float, ...] = field(metadata=strict.SIGNED)
+    first: tuple[float, ...] = field(metadata=strict.SIGNED)
+    second: tuple[float, ...] = field(metadata=strict.SIGNED)
+    base_s: tuple[float, ...]
+    head_s: tuple[float, ...]
+    base_cycles: tuple[float, ...]
+    head_cycles: tuple[float, ...]
+    seconds: float
+    records: tuple[str, ...]
+
+    @property
+    def launches(self) -> int:
+        """Of both stages."""
+        return len(self.first) + len(self.second)
+
+    @property
+    def bound_by(self) -> str:
+        """What bounds the row: the GPU where its events judge work that was queued before."""
+        return BY_GPU if self.on_gpu else BY_HOST
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """What a rule of others said of single launches in one trial; size 0 is unchanged."""
+
+    rule: str
+    size: float
+    trials: int
+    regressed: int
+    improved: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One finished trial. `cases` is the number of rows among which its gate shared the error
+    budget; `seed` is its first one, and `schedule_sha256` was said before it began (A/A trials have
+    none)."""
+
+    schema: str
+    kind: str
+    number: int
+    method: str
+    decision_method: str
+    machine: str
+    card: str
+    driver: str
+    commit: str
+    dirty: bool
+    build: str
+    arm_time_s: float
+    started_at: str
+    seconds: float
+    cases: int
+    seed: int
+    schedule_sha256: str
+    rows: tuple[RowTrial, ...]
+    one_launch: tuple[RuleCount, ...]
+
+    @cached_property
+    def id(self) -> str:
+        """The start of the SHA-256 of its line."""
+        return hashlib.sha256(line_of(self).encode("ascii")).hexdigest()[:ID_DIGITS]
+
+    @property
+    def plan(self) -> GatePlan:
+        """How its gate spent the error budget."""
+        return GatePlan(self.cases)
+
+    @property
+    def measured(self) -> list[RowTrial]:
+        """The rows of which every launch was measured."""
+        return [row for row in self.rows if row.outcome == OK]
+
+    def verdict(self, row: RowTrial) -> Verdict:
+        """What the gate says of one of its rows."""
+        return decide_gate(row.first, row.second, DUET, self.plan)
+
+
+def schedule_hash(size_of: Mapping[str, float]) -> str:
+    """SHA-256 of the JSON of a schedule, sizes by row, with sorted keys."""
+    return hashlib.sha256(json.dumps(dict(size_of), sort_keys=True).encode("ascii")).hexdigest()
+
+
+def line_of(trial: Trial) -> str:
+    """The trial as one line of JSON, without the line feed."""
+    return json.dumps(asdict(trial), separators=(",", ":"), allow_nan=False)
+
+
+def read_trials(file: Path) -> tuple[list[Trial], list[str]]:
+    """The trials of a file, and warnings: a last line that was cut off is dropped."""
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError as error:
+        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+    trials, warned = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"{file}:{number}"
+        try:
+            fields = Fields(parse_line(line, place), place)
+        except NotJsonError:
+            if number != len(lines):
+                raise
+            warned.append(f"{place}: the last trial is cut off; it was dropped")
+            continue
+        trials.append(_read_trial(fields))
+    return trials, warned
+
+
+def issue(trials: Sequence[Trial]) -> Certificate:
+    """The certificate that the trials give, in whatever order they come.
+
+    Throws GpuliftError (exit code 4) for trials of several machines or methods.
+    """
+    trials = sorted(trials, key=lambda one: (one.started_at, one.card, one.number))
+    _require_one_kind_of(trials)
+    # A suite of which no row could be measured is no clean one.
+    unchanged = [one for one in trials if one.kind == AA and one.measured]
+    planted = [one for one in trials if one.kind == PLANTED]
+    alarms = tuple(_alarms(unchanged))
+    floors = _floors(unchanged, planted)
+    caveat = _caveat(trials)
+    return Certificate(
+        schema=SCHEMA,
+        method=DECISION_METHOD,
+        measuring_method=trials[0].method,
+        machine=trials[0].machine,
+        citable=not caveat,
+        caveat=caveat,
+        cards=_names(one.card for one in trials),
+        drivers=_names(one.driver for one in trials),
+        commits=_names(one.commit for one in trials),
+        first_trial=trials[0].started_at,
+        last_trial=trials[-1].started_at,
+        arm_time_s=trials[0].arm_time_s,
+        rows=_names(row.row for one in trials for row in one.rows),
+        aa=_suites(len(unchanged), len({alarm.trial for alarm in alarms}), 0),
+        alarms=alarms,
+        replays=_replays(unchanged),
+        detection=tuple(_detection(planted)),
+        missed=tuple(_missed(planted)),
+        floors={row: floor for row, (floor, _) in floors.items()},
+        floor_reasons={row: reason for row, (_, reason) in floors.items()},
+        autocorrelation=autocorrelation(unchanged),
+        incumbents=tuple(_incumbents(trials)),
+        errors=tuple(_errors(trials)),
+        trials=tuple(
+            TrialNote(t.id, t.kind, t.started_at, t.seconds, t.card, t.schedule_sha256)
+            for t in trials
+        ),
+    )
+
+
+def upper_bound(hits: int, trials: int) -> float:
+    """The share is below this with 95 % confidence (Clopper and Pearson); 1 without a trial."""
+    if not trials:
+        return 1.0
+    test = scipy_stats.binomtest(hits, trials, alternative="less")
+    return float(test.proportion_ci(BOUND).high)
+
+
+def lower_bound(hits: int, trials: int) -> float:
+    """The share is above this with 95 % confidence (Clopper and Pearson); 0 without a trial."""
+    if not trials:
+        return 0.0
+    test = scipy_stats.binomtest(hits, trials, alternative="greater")
+    return float(test.proportion_ci(BOUND).low)
+
+
+def autocorrelation(unchanged: Sequence[Trial]) -> Correlation:
+    """Lag 1, of the screen's launch values about their row's mean, pooled over rows.
+
+    Each row weighs as many pairs of neighbours as it has. The standard error is that of
+    independent launches, 1 / sqrt(pairs).
+    """
+    total, pairs = 0.0, 0
+    for suites in _screens(unchanged).values():
+        centred = [suite - np.mean(np.concatenate(suites)) for suite in suites]
+        count = sum(suite.size - 1 for suite in centred)
+        variance = float(np.var(np.concatenate(centred)))
+        if count > 0 and variance > 0:
+            products = sum(float(np.sum(suite[1:] * suite[:-1])) for suite in centred)
+            total += products / variance
+            pairs += count
+    if not pairs:
+        return Correlation(0.0, 0.0, 0)
+    return Correlation(total / pairs, 1 / math.sqrt(pairs), pairs)
+
+
+def replay_suites(unchanged: Sequence[Trial], wanted: int) -> Suites:
+    """Pseudo suites out of the recorded A/A launches, with labels exchanged at random.
+
+    A row's screen is two pairs of launches of any suites; each pair keeps or exchanges its labels.
+    Its confirmation is drawn from what is left of the recorded launches, again in pairs. Exchanging
+    labels hides a steady bias, so that replays support the real suites and do not replace them.
+    """
+    random = np.random.default_rng(REPLAY_SEED)
+    plan = GatePlan(max(one.cases for one in unchanged))
+    alarmed: set[int] = set()
+    undecided = 0
+    for pool in _pools(unchanged).values():
+        for suite, verdict in _replay_row(pool, wanted, plan, random):
+            if verdict.verdict in (REGRESSED, IMPROVED):
+                alarmed.add(suite)
+            undecided += verdict.verdict == INCONCLUSIVE and verdict.smallest_effect is None
+    return _suites(wanted, len(alarmed), undecided)
+
+
+def _read_trial(fields: Fields) -> Trial:
+    if fields.text("schema") != SCHEMA:
+        raise fields.error("schema", f"is {fields.text('schema')}; only {SCHEMA} can be read")
+    trial = strict.read(Trial, fields)
+    if trial.kind not in KINDS:
+        raise fields.error("kind", f"must be one of {', '.join(KINDS)}, not {trial.kind!r}")
+    size_of = {row.row: row.size for row in trial.rows}
+    if len(size_of) != len(trial.rows):
+        raise fields.error("rows", "names a row twice")
+    if trial.kind == PLANTED and schedule_hash(size_of) != trial.schedule_sha256:
+        raise fields.error("schedule_sha256", "is not that of the rows and sizes beside it")
+    if any((row.size > 0) != (trial.kind == PLANTED) for row in trial.rows):
+        raise fields.error("rows", f"has sizes that do not go with a trial of kind {trial.kind}")
+    return trial
+
+
+def _require_one_kind_of(trials: Sequence[Trial]) -> None:
+    if not trials:
+        raise GpuliftError("there is no finished trial to make a certificate of")
+    for name, values in (
+        ("machines", {one.machine for one in trials}),
+        ("measuring methods", {one.method for one in trials}),
+        ("arm times", {one.arm_time_s for one in trials}),
+    ):
+        if len(values) > 1:
+            listed = ", ".join(str(value) for value in sorted(values, key=str))
+            raise GpuliftError(f"trials of several {name}: {listed}", NOT_COMPARABLE)
+    others = sorted({one.decision_method for one in trials} - {DECISION_METHOD})
+    if others:
+        raise GpuliftError(
+            f"trials of decision method {', '.join(others)}, and this is {DECISION_METHOD}: check"
+            " out the commit that made them",
+            NOT_COMPARABLE,
+        )
+    if len({one.id for one in trials}) < len(trials):
+        raise GpuliftError("a trial is there twice: name each file of trials once", USAGE)
+
+
+def _caveat(trials: Sequence[Trial]) -> str:
+    if any(one.dirty for one in trials):
+        return "built from uncommitted changes"
+    if any(not one.commit for one in trials):
+        return "the commit is not known"
+    return ""
+
+
+def _names(values: Iterator[str]) -> tuple[str, ...]:
+    return tuple(sorted({value for value in values if value}))
+
+
+def _suites(suites: int, alarms: int, undecided: int) -> Suites:
+    return Suites(suites, alarms, upper_bound(alarms, suites), undecided)
+
+
+def _alarms(unchanged: Sequence[Trial]) -> Iterator[Alarm]:
+    for trial in unchanged:
+        for row in trial.measured:
+            verdict = trial.verdict(row)
+            if verdict.verdict in (REGRESSED, IMPROVED) and verdict.difference is not None:
+                yield Alarm(trial.id, row.row, verdict.verdict, verdict.difference.change)
+
+
+def _errors(trials: Sequence[Trial]) -> Iterator[RowError]:
+    for trial in trials:
+        for row in trial.rows:
+            if row.outcome != OK:
+                yield RowError(trial.id, row.row, f"{row.outcome}: {row.reason}")
+
+
+def _missed(planted: Sequence[Trial]) -> Iterator[Missed]:
+    for trial in planted:
+        for row in trial.measured:
+            verdict = trial.verdict(row).verdict
+            if verdict != REGRESSED:
+                yield Missed(trial.id, row.row, row.size, verdict)
+
+
+def _detection(planted: Sequence[Trial]) -> Iterator[Detection]:
+    groups: dict[tuple[float, str], list[tuple[Trial, RowTrial]]] = {}
+    for trial in planted:
+        for row in trial.measured:
+            groups.setdefault((row.size, row.bound_by), []).append((trial, row))
+    for (size, bound_by), members in sorted(groups.items()):
+        found = sum(trial.verdict(row).verdict == REGRESSED for trial, row in members)
+        verified = [value for _, row in members for value in row.planted] or [0.0]
+        yield Detection(
+            size,
+            bound_by,
+            len(members),
+            found,
+            lower_bound(found, len(members)),
+            min(verified),
+            float(np.median(verified)),
+            max(verified),
+        )
+
+
+def _floors(unchanged: Sequence[Trial], planted: Sequence[Trial]) -> dict[str, tuple[float, str]]:
+    """Floor and reason of the rows that need one: the larger of what bias and misses ask for."""
+    floors = _floors_of_bias(unchanged)
+    for row, floor in _floors_of_misses(planted).items():
+        if row not in floors or floor[0] > floors[row][0]:
+            floors[row] = floor
+    return dict(sorted(floors.items()))
+
+
+def _floors_of_bias(unchanged: Sequence[Trial]) -> dict[str, tuple[float, str]]:
+    values: dict[str, list[float]] = {}
+    for trial in unchanged:
+        for row in trial.measured:
+            values.setdefault(row.row, []).extend([*row.first, *row.second])
+    floors = {}
+    for name, launches in values.items():
+        one = paired(launches)
+        bias = math.expm1(max(abs(end) for end in one.interval(BOUND))) if one else 0.0
+        if bias > DUET.least:
+            reason = f"unchanged, {len(launches)} launches show no more than a bias below"
+            floors[name] = (min(bias, NEARLY), f"{reason} {percent(bias)}")
+    return floors
+
+
+def _floors_of_misses(planted: Sequence[Trial]) -> dict[str, tuple[float, str]]:
+    found: dict[str, dict[float, bool]] = {}
+    for trial in planted:
+        for row in trial.measured:
+            seen = trial.verdict(row).verdict == REGRESSED
+            sizes = found.setdefault(row.row, {})
+            sizes[row.size] = sizes.get(row.size, True) and seen
+    floors = {}
+    for name, sizes in found.items():
+        missed = max((s for s, seen in sizes.items() if not seen and s >= MUST_FIND), default=None)
+        if missed is None:
+            continue
+        larger = min((s for s, seen in sizes.items() if seen and s > missed), default=None)
+        if larger is None:
+            reason = f"{percent(missed)} was missed, nothing larger found: the largest planted size"
+            floors[name] = (max(SIZES), reason)
+        else:
+            floors[name] = (larger, f"{percent(missed)} was missed, {percent(larger)} found")
+    return floors
+
+
+def _screens(unchanged: Sequence[Trial]) -> dict[tuple[str, str], list[Values]]:
+    """The values of the screens, suite by suite, of each row on each card."""
+    screens: dict[tuple[str, str], list[Values]] = {}
+    for trial in unchanged:
+        for row in trial.measured:
+            screens.setdefault((trial.card, row.row), []).append(np.asarray(row.first))
+    return screens
+
+
+def _pools(unchanged: Sequence[Trial]) -> dict[str, Values]:
+    """Every recorded pair of launches of a row; rows with too few for a look are left out."""
+    pairs: dict[str, list[Sequence[float]]] = {}
+    for trial in unchanged:
+        for row in trial.measured:
+            for stage in (row.first, row.second):
+                found = zip(stage[::PAIR], stage[1::PAIR], strict=False)
+                pairs.setdefault(row.row, []).extend(found)
+    plan = GatePlan(1)
+    needed = (plan.screen_launches + plan.looks[0]) // PAIR
+    return {name: np.array(found) for name, found in pairs.items() if len(found) >= needed}
+
+
+def _replays(unchanged: Sequence[Trial]) -> Suites:
+    if not unchanged or not _pools(unchanged):
+        return _suites(0, 0, 0)
+    return replay_suites(unchanged, REPLAYS)
+
+
+def _replay_row(
+    pool: Values, wanted: int, plan: GatePlan, random: np.random.Generator
+) -> Iterator[tuple[int, Verdict]]:
+    """Pseudo suites in which the row may be flagged, each with its verdict."""
+    first = plan.screen_launches // PAIR
+    most = min(len(pool), first + plan.looks[-1] // PAIR)
+    drawn = random.permuted(np.tile(np.arange(len(pool)), (wanted, 1)), axis=1)[:, :most]
+    signs = random.choice((-1.0, 1.0), size=(wanted, most, 1))
+    launches = (pool[drawn] * signs).reshape(wanted, most * PAIR)
+    screens = launches[:, : plan.screen_launches]
+    mean = screens.mean(axis=1)
+    error = screens.std(axis=1, ddof=1) / math.sqrt(plan.screen_launches)
+    limit = NEARLY * scipy_stats.t.isf(plan.screen_alpha, plan.screen_launches - 1)
+    near = (np.abs(mean) > NEARLY * math.log1p(DUET.least)) & (np.abs(mean) > limit * error)
+    for suite in np.flatnonzero(near):
+        values = [float(value) for value in launches[suite]]
+        screened, fresh = values[: plan.screen_launches], values[plan.screen_launches :]
+        yield int(suite), decide_gate(screened, fresh, DUET, plan)
+
+
+def _incumbents(trials: Sequence[Trial]) -> Iterator[RuleTally]:
+    """Rules of others on the launches of the screens, and the gate on the same trials."""
+    for size in (0.0, *SIZES):
+        rows = [(trial, row) for trial in trials for row in trial.measured if row.size == size]
+        if not rows:
+            continue
+        per_launch = sum(row.seconds for _, row in rows) / sum(row.launches for _, row in rows)
+        counts = [one for trial in trials for one in trial.one_launch if one.size == size]
+        for rule in incumbent_rules.RULES:
+            mine = [one for one in counts if one.rule == rule]
+            yield RuleTally(
+                rule,
+                ONE_LAUNCH,
+                size,
+                sum(one.trials for one in mine),
+                sum(one.regressed for one in mine),
+                sum(one.improved for one in mine),
+                per_launch,
+            )
+        yield from _nine_launches(rows, size, per_launch)
+        yield _gate_tally(rows, size)
+
+
+def _nine_launches(
+    rows: Sequence[tuple[Trial, RowTrial]], size: float, per_launch: float
+) -> Iterator[RuleTally]:
+    cases: dict[tuple[str, str], list[Launch]] = {}
+    for trial, row in rows:
+        cases.setdefault((trial.card, row.row), []).extend(_median_launches(row))
+    full = [case for case in cases.values() if len(case) >= 2 * incumbent_rules.REPETITIONS]
+    if not full:
+        return
+    for one in incumbent_rules.tally(full, GatePlan(1), DUET):
+        if one.repetition == NINE_LAUNCHES:
+            seconds = incumbent_rules.REPETITIONS * per_launch
+            yield RuleTally(
+                one.rule, one.repetition, size, one.trials, one.regressed, one.improved, seconds
+            )
+
+
+def _median_launches(row: RowTrial) -> Iterator[Launch]:
+    known = len(row.base_cycles) == len(row.head_cycles) == len(row.first)
+    for index, value in enumerate(row.first):
+        base, head = (
+            Sample(np.array([times[index]]), np.array([cycles[index]]) if known else None)
+            for times, cycles in ((row.base_s, row.base_cycles), (row.head_s, row.head_cycles))
+        )
+        yield Launch(base, head, value)
+
+
+def _gate_tally(rows: Sequence[tuple[Trial, RowTrial]], size: float) -> RuleTally:
+    verdicts = [trial.verdict(row).verdict for trial, row in rows]
+    seconds = sum(row.seconds for _, row in rows) / len(rows)
+    return RuleTally(
+        GATE_RULE,
+        TWO_STAGES,
+        size,
+        len(rows),
+        verdicts.count(REGRESSED),
+        verdicts.count(IMPROVED),
+        seconds,
+    )

@@ -1,0 +1,446 @@
+"""Measures trials for a certificate: the gate's two stages, on one build that meets itself.
+
+A session has a folder: `trials.jsonl` with a line per finished trial, and beside it a folder of raw
+records per trial, `trial-0003`, laid out as a gate's evidence. A trial that was broken off leaves
+its folder without a line; its number is not used again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from gpulift import machine
+from gpulift.certify import incumbent_rules
+from gpulift.certify.certificate import SCHEMA, write_whole
+from gpulift.certify.incumbent_rules import Launch
+from gpulift.certify.issue import (
+    AA,
+    ONE_LAUNCH,
+    PLANTED,
+    SIZES,
+    RowTrial,
+    RuleCount,
+    Trial,
+    line_of,
+    read_trials,
+    schedule_hash,
+)
+from gpulift.decision import DECISION_METHOD, DUET, GatePlan
+from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, USAGE, GpuliftError
+from gpulift.gate import evidence as gate_evidence
+from gpulift.gate.evidence import (
+    ERROR,
+    OK,
+    SKIPPED,
+    TWO_IN_ONE,
+    Row,
+    Series,
+    batch_folder,
+    read_series,
+    stage_folder,
+)
+from gpulift.gate.judge import next_look, values
+from gpulift.gate.measure import Budget, Say, filter_of
+from gpulift.records.model import Record
+from gpulift.records.read import read_file
+from gpulift.runs import Wanted, write_error
+
+TRIALS_FILE = "trials.jsonl"
+PILOT = 2  # launches of a screen that tell how long the rest takes
+DIGITS = 7  # of the medians, which only other rules read
+SEEDS_PER_STAGE = 1000  # more than a stage has launches
+SEEDS_PER_TRIAL = 100 * SEEDS_PER_STAGE
+TRIALS_PER_SEED = 10_000
+
+
+class OutOfTimeError(GpuliftError):
+    """The next trial would not end in time."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What is measured, where to, and for how long. Both sides are the modules beside the bench:
+    gpulift-bench loads a private copy of the base."""
+
+    folder: Path
+    bench: Path
+    want: Wanted
+    rows: tuple[Row, ...]
+    arm_time_s: float
+    seed: int
+    gpu: int | None
+    budget: Budget
+    say: Say
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a trial that are slowed down by the same size; size 0 is unchanged."""
+
+    index: int
+    size: float
+    rows: tuple[Row, ...]
+
+    @property
+    def series(self) -> str:
+        """Name of its folder."""
+        return f"{PLANTED}-{self.size:g}" if self.size else AA
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A trial that is being measured."""
+
+    session: Session
+    number: int
+    parts: tuple[Part, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Of its raw records."""
+        return self.session.folder / f"trial-{self.number:04d}"
+
+    @property
+    def seed(self) -> int:
+        """The first of its seeds; no two launches of a session share one."""
+        return trial_seed(self.session, self.number)
+
+
+def measure_trials(session: Session) -> list[Trial]:
+    """Alternates A/A and planted trials until the time is over; all finished ones of the folder.
+
+    Throws OutOfTimeError (exit code 2) when not even one more ended.
+    """
+    trials = finished_trials(session)
+    for trial in trials:
+        session.budget.learn(_launches_in(trial), trial.seconds)
+    before = len(trials)
+    try:
+        while session.budget.allows(_row_launches(session, trials)):
+            trial = run_trial(session, next_number(session.folder), next_kind(trials))
+            _append(session.folder, trial)
+            trials.append(trial)
+    except OutOfTimeError:
+        session.say("the time is over: the trial that was begun is left out")
+    except KeyboardInterrupt:
+        raise GpuliftError(f"interrupted: {kept(session.folder)}", INTERRUPTED) from None
+    if len(trials) == before:
+        raise OutOfTimeError(_too_short(session, trials))
+    return trials
+
+
+def finished_trials(session: Session) -> list[Trial]:
+    """Those that the folder holds. Refuses (exit code 4) a folder of another session."""
+    file = session.folder / TRIALS_FILE
+    if not file.exists():
+        return []
+    trials, warnings = read_trials(file)
+    for warning in warnings:
+        session.say(f"warning: {warning}")
+    if warnings:  # or the next line would be appended to the rest of the one that was cut off
+        write_whole("".join(line_of(trial) + "\n" for trial in trials), file)
+    for name, held, now in (
+        ("machine", {one.machine for one in trials}, session.want.slug),
+        ("commit", {one.commit for one in trials}, session.want.commit),
+        ("build", {one.build for one in trials}, session.want.build),
+        ("arm time", {one.arm_time_s for one in trials}, session.arm_time_s),
+        ("decision method", {one.decision_method for one in trials}, DECISION_METHOD),
+    ):
+        if held - {now}:
+            raise GpuliftError(
+                f"{file} is of another {name} ({', '.join(map(str, held - {now}))}, and this is"
+                f" {now}): name another folder",
+                NOT_COMPARABLE,
+            )
+    return trials
+
+
+def kept(folder: Path) -> str:
+    """What is left of a session that was broken off, and how to go on."""
+    return f"the finished trials are kept; go on with certify --out {folder}"
+
+
+def next_kind(trials: Sequence[Trial]) -> str:
+    """A/A first, then in turn."""
+    unchanged = sum(one.kind == AA for one in trials)
+    return AA if unchanged <= len(trials) - unchanged else PLANTED
+
+
+def next_number(folder: Path) -> int:
+    """Above that of every trial that was begun in the folder."""
+    begun = [int(one.name.rpartition("-")[2]) for one in folder.glob("trial-[0-9]*")]
+    return max(begun, default=-1) + 1
+
+
+def trial_seed(session: Session, number: int) -> int:
+    """The first seed of a trial."""
+    return (session.seed * TRIALS_PER_SEED + number) * SEEDS_PER_TRIAL
+
+
+def plant(rows: Sequence[Row], seed: int) -> tuple[Part, ...]:
+    """A random size for each row; about one in six gets none and is left out of the trial."""
+    chosen = random.Random(seed)
+    dealt: dict[float, list[Row]] = {}
+    while not dealt:
+        sizes: list[float] = []
+        while len(sizes) < len(rows):
+            dozen = [0.0, *SIZES]
+            chosen.shuffle(dozen)
+            sizes += dozen
+        for row, size in zip(rows, sizes, strict=False):
+            if size:
+                dealt.setdefault(size, []).append(row)
+    return tuple(Part(i, size, tuple(dealt[size])) for i, size in enumerate(sorted(dealt)))
+
+
+def run_trial(session: Session, number: int, kind: str) -> Trial:
+    """One whole trial. Throws OutOfTimeError after its first launches when the rest of the screen
+    would not end in time; what is confirmed after the screen never depends on the time."""
+    hashed = ""
+    parts: tuple[Part, ...] = (Part(0, 0.0, session.rows),)
+    if kind == PLANTED:
+        parts = plant(session.rows, trial_seed(session, number))
+        hashed = schedule_hash({row.id: part.size for part in parts for row in part.rows})
+    begun = Begun(session, number, parts)
+    _announce(begun, hashed)
+    started_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    started_s = session.budget.clock()
+    _screen(begun)
+    plan = GatePlan(max(1, len(session.rows) - len(_unusable(begun))))
+    for part in parts:
+        _confirm(begun, part, plan)
+    records = {part.index: _records(begun, part) for part in parts}
+    first = next((one for held in records.values() for of in held.values() for one in of), None)
+    if first is None:
+        raise GpuliftError(f"nothing was recorded in {begun.folder}", NOTHING_RAN)
+    context = first.context
+    return Trial(
+        schema=SCHEMA,
+        kind=kind,
+        number=number,
+        method=first.method,
+        decision_method=DECISION_METHOD,
+        machine=context.slug,
+        card=context.gpu.card if context.gpu else "",
+        driver=context.driver,
+        commit=session.want.commit,
+        dirty=session.want.dirty,
+        build=session.want.build,
+        arm_time_s=session.arm_time_s,
+        started_at=started_at,
+        seconds=round(session.budget.clock() - started_s, 3),
+        cases=plan.cases,
+        seed=begun.seed,
+        schedule_sha256=hashed,
+        rows=tuple(row for part in parts for row in _row_trials(begun, part, plan, records)),
+        one_launch=tuple(c for part in parts for c in _one_launch(part, records[part.index], plan)),
+    )
+
+
+def _row_launches(session: Session, trials: Sequence[Trial]) -> int:
+    """Launches of one row that the next trial takes: as many as the last one of its kind, at least
+    those of the screen."""
+    screen = GatePlan(1).screen_launches
+    same = [one for one in trials if one.kind == next_kind(trials)]
+    last = _launches_in(same[-1]) if same else 0
+    confirmed = GatePlan(1).looks[0] if next_kind(trials) == PLANTED and not same else 0
+    return max(len(session.rows) * (screen + confirmed), last)
+
+
+def _too_short(session: Session, trials: Sequence[Trial]) -> str:
+    kind = "an A/A suite" if next_kind(trials) == AA else "a planted trial"
+    needed_s = session.budget.estimate_s(_row_launches(session, trials))
+    reissue = "; --reissue takes the trials that are there" if trials else ""
+    return (
+        f"no trial ended in time: {kind} of {len(session.rows)} rows takes about {needed_s:.0f} s;"
+        f" give more --time, or select fewer rows{reissue}"
+    )
+
+
+def _launches_in(trial: Trial) -> int:
+    return sum(row.launches for row in trial.rows)
+
+
+def _announce(begun: Begun, hashed: str) -> None:
+    left_s = begun.session.budget.left_s()
+    what = f"planted slow-downs, schedule {hashed[:12]}" if hashed else "A/A"
+    rows = sum(len(part.rows) for part in begun.parts)
+    begun.session.say(f"trial {begun.number}: {what}, {rows} rows; {left_s:.0f} s are left")
+
+
+def _screen(begun: Begun) -> None:
+    session = begun.session
+    launches = GatePlan(1).screen_launches
+    for part in begun.parts:
+        _measure(begun, part, 1, range(PILOT), part.rows)
+    rest = {part: _sound(begun, part) for part in begun.parts}
+    if not session.budget.allows((launches - PILOT) * sum(map(len, rest.values()))):
+        raise OutOfTimeError("the screen would not end in time")
+    for part, rows in rest.items():
+        if rows:
+            _measure(begun, part, 1, range(PILOT, launches), rows)
+
+
+def _confirm(begun: Begun, part: Part, plan: GatePlan) -> None:
+    """Takes looks with more and more fresh launches until every row is decided."""
+    before = 0
+    for look in plan.looks:
+        series = _series(begun, part)
+        rows = [row for row in part.rows if next_look(row, series, DUET, plan) == look]
+        if rows:
+            _measure(begun, part, 2, range(before, look), rows)
+        before = look
+
+
+def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequence[Row]) -> None:
+    """One call of gpulift-bench; the number of launches is even, so that either side allocates
+    first in half of them."""
+    session = begun.session
+    modules = str(session.bench.parent / "modules")
+    seed = begun.seed + (2 * part.index + stage - 1) * SEEDS_PER_STAGE + launches.start
+    records = batch_folder(stage_folder(begun.folder, part.series, stage), launches)
+    flags = ["--head", modules, "--base", modules, "--quick"]
+    flags += ["--arm-time", str(session.arm_time_s), "--launches", str(len(launches))]
+    flags += ["--seed", str(seed), "--records", str(records)]
+    flags += ["--plant", str(part.size)] if part.size else []
+    flags += [] if session.gpu is None else ["--gpu", str(session.gpu)]
+    started_s = session.budget.clock()
+    code = machine.measure(session.bench, [*flags, f"--benchmark_filter={filter_of(rows)}"])
+    session.budget.learn(len(rows) * len(launches), session.budget.clock() - started_s)
+    _require_finished(session, code)
+
+
+def _require_finished(session: Session, code: int) -> None:
+    if code in (INTERRUPTED, -signal.SIGINT):
+        raise GpuliftError(f"interrupted: {kept(session.folder)}", INTERRUPTED)
+    if code < 0:
+        forwarded = -code in machine.FORWARDED
+        raise GpuliftError(
+            f"gpulift-bench ended by {signal.Signals(-code).name}: {kept(session.folder)}",
+            128 - code if forwarded else FAILED,
+        )
+    if code in (USAGE, NOT_COMPARABLE):
+        raise GpuliftError(f"gpulift-bench refused, see above; {kept(session.folder)}", code)
+
+
+def _series(begun: Begun, part: Part) -> Series:
+    return read_series(begun.folder, part.series, TWO_IN_ONE, part.rows)
+
+
+def _sound(begun: Begun, part: Part) -> list[Row]:
+    """The rows of which every launch so far was measured."""
+    first = _series(begun, part).first
+    held = {row: first.get(row, ()) for row in part.rows}
+    return [row for row, got in held.items() if got and len(values(got)) == len(got)]
+
+
+def _unusable(begun: Begun) -> list[Row]:
+    """The rows without a single value."""
+    unusable = []
+    for part in begun.parts:
+        first = _series(begun, part).first
+        unusable += [row for row in part.rows if not values(first.get(row, ()))]
+    return unusable
+
+
+def _records(begun: Begun, part: Part) -> Mapping[Row, list[Record]]:
+    """The records of both stages by row, in the order of their launches."""
+    found: dict[Row, list[Record]] = {}
+    for stage in (1, 2):
+        for batch in sorted(stage_folder(begun.folder, part.series, stage).glob("launch-*")):
+            held = [
+                one for file in sorted(batch.glob("*.jsonl")) for one in read_file(file).records
+            ]
+            for record in sorted(held, key=lambda one: one.launch):
+                row = Row(record.technique, record.case_id, record.duet_arm)
+                found.setdefault(row, []).append(record)
+    return found
+
+
+def _row_trials(
+    begun: Begun, part: Part, plan: GatePlan, all_records: Mapping[int, Mapping[Row, list[Record]]]
+) -> Iterator[RowTrial]:
+    series = _series(begun, part)
+    for row in part.rows:
+        records = all_records[part.index].get(row, [])
+        first, second = series.first.get(row, ()), series.second.get(row, ())
+        launches = (*first, *second)
+        outcome, reason = _outcome(first, second, plan)
+        screened = incumbent_rules.launches_of(records)[: plan.screen_launches]
+        yield RowTrial(
+            row=row.id,
+            on_gpu=_on_gpu(records),
+            outcome=outcome,
+            reason=reason,
+            size=part.size,
+            planted=tuple(one.planted for one in launches if one.planted is not None),
+            first=tuple(values(first)),
+            second=tuple(values(second)),
+            base_s=_medians(one.base.times for one in screened),
+            head_s=_medians(one.head.times for one in screened),
+            base_cycles=_medians(one.base.cycles for one in screened),
+            head_cycles=_medians(one.head.cycles for one in screened),
+            seconds=round(sum(record.time_s.get("total", 0.0) for record in records), 3),
+            records=tuple(record.id for record in records),
+        )
+
+
+def _outcome(
+    first: Sequence[gate_evidence.Launch], second: Sequence[gate_evidence.Launch], plan: GatePlan
+) -> tuple[str, str]:
+    """`ok`, or why the gate would have no verdict on the row."""
+    launches = [*first, *second]
+    for one in launches:
+        if one.outcome not in (OK, SKIPPED):
+            return ERROR, one.reason
+    skips = [one for one in launches if one.outcome == SKIPPED]
+    if skips:
+        return (SKIPPED if len(skips) == len(launches) else ERROR), skips[0].reason
+    if len(first) < plan.screen_launches:
+        return ERROR, f"only {len(first)} of {plan.screen_launches} launches were recorded"
+    if len(second) not in (0, *plan.looks):
+        return ERROR, f"{len(second)} launches of the second stage were recorded"
+    return OK, ""
+
+
+def _on_gpu(records: Sequence[Record]) -> bool:
+    """Whether device events judged it, behind a holding kernel."""
+    arms = [arm for record in records for arm in record.arms]
+    return bool(arms) and all(arm.clock == "device" and arm.held for arm in arms)
+
+
+def _medians(sides: Iterable[incumbent_rules.Values | None]) -> tuple[float, ...]:
+    known = [one for one in sides if one is not None]
+    return tuple(float(f"{np.median(one):.{DIGITS}g}") for one in known)
+
+
+def _one_launch(
+    part: Part, records: Mapping[Row, list[Record]], plan: GatePlan
+) -> Iterator[RuleCount]:
+    """What other tools' rules say of single launches of the screen."""
+    cases: list[list[Launch]] = []
+    for row in part.rows:
+        cases.append(incumbent_rules.launches_of(records.get(row, []))[: plan.screen_launches])
+    for one in incumbent_rules.tally([case for case in cases if case], plan, DUET):
+        if one.repetition == ONE_LAUNCH:
+            yield RuleCount(one.rule, part.size, one.trials, one.regressed, one.improved)
+
+
+def _append(folder: Path, trial: Trial) -> None:
+    """Adds the line of a finished trial; it is on the disk before the next one begins."""
+    file = folder / TRIALS_FILE
+    try:
+        with file.open("a", encoding="utf-8") as out:
+            out.write(line_of(trial) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise write_error(file, error) from None

@@ -1,0 +1,1 @@
+"""Two sets of records, and whether they differ."""

@@ -1,0 +1,259 @@
+"""`gpulift compare BASE HEAD`: arguments, table, JSON and explanations."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from gpulift import decision, tables, text
+from gpulift.compare.explain import explain, sm_clock_hz, throttle, unit_line
+from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
+from gpulift.compare.judge import compare as compare_runs
+from gpulift.decision import percent
+from gpulift.errors import USAGE, GpuliftError
+from gpulift.records.read import read_results
+
+STATS_METHOD = "1"  # of stats.py, as its docstring says
+NEAR = 5
+
+# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
+Side = Annotated[Path, typer.Argument(help="Record file or run folder.")]
+More = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(help="A further run of the same side; may be repeated."),
+]
+Explain = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--explain",
+        metavar="CASE",
+        help="From windows to verdict; CASE is a part of technique/case/arm.",
+    ),
+]
+
+
+def compare(
+    base: Side,
+    head: Side,
+    more_base: More = None,
+    more_head: More = None,
+    across: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The one declared difference: driver, torch, card, gpu-model or commit."),
+    ] = None,
+    common: Annotated[
+        bool,
+        typer.Option("--common", help="List what the two sides do not share, compare the rest."),
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show rows that are equivalent, too.")
+    ] = False,
+    explained: Explain = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Head against base, two sets of records: what is faster, slower, the same or not known."""
+    if explained is not None and as_json:
+        raise GpuliftError("--json holds every step already: leave --explain or --json out", USAGE)
+    sides = [
+        read_results([first, *(more or [])])
+        for first, more in ((base, more_base), (head, more_head))
+    ]
+    found = compare_runs(sides[0], sides[1], across, common)
+    for note in found.notes:
+        typer.echo(f"gpulift: warning: {note}", err=True)
+    if as_json:
+        typer.echo(json.dumps(as_data(found), indent=2, allow_nan=False))
+    elif explained is not None:
+        typer.echo("\n\n".join(_explanation(found, row) for row in matching(found.rows, explained)))
+    else:
+        _show(found, show_all)
+    raise typer.Exit(found.exit_code)
+
+
+def matching(rows: Sequence[Row], wanted: str) -> list[Row]:
+    """The rows whose technique/case/arm holds the text. Raises GpuliftError with near matches."""
+    found = [row for row in rows if wanted.lower() in row.name.lower()]
+    if not found:
+        near = _near([row.name for row in rows], wanted)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise GpuliftError(f"--explain: no row of the comparison holds {wanted!r}{hint}", USAGE)
+    return found
+
+
+def as_data(found: Comparison) -> dict[str, Any]:
+    """Everything of a comparison as JSON; unknown is null, changes are fractions."""
+    return {
+        "stats_method": STATS_METHOD,
+        "decision_method": decision.DECISION_METHOD,
+        "base": list(found.base),
+        "head": list(found.head),
+        "across": found.across,
+        "declared": [
+            {"fact": one.fact, "base": one.base, "head": one.head} for one in found.common.declared
+        ],
+        "equal": dict(found.common.equal),
+        "known_on_one_side": list(found.common.one_sided),
+        "unit": found.unit,
+        "family": found.family,
+        "margins": {
+            "least": decision.TWO_RUNS.least,
+            "equivalent": decision.TWO_RUNS.equivalent,
+        },
+        "counts": found.counts,
+        "exit_code": found.exit_code,
+        "notes": list(found.notes),
+        "rows": [_row_data(row) for row in found.rows],
+    }
+
+
+def rows_table(found: Comparison, show_all: bool) -> Table:
+    """The rows worst first. Without `show_all` none that is equivalent, and equal skips as one."""
+    table = Table(
+        title="Time of head against base (below 0: head is faster)",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+    )
+    for name in ("verdict", "technique", "case", "arm"):
+        table.add_column(name)
+    for name in ("change", "95 % interval", UNITS[found.unit], "smallest effect"):
+        table.add_column(name, justify="right")
+    table.add_column("reason")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in found.rows:
+        if show_all or row.verdict.verdict != decision.EQUIVALENT:
+            groups.setdefault(_group(row, show_all), []).append(row)
+    for rows in groups.values():
+        table.add_row(*(Text(cell) for cell in _cells(rows, found.unit)))
+    return table
+
+
+def _group(row: Row, show_all: bool) -> tuple[str, ...]:
+    if row.verdict.verdict == decision.SKIPPED and not show_all:
+        return (row.technique, row.verdict.reason)
+    return (row.name,)
+
+
+def summary_line(found: Comparison) -> str:
+    """Counts, the family and the methods."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
+    across = f" across {found.across}" if found.across else ""
+    return (
+        f"{len(found.rows)} rows{across}: {counts}; {found.family} comparisons in the family, unit"
+        f" {found.unit}; stats method {STATS_METHOD}, decision method {decision.DECISION_METHOD}"
+    )
+
+
+def _show(found: Comparison, show_all: bool) -> None:
+    screen = tables.console()
+    table = rows_table(found, show_all)
+    if table.row_count:
+        screen.print(table)
+    for side, runs in (("base", found.base), ("head", found.head)):
+        screen.print(f"{side}: {', '.join(runs)}", soft_wrap=True, markup=False)
+    for one in found.common.declared:
+        screen.print(f"declared difference: {one}", soft_wrap=True, markup=False)
+    screen.print(summary_line(found), soft_wrap=True, markup=False)
+
+
+def _cells(rows: Sequence[Row], unit: str) -> list[str]:
+    row = rows[0]
+    verdict, change, effect = row.verdict, row.change, row.verdict.smallest_effect
+    several = f"{len(rows)} rows" if len(rows) > 1 else ""
+    return [
+        verdict.verdict,
+        row.technique,
+        several or text.case_label(row.case_id),
+        "" if several else row.arm,
+        "–" if change is None else _signed(change),
+        _interval(row),
+        _units(row, unit),
+        "–" if effect is None else percent(effect),
+        verdict.reason if effect is None else "",
+    ]
+
+
+def _interval(row: Row) -> str:
+    ratio = row.verdict.difference.ratio if row.verdict.difference else None
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return "–"
+    return f"{_signed(ratio.low - 1)} to {_signed(ratio.high - 1)}"
+
+
+def _units(row: Row, unit: str) -> str:
+    if not row.base or not row.head:
+        return "–"
+    return f"{len(values(row.base, unit))} / {len(values(row.head, unit))}"
+
+
+def _signed(change: float) -> str:
+    return f"{100 * change:+.2f} %"
+
+
+def _explanation(found: Comparison, row: Row) -> str:
+    common = found.common
+    lines = [f"{row.name}: {row.verdict.verdict}"]
+    lines.append(f"Comparability: {len(common.equal)} facts are equal on both sides")
+    lines += [f"Comparability: declared with --across: {one}" for one in common.declared]
+    lines += [f"Comparability: only one side records {name}" for name in common.one_sided]
+    if row.base and row.head:
+        units = [values(side, found.unit) for side in (row.base, row.head)]
+        lines.append(unit_line(found.unit, units[0], units[1]))
+    lines += explain(row.base, row.head, row.verdict)
+    return "\n  ".join(lines)
+
+
+def _near(names: Sequence[str], wanted: str) -> list[str]:
+    parts = {part: name for name in names for part in (name, *name.split("/"))}
+    close = difflib.get_close_matches(wanted, sorted(parts), NEAR, cutoff=0.5)
+    return list(dict.fromkeys(parts[part] for part in close))
+
+
+def _row_data(row: Row) -> dict[str, Any]:
+    difference = row.verdict.difference
+    return {
+        "technique": row.technique,
+        "case": row.case_id,
+        "arm": row.arm,
+        "verdict": row.verdict.verdict,
+        "reason": row.verdict.reason,
+        "change": row.change,
+        "low": difference.ratio.low - 1 if difference and difference.ratio.low else None,
+        "high": difference.ratio.high - 1 if difference and difference.ratio.high else None,
+        "log_mean": difference.log_mean if difference else None,
+        "standard_error": difference.standard_error if difference else None,
+        "degrees_of_freedom": difference.degrees if difference else None,
+        "units": [difference.base_launches, difference.head_launches] if difference else None,
+        "smallest_effect": row.verdict.smallest_effect,
+        "path": list(row.verdict.path),
+        "base": [_launch_data(one) for one in row.base],
+        "head": [_launch_data(one) for one in row.head],
+    }
+
+
+def _launch_data(launch: Launch) -> dict[str, Any]:
+    record, arm = launch.record, launch.arm
+    return {
+        "record": record.id,
+        "run": Path(launch.run).name,
+        "launch": record.launch,
+        "card": launch.card,
+        "step_s": launch.step_s,
+        "windows": len(arm.window_s),
+        "steps_per_window": arm.steps_per_window,
+        "blocks": len(record.order.blocks) if record.order else 0,
+        "discarded_blocks": record.discarded_blocks,
+        "clock": arm.clock,
+        "sm_clock_hz": sm_clock_hz(launch),
+        "throttle": throttle([launch]),
+        "check_error": arm.check_error,
+        "check_tolerance": arm.check_tolerance,
+    }

@@ -1,0 +1,220 @@
+"""Whether two sets of records may be compared: what must be equal, and what one question allows.
+
+Everything that a record's context holds must be equal on both sides, and so must the method of the
+measuring. Left out are the options that only change how many windows are taken (`WINDOWS_ONLY`) and
+the texts that say why there is no GPU. One declared difference, a factor, is what the comparison
+then asks about; it allows these facts and no others:
+
+- driver: the driver and the CUDA version that it offers (`cuda_driver`), which comes with it.
+- torch: every library in the context, since a torch brings its own CUDA libraries. The CUDA runtime
+  that gpulift was linked with is not torch's and stays equal.
+- card: the card and its VBIOS. Not the host: a card in another host is a question about two
+  machines, which the record cannot take apart. ECC, MIG and the power limit are settings.
+- gpu-model: all that describes the GPU but ECC and MIG, which are settings; a model has its own
+  power limit. Driver, host and build stay equal: the question is not about the machines.
+- commit: the commit and whether there were uncommitted changes.
+
+The declared factor is what lies between the sides: within a side it is one value too, but that for
+gpu-model a side may hold several cards of its model. A run folder is always of one card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.records.model import Record
+from gpulift.records.read import Run
+
+ABSENT = "not recorded"
+NO_GPU = "none"
+WINDOWS_ONLY = frozenset(
+    f"options.{key}" for key in ("quick", "launches", "arm_time_s", "precision", "seed")
+)
+TEXTS = frozenset({"gpu_missing", "gpu_remedy"})
+ONE_CARD = frozenset({"gpu.card", "gpu.vbios"})
+GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """`asks` are the facts of which one must differ; `allows` are all that may differ with it."""
+
+    name: str
+    asks: Callable[[str], bool]
+    allows: Callable[[str], bool]
+    within_side: frozenset[str] = frozenset()
+
+
+FACTORS = {
+    factor.name: factor
+    for factor in (
+        Factor("driver", {"driver"}.__contains__, {"driver", "cuda_driver"}.__contains__),
+        Factor(
+            "torch",
+            lambda key: key.startswith(("libraries.torch", "libraries.libtorch")),
+            lambda key: key.startswith("libraries."),
+        ),
+        Factor("card", {"gpu.card"}.__contains__, ONE_CARD.__contains__),
+        Factor(
+            "gpu-model",
+            {"gpu.name"}.__contains__,
+            lambda key: key.startswith("gpu.") and key not in GPU_SETTINGS,
+            within_side=ONE_CARD,
+        ),
+        Factor(
+            "commit",
+            {"build.commit", "build.dirty"}.__contains__,
+            {"build.commit", "build.dirty"}.__contains__,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class FactDifference:
+    """A fact that two records do not share."""
+
+    fact: str
+    base: Any
+    head: Any
+
+    def __str__(self) -> str:
+        return f"{self.fact} ({_shown(self.base)} in base, {_shown(self.head)} in head)"
+
+
+@dataclass(frozen=True)
+class Common:
+    """What both sides share, what was declared to differ, and what only one side knows."""
+
+    equal: Mapping[str, Any]
+    declared: tuple[FactDifference, ...]
+    one_sided: tuple[str, ...]
+
+
+def require_factor(name: str | None) -> Factor | None:
+    """The declared factor of that name. Raises GpuliftError (usage) when there is none such."""
+    if name is None:
+        return None
+    if name not in FACTORS:
+        raise GpuliftError(f"--across knows {', '.join(FACTORS)}, not {name!r}")
+    return FACTORS[name]
+
+
+def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor | None) -> Common:
+    """What the two sides have in common.
+
+    Raises GpuliftError, not comparable: naming every fact that differs undeclared; usage: when the
+    declared factor does not differ.
+    """
+    for side, runs in (("base", base), ("head", head)):
+        _require_one_set(side, runs, factor)
+    one, other = base[0].records[0], head[0].records[0]
+    found = differences(one, other)
+    declared = tuple(d for d in found if factor is not None and factor.allows(d.fact))
+    undeclared = [d for d in found if d not in declared]
+    if undeclared:
+        raise GpuliftError(_refusal(undeclared, factor), NOT_COMPARABLE)
+    if factor is not None and not any(factor.asks(d.fact) for d in declared):
+        raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
+    mine, theirs = facts(one), facts(other)
+    equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
+    changed = {d.fact for d in declared}
+    one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
+    return Common(equal, declared, tuple(one_sided))
+
+
+def facts(record: Record) -> dict[str, Any]:
+    """All facts that must be equal, by dotted name: `driver`, `gpu.card`, `host.kernel`."""
+    found = dict(_flat(record.raw["context"], ""))
+    found.setdefault("gpu.name", NO_GPU)
+    found["method"] = record.method
+    return {k: v for k, v in found.items() if k not in WINDOWS_ONLY and k not in TEXTS}
+
+
+def differences(base: Record, head: Record) -> list[FactDifference]:
+    """The facts that differ, by name.
+
+    A fact that only the record of the newer schema has was unknown to the older one, and is no
+    difference; an environment variable is: where it is not recorded, it was not set.
+    """
+    mine, theirs = facts(base), facts(head)
+    without_gpu = NO_GPU in (mine["gpu.name"], theirs["gpu.name"])
+    found = []
+    for key in sorted(mine.keys() | theirs.keys()):
+        if mine.get(key, ABSENT) == theirs.get(key, ABSENT) or _excused(key, base, head):
+            continue
+        if without_gpu and key != "gpu.name" and key.startswith(("gpu.", "driver", "cuda_")):
+            continue  # all of them are missing with the GPU: its name says so
+        found.append(FactDifference(key, mine.get(key, ABSENT), theirs.get(key, ABSENT)))
+    return found
+
+
+def _excused(key: str, base: Record, head: Record) -> bool:
+    if key.startswith("environment."):
+        return False
+    mine, theirs = _minor(base), _minor(head)
+    newer, older = (base, head) if mine > theirs else (head, base)
+    return mine != theirs and key in facts(newer) and key not in facts(older)
+
+
+def _minor(record: Record) -> int:
+    return int(record.schema.partition(".")[2])
+
+
+def _require_one_set(side: str, runs: Sequence[Run], factor: Factor | None) -> None:
+    first = runs[0].records[0]
+    for run in runs:
+        for record in run.records:
+            if record.method == first.method and record.raw["context"] == first.raw["context"]:
+                continue
+            found = differences(first, record)
+            if factor is not None:
+                same_run = differences(run.records[0], record)
+                allowed = factor.within_side - {d.fact for d in same_run}
+                found = [d for d in found if d.fact not in allowed]
+            if found:
+                raise GpuliftError(_mixed(side, found, first, record), NOT_COMPARABLE)
+
+
+def _mixed(side: str, found: Iterable[FactDifference], first: Record, record: Record) -> str:
+    named = ", ".join(f"{d.fact} ({_shown(d.base)}, then {_shown(d.head)})" for d in found)
+    return (
+        f"the {side} records are of more than one set: {named}, from {_place(first)} to"
+        f" {_place(record)}; give runs of one card, build and driver"
+    )
+
+
+def _place(record: Record) -> str:
+    return f"{record.file}:{record.line}"
+
+
+def _refusal(undeclared: Sequence[FactDifference], factor: Factor | None) -> str:
+    named = ", ".join(str(d) for d in undeclared)
+    text = f"not comparable: {named}"
+    if factor is not None:
+        return f"{text}; --across {factor.name} allows one declared difference, no other"
+    fitting = [
+        one.name
+        for one in FACTORS.values()
+        if all(one.allows(d.fact) for d in undeclared) and any(one.asks(d.fact) for d in undeclared)
+    ]
+    hint = f"; if that is the question, add --across {fitting[0]}" if fitting else ""
+    return text + hint
+
+
+def _shown(value: Any) -> str:
+    return str(value) if value != "" else "empty"
+
+
+def _flat(value: Mapping[str, Any], path: str) -> Iterable[tuple[str, Any]]:
+    for key, inner in value.items():
+        name = f"{path}{key}"
+        if isinstance(inner, dict):
+            yield from _flat(inner, f"{name}.")
+        else:
+            yield name, inner

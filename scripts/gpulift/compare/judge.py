@@ -1,0 +1,448 @@
+"""Two sets of records against each other: one row per technique, case and arm, one family.
+
+Sections of METHOD.md: Comparability, Launch value, Independent launches, Family, Equivalence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gpulift import decision, stats
+from gpulift.compare.comparability import Common, require_comparable, require_factor
+from gpulift.decision import Difference, Verdict
+from gpulift.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    INSTRUMENT_BROKEN,
+    NOT_COMPARABLE,
+    NOTHING_RAN,
+    OK,
+    USAGE,
+    GpuliftError,
+    RecordError,
+)
+from gpulift.records.model import Arm, Cost, Record
+from gpulift.records.read import Run
+from gpulift.report.summary import SEVERITY
+
+MAX_INCONCLUSIVE = 0.1  # of the rows that were compared
+
+# is_hardware_slowdown of core/harness/gpu_sample.cpp: the hardware itself cut the clocks.
+HARDWARE_SLOWDOWNS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+WORST_FIRST = (
+    decision.ERROR,
+    decision.REGRESSED,
+    decision.INCONCLUSIVE,
+    decision.SKIPPED,
+    decision.IMPROVED,
+    decision.EQUIVALENT,
+)
+SHORTEST_STEP_S = 1e-12  # light crosses a third of a millimetre
+LONGEST_STEP_S = 1e9
+UNITS = {"launch": "launches", "run": "runs", "card": "cards"}
+NAMED = 5  # cases that an error names before it counts the rest
+
+Case = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One arm of one process: the lowest level that counts."""
+
+    run: str
+    record: Record
+    arm: Arm
+
+    @property
+    def step_s(self) -> float:
+        """Median time of one step."""
+        return float(np.median(stats.step_times(self.arm)))
+
+    @cached_property
+    def log_step(self) -> float:
+        """The launch value. Raises RecordError for times that no clock can have measured.
+
+        A ceiling may choose other shapes in other runs: its value is the time per unit of work.
+        """
+        step_s = self.step_s
+        if not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
+            place = f"{self.record.file}:{self.record.line}"
+            raise RecordError(f"{place}: a step of {self.arm.name} took {step_s} s: no such time")
+        work = stats.work_for_roof(self.arm.cost or Cost()) if self.record.ceiling else 0.0
+        return math.log(step_s) - (math.log(work) if work > 0 else 0.0)
+
+    @property
+    def card(self) -> str:
+        """Short hash of the card, or of nothing where there is no GPU."""
+        gpu = self.record.context.gpu
+        return gpu.card if gpu else ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm of one case, head against base."""
+
+    technique: str
+    case_id: str
+    arm: str
+    verdict: Verdict
+    base: tuple[Launch, ...] = ()
+    head: tuple[Launch, ...] = ()
+    uncommon: bool = False  # not the same work on both sides, or on one side only
+
+    @property
+    def name(self) -> str:
+        """What --explain looks for."""
+        return "/".join(part for part in (self.technique, self.case_id, self.arm) if part)
+
+    @property
+    def change(self) -> float | None:
+        """Head time / base time - 1; also where no interval is known."""
+        if self.verdict.difference is not None:
+            return self.verdict.difference.change
+        if not self.base or not self.head:
+            return None
+        return math.expm1(_mean_log(self.head) - _mean_log(self.base))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, worst first, and what they stand on."""
+
+    base: tuple[str, ...]
+    head: tuple[str, ...]
+    across: str | None
+    unit: str
+    common: Common
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows by verdict, worst first."""
+        found = [row.verdict.verdict for row in self.rows]
+        return {verdict: found.count(verdict) for verdict in WORST_FIRST}
+
+    @property
+    def family(self) -> int:
+        """Comparisons that share the error budget."""
+        return sum(row.verdict.difference is not None for row in self.rows)
+
+    @property
+    def exit_code(self) -> int:
+        """1 regressed or error; 77 nothing was compared; 5 more than 10 % of it inconclusive."""
+        counts = self.counts
+        if counts[decision.REGRESSED] or counts[decision.ERROR]:
+            return FAILED
+        compared = len(self.rows) - counts[decision.SKIPPED]
+        if compared == 0:
+            return NOTHING_RAN
+        silent = counts[decision.INCONCLUSIVE] > MAX_INCONCLUSIVE * compared
+        return INCONCLUSIVE if silent else OK
+
+
+def compare(
+    base: Sequence[Run], head: Sequence[Run], across: str | None = None, common: bool = False
+) -> Comparison:
+    """Head against base. With `common`, cases that are not on both sides alike are only listed.
+
+    Raises GpuliftError: usage, not comparable, or instrument broken.
+    """
+    factor = require_factor(across)
+    _require_once([*base, *head])
+    notes = [_warned(run, text) for run in (*base, *head) for text in run.warnings]
+    base, base_notes = _techniques("base", base)
+    head, head_notes = _techniques("head", head)
+    facts = require_comparable(base, head, factor)
+    notes += [f"{fact} is known on one side only: not compared" for fact in facts.one_sided]
+    sides = (_cases(base), _cases(head))
+    rows = _rows(sides, common)
+    unit = _unit(base, head, across)
+    return Comparison(
+        base=tuple(run.name for run in base),
+        head=tuple(run.name for run in head),
+        across=across,
+        unit=unit,
+        common=facts,
+        rows=tuple(sorted(_decided(rows, unit), key=_worst_first)),
+        notes=(*notes, *base_notes, *head_notes, *_dirty(base, head)),
+    )
+
+
+def values(launches: Sequence[Launch], unit: str) -> list[float]:
+    """One log step time per unit: launch, run (mean of launches) or card (mean of runs)."""
+    if unit == "launch":
+        return [one.log_step for one in launches]
+    cards: dict[str, dict[str, list[float]]] = {}
+    for one in launches:
+        card = one.card if unit == "card" else ""
+        cards.setdefault(card, {}).setdefault(one.run, []).append(one.log_step)
+    runs = {card: [_mean(logs) for logs in by_run.values()] for card, by_run in cards.items()}
+    return [_mean(means) for means in runs.values()] if unit == "card" else runs.get("", [])
+
+
+def slowed_by_hardware(record: Record) -> bool:
+    """Whether the hardware cut the clocks in this launch, or left it without any window."""
+    seen = record.telemetry is not None and HARDWARE_SLOWDOWNS & set(record.telemetry.throttle)
+    empty = not any(arm.window_s for arm in record.arms if arm.outcome == "ok")
+    return bool(seen) or (record.discarded_blocks > 0 and empty)
+
+
+# --- What is compared ---
+
+Side = dict[Case, list[tuple[str, Record]]]
+
+
+def _require_once(runs: Sequence[Run]) -> None:
+    """A launch that is given twice would pass for two."""
+    seen: dict[str, Record] = {}
+    for run in runs:
+        for record in run.records:
+            if record.id in seen:
+                first = seen[record.id]
+                raise GpuliftError(
+                    f"{record.file}:{record.line} is the same record as {first.file}:{first.line}:"
+                    " a launch counts once, so name each run once",
+                    USAGE,
+                )
+            seen[record.id] = record
+
+
+def _techniques(side: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs without their duets, which `gpulift duet` shows, and a note where there are any."""
+    kept = []
+    duets = 0
+    for run in runs:
+        records = tuple(record for record in run.records if record.kind == "technique")
+        duets += len(run.records) - len(records)
+        if records:
+            kept.append(replace(run, records=records))
+    if not kept:
+        raise GpuliftError(f"the {side} records are all duets: use ./gpulift duet", USAGE)
+    return kept, [f"{side}: {duets} duet records are not part of this"] if duets else []
+
+
+def _cases(runs: Sequence[Run]) -> Side:
+    found: Side = {}
+    for run in runs:
+        for record in sorted(run.records, key=lambda one: one.launch):
+            case = (record.technique, record.case_id)
+            found.setdefault(case, []).append((str(run.folder.resolve()), record))
+    return found
+
+
+def _rows(sides: tuple[Side, Side], common: bool) -> list[Row]:
+    """The rows before anything is decided; what has a verdict already will not be measured."""
+    _require_clocks(sides)
+    rows = [row for case in sorted({*sides[0], *sides[1]}) for row in _case_rows(case, sides)]
+    uncommon = [row for row in rows if row.uncommon]
+    if uncommon and not common:
+        named = [f"{row.name}: {row.verdict.reason}" for row in uncommon]
+        raise GpuliftError(
+            f"not comparable: {_some(named)}; --common compares the rest", NOT_COMPARABLE
+        )
+    if len(uncommon) == len(rows):
+        raise GpuliftError("not comparable: the two sets have no case in common", NOT_COMPARABLE)
+    return rows
+
+
+def _require_clocks(sides: tuple[Side, Side]) -> None:
+    broken = []
+    for name, side in zip(("base", "head"), sides, strict=True):
+        for (technique, case_id), found in side.items():
+            tried = [record for _, record in found if record.outcome != "skipped"]
+            if tried and all(slowed_by_hardware(record) for record in tried):
+                broken.append(f"{technique}/{case_id} in {name}")
+    if broken:
+        raise GpuliftError(
+            f"the hardware slowed itself down in every launch of {_some(broken)}: nothing can be"
+            " said; look after cooling and power, and measure again",
+            INSTRUMENT_BROKEN,
+        )
+
+
+def _case_rows(case: Case, sides: tuple[Side, Side]) -> list[Row]:
+    base, head = (side.get(case, []) for side in sides)
+    if not base or not head:
+        return [_uncommon(case, "", f"only in {'base' if base else 'head'}")]
+    arms = dict.fromkeys(arm.name for _, record in (*base, *head) for arm in record.arms)
+    return [_row(case, name, base, head) for name in arms or [""]]
+
+
+def _row(
+    case: Case, arm: str, base: Sequence[tuple[str, Record]], head: Sequence[tuple[str, Record]]
+) -> Row:
+    reason = _other_work(arm, base, head)
+    for name, side, other in (("base", base, head), ("head", head, base)):
+        if _has(side, arm) and not _has(other, arm) and _has_arms(other):
+            reason = f"only in {name}"
+    if reason:
+        return _uncommon(case, arm, reason)
+    not_measured = _not_measured(arm, base, head)
+    if not_measured is not None:
+        return Row(*case, arm, not_measured)
+    return Row(*case, arm, Verdict(""), _launches(arm, base), _launches(arm, head))
+
+
+def _uncommon(case: Case, arm: str, reason: str) -> Row:
+    return Row(*case, arm, Verdict(decision.SKIPPED, reason=reason), uncommon=True)
+
+
+def _has(side: Sequence[tuple[str, Record]], arm: str) -> bool:
+    return any(record.arm(arm) is not None for _, record in side)
+
+
+def _has_arms(side: Sequence[tuple[str, Record]]) -> bool:
+    return any(record.arms for _, record in side)
+
+
+def _other_work(
+    name: str, base: Sequence[tuple[str, Record]], head: Sequence[tuple[str, Record]]
+) -> str:
+    """What differs between the work of two launches, or nothing."""
+    seen: dict[str, object] = {}
+    for _, record in (*base, *head):
+        arm = record.arm(name)
+        if arm is None or arm.outcome != "ok":
+            continue
+        for key, value in _work(record, arm).items():
+            if seen.setdefault(key, value) != value:
+                return f"another work: {key} {_plain(seen[key])}, then {_plain(value)}"
+    return ""
+
+
+def _plain(value: object) -> str:
+    """354334801920.0 becomes 354334801920; all digits are kept, since two that differ are shown."""
+    whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if whole else str(value)
+
+
+def _work(record: Record, arm: Arm) -> dict[str, object]:
+    same: dict[str, object] = {
+        "regime": record.regime,
+        "check": record.check_meaning,
+        "clock": arm.clock,
+    }
+    cost = arm.cost or Cost()
+    if record.ceiling and stats.work_for_roof(cost) > 0:
+        return same  # its shape is its own choice, and the tolerance goes with the shape
+    return same | {
+        "check tolerance": arm.check_tolerance,
+        "bytes per step": cost.bytes,
+        "operations per step": cost.flops,
+        "items per step": cost.items,
+    }
+
+
+def _not_measured(
+    arm: str, base: Sequence[tuple[str, Record]], head: Sequence[tuple[str, Record]]
+) -> Verdict | None:
+    """Error, or skipped, where a launch of either side has no value."""
+    base_worst, base_reason = _worst(arm, base)
+    head_worst, head_reason = _worst(arm, head)
+    if head_worst in ("failed", "error"):
+        return Verdict(decision.ERROR, reason=f"head {head_worst}: {head_reason}")
+    if base_worst in ("failed", "error"):
+        return Verdict(decision.SKIPPED, reason=f"no base: {base_worst}: {base_reason}")
+    if "skipped" not in (base_worst, head_worst):
+        return None
+    if base_worst == head_worst and base_reason == head_reason:
+        return Verdict(decision.SKIPPED, reason=f"base and head: {base_reason}")
+    reasons = [("base", base_worst, base_reason), ("head", head_worst, head_reason)]
+    told = "; ".join(f"{side}: {reason}" for side, worst, reason in reasons if worst == "skipped")
+    return Verdict(decision.SKIPPED, reason=told)
+
+
+def _worst(name: str, side: Sequence[tuple[str, Record]]) -> tuple[str, str]:
+    """The worst outcome of an arm over the launches of a side, and its reason."""
+    found = [_outcome(name, record) for _, record in side]
+    return max(found, key=lambda one: SEVERITY.index(one[0]))
+
+
+def _outcome(name: str, record: Record) -> tuple[str, str]:
+    if record.outcome != "ok":
+        return record.outcome, record.reason
+    arm = record.arm(name)
+    if arm is None:
+        return "skipped", f"launch {record.launch} has no such arm"
+    if arm.outcome == "ok" and not arm.window_s:
+        return "skipped", f"launch {record.launch} has no windows"
+    return arm.outcome, arm.reason
+
+
+def _launches(name: str, side: Sequence[tuple[str, Record]]) -> tuple[Launch, ...]:
+    found = [(run, record, record.arm(name)) for run, record in side]
+    return tuple(Launch(run, record, arm) for run, record, arm in found if arm is not None)
+
+
+# --- What is decided ---
+
+
+def _unit(base: Sequence[Run], head: Sequence[Run], across: str | None) -> str:
+    """The highest level of which there are two on both sides; for models always the card."""
+    if across == "gpu-model":
+        return "card"
+    folders = [{run.folder.resolve() for run in side} for side in (base, head)]
+    return "run" if min(map(len, folders)) > 1 else "launch"
+
+
+def _decided(rows: Sequence[Row], unit: str) -> list[Row]:
+    differences: dict[int, Difference] = {}
+    for index, row in enumerate(rows):
+        if row.verdict.verdict == "":
+            found = decision.independent(values(row.base, unit), values(row.head, unit))
+            if found is not None:
+                differences[index] = found
+    verdicts = decision.decide_family(differences, dict.fromkeys(differences, decision.TWO_RUNS))
+    return [
+        row if row.verdict.verdict else replace(row, verdict=verdicts.get(i) or _too_few(row, unit))
+        for i, row in enumerate(rows)
+    ]
+
+
+def _too_few(row: Row, unit: str) -> Verdict:
+    counts = [len(values(side, unit)) for side in (row.base, row.head)]
+    why = {
+        "launch": "one process says nothing about the next one",
+        "run": "one run says nothing about the next one",
+        "card": "two single cards never stand for two models",
+    }[unit]
+    reason = f"{UNITS[unit]}: {counts[0]} in base, {counts[1]} in head: {why}"
+    path = (f"Independent launches: {reason}", f"Verdict: {decision.INCONCLUSIVE}")
+    return Verdict(decision.INCONCLUSIVE, reason=reason, path=path)
+
+
+def _worst_first(row: Row) -> tuple[int, float, str]:
+    change = row.change
+    return (WORST_FIRST.index(row.verdict.verdict), -(change or 0.0), row.name)
+
+
+def _dirty(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    sides = [("base", base), ("head", head)]
+    return [
+        f"{name} was built from uncommitted changes: its commit does not say what was measured"
+        for name, runs in sides
+        if any(record.context.build.dirty for run in runs for record in run.records)
+    ]
+
+
+def _warned(run: Run, text: str) -> str:
+    return text if str(run.folder) in text else f"{run.folder}: {text}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _mean_log(launches: Sequence[Launch]) -> float:
+    return _mean(one.log_step for one in launches)
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    return float(np.mean(list(numbers)))

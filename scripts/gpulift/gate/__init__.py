@@ -1,0 +1,1 @@
+"""Two builds on one machine, measured in turns and judged."""

@@ -1,0 +1,246 @@
+"""The two sides of a gate: build folders, or git references that are built in worktrees.
+
+A reference is checked out and built once below `<checkout>/.gate/<commit>/` and then reused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gpulift import machine
+from gpulift.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.read import parse_line
+from gpulift.runs import write_error
+
+Say = Callable[[str], None]
+FOLDER = ".gate"
+COMMIT_DIGITS = 12
+LAST_LINES = 10
+NEEDED = re.compile(r"^(modules/[^/]+\.json\.stamp): ", re.M)
+# What has to be the same in both builds, by its name in CMakeCache.txt.
+SHARED = (
+    "CMAKE_BUILD_TYPE",
+    "CMAKE_CXX_COMPILER",
+    "CMAKE_CXX_FLAGS",
+    "CMAKE_CUDA_COMPILER",
+    "CMAKE_CUDA_FLAGS",
+    "CMAKE_CUDA_HOST_COMPILER",
+    "CMAKE_BUILD_RPATH",
+    "CMAKE_MAKE_PROGRAM",
+    "CUDAToolkit_ROOT",
+    "GPULIFT_ARCHITECTURES",
+    "GPULIFT_CUDA",
+    "GPULIFT_NVML_INCLUDE",
+    "GPULIFT_PYTHON_EXECUTABLE",
+    "GPULIFT_SANITIZE",
+    "GPULIFT_TORCH",
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build folder that can measure. `name` is for people, `stem` for names of folders."""
+
+    folder: Path
+    name: str
+    stem: str
+    abi_tag: str
+    context: Context
+
+    @property
+    def bench(self) -> Path:
+        """The program that measures."""
+        return self.folder / "gpulift-bench"
+
+    @property
+    def modules(self) -> Path:
+        """The techniques."""
+        return self.folder / "modules"
+
+
+def own_build(gpu: int | None) -> Build:
+    """The checkout's own build, as it is."""
+    return _open(machine.find_bench().parent, "this checkout", gpu)
+
+
+def find_build(reference: str, gpu: int | None, say: Say) -> Build:
+    """The build folder, or the build of the git reference, which is made where it is missing."""
+    folder = Path(reference)
+    if _is_build(folder):
+        return _open(folder.resolve(), f"folder {reference}", gpu)
+    commit = resolve(reference, machine.checkout_root())
+    return _open(build_commit(commit, say), reference, gpu)
+
+
+def resolve(reference: str, checkout: Path) -> str:
+    """The full commit of a git reference of the checkout."""
+    if shutil.which("git") is None:
+        raise GpuliftError("git is not installed: install it, or name build folders")
+    if _git(checkout, "rev-parse", "--git-dir").returncode != 0:
+        raise GpuliftError(f"{checkout} is no git repository: name build folders instead")
+    if not reference.startswith("-"):
+        found = _git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
+        if found.returncode == 0:
+            return found.stdout.strip()
+    if _git(checkout, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        raise GpuliftError(
+            f"{reference}: this clone is shallow and does not hold it: git fetch --unshallow"
+        )
+    raise GpuliftError(
+        f"{reference} is neither a git reference of this checkout nor a build folder"
+        " (with gpulift-bench and modules)"
+    )
+
+
+def build_commit(commit: str, say: Say) -> Path:
+    """The build folder of a commit, with the compilers and options of the running build."""
+    checkout = machine.checkout_root()
+    above = checkout / FOLDER / commit[:COMMIT_DIGITS]
+    settings = cached(machine.find_bench().parent / "CMakeCache.txt")
+    try:
+        above.mkdir(parents=True, exist_ok=True)
+        with _alone(checkout / FOLDER / "lock", say):
+            _check_out(checkout, above / "source", commit)
+            _build(above, settings, say)
+    except OSError as error:
+        raise write_error(above, error) from None
+    return above / "build"
+
+
+def cached(file: Path) -> dict[str, str]:
+    """Everything that CMakeCache.txt of a build folder holds."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise GpuliftError(
+            f"{file} is not there, so a reference cannot be built like it: run ./gpulift setup"
+        ) from None
+    entries = (re.match(r"([A-Za-z_]\w*):[A-Z]+=(.*)", line) for line in lines)
+    return {entry[1]: entry[2] for entry in entries if entry}
+
+
+def configure_flags(settings: dict[str, str]) -> list[str]:
+    """The options of cmake that make a build like the running one."""
+    return [f"-D{name}={settings[name]}" for name in SHARED if settings.get(name)]
+
+
+def needed_targets(all_targets: str) -> list[str]:
+    """Of `ninja -t targets all` what measuring needs: the program and the modules."""
+    return ["gpulift-bench", *NEEDED.findall(all_targets)]
+
+
+def _check_out(checkout: Path, source: Path, commit: str) -> None:
+    if source.is_dir():
+        return
+    # Forced: where someone removed the folder, git still has it listed.
+    added = _git(checkout, "worktree", "add", "--force", "--detach", str(source), commit)
+    if added.returncode != 0:
+        raise GpuliftError(f"{commit} cannot be checked out: {_last(added.stderr, 1)}", FAILED)
+
+
+def _build(above: Path, settings: dict[str, str], say: Say) -> None:
+    build, flags = above / "build", configure_flags(settings)
+    made_with = build / "configured_for"
+    wanted = "\n".join(flags) + "\n"
+    ninja = settings.get("CMAKE_MAKE_PROGRAM") or "ninja"
+    before = made_with.read_text(encoding="utf-8") if made_with.is_file() else ""
+    if before != wanted or not (build / "build.ninja").is_file():
+        say(f"configuring {above.name}")
+        cmake = settings.get("CMAKE_COMMAND") or "cmake"
+        command = [cmake, "--fresh", "-S", str(above / "source"), "-B", str(build), "-G", "Ninja"]
+        _run([*command, *flags], f"{above.name} cannot be configured")
+        made_with.write_text(wanted, encoding="utf-8")
+    listed = _run([ninja, "-C", str(build), "-t", "targets", "all"], f"{above.name}: no targets")
+    say(f"bringing {above.name} up to date (a build takes minutes the first time)")
+    _run([ninja, "-C", str(build), *needed_targets(listed)], f"{above.name} cannot be built")
+
+
+def _run(command: Sequence[str], failure: str) -> str:
+    """What the command prints; its last lines go to stderr when it fails."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    except OSError as error:
+        raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
+    if done.returncode != 0:
+        raise BuildFailed(failure, _last(done.stdout, LAST_LINES))
+    return done.stdout
+
+
+class BuildFailed(GpuliftError):
+    """A build that failed, with the last lines of what the tools said."""
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message, FAILED)
+        self.said = said
+
+
+def _open(folder: Path, name: str, gpu: int | None) -> Build:
+    if not _is_build(folder):
+        raise GpuliftError(f"{folder} is no build folder: gpulift-bench or modules is missing")
+    context = machine.describe(folder / "gpulift-bench", gpu)
+    commit = context.build.commit[:7] or "unknown"
+    changes = " with uncommitted changes" if context.build.dirty else ""
+    return Build(
+        folder=folder,
+        name=f"{name} ({commit}{changes})",
+        stem=f"{commit}-dirty" if context.build.dirty else commit,
+        abi_tag=abi_tag(folder / "modules"),
+        context=context,
+    )
+
+
+def abi_tag(modules: Path) -> str:
+    """What all modules of a folder were built against, from their manifests."""
+    tags = set()
+    for file in sorted(modules.glob("*.json")):
+        try:
+            manifest = Fields(parse_line(file.read_bytes(), str(file)), str(file))
+        except OSError as error:
+            raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+        except RecordError:
+            raise GpuliftError(f"{file} is no manifest: build again") from None
+        if not manifest.text("unavailable", ""):
+            tags.add(manifest.text("abi_tag"))
+    if len(tags) != 1:
+        many = "were built against different headers" if tags else "hold nothing to measure"
+        raise GpuliftError(f"the modules in {modules} {many}: build again", NOT_COMPARABLE)
+    return tags.pop()
+
+
+def _is_build(folder: Path) -> bool:
+    return os.access(folder / "gpulift-bench", os.X_OK) and (folder / "modules").is_dir()
+
+
+def _git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def _last(text: str, lines: int) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:]) or "no reason was given"
+
+
+@contextmanager
+def _alone(file: Path, say: Say) -> Iterator[IO[str]]:
+    """Holds a lock, so that two gates never build in one folder."""
+    with file.open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another gate is building here; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock

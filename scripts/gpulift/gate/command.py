@@ -1,0 +1,152 @@
+"""`gpulift gate`: head against base, the verdict for CI."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift import machine
+from gpulift.decision import DECISION_METHOD
+from gpulift.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.gate import output as gate_output
+from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
+from gpulift.gate.evidence import Evidence, read_evidence, save
+from gpulift.gate.judge import GateResult, judge
+from gpulift.gate.measure import Settings, measure
+from gpulift.gate.setup import Asked, make_gate, make_setup
+
+ARM_TIME_S = 0.3
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def gate(
+    filter: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Regular expression on technique/case/arm; -- -RE excludes."),
+    ] = None,
+    base: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Git reference or build folder to judge against."),
+    ] = None,
+    head: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Git reference or build folder to judge; this checkout by default."),
+    ] = None,
+    all_cases: Annotated[
+        bool, typer.Option("--all", help="All cases, not the quick ones.")
+    ] = False,
+    budget: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Time to end in: 300s, 10m, 1h. What it leaves open is inconclusive."),
+    ] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for the evidence.")] = None,  # noqa: UP045
+    replay: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Judge the evidence in this folder again; nothing is measured."),
+    ] = None,
+    explain: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Show every step to the verdict on this case."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="Workflow commands of GitHub as well.")
+    ] = False,
+    junit: Annotated[Optional[Path], typer.Option(help="Write JUnit XML to this file.")] = None,  # noqa: UP045
+    seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
+    gpu: Annotated[Optional[int], typer.Option(help="Index of the GPU.")] = None,  # noqa: UP045
+    arm_time: Annotated[
+        float, typer.Option(help="Seconds per build, comparison and launch.")
+    ] = ARM_TIME_S,
+) -> None:
+    """Head against base on one card, confirmed on fresh launches: 1 regressed, 3 instrument broken,
+    4 not comparable, 5 inconclusive."""
+    if (base is None) == (replay is None):
+        raise GpuliftError("name either --base REF to measure, or --replay FOLDER")
+    if as_json and (github or explain is not None):
+        raise GpuliftError("--json stands alone: it has every step of every verdict")
+    if not arm_time > 0:
+        raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
+    if junit is not None and not junit.absolute().parent.is_dir():
+        raise GpuliftError(f"--junit {junit}: there is no such folder")
+    limit_s = None if budget is None else budget_s(budget)
+    if replay is not None:
+        result, folder = judge_again(replay), replay
+    else:
+        asked = Asked(
+            base or "", head, filter, all_cases, limit_s, seed, Settings(arm_time, gpu), out
+        )
+        result, folder = _measured(asked, explain)
+    if junit is not None:
+        gate_output.write_junit(result, junit)
+    _show(result, folder, explain, as_json, github)
+    raise typer.Exit(result.exit_code)
+
+
+def budget_s(text: str) -> float:
+    """Seconds of 300s, 10m or 1h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not found or float(found[1]) == 0:
+        raise GpuliftError(f"--budget {text}: give a time above 0 such as 300s, 10m or 1h")
+    return float(found[1]) * UNITS_S[found[2]]
+
+
+def judge_again(folder: Path) -> GateResult:
+    """The verdicts of a gate from its evidence; refuses those of another decision method."""
+    evidence = read_evidence(folder)
+    if evidence.setup.method != DECISION_METHOD:
+        raise GpuliftError(
+            f"{folder} was judged by decision method {evidence.setup.method}, and this is"
+            f" {DECISION_METHOD}: check out the commit that made it",
+            NOT_COMPARABLE,
+        )
+    return judge(evidence)
+
+
+def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
+    base, head = _builds(asked)
+    infos = machine.catalogue(head.bench)
+    setup = make_setup(asked, base, head, machine.catalogue(base.bench), infos)
+    if explain is not None:
+        gate_output.rows_of(judge(Evidence(setup)), explain)  # refuses a name that is none
+    made = make_gate(asked, setup, infos, base, head, _say)
+    _say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
+    evidence = measure(made, setup)
+    result = judge(evidence)
+    save(made.folder, evidence.setup, gate_output.as_json(result))
+    return result, made.folder
+
+
+def _builds(asked: Asked) -> tuple[Build, Build]:
+    try:
+        base = find_build(asked.base, asked.settings.gpu, _say)
+        if asked.head is None:
+            return base, own_build(asked.settings.gpu)
+        return base, find_build(asked.head, asked.settings.gpu, _say)
+    except BuildFailed as failed:
+        typer.echo(failed.said, err=True)
+        raise
+
+
+def _show(
+    result: GateResult, folder: Path, explain: str | None, as_json: bool, github: bool
+) -> None:
+    if as_json:
+        document = {**gate_output.as_json(result), "evidence": str(folder)}
+        typer.echo(json.dumps(document, indent=2, allow_nan=False))
+        return
+    for text in gate_output.lines(result):
+        typer.echo(text)
+    for text in gate_output.explain(result, explain) if explain is not None else ():
+        typer.echo(text)
+    typer.echo(f"evidence: {folder}")
+    for text in gate_output.github(result) if github else ():
+        typer.echo(text)
+
+
+def _say(message: str) -> None:
+    typer.echo(f"gpulift: {message}", err=True)

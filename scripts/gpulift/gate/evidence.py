@@ -1,0 +1,348 @@
+"""What a gate leaves behind: its set-up in gate.json and the records of its series.
+
+A series (`cases`, `null`, `planted`) has a folder per stage. In a duet it holds a folder of records
+for each run of gpulift-bench, named by its first launch: `launch-0008`. With alternating processes
+it holds a folder per block of four, and in it one per process, named by its turn and its side:
+`block-0002/1-head`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulift import duets, stats
+from gpulift.decision import DUET, Margins
+from gpulift.errors import GpuliftError, RecordError
+from gpulift.records.fields import Fields
+from gpulift.records.model import Record
+from gpulift.records.read import parse_line, read_file
+from gpulift.runs import write_error
+
+SCHEMA = "1.0"
+GATE_FILE = "gate.json"
+TWO_IN_ONE = "duet"
+ALTERNATING = "alternating processes"
+
+CASES = "cases"
+NULL = "null"
+PLANTED = "planted"
+
+OK = "ok"
+SKIPPED = "skipped"
+ERROR = "error"
+MISSING = "missing"
+
+BASE = "base"
+HEAD = "head"
+TURNS = (BASE, HEAD, HEAD, BASE)
+TURNS_REVERSED = (HEAD, BASE, BASE, HEAD)
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """One comparison: an arm of a case of a technique, head against base."""
+
+    technique: str
+    case_id: str
+    arm: str
+
+    @property
+    def case(self) -> str:
+        """technique/case, as gpulift-bench names it."""
+        return f"{self.technique}/{self.case_id}" if self.case_id else self.technique
+
+    @property
+    def id(self) -> str:
+        """technique/case/arm, which is what filters see."""
+        return f"{self.case}/{self.arm}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one launch says of a row: a log ratio, head over base, or why there is none.
+
+    `planted` is the measured fraction of extra work in the head, where some was asked for.
+    """
+
+    value: float | None
+    outcome: str = OK
+    reason: str = ""
+    planted: float | None = None
+
+
+Launches = Mapping[Row, tuple[Launch, ...]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The launches of both stages, by row."""
+
+    first: Launches = field(default_factory=dict)
+    second: Launches = field(default_factory=dict)
+
+    def plus(self, stage: int, more: Launches) -> Series:
+        """With more launches of a stage behind those that it has."""
+        if stage == 1:
+            return replace(self, first=_joined(self.first, more))
+        return replace(self, second=_joined(self.second, more))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
+
+    The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
+    """
+
+    method: str
+    mode: str
+    base: str
+    head: str
+    machine: str
+    certificate: str
+    seed: int
+    rows: tuple[Row, ...]
+    unmeasurable: Mapping[str, str] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)
+    least: float = DUET.least
+    equivalent: float = DUET.equivalent
+    null_rows: tuple[Row, ...] = ()
+    planted_size: float = 0.0
+
+    @property
+    def measurable(self) -> tuple[Row, ...]:
+        """The rows that this machine can measure."""
+        return tuple(row for row in self.rows if row.id not in self.unmeasurable)
+
+    def rows_of(self, series: str) -> tuple[Row, ...]:
+        """The rows of a series."""
+        return self.rows if series == CASES else self.null_rows
+
+    def margins(self, row: Row) -> Margins:
+        """The margins of a row, above its floor where a certificate has one."""
+        return Margins(self.least, self.equivalent).above_floor(self.floors.get(row.id))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A whole gate: verdicts are a pure function of this."""
+
+    setup: Setup
+    cases: Series = Series()
+    null: Series = Series()
+    planted: Series = Series()
+
+    def of(self, series: str) -> Series:
+        """One of the three series."""
+        return {CASES: self.cases, NULL: self.null, PLANTED: self.planted}[series]
+
+    def plus(self, series: str, stage: int, more: Launches) -> Evidence:
+        """With more launches of a stage of a series."""
+        held = {name: self.of(name) for name in (CASES, NULL, PLANTED)}
+        held[series] = held[series].plus(stage, more)
+        return Evidence(self.setup, held[CASES], held[NULL], held[PLANTED])
+
+
+def stage_folder(gate: Path, series: str, stage: int) -> Path:
+    """Where the records of a stage are."""
+    return gate / series / f"stage{stage}"
+
+
+def batch_folder(stage: Path, launches: range) -> Path:
+    """Where one run of gpulift-bench keeps these launches of a duet."""
+    return stage / f"launch-{launches.start:04d}"
+
+
+def block_folder(stage: Path, block: int) -> Path:
+    """Where an alternating block keeps its records."""
+    return stage / f"block-{block:04d}"
+
+
+def turn_folder(block: Path, turn: int, side: str) -> Path:
+    """Where one process of an alternating block keeps its records."""
+    return block / f"{turn}-{side}"
+
+
+def read_evidence(gate: Path) -> Evidence:
+    """Reads back what a gate wrote. Throws GpuliftError when the folder holds none."""
+    setup = read_setup(gate / GATE_FILE)
+    held = [
+        read_series(gate, series, setup.mode, setup.rows_of(series))
+        for series in (CASES, NULL, PLANTED)
+    ]
+    return Evidence(setup, *held)
+
+
+def read_series(gate: Path, series: str, mode: str, rows: Sequence[Row]) -> Series:
+    """The launches of both stages of a series."""
+    found = Series()
+    for stage in (1, 2):
+        pattern = "launch-*" if mode == TWO_IN_ONE else "block-*"
+        for folder in sorted(stage_folder(gate, series, stage).glob(pattern)):
+            found = found.plus(stage, read_launches(folder, mode, rows))
+    return found
+
+
+def read_launches(folder: Path, mode: str, rows: Sequence[Row]) -> Launches:
+    """What one run of gpulift-bench, or one alternating block, says of the rows."""
+    return (_read_duet if mode == TWO_IN_ONE else _read_block)(folder, rows)
+
+
+def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> None:
+    """Writes gate.json, whole or not at all; makes the folder."""
+    document: dict[str, Any] = {"schema": SCHEMA, "setup": asdict(setup)}
+    if result is not None:
+        document["result"] = result
+    try:
+        gate.mkdir(parents=True, exist_ok=True)
+        whole = gate / f".{GATE_FILE}.new"
+        whole.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        whole.replace(gate / GATE_FILE)
+    except OSError as error:
+        raise write_error(gate, error) from None
+
+
+def read_setup(file: Path) -> Setup:
+    """The set-up of a gate from its gate.json."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise GpuliftError(f"{file}: no evidence of a gate: {error.strerror}") from None
+    document = Fields(parse_line(content, str(file)), str(file))
+    schema = document.text("schema")
+    if schema.partition(".")[0] != SCHEMA.partition(".")[0]:
+        raise document.error("schema", f"is {schema}, which this version cannot read")
+    fields = document.child("setup")
+    mode = fields.text("mode")
+    if mode not in (TWO_IN_ONE, ALTERNATING):
+        raise fields.error("mode", f"must be {TWO_IN_ONE} or {ALTERNATING}")
+    return Setup(
+        mode=mode,
+        **{key: fields.text(key) for key in ("method", "base", "head", "machine", "certificate")},
+        seed=fields.whole("seed"),
+        rows=_rows(fields, "rows"),
+        unmeasurable=fields.texts_by_key("unmeasurable"),
+        floors=fields.numbers_by_key("floors"),
+        least=fields.number("least"),
+        equivalent=fields.number("equivalent"),
+        null_rows=_rows(fields, "null_rows"),
+        planted_size=fields.number("planted_size"),
+    )
+
+
+def _rows(fields: Fields, key: str) -> tuple[Row, ...]:
+    return tuple(
+        Row(one.text("technique"), one.text("case_id"), one.text("arm"))
+        for one in fields.children(key)
+    )
+
+
+def _records(folder: Path) -> list[Record]:
+    """Launches in order; of records of the same launch, the last one counts."""
+    latest: dict[tuple[tuple[str, ...], int], Record] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for record in read_file(file).records:
+            latest[(record.subject, record.launch)] = record
+    return sorted(latest.values(), key=lambda record: record.launch)
+
+
+def _joined(held: Launches, more: Launches) -> Launches:
+    return {**held, **{row: (*held.get(row, ()), *launches) for row, launches in more.items()}}
+
+
+def _read_duet(folder: Path, rows: Sequence[Row]) -> Launches:
+    found: dict[Row, list[Launch]] = {row: [] for row in rows}
+    for record in _records(folder):
+        row = Row(record.technique, record.case_id, record.duet_arm)
+        if row in found:
+            found[row].append(_duet_launch(record))
+    return {row: tuple(launches) for row, launches in found.items()}
+
+
+def _duet_launch(record: Record) -> Launch:
+    if record.outcome != OK:
+        return Launch(None, record.outcome, record.reason)
+    base, head = duets.BASE + record.duet_arm, duets.HEAD + record.duet_arm
+    states = [_state(BASE, record, base), _state(HEAD, record, head)]
+
+    def value() -> float | None:
+        pair = stats.pair_ratio([record], head, base)
+        return math.log(pair.ratio.value) if pair else None
+
+    return replace(_launch(states, value), planted=_planted(record))
+
+
+def _planted(record: Record) -> float | None:
+    said = record.notes.get("planted")
+    if said is None:
+        return None
+    try:
+        return float(said)
+    except ValueError:
+        place = f"{record.file}:{record.line}"
+        raise RecordError(f"{place}: notes.planted must be a number, not {said!r}") from None
+
+
+def _read_block(folder: Path, rows: Sequence[Row]) -> Launches:
+    turns = [
+        (turn.name.rpartition("-")[2], {(r.technique, r.case_id): r for r in _records(turn)})
+        for turn in sorted(folder.glob("*-*"))
+    ]
+    found: dict[Row, tuple[Launch, ...]] = {row: () for row in rows}
+    for row in rows:
+        records = [(side, held.get((row.technique, row.case_id))) for side, held in turns]
+        if any(record for _, record in records):
+            found[row] = (_block_launch(row, records),)
+    return found
+
+
+def _block_launch(row: Row, turns: Sequence[tuple[str, Record | None]]) -> Launch:
+    states = [_state(side, record, row.arm) for side, record in turns]
+    broken = any(outcome not in (OK, SKIPPED, MISSING) for _, outcome, _ in states)
+    if len(turns) < len(TURNS) and not broken:
+        return Launch(None, MISSING, f"only {len(turns)} of {len(TURNS)} processes were started")
+
+    def value() -> float | None:
+        logs: dict[str, list[float]] = {BASE: [], HEAD: []}
+        for side, record in turns:
+            time = stats.step_time([record], row.arm) if record else None
+            if time is None:
+                return None
+            logs[side].append(math.log(time.value))
+        return float(np.mean(logs[HEAD]) - np.mean(logs[BASE]))
+
+    return _launch(states, value)
+
+
+def _state(side: str, record: Record | None, arm_name: str) -> tuple[str, str, str]:
+    """Side, outcome and reason of an arm in a record."""
+    if record is None:
+        return (side, MISSING, "has no record")
+    if record.outcome != OK:
+        return (side, record.outcome, record.reason)
+    arm = record.arm(arm_name)
+    return (side, arm.outcome, arm.reason) if arm else (side, ERROR, f"has no arm {arm_name}")
+
+
+def _launch(states: Sequence[tuple[str, str, str]], measured: Callable[[], float | None]) -> Launch:
+    """Joins what both sides say. A head that skips what its base measures is an error."""
+    for side, outcome, reason in states:
+        if outcome not in (OK, SKIPPED, MISSING):
+            return Launch(None, outcome, f"{side}: {reason}")
+    skips = {side: reason for side, outcome, reason in states if outcome == SKIPPED}
+    if BASE in skips:
+        return Launch(None, SKIPPED, skips[BASE])
+    if HEAD in skips:
+        return Launch(None, ERROR, f"head skips what the base measures: {skips[HEAD]}")
+    for side, outcome, reason in states:
+        if outcome == MISSING:
+            return Launch(None, MISSING, f"{side} {reason}")
+    value = measured()
+    return Launch(value) if value is not None else Launch(None, ERROR, "no block held both builds")

@@ -1,0 +1,334 @@
+"""Measures a gate: the screen, the controls, the confirmation of what was flagged."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gpulift import machine
+from gpulift.decision import GatePlan, percent
+from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.gate.evidence import (
+    BASE,
+    CASES,
+    HEAD,
+    NULL,
+    PLANTED,
+    TURNS,
+    TURNS_REVERSED,
+    TWO_IN_ONE,
+    Evidence,
+    Row,
+    Setup,
+    batch_folder,
+    block_folder,
+    read_launches,
+    save,
+    stage_folder,
+    turn_folder,
+)
+from gpulift.gate.judge import (
+    NULL_ROWS,
+    choose_null_rows,
+    next_look,
+    null_control,
+    plan_of,
+    planted_control,
+    planted_size,
+    rows_control,
+    sound,
+)
+
+Say = Callable[[str], None]
+Clock = Callable[[], float]
+PILOT = 2  # launches of the screen that tell how long a gate takes
+SEEDS_PER_STAGE = 1000  # more than a stage has launches
+SERIES = (CASES, NULL, PLANTED)
+GROUP = re.compile(r"[.\[\\()*+?{|^$]")  # what POSIX extended expressions give a meaning
+
+
+@dataclass(frozen=True)
+class Program:
+    """A gpulift-bench and the modules that it measures."""
+
+    bench: Path
+    modules: Path
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison, and the fraction by which it is slowed down on purpose."""
+
+    program: Program
+    planted: float = 0.0
+
+    def plant(self) -> list[str]:
+        """What gpulift-bench is told of it."""
+        return ["--plant", f"{self.planted:g}"] if self.planted else []
+
+
+@dataclass
+class Budget:
+    """Wall-clock time of a gate. What a launch of a row takes is learned while it measures."""
+
+    limit_s: float | None
+    planned_s: float
+    clock: Clock = time.monotonic
+    started_s: float = field(init=False)
+    spent_s: float = 0.0
+    row_launches: int = 0
+
+    def __post_init__(self) -> None:
+        self.started_s = self.clock()
+
+    def estimate_s(self, row_launches: int) -> float:
+        """Seconds that so many launches of one row take, by the times seen so far."""
+        known = self.row_launches > 0
+        return row_launches * (self.spent_s / self.row_launches if known else self.planned_s)
+
+    def left_s(self) -> float:
+        """What is left; infinite without a limit."""
+        if self.limit_s is None:
+            return float("inf")
+        return self.limit_s - (self.clock() - self.started_s)
+
+    def allows(self, row_launches: int) -> bool:
+        """Whether that many launches of one row can end in time."""
+        return self.estimate_s(row_launches) <= self.left_s()
+
+    def learn(self, row_launches: int, seconds: float) -> None:
+        """Adds what was just measured."""
+        self.spent_s += seconds
+        self.row_launches += row_launches
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What gpulift-bench is told besides the rows."""
+
+    arm_time_s: float
+    gpu: int | None = None
+
+    def flags(self) -> list[str]:
+        """The command line."""
+        gpu = [] if self.gpu is None else ["--gpu", str(self.gpu)]
+        return ["--arm-time", str(self.arm_time_s), *gpu]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What is measured with what; `on_gpu` has the techniques that need a GPU."""
+
+    folder: Path
+    base: Program
+    head: Program
+    on_gpu: frozenset[str]
+    settings: Settings
+    budget: Budget
+    say: Say
+
+
+def filter_of(rows: Iterable[Row]) -> str:
+    """The filter of gpulift-bench, a POSIX extended expression, that selects exactly these rows."""
+    arms: dict[str, list[str]] = {}
+    for row in rows:
+        arms.setdefault(row.case, []).append(_escape(row.arm))
+    cases = [f"{_escape(case)}/({'|'.join(names)})" for case, names in arms.items()]
+    return f"^({'|'.join(cases)})/iterations:"
+
+
+def needed_row_launches(setup: Setup) -> int:
+    """Launches of one row that the screen and the controls take, confirmation of those included."""
+    plan = GatePlan(len(setup.measurable))
+    if not setup.measurable:
+        return 0
+    rows = len((NULL, PLANTED)) * min(NULL_ROWS, len(setup.measurable))
+    controls = rows * (plan.screen_launches + plan.looks[0])
+    return len(setup.measurable) * plan.screen_launches + controls
+
+
+def measure(gate: Gate, setup: Setup) -> Evidence:
+    """Measures everything into the folder; stops early where a control failed.
+
+    What a budget leaves undone stays inconclusive. Throws GpuliftError when it cannot even hold
+    the screen and the controls.
+    """
+    _require_time(gate, needed_row_launches(setup), 0)
+    save(gate.folder, setup)
+    evidence = Evidence(setup)
+    if not setup.measurable:
+        return evidence
+    evidence = _screen_cases(gate, evidence)
+    if not rows_control(evidence).passed or not sound(evidence):
+        return evidence
+    evidence = _controls(gate, evidence)
+    for control in (null_control(evidence), planted_control(evidence)):
+        if not control.passed:
+            gate.say(f"control {control.name} failed, so nothing is confirmed: {control.said}")
+            return evidence
+    return _confirm(gate, evidence, CASES, setup.measurable)
+
+
+def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
+    setup = evidence.setup
+    launches = GatePlan(len(setup.measurable)).screen_launches
+    gate.say(f"screen: {len(setup.measurable)} comparisons x {launches} launches")
+    evidence = _stage(gate, evidence, CASES, 1, setup.measurable, range(PILOT))
+    rows = sound(evidence)
+    _require_time(gate, needed_row_launches(setup) - PILOT * len(setup.measurable), 1)
+    return _stage(gate, evidence, CASES, 1, rows, range(PILOT, launches)) if rows else evidence
+
+
+def _controls(gate: Gate, evidence: Evidence) -> Evidence:
+    rows = tuple(choose_null_rows(sound(evidence), gate.on_gpu, evidence.setup.seed))
+    names = ", ".join(row.id for row in rows)
+    evidence = _saved(gate, evidence, replace(evidence.setup, null_rows=rows))
+    gate.say(f"control {NULL}: {names}")
+    evidence = _control(gate, evidence, NULL)
+    size = planted_size(evidence)
+    evidence = _saved(gate, evidence, replace(evidence.setup, planted_size=size))
+    gate.say(f"control {PLANTED}, {percent(size)} slower on purpose: {names}")
+    return _control(gate, evidence, PLANTED)
+
+
+def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
+    save(gate.folder, setup)
+    return replace(evidence, setup=setup)
+
+
+def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
+    rows, launches = evidence.setup.null_rows, plan_of(evidence).screen_launches
+    evidence = _stage(gate, evidence, series, 1, rows, range(launches))
+    return _confirm(gate, evidence, series, rows)
+
+
+def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
+    """Takes looks with more and more fresh launches until every row is decided."""
+    plan, before = plan_of(evidence), 0
+    for look in plan.looks:
+        held = evidence.of(series)
+        open_rows = [
+            row for row in rows if next_look(row, held, evidence.setup.margins(row), plan) == look
+        ]
+        if not open_rows:
+            continue
+        more = len(open_rows) * (look - before)
+        if not gate.budget.allows(more):
+            needed_s = gate.budget.estimate_s(more)
+            gate.say(
+                f"the budget ends here: confirming {len(open_rows)} of {series} would take"
+                f" {needed_s:.0f} s more, and {max(0.0, gate.budget.left_s()):.0f} s are left"
+            )
+            break
+        gate.say(f"confirmation: {len(open_rows)} of {series}, {look} fresh launches in all")
+        evidence = _stage(gate, evidence, series, 2, open_rows, range(before, look))
+        before = look
+    return evidence
+
+
+def _stage(
+    gate: Gate, evidence: Evidence, series: str, stage: int, rows: Sequence[Row], launches: range
+) -> Evidence:
+    """Measures these launches of the rows. Their number is even, so that either build starts in
+    half of them."""
+    setup = evidence.setup
+    base, head = {
+        CASES: (gate.base, gate.head),
+        NULL: (gate.base, gate.base),
+        PLANTED: (gate.head, gate.head),
+    }[series]
+    sides = {BASE: Side(base), HEAD: Side(head, setup.planted_size if series == PLANTED else 0.0)}
+    seed = _stage_seed(setup.seed, series, stage)
+    above = stage_folder(gate.folder, series, stage)
+    started_s = gate.budget.clock()
+    if setup.mode == TWO_IN_ONE:
+        folders = [batch_folder(above, launches)]
+        _duet(gate, sides, folders[0], launches, seed, rows)
+    else:
+        folders = [block_folder(above, block) for block in launches]
+        for block, folder in zip(launches, folders, strict=True):
+            _alternate(gate, sides, stage_block(folder, block, stage), seed + block, rows)
+    gate.budget.learn(len(rows) * len(launches), gate.budget.clock() - started_s)
+    for folder in folders:
+        # Only what is new is read; the rest of a gate's records is known already.
+        more = read_launches(folder, setup.mode, setup.rows_of(series))
+        evidence = evidence.plus(series, stage, more)
+    return evidence
+
+
+def _duet(
+    gate: Gate,
+    sides: Mapping[str, Side],
+    folder: Path,
+    launches: range,
+    seed: int,
+    rows: Sequence[Row],
+) -> None:
+    """One run of gpulift-bench that times both builds."""
+    modules = [f"--{side}={one.program.modules}" for side, one in sides.items()]
+    flags = ["--launches", str(len(launches)), "--seed", str(seed + launches.start)]
+    # The program of a duet is the head's, also where base meets base.
+    _call(gate, gate.head.bench, [*modules, *flags, *sides[HEAD].plant()], folder, rows)
+
+
+def stage_block(folder: Path, block: int, stage: int) -> list[tuple[str, Path]]:
+    """The four turns of a block with their folders; every other block starts with the head, and
+    the second stage with the other side than the first."""
+    turns = TURNS if (block + stage) % 2 else TURNS_REVERSED
+    return [(side, turn_folder(folder, turn, side)) for turn, side in enumerate(turns)]
+
+
+def _alternate(
+    gate: Gate,
+    sides: Mapping[str, Side],
+    turns: Sequence[tuple[str, Path]],
+    seed: int,
+    rows: Sequence[Row],
+) -> None:
+    """One block of four processes on the same inputs."""
+    for side, folder in turns:
+        one = sides[side]
+        flags = ["--modules", str(one.program.modules), "--launches", "1", "--seed", str(seed)]
+        _call(gate, one.program.bench, [*flags, *one.plant()], folder, rows)
+
+
+def _call(gate: Gate, bench: Path, flags: Sequence[str], folder: Path, rows: Sequence[Row]) -> None:
+    selected = [f"--benchmark_filter={filter_of(rows)}", "--records", str(folder)]
+    code = machine.measure(bench, [*flags, *gate.settings.flags(), *selected])
+    kept = f"what was measured is kept in {gate.folder}"
+    if code in (INTERRUPTED, -signal.SIGINT):
+        raise GpuliftError(f"interrupted: {kept}", INTERRUPTED)
+    if code < 0:
+        name = signal.Signals(-code).name
+        forwarded = -code in machine.FORWARDED
+        raise GpuliftError(
+            f"gpulift-bench ended by {name}: {kept}", 128 - code if forwarded else FAILED
+        )
+    if code in (USAGE, NOT_COMPARABLE):
+        raise GpuliftError(f"gpulift-bench refused, see above; {kept}", code)
+
+
+def _stage_seed(seed: int, series: str, stage: int) -> int:
+    """Every stage has launches, and so inputs and orders, of its own."""
+    return (seed * len(SERIES) * 2 + SERIES.index(series) * 2 + stage) * SEEDS_PER_STAGE
+
+
+def _require_time(gate: Gate, row_launches: int, done: int) -> None:
+    if gate.budget.allows(row_launches):
+        return
+    limit_s = gate.budget.limit_s or 0.0
+    used_s = limit_s - gate.budget.left_s()
+    by = "times seen so far" if done else "planned times"
+    raise GpuliftError(
+        f"--budget {limit_s:.0f}s is too small: the screen and the controls alone need about"
+        f" {used_s + gate.budget.estimate_s(row_launches):.0f} s by the {by}; give more, or select"
+        " fewer cases"
+    )
+
+
+def _escape(text: str) -> str:
+    return GROUP.sub(r"\\\g<0>", text)

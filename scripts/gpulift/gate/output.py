@@ -1,0 +1,208 @@
+"""What a gate says: lines for people, JSON, workflow commands of GitHub, JUnit XML."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpulift.decision import (
+    EQUIVALENT,
+    ERROR,
+    IMPROVED,
+    INCONCLUSIVE,
+    REGRESSED,
+    SKIPPED,
+    percent,
+)
+from gpulift.errors import GpuliftError
+from gpulift.gate.evidence import Launch
+from gpulift.gate.judge import Control, GateResult, RowResult, describe
+from gpulift.runs import write_error
+
+WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
+SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
+NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def line(one: RowResult, note: str) -> str:
+    """A row on one line: the verdict first, then name, ratio, interval, smallest effect."""
+    word, _, rest = describe(one.verdict).partition("; ")
+    said = "; ".join(part for part in (rest, note) if part)
+    return f"{word:<13}{one.row.id}: {said}" if said else f"{word:<13}{one.row.id}"
+
+
+def lines(result: GateResult) -> Iterator[str]:
+    """All rows that are not clean, worst first, then the summary."""
+    for word in SHOWN:
+        for one in result.rows:
+            if one.verdict.verdict == word:
+                yield line(one, result.note)
+    yield from summary(result)
+
+
+def summary(result: GateResult) -> Iterator[str]:
+    """Counts, controls, and what the verdicts rest on."""
+    setup, counts = result.setup, result.counts
+    yield f"base {setup.base}, head {setup.head}, on {setup.machine}" + (
+        f" ({result.note})" if result.note else ""
+    )
+    counted = ", ".join(f"{counts[word]} {word}" for word in WORST_FIRST)
+    yield f"{len(result.rows)} comparisons: {counted}"
+    for control in result.controls:
+        yield f"control {control.name}: {'passed' if control.passed else 'FAILED'}: {control.said}"
+    yield (
+        f"family of {result.plan.cases}: planned chance of a false regression in the whole gate"
+        f" {percent(result.plan.suite_alpha)}; {setup.certificate}"
+    )
+
+
+def explain(result: GateResult, case: str) -> Iterator[str]:
+    """Every step from the launch values to the verdict, for one row or all arms of a case."""
+    for one in rows_of(result, case):
+        yield f"{one.row.id}"
+        for step in one.verdict.path:
+            yield f"  {step}"
+        for stage, launches in (("screen", one.first), ("confirmation", one.second)):
+            for number, launch in enumerate(launches, start=1):
+                yield f"  {stage} launch {number}: {_launch_text(launch)}"
+        if result.note:
+            yield f"  {result.note}"
+
+
+def rows_of(result: GateResult, case: str) -> list[RowResult]:
+    """The rows of technique/case/arm, technique/case or technique; an error when there is none."""
+    found = [one for one in result.rows if f"{one.row.id}/".startswith(f"{case.rstrip('/')}/")]
+    if not found:
+        raise GpuliftError(f"--explain {case}: this gate has no such case")
+    return found
+
+
+def as_json(result: GateResult) -> dict[str, Any]:
+    """Everything that was found, for programs."""
+    setup, plan = result.setup, result.plan
+    return {
+        "method": setup.method,
+        "mode": setup.mode,
+        "base": setup.base,
+        "head": setup.head,
+        "machine": setup.machine,
+        "certificate": setup.certificate,
+        "family": plan.cases,
+        "suite_alpha": plan.suite_alpha,
+        "counts": {word: result.counts[word] for word in WORST_FIRST},
+        "controls": [vars(control) for control in result.controls],
+        "rows": [_row_json(one, result.note) for one in result.rows],
+        "exit_code": result.exit_code,
+    }
+
+
+def github(result: GateResult) -> Iterator[str]:
+    """Workflow commands of GitHub: errors for what fails the gate, warnings for what is open."""
+    for control in result.controls:
+        if not control.passed:
+            yield _command("error", f"gpulift control {control.name}", control.said)
+    for one in result.rows:
+        if one.verdict.verdict in (ERROR, REGRESSED):
+            yield _command("error", f"gpulift {one.verdict.verdict}", line(one, result.note))
+        elif one.verdict.verdict == INCONCLUSIVE:
+            yield _command("warning", "gpulift inconclusive", line(one, result.note))
+
+
+def write_junit(result: GateResult, file: Path) -> None:
+    """JUnit XML: a test case per row and control."""
+    bad_controls = [control for control in result.controls if not control.passed]
+    counts = result.counts
+    suite = ET.Element(
+        "testsuite",
+        name="gpulift gate",
+        tests=str(len(result.rows) + len(result.controls)),
+        failures=str(counts[REGRESSED]),
+        errors=str(counts[ERROR] + len(bad_controls)),
+        skipped=str(counts[SKIPPED] + counts[INCONCLUSIVE]),
+    )
+    for control in result.controls:
+        _junit_control(suite, control)
+    for one in result.rows:
+        _junit_row(suite, one, result.note)
+    tree = ET.ElementTree(suite)
+    ET.indent(tree)
+    try:
+        tree.write(file, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise write_error(file, error) from None
+
+
+def _junit_control(suite: ET.Element, control: Control) -> None:
+    case = ET.SubElement(suite, "testcase", classname="gate.controls", name=control.name)
+    if not control.passed:
+        ET.SubElement(case, "error", message=_xml(control.said))
+
+
+def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
+    name = one.row.id.removeprefix(f"{one.row.technique}/")
+    classname = one.row.technique.replace("/", ".")
+    case = ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name))
+    element = {
+        REGRESSED: "failure",
+        ERROR: "error",
+        SKIPPED: "skipped",
+        INCONCLUSIVE: "skipped",
+    }.get(one.verdict.verdict)
+    said = _xml(line(one, note))
+    if element is None:
+        ET.SubElement(case, "system-out").text = said
+    else:
+        found = ET.SubElement(case, element, message=said)
+        found.text = _xml("\n".join(one.verdict.path))
+
+
+def _row_json(one: RowResult, note: str) -> dict[str, Any]:
+    verdict = one.verdict
+    made: dict[str, Any] = {
+        "technique": one.row.technique,
+        "case": one.row.case_id,
+        "arm": one.row.arm,
+        "verdict": verdict.verdict,
+        "margins": {"least": one.margins.least, "equivalent": one.margins.equivalent},
+        "launch_log_ratios": {
+            "screen": [launch.value for launch in one.first],
+            "confirmation": [launch.value for launch in one.second],
+        },
+        "path": list(verdict.path),
+    }
+    if verdict.difference is not None:
+        ratio = verdict.difference.ratio
+        made["ratio"] = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+        made["launches"] = ratio.launches
+    # Without bound where there were too few launches: absent, since JSON has no infinity.
+    if verdict.smallest_effect is not None and math.isfinite(verdict.smallest_effect):
+        made["smallest_effect"] = verdict.smallest_effect
+    if verdict.reason:
+        made["reason"] = verdict.reason
+    if note:
+        made["note"] = note
+    return made
+
+
+def _launch_text(launch: Launch) -> str:
+    if launch.value is None:
+        return f"{launch.outcome}: {launch.reason}"
+    return f"head/base {math.exp(launch.value):.6f} (log ratio {launch.value:+.6f})"
+
+
+def _command(level: str, title: str, text: str) -> str:
+    title = _escape(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={title}::{_escape(text)}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot hold."""
+    return NOT_IN_XML.sub("?", text)

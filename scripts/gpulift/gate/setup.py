@@ -1,0 +1,164 @@
+"""What a gate compares, with what, and where its evidence goes; nothing is measured here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from gpulift import machine
+from gpulift.certify.certificate import Certificate, find_certificate
+from gpulift.decision import DECISION_METHOD
+from gpulift.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.gate.builds import FOLDER, Build
+from gpulift.gate.evidence import ALTERNATING, TURNS, TWO_IN_ONE, Row, Setup
+from gpulift.gate.measure import Budget, Gate, Program, Say, Settings
+from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.runs import write_error
+
+NAMED = 3  # of the cases that one side lacks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for."""
+
+    base: str
+    head: str | None
+    filter: str | None
+    all_cases: bool
+    budget_s: float | None
+    seed: int
+    settings: Settings
+    out: Path | None
+
+
+def make_setup(
+    asked: Asked,
+    base: Build,
+    head: Build,
+    base_infos: Sequence[TechniqueInfo],
+    head_infos: Sequence[TechniqueInfo],
+) -> Setup:
+    """The rows, how they are measured, and their margins."""
+    context = head.context
+    rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
+    not_here = {info.id: info.not_here(context) for info in head_infos}
+    certificate = find_certificate(machine.checkout_root() / "results", context.slug)
+    return Setup(
+        method=DECISION_METHOD,
+        mode=TWO_IN_ONE if base.abi_tag == head.abi_tag else ALTERNATING,
+        base=base.name,
+        head=head.name,
+        machine=context.slug,
+        certificate=_describe(certificate),
+        seed=asked.seed,
+        rows=tuple(rows),
+        unmeasurable={row.id: why for row in rows if (why := not_here[row.technique])},
+        floors=certificate.floors if certificate and _covers(certificate) else {},
+    )
+
+
+def make_gate(
+    asked: Asked,
+    setup: Setup,
+    infos: Sequence[TechniqueInfo],
+    base: Build,
+    head: Build,
+    say: Say,
+) -> Gate:
+    """What is started for it, and the folder for the evidence."""
+    processes = 2 if setup.mode == TWO_IN_ONE else len(TURNS)
+    return Gate(
+        folder=_new_folder(asked.out, base.stem, head.stem),
+        base=Program(base.bench, base.modules),
+        head=Program(head.bench, head.modules),
+        on_gpu=frozenset(info.id for info in infos if info.needs_device),
+        settings=asked.settings,
+        budget=Budget(asked.budget_s, processes * asked.settings.arm_time_s),
+        say=say,
+    )
+
+
+def choose_rows(
+    base: Iterable[TechniqueInfo],
+    head: Iterable[TechniqueInfo],
+    filter: str | None,
+    all_cases: bool,
+) -> list[Row]:
+    """The selected rows, which both sides must have; refuses (exit code 4) what one side lacks."""
+    matches = _matcher(filter)
+    sides = (_cases(base), _cases(head))
+    chosen = [
+        {row for row, case in side.items() if (case.quick or all_cases) and matches(row.id)}
+        for side in sides
+    ]
+    lacking = [(name, chosen[i] - sides[1 - i].keys()) for i, name in enumerate(("base", "head"))]
+    if any(rows for _, rows in lacking):
+        named = "; ".join(f"only in the {name}: {_some(rows)}" for name, rows in lacking if rows)
+        raise GpuliftError(
+            f"not comparable: {named}; leave them out with a filter (-- -NAME)", NOT_COMPARABLE
+        )
+    if not chosen[0] | chosen[1]:
+        what = f"the filter {filter!r}" if filter else "the selection"
+        hint = "" if all_cases else " among the quick cases; --all takes all"
+        raise GpuliftError(f"no case matches {what}{hint}")
+    return sorted(chosen[0] | chosen[1])
+
+
+def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, CaseInfo]:
+    return {
+        Row(info.id, case.id, arm): case
+        for info in infos
+        for case in info.cases
+        for arm in info.arms
+    }
+
+
+def _matcher(filter: str | None) -> Callable[[str], bool]:
+    """Whether a name is selected; a filter that starts with - excludes."""
+    if filter is None:
+        return lambda name: True
+    try:
+        pattern = re.compile(filter.removeprefix("-"))
+    except re.error as error:
+        raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
+    wanted = not filter.startswith("-")
+    return lambda name: bool(pattern.search(name)) == wanted
+
+
+def _some(rows: Iterable[Row]) -> str:
+    names = sorted({row.id for row in rows})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _new_folder(out: Path | None, base: str, head: str) -> Path:
+    if out is not None:
+        try:
+            if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+                raise GpuliftError(f"--out {out}: is there already; name a new folder")
+        except OSError as error:
+            raise write_error(out, error) from None
+        return out
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    above = machine.checkout_root() / FOLDER / "runs"
+    path, number = above / f"{date}-{base}-{head}", 1
+    while path.exists():
+        number += 1
+        path = above / f"{date}-{base}-{head}-{number}"
+    return path
+
+
+def _covers(certificate: Certificate) -> bool:
+    return certificate.method == DECISION_METHOD
+
+
+def _describe(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return "no certificate for this model"
+    if not _covers(certificate):
+        return f"the certificate {certificate.name} is of decision method {certificate.method}"
+    return f"certificate {certificate.name}"

@@ -1,0 +1,430 @@
+"""Verdicts: a check passes, fails, is inconclusive or was skipped, and says why.
+
+A verdict is a pure function of records, method version and reference. What is compared with a
+limit is the whole interval, so that noise neither passes nor fails a machine, and an interval from
+windows of one launch never decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpulift import stats
+from gpulift.qualify.computed_peaks import computed_peak, expected_share
+from gpulift.records.model import Context
+from gpulift.reference.entries import Measured, Reference
+from gpulift.report.summary import Case, Problem, Summary, group_cases
+from gpulift.stats import Estimate
+
+PASS = "pass"
+FAIL = "fail"
+INCONCLUSIVE = "inconclusive"
+SKIPPED = "skipped"
+VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
+
+IMPLAUSIBLE = 1.05  # times a datasheet's or a computed peak
+SAME_POWER_LIMIT_W = 1.0  # limits are set in watts
+OPTIMISED = ("", "Release", "RelWithDebInfo")
+INTEGRITY = "integrity/"
+INTEGRITY_CHECK = "health/integrity"
+REMEDIES = (
+    ("roof/gemm/", "look at the health checks of clocks, power and temperature"),
+    ("roof/host_link/", "look at slot, PCIe width and the NUMA node of the process"),
+    ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
+)
+REMEDY = "measure again with nothing else running; then look at the health checks"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement. `smallest_effect`: the smallest deviation that would have failed for sure."""
+
+    word: str
+    limit: float | None = None
+    reason: str = ""
+    smallest_effect: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A quantity that a run measured: a rate in B/s or FLOP/s, or a time per item in seconds."""
+
+    id: str
+    unit: str
+    estimate: Estimate
+    case: Case
+    arm: str
+    work: float
+    roof: str = ""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Rates are better when higher, times when lower."""
+        return self.unit != "s"
+
+    @property
+    def launch_values(self) -> tuple[float, ...]:
+        """One value per launch: of its median window."""
+        arms = stats.measured_arms(self.case.measured, self.arm)
+        times = [float(np.median(stats.step_times(arm))) for arm in arms]
+        return tuple(self.work / t if self.higher_is_better else t / self.work for t in times)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One row of a qualification. `kind` is what judged it: measured, computed peak, health ..."""
+
+    id: str
+    verdict: str
+    reason: str = ""
+    remedy: str = ""
+    estimate: Estimate | None = None
+    unit: str = ""
+    limit: float | None = None
+    tolerance: float | None = None
+    fraction: float | None = None
+    smallest_effect: float | None = None
+    cards: int = 0
+    launches: int = 0
+    kind: str = ""
+
+    @property
+    def value(self) -> float | None:
+        """What was measured."""
+        return self.estimate.value if self.estimate else None
+
+
+def judge(
+    estimate: Estimate, value: float, tolerance: float, higher_is_better: bool = True
+) -> Verdict:
+    """Where the interval lies against value * (1 -+ tolerance); `tolerance` is a fraction."""
+    limit = value * (1 - tolerance if higher_is_better else 1 + tolerance)
+    if estimate.low is None or estimate.high is None:
+        return Verdict(INCONCLUSIVE, limit, _no_interval(estimate))
+    effect = _smallest_effect(estimate, limit / value, higher_is_better)
+    if estimate.one_launch:
+        why = "one launch: its interval does not hold the variation from launch to launch"
+        return Verdict(INCONCLUSIVE, limit, why)
+    worst, best = (estimate.low, estimate.high)
+    if not higher_is_better:
+        worst, best = -estimate.high, -estimate.low
+    signed = limit if higher_is_better else -limit
+    if worst >= signed:
+        return Verdict(PASS, limit, "", effect)
+    if best < signed:
+        side = "below" if higher_is_better else "above"
+        return Verdict(FAIL, limit, f"the whole interval is {side} the limit", effect)
+    return Verdict(INCONCLUSIVE, limit, "the interval holds the limit", effect)
+
+
+def measured_checks(summary: Summary) -> tuple[Check, ...]:
+    """Everything that can be judged: roofs, unit costs, and step times of each arm."""
+    roofs = [
+        Check(
+            id=f"roof/{roof.name}/{roof.regime}",
+            unit=roof.unit,
+            estimate=roof.rate,
+            case=roof.case,
+            arm=roof.arm,
+            work=_work(roof.case, roof.arm),
+            roof=roof.name,
+        )
+        for roof in summary.roofs
+    ]
+    costs = [
+        Check(
+            id=f"cost/{row.case.technique}/{row.case.case_id}/{row.arm}",
+            unit="s",
+            estimate=row.time_s,
+            case=row.case,
+            arm=row.arm,
+            work=_items(row.case, row.arm),
+        )
+        for row in summary.unit_costs
+    ]
+    return (*roofs, *costs, *_step_times(summary))
+
+
+def judge_run(
+    summary: Summary,
+    reference: Reference | None,
+    health: Sequence[CheckResult] = (),
+    filter: str = "",
+) -> tuple[CheckResult, ...]:
+    """Every check of a run, of the reference and of the card's health, each with its verdict.
+
+    `filter` is what the user limited the run to, for the reasons of what was not measured.
+    """
+    checks = measured_checks(summary)
+    known: Mapping[str, Measured] = reference.measured if reference else {}
+    results = [_judge_check(check, known.get(check.id), reference) for check in checks]
+    done = {check.id for check in checks}
+    explained: set[Problem] = set()
+    for entry in (entry for id, entry in sorted(known.items()) if id not in done):
+        problem = _problem_of(entry.check, summary)
+        if problem:
+            explained.add(problem)
+        results.append(_not_measured(entry, problem, summary, filter))
+    if any(one.id == INTEGRITY_CHECK for one in health):
+        explained |= {p for p in summary.problems if _is_integrity(p.technique) and not p.arm}
+    rest = [problem for problem in summary.problems if problem not in explained]
+    return (*results, *(_of_problem(problem) for problem in rest), *health)
+
+
+def coverage(results: Sequence[CheckResult]) -> str:
+    """`42 pass, 1 fail, 2 inconclusive, 13 skipped`."""
+    verdicts = [result.verdict for result in results]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
+
+
+def overall(results: Sequence[CheckResult]) -> str:
+    """The verdict on the machine: a failure counts most, then what could not be told.
+
+    Skipped checks never make a pass: where nothing else is there, the whole is skipped.
+    """
+    found = {result.verdict for result in results}
+    return next((v for v in (FAIL, INCONCLUSIVE, PASS) if v in found), SKIPPED)
+
+
+def basis(reference: Reference | None) -> str:
+    """What judges the roofs of this model, as one line for the report."""
+    if reference is None or not reference.measured:
+        return "judged by computed peaks: no reference for this model"
+    cards = sorted({entry.cards for entry in reference.measured.values()})
+    count = str(cards[0]) if len(cards) == 1 else f"{cards[0]} to {cards[-1]}"
+    noun = "card" if cards == [1] else "cards"
+    return f"judged by what {count} {noun} of this model reached"
+
+
+def _work(case: Case, arm: str) -> float:
+    found = case.first.arm(arm)
+    return stats.work_for_roof(found.cost) if found and found.cost else 0.0
+
+
+def _items(case: Case, arm: str) -> float:
+    found = case.first.arm(arm)
+    return found.cost.items if found and found.cost else 0.0
+
+
+def _step_times(summary: Summary) -> list[Check]:
+    """The speedups tell techniques apart; only the times themselves tell a slow card."""
+    found = []
+    for case in group_cases(summary.run.records, "technique"):
+        if case.first.ceiling or _is_integrity(case.technique):
+            continue
+        for arm in case.first.arms:
+            time = stats.step_time(case.measured, arm.name)
+            if time:
+                id = f"time/{case.technique}/{case.case_id}/{arm.name}"
+                found.append(Check(id, "s", time, case, arm.name, 1.0))
+    return found
+
+
+def _no_interval(estimate: Estimate) -> str:
+    if estimate.one_launch:
+        return "one launch: too few windows even for its own interval"
+    return "no interval: too little was measured"
+
+
+def _smallest_effect(estimate: Estimate, at_limit: float, higher_is_better: bool) -> float | None:
+    """With an interval as wide as this one, a card this fraction off the reference would fail."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    if higher_is_better:
+        return 1 - at_limit * estimate.value / estimate.high
+    return at_limit * estimate.value / estimate.low - 1
+
+
+def _judge_check(check: Check, entry: Measured | None, reference: Reference | None) -> CheckResult:
+    context = check.case.first.context
+    peak, kind = _peak(check, context, reference)
+    if peak and check.estimate.value > IMPLAUSIBLE * peak:
+        share = check.estimate.value / peak
+        reason = f"implausible: {100 * share:.0f} % of the {kind}"
+        remedy = "do not use this figure: report it with its record"
+        return _result(check, Verdict(FAIL, IMPLAUSIBLE * peak, reason), remedy, peak, kind)
+    if entry is not None:
+        return _judge_by_entry(check, entry)
+    return _judge_by_peak(check, peak, kind, bool(reference and reference.measured))
+
+
+def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
+    verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
+    remedy = _remedy(check.id) if verdict.word == FAIL else ""
+    misfits = _misfits(check, entry)
+    if misfits:
+        verdict = Verdict(INCONCLUSIVE, verdict.limit, f"other conditions: {'; '.join(misfits)}")
+        remedy = "measure under the conditions of the reference"
+    return replace(
+        _result(check, verdict, remedy, entry.value, "measured"),
+        tolerance=entry.tolerance,
+        cards=entry.cards,
+        launches=entry.launches,
+    )
+
+
+def _judge_by_peak(check: Check, peak: float | None, kind: str, has_reference: bool) -> CheckResult:
+    share = expected_share(check.roof, check.case.first.regime) if check.roof else None
+    if peak is None or share is None:
+        lacks = "the reference has no entry for it" if has_reference else "no reference for it"
+        if check.roof:
+            lacks += ", and no peak can be computed"
+        remedy = "./gpulift reference build makes entries from records"
+        return _result(check, Verdict(SKIPPED, reason=lacks), remedy, None, "")
+    verdict = _judge_share(check.estimate, peak, share, kind)
+    remedy = "" if verdict.word == PASS else _remedy(check.id)
+    return _result(check, verdict, remedy, peak, kind)
+
+
+def _judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
+    """Passes from a share of the peak on and fails below half of it."""
+    upper = judge(estimate, peak, 1 - share)
+    lower = judge(estimate, peak, 1 - share / 2)
+    effect = lower.smallest_effect
+    expected = f"{100 * share:.0f} % of the {kind}"
+    if upper.word == PASS:
+        return Verdict(PASS, upper.limit, f"at least {expected}", effect)
+    if lower.word == FAIL:
+        return Verdict(FAIL, lower.limit, f"below half of the {expected} that is expected", effect)
+    if effect is None:
+        return upper
+    return Verdict(
+        INCONCLUSIVE, upper.limit, f"not surely {expected}, nor below half of it", effect
+    )
+
+
+def _peak(check: Check, context: Context, reference: Reference | None) -> tuple[float | None, str]:
+    """The computed peak, or the datasheet's where the driver or our table says too little."""
+    if not check.roof:
+        return None, ""
+    computed = computed_peak(check.roof, context.gpu) if context.gpu else None
+    if computed is not None:
+        return computed, "computed peak"
+    return (reference.peak(check.roof) if reference else None), "datasheet's peak"
+
+
+def _misfits(check: Check, entry: Measured) -> list[str]:
+    """Conditions under which a comparison would judge the setting rather than the card."""
+    record = check.case.first
+    context, asked = record.context, entry.conditions
+    limit = context.gpu.power_limit_w if context.gpu else None
+    found = []
+    if check.unit != entry.unit:
+        found.append(f"this is in {check.unit}, the reference in {entry.unit}")
+    if record.method != asked.method:
+        found.append(f"method {record.method}, the reference has {asked.method}")
+    if _major(context.cuda_runtime) != _major(asked.cuda_runtime):
+        found.append(f"CUDA {context.cuda_runtime}, the reference has {asked.cuda_runtime}")
+    if limit and asked.power_limit_w and abs(limit - asked.power_limit_w) > SAME_POWER_LIMIT_W:
+        found.append(f"power limit {limit:.0f} W, the reference has {asked.power_limit_w:.0f} W")
+    measured = record.arm(check.arm)
+    on_host = measured is not None and measured.clock == "host"
+    if on_host and asked.host and context.host.name not in asked.host.split("; "):
+        found.append(f"the host is {context.host.name}, the reference's {asked.host}")
+    if context.build.type not in OPTIMISED:
+        found.append(f"a {context.build.type} build")
+    return found
+
+
+def _major(version: str) -> str:
+    match = re.match(r"\d+", version)
+    return match.group() if match else ""
+
+
+def _result(
+    check: Check, verdict: Verdict, remedy: str, against: float | None, kind: str
+) -> CheckResult:
+    return CheckResult(
+        id=check.id,
+        verdict=verdict.word,
+        reason=verdict.reason,
+        remedy=remedy,
+        estimate=check.estimate,
+        unit=check.unit,
+        limit=verdict.limit,
+        fraction=check.estimate.value / against if against else None,
+        smallest_effect=verdict.smallest_effect,
+        kind=kind,
+    )
+
+
+def _remedy(id: str) -> str:
+    return next((remedy for prefix, remedy in REMEDIES if id.startswith(prefix)), REMEDY)
+
+
+def _not_measured(
+    entry: Measured, problem: Problem | None, summary: Summary, filter: str
+) -> CheckResult:
+    """A row for what the reference has and the run has not."""
+    verdict, remedy = SKIPPED, ""
+    if problem:
+        verdict = SKIPPED if problem.outcome == "skipped" else FAIL
+        reason, remedy = f"{problem.outcome} in this run: {problem.reason}", problem.remedy
+    elif filter:
+        reason = f"not measured: the run was limited to {filter!r}"
+    elif not summary.run.full:
+        reason = "not measured: a quick run has only the quick cases"
+        remedy = "./gpulift qualify without --quick"
+    else:
+        reason = "not measured: filtered out, or not in this build"
+    return CheckResult(
+        id=entry.check,
+        verdict=verdict,
+        reason=reason,
+        remedy=remedy,
+        unit=entry.unit,
+        tolerance=entry.tolerance,
+        cards=entry.cards,
+        launches=entry.launches,
+        kind="measured",
+    )
+
+
+def _problem_of(id: str, summary: Summary) -> Problem | None:
+    """What kept this check from being measured, where the run says so."""
+    kind, _, rest = id.partition("/")
+    if kind == "roof":
+        roof, _, regime = rest.rpartition("/")
+        regimes = {(r.technique, r.case_id): r.regime for r in summary.run.records}
+        return next((p for p in summary.problems if _explains(p, roof, regime, regimes)), None)
+    for problem in summary.problems:
+        case = f"{problem.technique}/{problem.case_id}/"
+        if rest.startswith(case) and problem.arm in ("", rest.removeprefix(case)):
+            return problem
+    return None
+
+
+def _explains(
+    problem: Problem, roof: str, regime: str, regimes: Mapping[tuple[str, str], str]
+) -> bool:
+    """Whether it is of the ceiling technique of the roof's family, its regime and its arm.
+
+    The technique of the roof `gemm/bf16` is `ceiling/gemm`, and its arm or case is of bf16.
+    """
+    family, _, detail = roof.partition("/")
+    if problem.technique != f"ceiling/{family}":
+        return False
+    if regimes.get((problem.technique, problem.case_id)) != regime:
+        return False
+    named = re.split(r"[/:]", problem.case_id)
+    return problem.arm == detail if problem.arm else detail in named or "dtype" not in named
+
+
+def _of_problem(problem: Problem) -> CheckResult:
+    """A row for what went wrong or was skipped outside of the reference."""
+    parts = ("case", problem.technique, problem.case_id, problem.arm)
+    return CheckResult(
+        id="/".join(part for part in parts if part),
+        verdict=SKIPPED if problem.outcome == "skipped" else FAIL,
+        reason=f"{problem.outcome} in this run: {problem.reason}",
+        remedy=problem.remedy,
+    )
+
+
+def _is_integrity(technique: str) -> bool:
+    """The repeats that look for silent corruption are judged as health, not as speed."""
+    return technique.startswith(INTEGRITY)

@@ -1,0 +1,325 @@
+"""`gpulift qualify`: measure a machine, judge it, write a report."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from gpulift import commands, doctor, machine, measuring, runs, tables
+from gpulift.commands import Gpu, Json, Out, Quick, say
+from gpulift.decision import percent
+from gpulift.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING_RAN, OK, GpuliftError
+from gpulift.qualify import siblings
+from gpulift.qualify import tables as shown
+from gpulift.qualify.checks import FAIL, CheckResult, basis, coverage, judge_run
+from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
+from gpulift.qualify.health import Health, judge_health, read_health
+from gpulift.qualify.siblings import Siblings
+from gpulift.records.model import Context
+from gpulift.records.read import read_run
+from gpulift.report.summary import Summary
+
+VERDICT_FILE = "qualification.json"
+DECIDING = ("roof/", "health/", "siblings/")
+INFORMING = ("time/", "cost/")
+MOST_INCONCLUSIVE = 0.1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants measured."""
+
+    quick: bool
+    filter: str | None
+    out: Path | None
+
+
+@dataclass(frozen=True)
+class Qualified:
+    """One measured card: its records, their summary, every verdict."""
+
+    folder: Path
+    exit_code: int
+    summary: Summary
+    results: tuple[CheckResult, ...]
+
+
+class NotMeasured(GpuliftError):
+    """There is nothing to judge; what happened was said already."""
+
+
+def qualify(
+    quick: Quick = False,
+    out: Out = None,
+    filter: Annotated[Optional[str], typer.Option(help="As for run.")] = None,  # noqa: UP045
+    gpu: Gpu = None,
+    gpus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="all|I,J,...",
+            help="Several GPUs: each alone, then all at once, and which one stands out.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
+    ] = False,
+    explain: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="CHECK", help="Every step to the verdicts on these checks."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
+    if gpu is not None and gpus is not None:
+        raise GpuliftError("give --gpu or --gpus, not both")
+    asked = Asked(quick, filter, out)
+    if gpus is None:
+        raise typer.Exit(_one(asked, gpu, every, explain, as_json))
+    raise typer.Exit(_several(asked, gpus, every, explain, as_json))
+
+
+def exit_code_of(results: Sequence[CheckResult]) -> int:
+    """1 with any failure; 5 when more than a tenth of what decides is inconclusive; else 0.
+
+    Step times and costs vary with the host: they are shown, and do not decide.
+    """
+    if any(result.verdict == FAIL and not result.id.startswith(INFORMING) for result in results):
+        return FAILED
+    told = [r for r in results if r.id.startswith(DECIDING) and r.verdict != "skipped"]
+    open_ones = sum(result.verdict == NOT_TOLD for result in told)
+    return INCONCLUSIVE if open_ones > MOST_INCONCLUSIVE * len(told) else OK
+
+
+def explanation(result: CheckResult) -> str:
+    """Every figure from the measurement to the verdict."""
+    lines = [f"{result.id}: {result.verdict}"]
+    if result.estimate:
+        one = result.estimate
+        lines.append(
+            f"  measured {shown.quantity(one.value, result.unit)}, {one.launches} launches"
+        )
+        if one.low is not None and one.high is not None:
+            ends = (
+                f"{shown.quantity(one.low, result.unit)} to {shown.quantity(one.high, result.unit)}"
+            )
+            lines.append(f"  {100 * one.confidence:g} % interval {ends} (METHOD.md, Launch value)")
+    if result.limit is not None:
+        against = (
+            f"{100 * result.fraction:.1f} % of what it is held against" if result.fraction else ""
+        )
+        lines.append(
+            f"  limit {shown.quantity(result.limit, result.unit)}, from: {result.kind}"
+            + (f", tolerance {percent(result.tolerance)}" if result.tolerance else "")
+            + (f"; {against}" if against else "")
+        )
+    if result.cards:
+        lines.append(f"  behind the reference: {result.cards} cards, {result.launches} launches")
+    if result.smallest_effect is not None:
+        lines.append(
+            f"  smallest deviation that would surely have failed: {percent(result.smallest_effect)}"
+        )
+    lines += [f"  {text}" for text in (result.reason, result.remedy) if text]
+    return "\n".join([*lines, "  (METHOD.md, Qualification)"])
+
+
+def _one(asked: Asked, gpu: int | None, every: bool, explain: str | None, as_json: bool) -> int:
+    context, infos = commands.examine(gpu)
+    if not as_json:
+        tables.console().print(tables.findings(doctor.examine(context, infos)))
+    try:
+        card = _measure(asked, gpu, context, asked.out)
+    except NotMeasured as nothing:
+        return nothing.exit_code
+    beside = commands.others(card.summary) if context.gpu is None else []
+    _tell([card], None, beside, every, explain, as_json)
+    judged = exit_code_of(card.results)
+    if card.exit_code == NOTHING_RAN and judged == OK:
+        return OK if asked.filter is None else NOTHING_RAN  # a skip is a result
+    return FAILED if FAILED in (card.exit_code, judged) else judged
+
+
+def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json: bool) -> int:
+    bench = machine.find_bench()
+    contexts = _cards(bench, gpus)
+    asked = Asked(asked.quick, asked.filter or _on_gpu_only(bench), asked.out)
+    alone: dict[int, Qualified] = {}
+    for index, context in contexts.items():
+        say(f"GPU {index} alone")
+        out = asked.out / f"gpu{index}" if asked.out else None
+        alone[index] = _measure(asked, index, context, out)
+    say(f"all {len(contexts)} GPUs at once; their progress is in log.txt of each folder")
+    together = _measure_together(asked, contexts, bench)
+    cards = {index: _card_of(context) for index, context in contexts.items()}
+    found = siblings.compare_siblings(
+        {cards[index]: one.summary for index, one in alone.items()},
+        {cards[index]: summary for index, summary in together.items()},
+    )
+    crowded = [r for index, one in together.items() for r in _judge_together(cards[index], one)]
+    extra = [*siblings.judge_siblings(found), *crowded]
+    _tell(list(alone.values()), found, [], every, explain, as_json, extra)
+    codes = {one.exit_code for one in alone.values()}
+    if codes == {NOTHING_RAN}:
+        return NOTHING_RAN
+    judged = exit_code_of([*(r for one in alone.values() for r in one.results), *extra])
+    return FAILED if FAILED in codes else judged
+
+
+def _judge_together(card: str, summary: Summary) -> list[CheckResult]:
+    """What went wrong on a card only while all were busy: failed cases, throttling, wrong bits."""
+    health = judge_health(None, None, summary.run.records)
+    found = [replace(r, id=f"{r.id} ({card}, all at once)") for r in health if r.verdict == FAIL]
+    for problem in summary.broken:
+        id = f"case/{problem.technique}/{problem.case_id} ({card}, all at once)"
+        found.append(CheckResult(id, FAIL, f"{problem.outcome}: {problem.reason}", problem.remedy))
+    return found
+
+
+def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:
+    bench = machine.find_bench()
+    before = read_health(machine.health(bench, gpu))
+    options = measuring.Options(filter=asked.filter, quick=asked.quick, gpu=gpu)
+    measured = measuring.run(options, commands.results_folder(), out, context, say)
+    recorded = any(measured.folder.glob("*.jsonl"))
+    if not recorded or measured.exit_code not in measuring.FINISHED:
+        raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
+    after = read_health(machine.health(bench, gpu))
+    summary = commands.summary_of(read_run(measured.folder))
+    results = _judge(summary, asked.filter, before, after)
+    _save(measured.folder, summary, results)
+    return Qualified(measured.folder, measured.exit_code, summary, results)
+
+
+def _judge(
+    summary: Summary, filter: str | None, before: Health, after: Health
+) -> tuple[CheckResult, ...]:
+    health = judge_health(before, after, summary.run.records)
+    return judge_run(summary, summary.reference, health, filter or "")
+
+
+def _measure_together(
+    asked: Asked, contexts: dict[int, Context], bench: Path
+) -> dict[int, Summary]:
+    """All cards at once: they share power, links and the host."""
+    folders = {}
+    for index, context in contexts.items():
+        options = measuring.Options(
+            filter=asked.filter, quick=asked.quick, gpu=index, together=len(contexts)
+        )
+        want = runs.wanted(context, options.given(), bench)
+        named = asked.out / f"together{index}" if asked.out else None
+        chosen = (
+            runs.choose_named(named, want)
+            if named
+            else runs.choose(commands.results_folder(), want)
+        )
+        runs.save_state(chosen.path, want, runs.RUNNING)
+        folders[index] = (chosen.path, options, want)
+    codes = machine.measure_all(
+        bench, [(options.flags(path), path / "log.txt") for path, options, _ in folders.values()]
+    )
+    found = {}
+    for (index, (path, _, want)), code in zip(folders.items(), codes, strict=True):
+        if code not in measuring.FINISHED:
+            ended = INTERRUPTED if code in (INTERRUPTED, -signal.SIGINT) else FAILED
+            raise GpuliftError(f"GPU {index}, all at once: ended early, see {path}/log.txt", ended)
+        runs.save_state(path, want, runs.COMPLETE)
+        found[index] = commands.summary_of(read_run(path))
+    return found
+
+
+def _cards(bench: Path, gpus: str) -> dict[int, Context]:
+    """Index and facts of the GPUs that were asked for."""
+    if gpus != "all":
+        try:
+            wanted = sorted({int(index) for index in gpus.split(",")})
+        except ValueError:
+            raise GpuliftError(f"--gpus takes all, or indices like 0,1,3; not {gpus!r}") from None
+        contexts = {index: machine.describe(bench, index) for index in wanted}
+        missing = next((c.gpu_missing for c in contexts.values() if c.gpu is None), "")
+        if missing:
+            raise GpuliftError(f"--gpus {gpus}: {missing}")
+        return contexts
+    found: dict[int, Context] = {}
+    while (context := machine.describe(bench, len(found))).gpu is not None:
+        found[len(found)] = context
+    if not found:
+        raise GpuliftError(f"--gpus all: {context.gpu_missing}; {context.gpu_remedy}", NOTHING_RAN)
+    return found
+
+
+def _on_gpu_only(bench: Path) -> str | None:
+    """A filter that leaves out what is the same for every card."""
+    host = [info.id for info in machine.catalogue(bench) if not info.needs_device]
+    return f"-^({'|'.join(host)})/" if host else None
+
+
+def _card_of(context: Context) -> str:
+    return context.gpu.card if context.gpu else ""
+
+
+def _tell(
+    cards: Sequence[Qualified],
+    found: Siblings | None,
+    beside: Sequence[Summary],
+    every: bool,
+    explain: str | None,
+    as_json: bool,
+    extra: Sequence[CheckResult] = (),
+) -> None:
+    from gpulift.report import page as reports
+
+    page = reports.write(
+        [*(card.summary for card in cards), *beside],
+        cards[0].folder / "report",
+        {card.summary.run.folder: card.results for card in cards},
+    )
+    if as_json:
+        documents = [_document(card.summary, card.results) for card in cards]
+        among = [{"checks": [asdict(result) for result in extra]}] if extra else []
+        return commands.print_json([*documents, *among])
+    screen = tables.console()
+    for card in cards:
+        commands.show(card.summary, beside)
+        screen.print(basis(card.summary.reference), soft_wrap=True)
+        screen.print(shown.verdicts(card.results, every))
+        if explain is not None:
+            _explain(card.results, explain)
+        screen.print(f"records: {card.folder}", soft_wrap=True)
+    if found is not None:
+        screen.print(shown.verdicts(extra, every=True))
+        screen.print(shown.siblings_table(found))
+        screen.print(shown.crowding_table(found))
+    screen.print(f"report:  {page}", soft_wrap=True)
+    return None
+
+
+def _explain(results: Sequence[CheckResult], wanted: str) -> None:
+    found = [result for result in results if wanted in result.id]
+    if not found:
+        say(f"no check has {wanted!r} in its name; --all shows every name")
+    for result in found:
+        typer.echo(explanation(result))
+
+
+def _document(summary: Summary, results: Sequence[CheckResult]) -> dict[str, Any]:
+    return {
+        "run": summary.run.name,
+        "method": summary.run.records[0].method,
+        "basis": basis(summary.reference),
+        "coverage": coverage(results),
+        "checks": [asdict(result) for result in results],
+    }
+
+
+def _save(folder: Path, summary: Summary, results: Sequence[CheckResult]) -> None:
+    text = json.dumps(_document(summary, results), indent=1, allow_nan=False) + "\n"
+    try:
+        (folder / VERDICT_FILE).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise runs.write_error(folder / VERDICT_FILE, error) from None

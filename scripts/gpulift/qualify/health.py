@@ -1,0 +1,463 @@
+"""The card's own state as checks: memory errors, links, limits, clocks, heat, other processes.
+
+Two sources: what the driver says before and after a run (`gpulift-bench --health`, an object of
+JSON in which every key may be absent) and the telemetry of the run's records. What neither says
+is skipped, never passed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpulift import text
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, INTEGRITY, PASS, SKIPPED, CheckResult
+from gpulift.records.fields import Fields
+from gpulift.records.model import Record
+from gpulift.records.read import parse_line
+
+UNKNOWN = "the driver does not say"
+NEAR_SLOWDOWN_C = 5.0
+LOOK_AHEAD_S = 60.0
+FREE_SHARE = 0.90
+# Below three quarters of the clock a card is held back (NVIDIA/nvbench discards such samples, by
+# its default clock). From nine tenths on it boosts: the maximum of GeForce cards is above what
+# their boost reaches, that of the H200 of results/ is reached.
+CLOCK_PASSES = 0.90
+CLOCK_FAILS = 0.75
+HARDWARE_THROTTLE = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+THERMAL_THROTTLE = ("sw_thermal_slowdown",)
+NORMAL_THROTTLE = ("sw_power_cap",)
+RESET = "reset the card or reboot; if it comes back, have the card replaced"
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the driver said of the card at one moment."""
+
+    fields: Fields
+
+    def part(self, name: str) -> Fields:
+        """One object of it; an empty one where the driver does not say."""
+        return self.fields.maybe_child(name) or Fields({}, self.fields.place, name)
+
+
+def read_health(answer: bytes, place: str = "gpulift-bench --health") -> Health:
+    """Reads the JSON object; RecordError where it is none."""
+    return Health(Fields(parse_line(answer, place), place))
+
+
+def judge_health(
+    before: Health | None, after: Health | None = None, records: Sequence[Record] = ()
+) -> tuple[CheckResult, ...]:
+    """Every health check of a card before, during and after a run.
+
+    RecordError where an answer has a key of the wrong type.
+    """
+    if _lost(before, after):
+        seen = "the card was there before the run and is gone"
+        return (_result("gpu", FAIL, seen, RESET), _integrity(records))
+    if before is not None and before.fields.has("gpu_missing"):
+        missing = before.fields
+        gone = CheckResult(
+            "health/gpu",
+            SKIPPED,
+            f"no GPU: {missing.text('gpu_missing')}",
+            missing.text("gpu_remedy", ""),
+            kind="health",
+        )
+        return (gone, _integrity(records))
+    start = before or _from_records(records)
+    last = after or start
+    own = [judge(start, last) for judge in _OF_THE_DRIVER]
+    on_gpu = [record for record in records if record.telemetry is not None]
+    return (*own, *(judge(last, on_gpu) for judge in _OF_THE_RUN), _integrity(records))
+
+
+def _lost(before: Health | None, after: Health | None) -> bool:
+    """Whether the driver knew the card before the run and does not after it."""
+    gone = [health.fields.has("gpu_missing") for health in (before, after) if health is not None]
+    return gone == [False, True]
+
+
+def _from_records(records: Sequence[Record]) -> Health:
+    """What records say of the card, for runs whose health was not asked for."""
+    place = "the records"
+    context = next((r.context for r in records if r.context.gpu), None)
+    if context is None or context.gpu is None:
+        return Health(Fields({}, place))
+    facts = context.gpu.facts
+    limits = {"limit_w": "power_limit_w", "default_limit_w": "default_power_limit_w"}
+    said = {
+        "ecc": {"enabled": facts["ecc"]} if "ecc" in facts else {},
+        "power": {key: facts[name] for key, name in limits.items() if name in facts},
+        **{key: facts[key] for key in ("mig",) if key in facts},
+        "driver": context.driver,
+        "cuda_driver": context.cuda_driver,
+        "cuda_runtime": context.cuda_runtime,
+    }
+    return Health(Fields(said, place))
+
+
+def _result(name: str, verdict: str, seen: str, remedy: str = "") -> CheckResult:
+    shown = "" if verdict == PASS else remedy
+    return CheckResult(f"health/{name}", verdict, seen, shown, kind="health")
+
+
+def _unknown(name: str) -> CheckResult:
+    return _result(name, SKIPPED, UNKNOWN)
+
+
+def _ecc(start: Health, last: Health) -> CheckResult:
+    ecc = last.part("ecc")
+    if not ecc.has("enabled"):
+        return _unknown("ecc")
+    if not ecc.flag("enabled"):
+        seen = "ECC is off: errors in memory would go unseen"
+        return _result("ecc", INCONCLUSIVE, seen, "nvidia-smi -e 1, then reboot")
+    if not ecc.flag("pending", True):
+        seen = "ECC is on, but will be off after the next reboot"
+        return _result("ecc", INCONCLUSIVE, seen, "nvidia-smi -e 1")
+    return _result("ecc", PASS, "ECC is on")
+
+
+def _uncorrected(start: Health, last: Health) -> CheckResult:
+    ecc = last.part("ecc")
+    now = ecc.maybe_whole("uncorrected_volatile")
+    ever = ecc.maybe_whole("uncorrected_aggregate")
+    name = "uncorrected_errors"
+    if now is None and ever is None:
+        return _unknown(name)
+    if now:
+        return _result(
+            name, FAIL, f"{now} uncorrected memory errors since the driver loaded", RESET
+        )
+    if ever:
+        seen = f"{ever} uncorrected memory errors in the card's life, none since the driver loaded"
+        return _result(
+            name, INCONCLUSIVE, seen, "watch this card; ask for a replacement if it grows"
+        )
+    return _result(name, PASS, "no uncorrected memory errors")
+
+
+def _corrected(start: Health, last: Health) -> CheckResult:
+    first = start.part("ecc").maybe_whole("corrected_volatile")
+    now = last.part("ecc").maybe_whole("corrected_volatile")
+    name = "corrected_errors"
+    if first is None or now is None:
+        return _unknown(name)
+    if now > first:
+        seen = f"{now - first} memory errors were corrected during the run"
+        return _result(
+            name, INCONCLUSIVE, seen, "measure again; a count that grows each time is a fault"
+        )
+    return _result(name, PASS, f"none during the run, {now} since the driver loaded")
+
+
+def _row_remapping(start: Health, last: Health) -> CheckResult:
+    rows = last.part("row_remapping")
+    name = "row_remapping"
+    if not rows.has("pending") and not rows.has("failure"):
+        return _unknown(name)
+    if rows.flag("failure", False):
+        return _result(name, FAIL, "a memory row could not be remapped", "have the card replaced")
+    if rows.flag("pending", False):
+        return _result(name, FAIL, "a memory row waits to be remapped", "reset the card or reboot")
+    done = (rows.maybe_whole("correctable") or 0) + (rows.maybe_whole("uncorrectable") or 0)
+    return _result(name, PASS, f"{done} rows remapped, none waiting")
+
+
+def _retired_pages(start: Health, last: Health) -> CheckResult:
+    if not last.fields.has("retired_pages_pending"):
+        return _unknown("retired_pages")
+    if last.fields.flag("retired_pages_pending"):
+        return _result("retired_pages", FAIL, "a memory page waits to be retired", "reboot")
+    return _result("retired_pages", PASS, "none waiting")
+
+
+def _replays(start: Health, last: Health) -> CheckResult:
+    first = start.part("pcie").maybe_whole("replays")
+    now = last.part("pcie").maybe_whole("replays")
+    name = "pcie_replays"
+    if first is None or now is None:
+        return _unknown(name)
+    if now > first:
+        seen = f"{now - first} PCIe packets were sent again during the run"
+        return _result(
+            name, INCONCLUSIVE, seen, "seat the card and its riser anew, then measure again"
+        )
+    return _result(name, PASS, "none during the run")
+
+
+def _nvlinks(start: Health, last: Health) -> CheckResult:
+    links = last.fields.children("nvlinks")
+    if not last.fields.has("nvlinks"):
+        return _unknown("nvlinks")
+    if not links:
+        return _result("nvlinks", SKIPPED, "the card has no NVLink")
+    if not all(link.has("active") for link in links):
+        return _unknown("nvlinks")
+    down = [str(link.whole("link", i)) for i, link in enumerate(links) if not link.flag("active")]
+    remedy = "look at the fabric manager and the bridge, then nvidia-smi nvlink -s"
+    if len(down) == len(links):
+        return _result("nvlinks", INCONCLUSIVE, "no NVLink is active: one card, or a fault", remedy)
+    if down:
+        seen = f"{len(down)} of {len(links)} NVLinks are down: {', '.join(down)}"
+        return _result("nvlinks", FAIL, seen, remedy)
+    before = start.fields.children("nvlinks")
+    errors, first = (sum(one.maybe_whole("errors") or 0 for one in all) for all in (links, before))
+    if before and errors > first:
+        seen = f"{errors - first} errors on NVLinks during the run"
+        return _result("nvlinks", INCONCLUSIVE, seen, remedy)
+    return _result("nvlinks", PASS, f"{len(links)} active, no new errors")
+
+
+def _power_limit(start: Health, last: Health) -> CheckResult:
+    power = last.part("power")
+    limit, usual = power.maybe_number("limit_w"), power.maybe_number("default_limit_w")
+    if limit is None or usual is None:
+        return _unknown("power_limit")
+    if limit < usual:
+        seen = f"measured under a lowered limit: {limit:.0f} W, the default is {usual:.0f} W"
+        return _result("power_limit", INCONCLUSIVE, seen, f"nvidia-smi -pl {usual:.0f}")
+    return _result("power_limit", PASS, f"{limit:.0f} W, the default is {usual:.0f} W")
+
+
+def _free_memory(start: Health, last: Health) -> CheckResult:
+    memory = start.part("memory")
+    total, free = memory.maybe_number("total_bytes"), memory.maybe_number("free_bytes")
+    name = "free_memory"
+    if not total or free is None:
+        return _unknown(name)
+    share = free / (total - (memory.maybe_number("reserved_bytes") or 0))
+    seen = f"{text.percent(share)} of the card's memory was free before the run"
+    if share < FREE_SHARE:
+        users = _processes_text(start)
+        remedy = "end what uses the card, then measure again"
+        return _result(
+            name, INCONCLUSIVE, f"{seen}: {users or 'the driver names no process'}", remedy
+        )
+    return _result(name, PASS, seen)
+
+
+def _processes(start: Health, last: Health) -> CheckResult:
+    if not start.fields.has("processes"):
+        return _unknown("processes")
+    found = _processes_text(start)
+    if found:
+        seen = f"other processes are on the card: {found}"
+        return _result("processes", INCONCLUSIVE, seen, "end them, then measure again")
+    return _result("processes", PASS, "nothing else was on the card before the run")
+
+
+def _processes_text(health: Health) -> str:
+    users = []
+    for process in health.fields.children("processes"):
+        used = process.maybe_whole("used_bytes")
+        size = f" ({text.size(used)})" if used is not None else ""
+        users.append(f"pid {process.whole('pid')}{size}")
+    return ", ".join(users)
+
+
+def _driver(start: Health, last: Health) -> CheckResult:
+    """Within one major version an older driver runs what was built for a newer runtime."""
+    driver = last.fields.text("cuda_driver", "")
+    runtime = last.fields.text("cuda_runtime", "")
+    if not driver or not runtime:
+        return _unknown("driver")
+    seen = f"driver {last.fields.text('driver', '')} for CUDA {driver}, built for {runtime}".strip()
+    if _major(driver) < _major(runtime):
+        return _result("driver", FAIL, seen, f"install a driver for CUDA {_major(runtime)}")
+    return _result("driver", PASS, seen)
+
+
+def _major(version: str) -> int:
+    match = re.match(r"\d+", version)
+    return int(match.group()) if match else 0
+
+
+def _mig(start: Health, last: Health) -> CheckResult:
+    if not last.fields.has("mig"):
+        return _unknown("mig")
+    if last.fields.flag("mig"):
+        seen = "MIG is on: only a part of the card was measured"
+        return _result("mig", INCONCLUSIVE, seen, "nvidia-smi -mig 0, then reset the card")
+    return _result("mig", PASS, "MIG is off")
+
+
+def _numa(start: Health, last: Health) -> CheckResult:
+    node = start.fields.maybe_whole("numa_node")
+    if node is None or not start.fields.has("affinity_covers_node"):
+        return _unknown("numa")
+    if not start.fields.flag("affinity_covers_node"):
+        seen = f"the process may not run on the card's NUMA node {node}"
+        remedy = f"numactl --cpunodebind={node} --membind={node} ./gpulift qualify"
+        return _result("numa", INCONCLUSIVE, seen, remedy)
+    return _result("numa", PASS, f"the process may run on the card's NUMA node {node}")
+
+
+def _pcie(health: Health, records: Sequence[Record]) -> CheckResult:
+    """The link under load: an idle one is slowed down to save power."""
+    limits = [_pcie_limits(record, health) for record in records]
+    links = [(r.telemetry.pcie_generation, r.telemetry.pcie_width) for r in records if r.telemetry]
+    generation, width = (max((v for v in values if v), default=0) for values in _columns(links))
+    most, widest = (max((v for v in values if v), default=0) for values in _columns(limits))
+    if not (generation and width and most and widest):
+        return _unknown("pcie_link")
+    seen = f"generation {generation} x{width} under load, {most} x{widest} is possible"
+    if generation >= most and width >= widest:
+        return _result("pcie_link", PASS, seen)
+    if not any(_loads_the_link(record) for record in records):
+        remedy = "measure transfer or ceiling/host_link: an idle link is slowed down"
+        return _result("pcie_link", INCONCLUSIVE, f"{seen}, but no copy was measured", remedy)
+    remedy = "seat the card anew; look at slot, riser and firmware settings"
+    return _result("pcie_link", FAIL, seen, remedy)
+
+
+def _columns(pairs: Iterable[tuple[int | None, int | None]]) -> tuple[list[int | None], ...]:
+    rows = list(pairs)
+    return [first for first, _ in rows], [second for _, second in rows]
+
+
+def _pcie_limits(record: Record, health: Health) -> tuple[int | None, int | None]:
+    facts = Fields(dict(record.context.gpu.facts) if record.context.gpu else {}, "gpu")
+    link = health.part("pcie")
+    return (
+        facts.maybe_whole("pcie_max_generation") or link.maybe_whole("max_generation"),
+        facts.maybe_whole("pcie_max_width") or link.maybe_whole("max_width"),
+    )
+
+
+def _loads_the_link(record: Record) -> bool:
+    return any(arm.cost and arm.cost.roof.startswith("host_link/") for arm in record.arms)
+
+
+def _clock(health: Health, records: Sequence[Record]) -> CheckResult:
+    """The highest SM clock of burst cases, which run before power or heat hold the clock down."""
+    seen_hz = [
+        record.telemetry.ranges["sm_clock_hz"].max
+        for record in records
+        if record.regime == "burst"
+        and record.telemetry
+        and "sm_clock_hz" in record.telemetry.ranges
+    ]
+    clocks = health.part("clocks")
+    facts = [Fields(dict(r.context.gpu.facts), "gpu") for r in records if r.context.gpu]
+    most = next((f.maybe_number("max_sm_clock_hz") for f in facts), None)
+    most = most or clocks.maybe_number("max_sm_hz")
+    if not seen_hz or not most:
+        return _unknown("sm_clock")
+    share = max(seen_hz) / most
+    seen = f"{max(seen_hz) / 1e6:.0f} of {most / 1e6:.0f} MHz reached"
+    if share >= CLOCK_PASSES:
+        return _result("sm_clock", PASS, seen)
+    set_to = clocks.maybe_number("application_sm_hz")
+    if set_to and set_to < most:
+        seen += f"; application clocks are set to {set_to / 1e6:.0f} MHz"
+    verdict = FAIL if share < CLOCK_FAILS else INCONCLUSIVE
+    return _result(
+        "sm_clock", verdict, seen, "nvidia-smi -rgc and -rac; then look at power and heat"
+    )
+
+
+def _throttle(health: Health, records: Sequence[Record]) -> CheckResult:
+    """What held the clock down while cases ran."""
+    where: dict[str, set[str]] = {}
+    for record in records:
+        for reason in record.telemetry.throttle if record.telemetry else ():
+            where.setdefault(reason, set()).add(record.technique)
+    if not records:
+        return _unknown("throttle")
+    bad = [reason for reason in sorted(where) if reason in (*HARDWARE_THROTTLE, *THERMAL_THROTTLE)]
+    if bad:
+        named = "; ".join(f"{reason} in {', '.join(sorted(where[reason]))}" for reason in bad)
+        return _result("throttle", FAIL, named, "look at cooling, power supply and power cables")
+    other = [reason for reason in sorted(where) if reason not in NORMAL_THROTTLE]
+    if other:
+        remedy = "nvidia-smi -rgc and -rac undo clock settings"
+        return _result(
+            "throttle", INCONCLUSIVE, f"the clock was held by {', '.join(other)}", remedy
+        )
+    normal = ", ".join(sorted(where))
+    seen = f"only {normal}, which is normal under load" if normal else "nothing held the clock down"
+    return _result("throttle", PASS, seen)
+
+
+def _temperature(health: Health, records: Sequence[Record]) -> CheckResult:
+    limits = health.part("temperature")
+    slowdown = limits.maybe_number("slowdown_c")
+    readings = [
+        record.telemetry.ranges["temperature_c"].max
+        for record in records
+        if record.telemetry and "temperature_c" in record.telemetry.ranges
+    ]
+    now = limits.maybe_number("now_c")
+    highest = max([*readings, *([now] if now is not None else [])], default=None)
+    if slowdown is None or highest is None:
+        return _unknown("temperature")
+    seen = f"{highest:.0f} °C at most, the card slows down at {slowdown:.0f} °C"
+    if highest > slowdown - NEAR_SLOWDOWN_C:
+        return _result("temperature", FAIL, seen, "look at cooling and airflow")
+    rise, reached = _steepest(records, highest)
+    if rise is None:
+        return _result("temperature", PASS, seen)
+    seen += f"; {rise:+.2f} °C/s in a sustained case"
+    if reached + rise * LOOK_AHEAD_S > slowdown - NEAR_SLOWDOWN_C:
+        seen += ", which would slow it down within a minute"
+        return _result("temperature", INCONCLUSIVE, seen, "measure for longer; look at cooling")
+    return _result("temperature", PASS, seen)
+
+
+def _steepest(records: Sequence[Record], highest: float) -> tuple[float | None, float]:
+    """The steepest rise of a sustained case, and how hot that case became."""
+    slopes = []
+    for record in records:
+        telemetry = record.telemetry
+        slope = telemetry.temperature_slope_c_per_s if telemetry else None
+        if record.regime == "sustained" and telemetry and slope is not None:
+            own = telemetry.ranges.get("temperature_c")
+            slopes.append((slope, own.max if own else highest))
+    return max(slopes, default=(None, highest))
+
+
+def _integrity(records: Sequence[Record]) -> CheckResult:
+    """The repeats of one product, which must give the same bits each time."""
+    found = [record for record in records if record.technique.startswith(INTEGRITY)]
+    reasons = [record.reason for record in found if record.outcome == "failed"]
+    arms = [arm for record in found for arm in record.arms if arm.outcome == "failed"]
+    reasons += [f"{arm.name}: {arm.reason}" for arm in arms]
+    if reasons:
+        seen = f"silent corruption: {reasons[0]}"
+        return _result("integrity", FAIL, seen, "do not use this card; have it replaced")
+    wrong = [record for record in found if record.outcome != "ok"]
+    if wrong:
+        first = wrong[0]
+        verdict = SKIPPED if first.outcome == "skipped" else INCONCLUSIVE
+        return _result("integrity", verdict, f"{first.outcome}: {first.reason}", first.remedy)
+    if not found:
+        return _result("integrity", SKIPPED, "the run has no integrity/repeats")
+    return _result("integrity", PASS, f"{len(found)} repeated cases gave the same bits")
+
+
+_OF_THE_DRIVER: tuple[Callable[[Health, Health], CheckResult], ...] = (
+    _ecc,
+    _uncorrected,
+    _corrected,
+    _row_remapping,
+    _retired_pages,
+    _replays,
+    _nvlinks,
+    _power_limit,
+    _free_memory,
+    _processes,
+    _driver,
+    _mig,
+    _numa,
+)
+_OF_THE_RUN: tuple[Callable[[Health, Sequence[Record]], CheckResult], ...] = (
+    _pcie,
+    _clock,
+    _throttle,
+    _temperature,
+)

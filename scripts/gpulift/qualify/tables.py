@@ -1,0 +1,153 @@
+"""Tables of verdicts, of reference files and of siblings, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from gpulift import text
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult, coverage
+from gpulift.qualify.siblings import Siblings
+from gpulift.reference.entries import Reference
+
+GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
+ORDER = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
+
+
+def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
+    """What failed first. Step times that pass are counted, as are skips of one reason.
+
+    `every` gives each check its own row.
+    """
+    table = _table(f"Is this machine as fast as it should be? {coverage(results)}")
+    for name in ("", "check", "measured", "limit", "of it", "judged by", "reason", "remedy"):
+        table.add_column(
+            name, justify="right" if name in ("measured", "limit", "of it") else "left"
+        )
+    shown = results if every else [r for r in results if not _counted(r)]
+    for result in sorted(shown, key=lambda result: ORDER.index(result.verdict)):
+        table.add_row(*_cells(result))
+    if not every:
+        for row in _groups([result for result in results if _counted(result)]):
+            table.add_row(*row)
+    return table
+
+
+def reference_table(reference: Reference) -> Table:
+    """All entries of a reference file."""
+    table = _table(f"What is known of {reference.name}")
+    for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions", "source"):
+        table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
+    for entry in reference.measured.values():
+        cards = f"{entry.cards} ({entry.launches} launches)"
+        limit = entry.conditions.power_limit_w
+        parts = (
+            f"driver {entry.conditions.driver}" if entry.conditions.driver else "",
+            f"CUDA {entry.conditions.cuda_runtime}" if entry.conditions.cuda_runtime else "",
+            f"{limit:.0f} W" if limit else "",
+            f"method {entry.conditions.method}",
+        )
+        tolerance = f"{text.percent(entry.tolerance)} ({entry.tolerance_from})"
+        conditions = ", ".join(part for part in parts if part)
+        value = quantity(entry.value, entry.unit)
+        count = f"{entry.source.count(',') + 1} records"
+        table.add_row("measured", entry.check, value, tolerance, cards, conditions, count)
+    for peak in reference.peaks.values():
+        value = quantity(peak.value, peak.unit)
+        table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, peak.source)
+    for one in reference.published:
+        value = quantity(one.value, one.unit)
+        told = f"{one.meaning}; {one.conditions}"
+        table.add_row("published", one.subject, value, "", "", told, f"{one.source} ({one.date})")
+    return table
+
+
+def siblings_table(siblings: Siblings) -> Table:
+    """The cards that stand out, and what being busy together costs."""
+    table = _table(siblings.note or f"Do the {len(siblings.cards)} cards agree?")
+    for name in ("card", "check", "setting"):
+        table.add_column(name)
+    for name in ("measured", "median of the cards", "off by", "deviations"):
+        table.add_column(name, justify="right")
+    for one in siblings.outliers:
+        table.add_row(
+            one.card,
+            one.check,
+            one.setting,
+            quantity(one.value, one.unit),
+            quantity(one.median, one.unit),
+            f"{100 * one.deviation:+.1f} %",
+            f"{one.distance:+.1f}",
+        )
+    return table
+
+
+def crowding_table(siblings: Siblings) -> Table:
+    """Speed with all cards busy / speed alone, the largest loss first."""
+    table = _table("What does it cost that all cards are busy? (speed together / alone)")
+    for name in ("check", "cards", "median", "worst", "worst card"):
+        table.add_column(name, justify="right" if name in ("median", "worst") else "left")
+    for row in sorted(siblings.crowding, key=lambda row: (row.worst, row.check)):
+        worst = f"{row.worst:.3f}"
+        table.add_row(row.check, str(row.cards), f"{row.median:.3f}", worst, row.worst_card)
+    return table
+
+
+def quantity(value: float, unit: str) -> str:
+    """4.80 TB/s, 1.23 ms, 700 W."""
+    if unit.endswith("/s"):
+        return text.rate(value, unit)
+    return text.seconds(value) if unit == "s" else f"{text.digits(value)} {unit}"
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+
+
+def _counted(result: CheckResult) -> bool:
+    """Step times are many: those that pass need no row each, nor do skips of one reason."""
+    if result.verdict == SKIPPED:
+        return True
+    return result.verdict == PASS and result.id.startswith(("time/", "cost/"))
+
+
+def _groups(results: Sequence[CheckResult]) -> list[tuple[str, ...]]:
+    groups: dict[tuple[str, str, str, str], list[CheckResult]] = {}
+    for result in results:
+        reason = "" if result.verdict == PASS else result.reason
+        remedy = "" if result.verdict == PASS else result.remedy
+        groups.setdefault((result.verdict, result.kind, reason, remedy), []).append(result)
+    rows = []
+    for (verdict, kind, reason, remedy), members in groups.items():
+        name = members[0].id if len(members) == 1 else f"{len(members)} checks"
+        rows.append((GLYPHS[verdict], name, "", "", "", kind, reason, remedy))
+    return sorted(rows, key=lambda row: list(GLYPHS.values()).index(row[0]))
+
+
+def _cells(result: CheckResult) -> tuple[str, ...]:
+    measured = quantity(result.value, result.unit) if result.value is not None else ""
+    limit = quantity(result.limit, result.unit) if result.limit is not None else ""
+    share = text.percent(result.fraction) if result.fraction is not None else ""
+    return (
+        GLYPHS[result.verdict],
+        result.id,
+        measured,
+        limit,
+        share,
+        _judged_by(result),
+        _reason(result),
+        result.remedy,
+    )
+
+
+def _judged_by(result: CheckResult) -> str:
+    if not result.cards:
+        return result.kind
+    return f"{result.cards} {'card' if result.cards == 1 else 'cards'}"
+
+
+def _reason(result: CheckResult) -> str:
+    if result.verdict != INCONCLUSIVE or result.smallest_effect is None:
+        return result.reason
+    return f"{result.reason}; {text.percent(result.smallest_effect)} off would be told"

@@ -1,0 +1,1 @@
+"""Reading records: files, lines, fields, and what they hold."""

@@ -1,0 +1,267 @@
+"""Turns the JSON object of a record into dataclasses; what is wrong or missing is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpulift.records.fields import Fields
+from gpulift.records.model import (
+    Arm,
+    Build,
+    Context,
+    Cost,
+    Gpu,
+    Host,
+    Order,
+    Range,
+    Record,
+    Stop,
+    Telemetry,
+    Windows,
+)
+
+SCHEMA_MAJOR = 1
+OUTCOMES = ("ok", "skipped", "failed", "error")
+KINDS = ("technique", "duet")
+
+
+def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> Record:
+    """One record from its JSON object. `file` and `line` appear in errors."""
+    fields = Fields(raw, f"{file}:{line}")
+    _require_known_schema(fields)
+    record = Record(
+        schema=fields.text("schema"),
+        method=fields.text("method"),
+        kind=_one_of(fields, "kind", KINDS),
+        technique=fields.text("technique"),
+        case=_case(fields),
+        case_id=fields.text("case_id"),
+        quick=fields.flag("quick", False),
+        ceiling=fields.flag("ceiling", False),
+        regime=fields.text("regime", "burst"),
+        launch=fields.whole("launch"),
+        launches=fields.whole("launches"),
+        started_at=fields.text("started_at"),
+        outcome=_one_of(fields, "outcome", OUTCOMES),
+        context=read_context(fields.child("context")),
+        reason=fields.text("reason", ""),
+        remedy=fields.text("remedy", ""),
+        question=fields.text("question", ""),
+        expectation=fields.text("expectation", ""),
+        claims=fields.texts("claims"),
+        check_meaning=_check_meaning(fields),
+        duet_arm=fields.text("arm", ""),
+        arms=tuple(_arm(arm) for arm in fields.children("arms")),
+        order=_order(fields),
+        stop=_stop(fields),
+        discarded_blocks=fields.whole("discarded_blocks", 0),
+        restarts=fields.whole("restarts", 0),
+        notes=fields.texts_by_key("notes"),
+        telemetry=_telemetry(fields),
+        telemetry_missing=fields.text("telemetry_missing", ""),
+        time_s=fields.numbers_by_key("time_s"),
+        raw=raw,
+        file=file,
+        line=line,
+    )
+    _require_consistent(record, fields)
+    return record
+
+
+def read_context(fields: Fields) -> Context:
+    """Machine facts; the same object that `gpulift-bench --describe` prints."""
+    host = fields.child("host")
+    build = fields.child("build")
+    gpu = fields.maybe_child("gpu")
+    options = fields.maybe_child("options")
+    return Context(
+        host=Host(host.text("cpu"), host.maybe_whole("cores"), host.values),
+        build=Build(
+            commit=build.text("commit"),
+            dirty=build.flag("dirty"),
+            type=build.text("type", ""),
+            compiler=build.text("compiler", ""),
+            cuda_compiler=build.text("cuda_compiler", ""),
+            architectures=build.text("architectures", ""),
+        ),
+        gpu=_gpu(gpu) if gpu else None,
+        gpu_missing=fields.text("gpu_missing", ""),
+        gpu_remedy=fields.text("gpu_remedy", ""),
+        driver=fields.text("driver", ""),
+        cuda_driver=fields.text("cuda_driver", ""),
+        cuda_runtime=fields.text("cuda_runtime", ""),
+        libraries=fields.texts_by_key("libraries"),
+        environment=fields.texts_by_key("environment"),
+        options=dict(options.values) if options else {},
+    )
+
+
+def _require_known_schema(fields: Fields) -> None:
+    version = fields.text("schema")
+    major, _, minor = version.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise fields.error("schema", f"must be major.minor, not {version!r}")
+    if int(major) != SCHEMA_MAJOR:
+        raise fields.error(
+            "schema",
+            f"is {version}, but this gpulift reads {SCHEMA_MAJOR}.x; use the version that wrote it",
+        )
+
+
+def _one_of(fields: Fields, key: str, known: tuple[str, ...]) -> str:
+    value = fields.text(key)
+    if value not in known:
+        raise fields.error(key, f"must be one of {', '.join(known)}, not {value!r}")
+    return value
+
+
+def _check_meaning(fields: Fields) -> str:
+    check = fields.maybe_child("check")
+    return check.text("meaning", "") if check else ""
+
+
+def _case(fields: Fields) -> Mapping[str, int | float | str]:
+    case = fields.child("case")
+    for key, value in case.values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise case.error(key, "must be a number or a word")
+        if not isinstance(value, str):
+            case.number(key)
+    return case.values
+
+
+def _arm(fields: Fields) -> Arm:
+    steps = fields.whole("steps_per_window", 1)
+    if steps < 1:
+        raise fields.error("steps_per_window", "must be 1 or more")
+    return Arm(
+        name=fields.text("name"),
+        role=_one_of(fields, "role", ("baseline", "technique")),
+        outcome=_one_of(fields, "outcome", OUTCOMES),
+        reason=fields.text("reason", ""),
+        remedy=fields.text("remedy", ""),
+        clock=_one_of(fields, "clock", ("device", "host")) if fields.has("clock") else "host",
+        cost=_cost(fields),
+        check_error=fields.maybe_number("check_error"),
+        check_tolerance=fields.maybe_number("check_tolerance"),
+        steps_per_window=steps,
+        lead_in_steps=fields.whole("lead_in_steps", 0),
+        held=fields.flag("held", False),
+        peak_device_bytes=fields.maybe_whole("peak_device_bytes"),
+        peak_pinned_bytes=fields.maybe_whole("peak_pinned_bytes"),
+        peak_host_bytes=fields.maybe_whole("peak_host_bytes"),
+        windows=_windows(fields),
+    )
+
+
+def _cost(fields: Fields) -> Cost | None:
+    cost = fields.maybe_child("cost")
+    if cost is None:
+        return None
+    return Cost(
+        bytes=cost.number("bytes", 0.0),
+        flops=cost.number("flops", 0.0),
+        items=cost.number("items", 0.0),
+        roof=cost.text("roof", ""),
+    )
+
+
+def _windows(fields: Fields) -> Windows:
+    windows = fields.maybe_child("windows")
+    if windows is None:
+        return Windows()
+    for key in ("device_s", "host_s"):
+        if any(value <= 0 for value in windows.numbers(key)):
+            raise windows.error(key, "must be positive")
+    return Windows(
+        device_s=windows.numbers("device_s"),
+        host_s=windows.numbers("host_s"),
+        enqueue_s=windows.numbers("enqueue_s"),
+        sm_clock_hz=windows.numbers("sm_clock_hz"),
+        start_s=windows.numbers("start_s"),
+    )
+
+
+def _order(fields: Fields) -> Order | None:
+    order = fields.maybe_child("order")
+    if order is None:
+        return None
+    blocks = order.values.get("blocks", [])
+    if not isinstance(blocks, list):
+        raise order.error("blocks", "must be a list")
+    rows = Fields({str(i): block for i, block in enumerate(blocks)}, order.place, "order.blocks")
+    return Order(
+        seed=order.whole("seed"),
+        blocks=tuple(rows.wholes(key) for key in rows.values),
+        allocation=order.wholes("allocation"),
+    )
+
+
+def _stop(fields: Fields) -> Stop | None:
+    stop = fields.maybe_child("stop")
+    if stop is None:
+        return None
+    return Stop(
+        reason=stop.text("reason"),
+        blocks=stop.whole("blocks"),
+        asked_half_width=stop.maybe_number("asked_half_width"),
+        reached_half_width=stop.maybe_number("reached_half_width"),
+    )
+
+
+def _telemetry(fields: Fields) -> Telemetry | None:
+    telemetry = fields.maybe_child("telemetry")
+    if telemetry is None:
+        return None
+    ranges = {
+        key: _range(telemetry.child(key))
+        for key, value in telemetry.values.items()
+        if isinstance(value, dict)
+    }
+    return Telemetry(
+        samples=telemetry.whole("samples"),
+        interval_s=telemetry.maybe_number("interval_s"),
+        ranges=ranges,
+        temperature_slope_c_per_s=telemetry.maybe_number("temperature_slope_c_per_s"),
+        energy_j=telemetry.maybe_number("energy_j"),
+        throttle=telemetry.texts("throttle"),
+        pcie_generation=telemetry.maybe_whole("pcie_generation"),
+        pcie_width=telemetry.maybe_whole("pcie_width"),
+    )
+
+
+def _range(fields: Fields) -> Range:
+    return Range(fields.number("min"), fields.number("median"), fields.number("max"))
+
+
+def _gpu(fields: Fields) -> Gpu:
+    return Gpu(
+        name=fields.text("name"),
+        card=fields.text("card", ""),
+        memory_bytes=fields.maybe_whole("memory_bytes"),
+        power_limit_w=fields.maybe_number("power_limit_w"),
+        facts=fields.values,
+    )
+
+
+def _require_consistent(record: Record, fields: Fields) -> None:
+    """No two arms share a name; every measured one has as many windows as the order gave it."""
+    names = [arm.name for arm in record.arms]
+    if len(set(names)) != len(names):
+        raise fields.error("arms", "must have different names")
+    if record.outcome != "ok":
+        return
+    if not record.arms or record.order is None:
+        raise fields.error("outcome", "is ok, but there are no arms or no order")
+    turns = [index for block in record.order.blocks for index in block]
+    if any(not 0 <= index < len(record.arms) for index in turns):
+        raise fields.error("order.blocks", "names an arm that is not there")
+    for index, arm in enumerate(record.arms):
+        if arm.outcome == "ok" and len(arm.window_s) != turns.count(index):
+            raise fields.error(
+                f"arms[{index}].windows",
+                f"has {len(arm.window_s)} {arm.clock} windows, but the order has "
+                f"{turns.count(index)}",
+            )

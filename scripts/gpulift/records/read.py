@@ -1,0 +1,210 @@
+"""Reads records: JSON Lines, one self-contained object per (technique, case, launch)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulift.errors import GpuliftError, RecordError
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+
+
+class NotJsonError(RecordError):
+    """A line that is no JSON at all, as one is that was cut off."""
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """The records of one file, and what a reader should know about the reading."""
+
+    records: tuple[Record, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The records of one run folder, which come from one machine and one build."""
+
+    folder: Path
+    records: tuple[Record, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The machine and the folder, as in `nvidia-h200/2026-11-21-abc1234`."""
+        return f"{self.records[0].context.slug}/{self.folder.name}"
+
+    @property
+    def machine(self) -> str:
+        """The device as people call it."""
+        context = self.records[0].context
+        return context.gpu.name if context.gpu else context.host.cpu
+
+    @property
+    def full(self) -> bool:
+        """Whether this was a run of all cases rather than of the quick ones."""
+        return not self.records[0].context.options.get("quick", False)
+
+
+def read_file(path: Path) -> RecordFile:
+    """All records of a file. A last line that was cut off is dropped with a warning.
+
+    A process that is killed while it appends leaves a last line without its line feed; every other
+    line that cannot be read is an error.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise GpuliftError(f"{path}: cannot be read: {error.strerror}") from None
+    lines = data.split(b"\n")
+    records: list[Record] = []
+    warnings: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            raw = parse_line(line, f"{path}:{number}")
+        except NotJsonError:
+            if number != len(lines):
+                raise
+            warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
+            continue
+        records.append(read_record(raw, path, number))
+    return RecordFile(tuple(records), tuple(warnings))
+
+
+def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
+    """The JSON object of one line; NaN, infinity and a key that is there twice are refused."""
+
+    def refuse(constant: str) -> None:
+        raise RecordError(f"{place}: {constant} is not a number that a record may hold")
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        if not math.isfinite(value):
+            raise RecordError(f"{place}: {digits[:20]} must be finite")
+        return value
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise RecordError(f"{place}: {twice!r} is there twice in one object")
+        return found
+
+    try:
+        raw = json.loads(
+            line.decode("utf-8"),
+            parse_constant=refuse,
+            parse_float=number,
+            object_pairs_hook=unique,
+        )
+    except (ValueError, RecursionError):
+        raise NotJsonError(f"{place}: not a line of JSON") from None
+    if not isinstance(raw, dict):
+        raise RecordError(f"{place}: the line must be an object")
+    if b"\\u" in line:  # only an escape can spell half a character
+        _require_writable(raw, place)
+    return raw
+
+
+def _require_writable(raw: Mapping[str, Any], place: str) -> None:
+    """Tables and reports are written as UTF-8, which has no half characters."""
+    try:
+        json.dumps(raw, ensure_ascii=False).encode("utf-8")
+    except ValueError:
+        raise RecordError(f"{place}: holds text that cannot be written as UTF-8") from None
+
+
+def read_run(folder: Path) -> Run:
+    """All records of a run folder; of records of the same launch, the last one counts."""
+    files = sorted(folder.glob("*.jsonl"))
+    return _run(folder, files)
+
+
+def read_results(paths: Iterable[Path]) -> list[Run]:
+    """The runs that the paths name, in that order.
+
+    A path is a record file, a run folder, or a folder above run folders, which stands for the
+    newest full run of each machine in it (the newest quick one where there is no full one).
+    """
+    runs: list[Run] = []
+    for path in paths:
+        if not _exists(path):
+            raise GpuliftError(f"{path}: there is no such file or folder")
+        found = _runs_at(path)
+        if not found:
+            raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
+        runs.extend(found)
+    return runs
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be read
+        return False
+
+
+def run_folders(above: Path) -> list[Path]:
+    """All folders with record files below a folder, oldest name first."""
+    return sorted({file.parent for file in above.rglob("*.jsonl")}, key=_natural)
+
+
+def newest_run(folders: Sequence[Path]) -> Run | None:
+    """Of these folders the run to show: full before quick, then of most techniques, then newest."""
+    filled = [folder for folder in folders if _files_with_records(folder)]
+    best = max(filled, key=_rank, default=None)
+    return read_run(best) if best else None
+
+
+def _rank(folder: Path) -> tuple[bool, int, list[int | str]]:
+    files = _files_with_records(folder)
+    smallest = min(files, key=lambda file: file.stat().st_size)
+    quick = any(r.context.options.get("quick", False) for r in read_file(smallest).records)
+    return (not quick, len(files), _natural(folder))
+
+
+def _files_with_records(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*.jsonl")) if file.stat().st_size]
+
+
+def _runs_at(path: Path) -> list[Run]:
+    if path.is_file():
+        return [_run(path.parent, [path])]
+    if any(path.glob("*.jsonl")):
+        return [read_run(path)]
+    machines: dict[Path, list[Path]] = {}
+    for folder in run_folders(path):
+        machines.setdefault(folder.parent, []).append(folder)
+    newest = (newest_run(folders) for folders in machines.values())
+    return [run for run in newest if run is not None]
+
+
+def _run(folder: Path, files: Sequence[Path]) -> Run:
+    warnings: list[str] = []
+    latest: dict[tuple[tuple[str, ...], int], Record] = {}
+    for file in files:
+        content = read_file(file)
+        warnings.extend(content.warnings)
+        for record in content.records:
+            key = (record.subject, record.launch)
+            if key in latest:
+                warnings.append(f"{file}:{record.line}: replaces line {latest[key].line}")
+            latest[key] = record
+    if not latest:
+        raise GpuliftError(f"{folder}: there are no records in it")
+    return Run(folder, tuple(latest.values()), tuple(warnings))
+
+
+def _natural(folder: Path) -> list[int | str]:
+    """Sorts `2026-11-21-abc-10` after `2026-11-21-abc-2`."""
+    parts = re.split(r"(\d+)", str(folder))
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]

@@ -1,0 +1,1 @@
+"""What GPU models are known to reach."""

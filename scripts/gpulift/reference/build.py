@@ -1,0 +1,231 @@
+"""Makes the measured entries of a reference from runs on sound cards.
+
+Per check, a card's value is the median of its launches over all runs, and the entry's value the
+median of its cards' values. The tolerance, as a fraction:
+
+- from 5 cards on, the one-sided tolerance limit that 95 % of cards keep with 95 % confidence, for
+  a normal distribution of the log values: mean -+ k s with k = t'(0.95; n - 1, sqrt(n) z(0.95)) /
+  sqrt(n), t' the quantile of the noncentral t distribution (NIST/SEMATECH e-Handbook of Statistical
+  Methods, section 7.2.6.3). It is never below 1 %, since runs of one card differ too.
+- with fewer, 5 % or three standard deviations of the log values of all launches and runs, whichever
+  is more.
+
+Both are rounded up to half a percent and capped at 30 %: what varies more tells nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from gpulift.errors import GpuliftError
+from gpulift.qualify.checks import Check, measured_checks
+from gpulift.records.model import Record
+from gpulift.records.read import Run
+from gpulift.reference.entries import SCHEMA, Conditions, Measured, Published, Reference
+from gpulift.report.summary import summarise
+from gpulift.runs import write_error
+
+CARDS_FOR_INTERVAL = 5
+COVERAGE = 0.95
+CONFIDENCE = 0.95
+DEFAULT_TOLERANCE = 0.05
+LEAST_TOLERANCE = 0.01
+MOST_TOLERANCE = 0.30
+STEP = 0.005
+DIGITS = 6
+DATE_MEANS = (
+    "datasheet: the day on which the entry was written down; measured: that of its newest record; "
+    "published: that of the version of the source"
+)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One check of one run on one card."""
+
+    card: str
+    check: Check
+
+
+def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
+    """A reference whose measured entries are those of the runs; other entries are kept.
+
+    Raises GpuliftError for runs that must not be a reference: of several models, from uncommitted
+    changes or a build that is not Release, or under conditions that cannot be compared.
+    """
+    if not runs:
+        raise GpuliftError("there are no records to build a reference from")
+    for run in runs:
+        _require_citable(run)
+    name = _one_model(runs, existing)
+    _require_same(runs, "method version", lambda record: record.method)
+    _require_same(runs, "CUDA major version", lambda r: r.context.cuda_runtime.partition(".")[0])
+    _require_same(runs, "power limit", _power_limit)
+    sources: dict[str, list[_Source]] = {}
+    for run in runs:
+        card = _card(run)
+        for check in measured_checks(summarise(run)):
+            sources.setdefault(check.id, []).append(_Source(card, check))
+    if not sources:
+        raise GpuliftError("the records hold no check that was measured; nothing was built")
+    return Reference(
+        name=name,
+        peaks=existing.peaks if existing else {},
+        measured={id: _entry(id, sources[id]) for id in sorted(sources)},
+        published=existing.published if existing else (),
+    )
+
+
+def to_json(reference: Reference) -> str:
+    """The text of a reference file: the same for the same reference."""
+    entries = [
+        *({"kind": "datasheet", **asdict(peak)} for peak in reference.peaks.values()),
+        *(_measured_json(entry) for _, entry in sorted(reference.measured.items())),
+        *(_published_json(entry) for entry in reference.published),
+    ]
+    document: dict[str, Any] = {"schema": SCHEMA, "name": reference.name}
+    document |= {"date_means": DATE_MEANS, "entries": entries}
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write(reference: Reference, file: Path) -> None:
+    """Writes a reference file as a whole, or leaves the old one as it was."""
+    whole = file.with_name(f".{file.name}.{os.getpid()}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_text(to_json(reference), encoding="utf-8")
+        whole.replace(file)
+    except OSError as error:
+        with suppress(OSError):
+            whole.unlink()
+        raise write_error(file, error) from None
+
+
+def tolerance_of_cards(logs: Sequence[float], value: float, higher_is_better: bool) -> float:
+    """How far from `value` the tolerance limit of cards with these log values is, as a fraction."""
+    count = len(logs)
+    z = float(stats.norm.ppf(COVERAGE))
+    k = float(stats.nct.ppf(CONFIDENCE, count - 1, math.sqrt(count) * z)) / math.sqrt(count)
+    mean, sd = float(np.mean(logs)), float(np.std(logs, ddof=1))
+    if higher_is_better:
+        return 1 - math.exp(mean - k * sd) / value
+    return math.exp(mean + k * sd) / value - 1
+
+
+def rounded_tolerance(tolerance: float) -> float:
+    """Up to the next half percent, at most the cap."""
+    steps = math.ceil(tolerance / STEP - 1e-9)
+    return round(min(steps * STEP, MOST_TOLERANCE), 3)
+
+
+def _require_citable(run: Run) -> None:
+    builds = [record.context.build for record in run.records]
+    if any(build.dirty for build in builds):
+        raise GpuliftError(f"{run.folder}: built from uncommitted changes; commit, build, measure")
+    types = {build.type for build in builds} - {"Release"}
+    if types:
+        kind = ", ".join(sorted(types)) or "unknown"
+        raise GpuliftError(f"{run.folder}: a build of type {kind}; a reference needs Release")
+
+
+def _one_model(runs: Sequence[Run], existing: Reference | None) -> str:
+    names = {run.machine for run in runs}
+    if len(names) > 1:
+        raise GpuliftError(f"records of several models: {', '.join(sorted(names))}; take one")
+    name = runs[0].machine
+    if existing and existing.name != name:
+        raise GpuliftError(f"the reference is of {existing.name}, the records are of {name}")
+    return name
+
+
+def _require_same(runs: Sequence[Run], what: str, of: Any) -> None:
+    found = sorted({str(of(record)) for run in runs for record in run.records})
+    if len(found) > 1:
+        raise GpuliftError(f"records of more than one {what}: {', '.join(found)}; take one")
+
+
+def _power_limit(record: Record) -> float | None:
+    return record.context.gpu.power_limit_w if record.context.gpu else None
+
+
+def _card(run: Run) -> str:
+    """Runs without a card's hash count as one card, so that none is counted twice."""
+    gpu = run.records[0].context.gpu
+    return gpu.card if gpu else ""
+
+
+def _entry(id: str, sources: Sequence[_Source]) -> Measured:
+    first = sources[0].check
+    cards: dict[str, list[float]] = {}
+    for source in sources:
+        cards.setdefault(source.card, []).extend(source.check.launch_values)
+    medians = [float(np.median(values)) for values in cards.values()]
+    launches = [value for values in cards.values() for value in values]
+    if len(launches) < 2:
+        raise GpuliftError(f"{id}: one launch is no reference; measure with 3 or more")
+    value = float(np.median(medians))
+    tolerance, tolerance_from = _tolerance(medians, launches, value, first.higher_is_better)
+    records = [record for source in sources for record in source.check.case.measured]
+    return Measured(
+        check=id,
+        value=float(f"{value:.{DIGITS}g}"),
+        unit=first.unit,
+        tolerance=tolerance,
+        tolerance_from=tolerance_from,
+        cards=len(cards),
+        launches=len(launches),
+        conditions=_conditions(records),
+        source=_joined(record.citation for record in records),
+        date=max(record.started_at for record in records)[:10],
+    )
+
+
+def _tolerance(
+    medians: Sequence[float], launches: Sequence[float], value: float, higher_is_better: bool
+) -> tuple[float, str]:
+    if len(medians) >= CARDS_FOR_INTERVAL:
+        logs = [math.log(median) for median in medians]
+        found = tolerance_of_cards(logs, value, higher_is_better)
+        return rounded_tolerance(max(found, LEAST_TOLERANCE)), "cards"
+    spread = 3 * float(np.std(np.log(launches), ddof=1))
+    return rounded_tolerance(max(spread, DEFAULT_TOLERANCE)), "default"
+
+
+def _conditions(records: Sequence[Record]) -> Conditions:
+    first = records[0]
+    return Conditions(
+        method=first.method,
+        driver=_joined(record.context.driver for record in records),
+        cuda_runtime=_joined(record.context.cuda_runtime for record in records),
+        power_limit_w=_power_limit(first),
+        commit=_joined(record.context.build.commit for record in records),
+        host=_joined(record.context.host.name for record in records),
+    )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(sorted({text for text in texts if text}))
+
+
+def _measured_json(entry: Measured) -> Mapping[str, Any]:
+    return {"kind": "measured", **asdict(entry), "conditions": _filled(asdict(entry.conditions))}
+
+
+def _published_json(entry: Published) -> Mapping[str, Any]:
+    subject = _filled({"roof": entry.roof, "check": entry.check})
+    rest = {key: value for key, value in asdict(entry).items() if key not in ("roof", "check")}
+    return {"kind": "published", **subject, **rest}
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in ("", None)}

@@ -1,0 +1,249 @@
+"""What is known of GPU models: `results/reference/<gpu>.json`, with source and date per entry.
+
+An entry is one of three kinds. "datasheet": a peak that the maker gives. "measured": what cards of
+the model reached, by check, with the tolerance that a card is judged by. "published": what others
+report, which informs and never fails a machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpulift.errors import GpuliftError
+from gpulift.records.fields import Fields
+from gpulift.records.read import parse_line
+
+SCHEMA = "1.1"
+READABLE = ("1.0", SCHEMA)
+KINDS = ("datasheet", "measured", "published")
+TOLERANCES_FROM = ("cards", "default")
+DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
+PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
+PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions"}
+MEASURED_KEYS = frozenset(
+    {"kind", "check", "value", "unit", "tolerance", "tolerance_from", "cards", "launches"}
+    | {"conditions", "source", "date"}
+)
+CONDITION_KEYS = frozenset({"driver", "cuda_runtime", "power_limit_w", "method", "commit", "host"})
+
+
+@dataclass(frozen=True)
+class Peak:
+    """One figure of a datasheet, in base SI units."""
+
+    roof: str
+    value: float
+    unit: str
+    meaning: str
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """With what a measured entry was measured; several drivers or commits are joined by semicolons.
+
+    `host` (the processor and its cores) is what figures on the host's clock depend on.
+    """
+
+    method: str
+    driver: str = ""
+    cuda_runtime: str = ""
+    power_limit_w: float | None = None
+    commit: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What cards of this model reached in one check, and how far below it a sound card may be."""
+
+    check: str
+    value: float
+    unit: str
+    tolerance: float
+    tolerance_from: str
+    cards: int
+    launches: int
+    conditions: Conditions
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that others report, for a roof or for a check."""
+
+    value: float
+    unit: str
+    meaning: str
+    conditions: str
+    source: str
+    date: str
+    roof: str = ""
+    check: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The roof or the check that it is about."""
+        return self.roof or self.check
+
+
+@dataclass(frozen=True)
+class Reference:
+    """All entries of one GPU model."""
+
+    name: str
+    peaks: Mapping[str, Peak]
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    published: tuple[Published, ...] = ()
+
+    def peak(self, roof: str) -> float | None:
+        """The datasheet's figure for a roof, or None where it has none."""
+        return self.peaks[roof].value if roof in self.peaks else None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the datasheet's figures are from, each source once."""
+        return tuple(dict.fromkeys(f"{p.source} ({p.date})" for p in self.peaks.values()))
+
+
+def read_reference(file: Path) -> Reference:
+    """Reads a reference file; what is wrong in it is named with file, entry and field."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+    fields = Fields(parse_line(data, str(file)), str(file))
+    schema = fields.text("schema", READABLE[0])
+    if schema not in READABLE:
+        readable = ", ".join(READABLE)
+        raise fields.error("schema", f"is {schema}, but this gpulift reads {readable}")
+    _only(fields, DOCUMENT_KEYS)
+    entries = [(_kind(entry, schema), entry) for entry in fields.children("entries")]
+    peaks = [_peak(entry) for kind, entry in entries if kind == "datasheet"]
+    measured = [_measured(entry) for kind, entry in entries if kind == "measured"]
+    published = [_published(entry) for kind, entry in entries if kind == "published"]
+    _require_unique(fields, [peak.roof for peak in peaks])
+    _require_unique(fields, [entry.check for entry in measured])
+    _require_unique(fields, [f"{p.subject} ({p.conditions}; {p.source})" for p in published])
+    return Reference(
+        name=fields.text("name"),
+        peaks={peak.roof: peak for peak in peaks},
+        measured={entry.check: entry for entry in measured},
+        published=tuple(published),
+    )
+
+
+def find_reference(results: Path, slug: str) -> Reference | None:
+    """The reference of a machine under a results folder, or None where none is known."""
+    file = results / "reference" / f"{slug}.json"
+    return read_reference(file) if file.is_file() else None
+
+
+def _kind(entry: Fields, schema: str) -> str:
+    """Files of 1.0 hold datasheets only and name no kind."""
+    kind = entry.text("kind", "datasheet" if schema == READABLE[0] else None)
+    if kind not in KINDS:
+        raise entry.error("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
+    if schema != READABLE[0] and not re.fullmatch(r"\d{4}-\d\d-\d\d", entry.text("date")):
+        raise entry.error("date", "must be YYYY-MM-DD")
+    return kind
+
+
+def _peak(fields: Fields) -> Peak:
+    _only(fields, PEAK_KEYS)
+    return Peak(
+        roof=_filled(fields, "roof"),
+        value=_positive(fields, "value"),
+        unit=_filled(fields, "unit"),
+        meaning=fields.text("meaning"),
+        source=_filled(fields, "source"),
+        date=_filled(fields, "date"),
+    )
+
+
+def _measured(fields: Fields) -> Measured:
+    _only(fields, MEASURED_KEYS)
+    tolerance = fields.number("tolerance")
+    if not 0 <= tolerance < 1:
+        raise fields.error("tolerance", "must be a fraction from 0 to below 1")
+    tolerance_from = fields.text("tolerance_from")
+    if tolerance_from not in TOLERANCES_FROM:
+        raise fields.error("tolerance_from", f"must be one of {', '.join(TOLERANCES_FROM)}")
+    return Measured(
+        check=_filled(fields, "check"),
+        value=_positive(fields, "value"),
+        unit=_filled(fields, "unit"),
+        tolerance=tolerance,
+        tolerance_from=tolerance_from,
+        cards=_count(fields, "cards"),
+        launches=_count(fields, "launches"),
+        conditions=_conditions(fields.child("conditions")),
+        source=_filled(fields, "source"),
+        date=_filled(fields, "date"),
+    )
+
+
+def _conditions(fields: Fields) -> Conditions:
+    _only(fields, CONDITION_KEYS)
+    return Conditions(
+        method=_filled(fields, "method"),
+        driver=fields.text("driver", ""),
+        cuda_runtime=fields.text("cuda_runtime", ""),
+        power_limit_w=fields.maybe_number("power_limit_w"),
+        commit=fields.text("commit", ""),
+        host=fields.text("host", ""),
+    )
+
+
+def _published(fields: Fields) -> Published:
+    _only(fields, PUBLISHED_KEYS)
+    if fields.has("roof") == fields.has("check"):
+        raise fields.error("roof", "or check must be there, and not both")
+    return Published(
+        value=_positive(fields, "value"),
+        unit=_filled(fields, "unit"),
+        meaning=_filled(fields, "meaning"),
+        conditions=_filled(fields, "conditions"),
+        source=_filled(fields, "source"),
+        date=_filled(fields, "date"),
+        roof=fields.text("roof", ""),
+        check=fields.text("check", ""),
+    )
+
+
+def _only(fields: Fields, known: frozenset[str]) -> None:
+    for key in fields.values:
+        if key not in known:
+            raise fields.error(key, "is not known here")
+
+
+def _filled(fields: Fields, key: str) -> str:
+    text = fields.text(key)
+    if not text:
+        raise fields.error(key, "must not be empty")
+    return text
+
+
+def _positive(fields: Fields, key: str) -> float:
+    value = fields.number(key)
+    if value <= 0:
+        raise fields.error(key, "must be positive")
+    return value
+
+
+def _count(fields: Fields, key: str) -> int:
+    value = fields.whole(key)
+    if value < 1:
+        raise fields.error(key, "must be at least 1")
+    return value
+
+
+def _require_unique(fields: Fields, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise fields.error("entries", f"names {', '.join(twice)} more than once")

@@ -1,0 +1,1 @@
+"""The report: tables and figures made from records."""

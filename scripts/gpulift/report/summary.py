@@ -1,0 +1,378 @@
+"""What tables, figures and reports show, computed once from the records of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpulift import stats
+from gpulift.records.model import Arm, Record
+from gpulift.records.read import Run
+from gpulift.reference.entries import Reference
+from gpulift.stats import Estimate
+
+BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
+SEVERITY = ("ok", "skipped", "failed", "error")
+
+
+@dataclass(frozen=True)
+class Case:
+    """The launches of one case of one technique."""
+
+    technique: str
+    case_id: str
+    records: tuple[Record, ...]
+
+    @property
+    def first(self) -> Record:
+        """The record whose texts stand for the case: a measured one where there is one."""
+        return next((r for r in self.records if r.outcome == "ok"), self.records[0])
+
+    @property
+    def measured(self) -> tuple[Record, ...]:
+        """The launches with results."""
+        return tuple(record for record in self.records if record.outcome == "ok")
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The best rate that a ceiling technique reached on this machine, under one roof and regime."""
+
+    name: str
+    regime: str
+    rate: Estimate
+    unit: str
+    case: Case
+    arm: str
+    peak: float | None
+    power_w: float | None
+    sm_clock_hz: float | None
+    throttle: tuple[str, ...]
+
+    @property
+    def power(self) -> str:
+        """Median power; telemetry is of a whole case, so that all of its arms have a part in it."""
+        if self.power_w is None:
+            return ""
+        shared = " over all arms" if len(self.case.first.arms) > 1 else ""
+        return f"{self.power_w:.0f} W{shared}"
+
+    @property
+    def fraction(self) -> float | None:
+        """Of the datasheet's figure."""
+        return self.rate.value / self.peak if self.peak else None
+
+
+@dataclass(frozen=True)
+class UnitCost:
+    """Time of one item (a launch, say) of a ceiling arm that no roof bounds."""
+
+    case: Case
+    arm: str
+    time_s: Estimate
+    clock: str
+    held: bool  # every window was queued behind the holding kernel
+
+    @property
+    def remark(self) -> str:
+        """What bounds the time, where it is not what the arm asks about."""
+        bound = self.clock == "device" and not self.held
+        return "bound by the host's launch rate: not held" if bound else ""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What one arm is worth against the baseline in one case."""
+
+    case: Case
+    arm: str
+    baseline: str
+    pair: stats.PairRatio
+    time_s: Estimate
+    baseline_time_s: Estimate
+    roof_fraction: float | None
+    memory_bytes: int | None
+    baseline_memory_bytes: int | None
+    check_error: float | None
+    check_tolerance: float | None
+    spread: float | None
+
+    @property
+    def speedup(self) -> Estimate:
+        """Baseline time / arm time."""
+        return self.pair.speedup
+
+    @property
+    def technique(self) -> str:
+        """Id of the technique."""
+        return self.case.technique
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same for the same comparison on another machine."""
+        return (self.case.technique, self.case.case_id, self.arm)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A case or an arm that was not measured, or a result that was refused."""
+
+    technique: str
+    case_id: str
+    arm: str
+    outcome: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run, ready to be shown."""
+
+    run: Run
+    reference: Reference | None
+    roofs: tuple[Roof, ...]
+    unit_costs: tuple[UnitCost, ...]
+    worths: tuple[Worth, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def broken(self) -> tuple[Problem, ...]:
+        """What failed or ended in an error; a skip is a result."""
+        return tuple(p for p in self.problems if p.outcome in ("failed", "error"))
+
+    @property
+    def skipped(self) -> tuple[Problem, ...]:
+        """What could not run here."""
+        return tuple(p for p in self.problems if p.outcome == "skipped")
+
+    @property
+    def notes(self) -> tuple[tuple[Case, str, str], ...]:
+        """What techniques noted about their cases: the algorithm that a search chose, say."""
+        cases = group_cases(self.run.records, "technique")
+        return tuple((c, key, value) for c in cases for key, value in c.first.notes.items())
+
+    @property
+    def total_s(self) -> float:
+        """Time of all cases together."""
+        return sum(record.time_s.get("total", 0.0) for record in self.run.records)
+
+    @property
+    def measuring_share(self) -> float | None:
+        """Share of that time inside windows and their lead-ins."""
+        keys = ("windows", "lead_in")
+        inside = sum(r.time_s.get(key, 0.0) for r in self.run.records for key in keys)
+        return inside / self.total_s if self.total_s > 0 else None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a reader must know before citing: debug build, uncommitted changes and such."""
+        builds = [record.context.build for record in self.run.records]
+        marks = []
+        if any(build.dirty for build in builds):
+            marks.append("built from uncommitted changes")
+        if any(build.type not in ("", "Release", "RelWithDebInfo") for build in builds):
+            marks.append("not an optimised build")
+        if not self.run.full:
+            marks.append("quick cases only")
+        return (*marks, *_block_marks(self.run.records))
+
+
+def _block_marks(records: Sequence[Record]) -> list[str]:
+    """What was discarded, begun anew, or measured with fewer blocks than planned."""
+    marks = []
+    discarded = sum(record.discarded_blocks for record in records)
+    if discarded:
+        # Schema 1.0 counted both together.
+        mixed = any(r.schema == "1.0" and r.discarded_blocks for r in records)
+        why = "the hardware slowed down" + (" or the pace changed" if mixed else "")
+        marks.append(f"{_count(discarded, 'block')} discarded: {why}")
+    restarts = sum(record.restarts for record in records)
+    if restarts:
+        marks.append(f"{_count(restarts, 'restart')} of a case: the pace changed")
+    short = {
+        record.subject
+        for record in records
+        if record.regime == "burst" and record.stop and record.stop.blocks < BURST_BLOCKS
+    }
+    if short:
+        cases = _count(len(short), "case")
+        marks.append(f"{cases} with fewer than {BURST_BLOCKS} blocks in a launch")
+    return marks
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def summarise(run: Run, reference: Reference | None = None) -> Summary:
+    """All rows of a run: roofs, speedups (best first) and what was not measured."""
+    cases = group_cases(run.records, "technique")
+    roofs = _roofs([case for case in cases if case.first.ceiling], reference)
+    worths = [row for case in cases if not case.first.ceiling for row in _worths(case, roofs)]
+    return Summary(
+        run=run,
+        reference=reference,
+        roofs=tuple(roofs),
+        unit_costs=tuple(_unit_costs([case for case in cases if case.first.ceiling])),
+        worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)),
+        problems=tuple(problem for case in cases for problem in _problems(case)),
+    )
+
+
+def headline(summary: Summary) -> list[Worth]:
+    """For each technique the comparison that gains most and the one that gains least."""
+    chosen: list[Worth] = []
+    for technique in dict.fromkeys(row.technique for row in summary.worths):
+        rows = [row for row in summary.worths if row.technique == technique]
+        chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
+    return sorted(chosen, key=lambda row: -row.speedup.value)
+
+
+def group_cases(records: Sequence[Record], kind: str) -> list[Case]:
+    """The records of one kind, case by case (a duet: arm by arm), launches in order."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in sorted(records, key=lambda r: (r.technique, r.launch)):
+        if record.kind == kind:
+            groups.setdefault(record.subject, []).append(record)
+    return [Case(found[0].technique, found[0].case_id, tuple(found)) for found in groups.values()]
+
+
+def _roofs(cases: Sequence[Case], reference: Reference | None) -> list[Roof]:
+    best: dict[tuple[str, str], Roof] = {}
+    for case in cases:
+        for roof in _rates(case, reference):
+            key = (roof.name, roof.regime)
+            if key not in best or best[key].rate.value < roof.rate.value:
+                best[key] = roof
+    return [best[key] for key in sorted(best)]
+
+
+def _rates(case: Case, reference: Reference | None) -> list[Roof]:
+    found = []
+    for arm in case.first.arms:
+        time = stats.step_time(case.measured, arm.name)
+        work = stats.work_for_roof(arm.cost) if arm.cost else 0.0
+        if time is None or arm.cost is None or not arm.cost.roof or work <= 0:
+            continue
+        found.append(
+            Roof(
+                name=arm.cost.roof,
+                regime=case.first.regime,
+                rate=stats.rate(time, work),
+                unit="FLOP/s" if arm.cost.roof.startswith("gemm/") else "B/s",
+                case=case,
+                arm=arm.name,
+                peak=reference.peak(arm.cost.roof) if reference else None,
+                power_w=_telemetry_median(case, "power_w"),
+                throttle=_throttle(case),
+                sm_clock_hz=_arm_clock(case, arm.name) or _telemetry_median(case, "sm_clock_hz"),
+            )
+        )
+    return found
+
+
+def _unit_costs(cases: Sequence[Case]) -> list[UnitCost]:
+    found = []
+    for case in cases:
+        for arm in case.first.arms:
+            time = stats.step_time(case.measured, arm.name)
+            if time and arm.cost and not arm.cost.roof and arm.cost.items > 0:
+                held = all(one.held for one in stats.measured_arms(case.measured, arm.name))
+                one_s = time.scaled(1 / arm.cost.items)
+                found.append(UnitCost(case, arm.name, one_s, arm.clock, held))
+    return found
+
+
+def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
+    baseline = next((arm for arm in case.first.arms if arm.role == "baseline"), None)
+    if baseline is None:
+        return []
+    rows = []
+    for arm in case.first.arms:
+        pair = stats.pair_ratio(case.measured, arm.name, baseline.name)
+        time = stats.step_time(case.measured, arm.name)
+        baseline_time = stats.step_time(case.measured, baseline.name)
+        if arm is baseline or pair is None or time is None or baseline_time is None:
+            continue
+        rows.append(
+            Worth(
+                case=case,
+                arm=arm.name,
+                baseline=baseline.name,
+                pair=pair,
+                time_s=time,
+                baseline_time_s=baseline_time,
+                roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
+                memory_bytes=_memory(case, arm.name),
+                baseline_memory_bytes=_memory(case, baseline.name),
+                check_error=_worst_check(case, arm.name),
+                check_tolerance=arm.check_tolerance,
+                spread=stats.spread(case.measured, arm.name),
+            )
+        )
+    return rows
+
+
+def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
+    if arm.cost is None:
+        return None
+    for roof in roofs:
+        if roof.name == arm.cost.roof and roof.regime == regime:
+            return stats.rate(time, stats.work_for_roof(arm.cost)).value / roof.rate.value
+    return None
+
+
+def _memory(case: Case, arm: str) -> int | None:
+    """Peak memory of an arm: of the device where it used any, else of the host."""
+    arms = stats.measured_arms(case.measured, arm)
+    device = [a.peak_device_bytes for a in arms if a.peak_device_bytes]
+    host = [a.peak_host_bytes for a in arms if a.peak_host_bytes is not None]
+    return max(device or host, default=None)
+
+
+def _worst_check(case: Case, arm: str) -> float | None:
+    arms = stats.measured_arms(case.measured, arm)
+    return max((a.check_error for a in arms if a.check_error is not None), default=None)
+
+
+def _arm_clock(case: Case, arm: str) -> float | None:
+    clocks = [
+        clock for a in stats.measured_arms(case.measured, arm) for clock in a.windows.sm_clock_hz
+    ]
+    return stats.median_over(clocks)
+
+
+def _telemetry_median(case: Case, key: str) -> float | None:
+    found = [
+        r.telemetry.ranges[key].median
+        for r in case.measured
+        if r.telemetry is not None and key in r.telemetry.ranges
+    ]
+    return stats.median_over(found)
+
+
+def _throttle(case: Case) -> tuple[str, ...]:
+    """What held the clock down in any launch of the case."""
+    found = {reason for r in case.measured if r.telemetry for reason in r.telemetry.throttle}
+    return tuple(sorted(found))
+
+
+def _problems(case: Case) -> list[Problem]:
+    worst = max(case.records, key=lambda record: SEVERITY.index(record.outcome))
+    problems = []
+    if worst.outcome != "ok":
+        problems.append(
+            Problem(case.technique, case.case_id, "", worst.outcome, worst.reason, worst.remedy)
+        )
+    seen: set[str] = set()
+    for record in case.records:
+        for arm in record.arms:
+            if arm.outcome != "ok" and arm.name not in seen and record.outcome == "ok":
+                seen.add(arm.name)
+                problems.append(
+                    Problem(
+                        case.technique, case.case_id, arm.name, arm.outcome, arm.reason, arm.remedy
+                    )
+                )
+    return problems
