@@ -77,6 +77,35 @@ def test_two_sessions_of_a_day_keep_their_trials_apart(bench: FakeDuets) -> None
     assert len(list(Path(".gate/certify").iterdir())) == 2
 
 
+def test_sessions_join_in_one_certificate(bench: FakeDuets) -> None:
+    run("--time", "20s")
+    run("--time", "20s", "--seed", "2")
+    assert read_certificate(CERTIFICATE).aa.suites == 2
+
+
+def test_trials_of_another_arm_time_are_left_out_and_named(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--time", "20s", "--arm-time", "0.1")
+    run("--time", "20s")
+    assert read_certificate(CERTIFICATE).aa.suites == 1
+    assert "1 of 1 trials are left out: of another method or arm time" in capsys.readouterr().err
+
+
+def test_a_dirty_session_leaves_a_citable_certificate_alone(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--time", "20s")
+    before = CERTIFICATE.read_bytes()
+    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
+    bench.context["build"]["dirty"] = True
+    Path("build").mkdir()
+    Path("build/gpulift-bench").touch()
+    run("--time", "20s")
+    assert CERTIFICATE.read_bytes() == before
+    assert "is citable and stays as it is" in capsys.readouterr().err
+
+
 def test_a_session_that_is_gone_on_with_replaces_its_trials(bench: FakeDuets) -> None:
     run("--time", "20s", "--out", "session")
     run("--time", "60s", "--out", "session")

@@ -13,6 +13,7 @@ from gpulift.certify.trials import (
     TRIALS_FILE,
     OutOfTimeError,
     Session,
+    begin_trial,
     finished_trials,
     measure_trials,
     next_kind,
@@ -42,7 +43,7 @@ def make_session(folder: Path, bench: FakeDuets, limit_s: float = 100.0) -> Sess
 
 
 def test_a_clean_suite_is_one_screen(tmp_path: Path, bench: FakeDuets) -> None:
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert [call["launches"] for call in bench.calls] == ["2", "2"]
     assert all(call["head"] == call["base"] == "b/modules" for call in bench.calls)
     assert not any("plant" in call for call in bench.calls)
@@ -55,7 +56,10 @@ def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
     session = make_session(tmp_path, bench)
-    first, second = run_trial(session, 0, AA), run_trial(session, 1, PLANTED)
+    first, second = (
+        run_trial(begin_trial(session, 0, AA)),
+        run_trial(begin_trial(session, 1, PLANTED)),
+    )
     seeds = [int(call["seed"]) for call in bench.calls]
     assert len(set(seeds)) == len(seeds)
     assert (first.seed, second.seed) == (trial_seed(session, 0), trial_seed(session, 1))
@@ -65,7 +69,7 @@ def test_what_a_suite_flags_is_confirmed_on_fresh_launches(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
     bench.bias = {ROWS[0].id: 0.01}
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert [call["launches"] for call in bench.calls] == ["2", "2", "8"]
     assert [len(row.second) for row in trial.rows] == [8, 0, 0]
     assert trial.verdict(trial.rows[0]).verdict == "regressed"
@@ -76,7 +80,7 @@ def test_later_looks_add_to_the_earlier_ones(tmp_path: Path, bench: FakeDuets) -
     bench.bias = {ROWS[0].id: 0.0045}
     bench.noise = 2e-3
     for number in range(40):
-        trial = run_trial(make_session(tmp_path, bench), number, AA)
+        trial = run_trial(begin_trial(make_session(tmp_path, bench), number, AA))
         if len(trial.rows[0].second) == 32:
             break
     assert [call["launches"] for call in bench.calls][-3:] == ["8", "8", "16"]
@@ -85,7 +89,7 @@ def test_later_looks_add_to_the_earlier_ones(tmp_path: Path, bench: FakeDuets) -
 
 def test_planted_slow_downs_are_found_and_verified(tmp_path: Path, bench: FakeDuets) -> None:
     session = make_session(tmp_path, bench)
-    trial = run_trial(session, 0, PLANTED)
+    trial = run_trial(begin_trial(session, 0, PLANTED))
     parts = plant(ROWS, trial_seed(session, 0))
     sizes = {row.id: part.size for part in parts for row in part.rows}
     assert {row.row: row.size for row in trial.rows} == sizes
@@ -98,12 +102,12 @@ def test_planted_slow_downs_are_found_and_verified(tmp_path: Path, bench: FakeDu
 
 
 def test_a_row_says_what_bounds_it(tmp_path: Path, bench: FakeDuets) -> None:
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert [row.on_gpu for row in trial.rows] == [True, True, False]
 
 
 def test_other_rules_judge_the_launches_of_the_screen(tmp_path: Path, bench: FakeDuets) -> None:
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert {one.trials for one in trial.one_launch} == {6}  # three rows, two pairs of launches
     assert len(trial.one_launch) == 3
     assert len(trial.rows[0].base_s) == len(trial.rows[0].head_cycles) == 4
@@ -111,7 +115,7 @@ def test_other_rules_judge_the_launches_of_the_screen(tmp_path: Path, bench: Fak
 
 def test_a_crash_is_an_error_of_that_row_in_that_trial(tmp_path: Path, bench: FakeDuets) -> None:
     bench.broken = {ROWS[1].id: ("error", "ended by SIGSEGV")}
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert [row.outcome for row in trial.rows] == ["ok", "error", "ok"]
     assert trial.cases == 2
     assert "ended by SIGSEGV" in issue([trial]).errors[0].reason
@@ -125,14 +129,14 @@ def test_a_crash_in_the_second_stage_is_an_error_too(tmp_path: Path, bench: Fake
         bench.broken = {ROWS[0].id: ("error", "ended by SIGBUS")} if number == 3 else {}
 
     bench.on_call = crash
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert trial.rows[0].outcome == "error"
     assert issue([trial]).aa.alarms == 0
 
 
 def test_skipped_rows_take_no_part(tmp_path: Path, bench: FakeDuets) -> None:
     bench.broken = {ROWS[1].id: ("skipped", "too little memory")}
-    trial = run_trial(make_session(tmp_path, bench), 0, AA)
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
     assert trial.rows[1].outcome == "skipped"
     assert trial.cases == 2
 
@@ -241,8 +245,35 @@ def test_an_interrupted_session_is_gone_on_with(tmp_path: Path, bench: FakeDuets
     bench.exit_codes = {}
     trials = measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s + 60))
     assert trials[: len(first)] == first
+    assert [one.number for one in trials[1:3]] == [1, 2]
     assert trials[1].kind == PLANTED
-    assert trials[1].number == 2  # number 1 was begun and broken off
+
+
+def test_a_trial_that_was_broken_off_ends_as_if_it_had_not_been(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    """Else those that take long, because there is something to confirm, would be left out."""
+    bench.bias = {ROWS[0].id: 0.01}
+    whole = measure_trials(make_session(tmp_path / "whole", bench, limit_s=13))
+    bench.now_s, bench.exit_codes = 0.0, {len(bench.calls) + 3: 130}  # its confirmation
+    with pytest.raises(GpuliftError, match="go on with certify --out"):
+        measure_trials(make_session(tmp_path / "cut", bench, limit_s=13))
+    bench.exit_codes = {}
+    said: list[str] = []
+    session = replace(make_session(tmp_path / "cut", bench, limit_s=13), say=said.append)
+    trials = measure_trials(session)
+    assert trials[0].rows == whole[0].rows
+    assert "trial 0: was broken off and is gone on with" in said[0]
+
+
+def test_a_trial_is_not_gone_on_with_on_other_rows(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.exit_codes = {1: 130}
+    session = make_session(tmp_path, bench)
+    with pytest.raises(GpuliftError, match="interrupted"):
+        measure_trials(session)
+    with pytest.raises(GpuliftError, match="begun with other rows or another seed") as refused:
+        measure_trials(replace(session, rows=ROWS[:2]))
+    assert refused.value.exit_code == 4
 
 
 def test_a_cut_line_is_dropped_with_a_warning_and_not_appended_to(
@@ -293,7 +324,7 @@ def test_nothing_recorded_is_said(
 def test_a_planted_note_that_is_no_number_is_refused(tmp_path: Path, bench: FakeDuets) -> None:
     bench.note = "much"
     with pytest.raises(GpuliftError, match=r"jsonl:1: notes.planted must be a number"):
-        run_trial(make_session(tmp_path, bench), 0, PLANTED)
+        run_trial(begin_trial(make_session(tmp_path, bench), 0, PLANTED))
 
 
 def test_a_plant_is_fixed_by_its_seed_and_uses_every_size() -> None:

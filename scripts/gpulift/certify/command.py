@@ -16,6 +16,7 @@ from gpulift.certify.certificate import (
     FOLDER,
     Certificate,
     file_of,
+    read_certificate,
     sentence,
     write_certificate,
     write_whole,
@@ -63,8 +64,9 @@ def certify(
     gpu: Gpu = None,
     as_json: Json = False,
 ) -> None:
-    """Try the gate on unchanged and on slowed-down code for a while; write this GPU's
-    certificate."""
+    """Try the gate on unchanged and on slowed-down code for a while; write this GPU's certificate.
+
+    Trials of earlier sessions and other cards of the model count too, where they go together."""
     if reissue:
         _reissue([Path(name) for name in given or ()], as_json)
         return
@@ -83,9 +85,8 @@ def certify(
     trials = measure_trials(
         Session(folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say)
     )
-    certificate = issue(trials)
-    _keep_trials(trials)
-    _publish(certificate, as_json)
+    kept = _keep_trials(trials)
+    _publish(issue(_joined(trials, kept)), as_json)
 
 
 def seconds_of(text: str) -> float:
@@ -174,12 +175,42 @@ def _reissue(files: list[Path], as_json: bool) -> None:
     _publish(issue(trials), as_json)
 
 
+def _joined(trials: list[Trial], own: Path) -> list[Trial]:
+    """These trials and those kept beside them that go together with them; what does not is named.
+
+    Trials of uncommitted changes never count among committed ones.
+    """
+    joined = list(trials)
+    for file in sorted(own.parent.glob(f"*{SUFFIX}")):
+        if file == own:
+            continue
+        held, _ = read_trials(file)
+        fitting = [one for one in held if _goes_with(one, trials[0])]
+        joined += fitting
+        if len(fitting) < len(held):
+            say(
+                f"{file}: {len(held) - len(fitting)} of {len(held)} trials are left out: of another"
+                " method or arm time, or of uncommitted changes"
+            )
+    return joined
+
+
+def _goes_with(one: Trial, other: Trial) -> bool:
+    return (one.method, one.decision_method, one.arm_time_s, one.dirty) == (
+        other.method,
+        other.decision_method,
+        other.arm_time_s,
+        other.dirty,
+    )
+
+
 def _publish(certificate: Certificate, as_json: bool) -> None:
-    results = commands.results_folder()
-    file = file_of(results, certificate.machine)
-    if file.exists():
-        say(f"{file} is replaced; certify --reissue FILE... joins trials of several sessions")
-    write_certificate(certificate, file)
+    file = file_of(commands.results_folder(), certificate.machine)
+    if file.exists() and not certificate.citable and read_certificate(file).citable:
+        say(f"{file} is citable and stays as it is: these trials are {certificate.caveat}")
+    else:
+        write_certificate(certificate, file)
+        say(f"certificate: {file}")
     if as_json:
         commands.print_json(asdict(certificate))
         return
@@ -204,10 +235,9 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
         soft_wrap=True,
     )
     screen.print(sentence(certificate), soft_wrap=True)
-    screen.print(f"certificate: {file}", soft_wrap=True)
 
 
-def _keep_trials(trials: list[Trial]) -> None:
+def _keep_trials(trials: list[Trial]) -> Path:
     """Beside the certificates; the same session goes to the same file again."""
     first = trials[0]
     stem = f"{first.started_at[:10]}-{first.commit}{'-dirty' if first.dirty else ''}"
@@ -218,6 +248,7 @@ def _keep_trials(trials: list[Trial]) -> None:
         file = above / f"{stem}-{number}{SUFFIX}"
     write_whole("".join(line_of(trial) + "\n" for trial in trials), file)
     say(f"trials: {file}")
+    return file
 
 
 def _folder(out: Path | None, want: Wanted) -> Path:

@@ -2,11 +2,13 @@
 
 A session has a folder: `trials.jsonl` with a line per finished trial, and beside it a folder of raw
 records per trial, `trial-0003`, laid out as a gate's evidence. A trial that was broken off leaves
-its folder without a line; its number is not used again.
+its folder without a line; the session goes on with it first. It is never dropped for taking long,
+since a trial takes long when it has something to confirm.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -49,11 +51,13 @@ from gpulift.gate.evidence import (
 )
 from gpulift.gate.judge import next_look, values
 from gpulift.gate.measure import Budget, Say, filter_of
+from gpulift.records.fields import Fields
 from gpulift.records.model import Record
-from gpulift.records.read import read_file
+from gpulift.records.read import parse_line, read_file
 from gpulift.runs import Wanted, write_error
 
 TRIALS_FILE = "trials.jsonl"
+BEGUN_FILE = "trial.json"  # in the folder of a trial: what it is, and the seconds it took so far
 PILOT = 2  # launches of a screen that tell how long the rest takes
 DIGITS = 7  # of the medians, which only other rules read
 SEEDS_PER_STAGE = 1000  # more than a stage has launches
@@ -95,13 +99,17 @@ class Part:
         return f"{PLANTED}-{self.size:g}" if self.size else AA
 
 
-@dataclass(frozen=True)
+@dataclass
 class Begun:
-    """A trial that is being measured."""
+    """A trial that is being measured; `seconds` is what it took so far."""
 
     session: Session
     number: int
+    kind: str
     parts: tuple[Part, ...]
+    started_at: str
+    seconds: float = 0.0
+    resumed: bool = False  # then what is there already costs no time, which teaches nothing
 
     @property
     def folder(self) -> Path:
@@ -124,12 +132,14 @@ def measure_trials(session: Session) -> list[Trial]:
         session.budget.learn(_launches_in(trial), trial.seconds)
     before = len(trials)
     try:
+        for begun in unfinished_trials(session, trials):
+            session.say(f"trial {begun.number}: was broken off and is gone on with")
+            trials.append(_finish(begun))
         while session.budget.allows(_row_launches(session, trials)):
-            trial = run_trial(session, next_number(session.folder), next_kind(trials))
-            _append(session.folder, trial)
-            trials.append(trial)
+            begun = begin_trial(session, next_number(session.folder), next_kind(trials))
+            trials.append(_finish(begun))
     except OutOfTimeError:
-        session.say("the time is over: the trial that was begun is left out")
+        session.say(f"the time is over in the middle of a trial; {kept(session.folder)}")
     except KeyboardInterrupt:
         raise GpuliftError(f"interrupted: {kept(session.folder)}", INTERRUPTED) from None
     if len(trials) == before:
@@ -201,31 +211,56 @@ def plant(rows: Sequence[Row], seed: int) -> tuple[Part, ...]:
     return tuple(Part(i, size, tuple(dealt[size])) for i, size in enumerate(sorted(dealt)))
 
 
-def run_trial(session: Session, number: int, kind: str) -> Trial:
+def unfinished_trials(session: Session, finished: Sequence[Trial]) -> list[Begun]:
+    """The trials of the folder that were broken off. Refuses (exit code 4) those of other rows."""
+    known = {one.number for one in finished}
+    found = []
+    for folder in sorted(session.folder.glob("trial-[0-9]*")):
+        number = int(folder.name.rpartition("-")[2])
+        file = folder / BEGUN_FILE
+        if number in known or not file.is_file():
+            continue
+        held = Fields(parse_line(file.read_bytes(), str(file)), str(file))
+        kind = held.text("kind")
+        begun = Begun(session, number, kind, _parts(session, number, kind), held.text("started_at"))
+        begun.seconds, begun.resumed = held.number("seconds"), True
+        if held.text("schedule_sha256") != schedule_hash(_size_of(begun.parts)):
+            raise GpuliftError(
+                f"{folder} was begun with other rows or another seed: give the same, or name"
+                " another folder",
+                NOT_COMPARABLE,
+            )
+        found.append(begun)
+    return found
+
+
+def begin_trial(session: Session, number: int, kind: str) -> Begun:
+    """Leaves word in the trial's folder of what it is."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    begun = Begun(session, number, kind, _parts(session, number, kind), now)
+    _note(begun)
+    return begun
+
+
+def run_trial(begun: Begun) -> Trial:
     """One whole trial. Throws OutOfTimeError after its first launches when the rest of the screen
     would not end in time; what is confirmed after the screen never depends on the time."""
-    hashed = ""
-    parts: tuple[Part, ...] = (Part(0, 0.0, session.rows),)
-    if kind == PLANTED:
-        parts = plant(session.rows, trial_seed(session, number))
-        hashed = schedule_hash({row.id: part.size for part in parts for row in part.rows})
-    begun = Begun(session, number, parts)
+    session = begun.session
+    hashed = schedule_hash(_size_of(begun.parts)) if begun.kind == PLANTED else ""
     _announce(begun, hashed)
-    started_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    started_s = session.budget.clock()
     _screen(begun)
     plan = GatePlan(max(1, len(session.rows) - len(_unusable(begun))))
-    for part in parts:
+    for part in begun.parts:
         _confirm(begun, part, plan)
-    records = {part.index: _records(begun, part) for part in parts}
+    records = {part.index: _records(begun, part) for part in begun.parts}
     first = next((one for held in records.values() for of in held.values() for one in of), None)
     if first is None:
         raise GpuliftError(f"nothing was recorded in {begun.folder}", NOTHING_RAN)
     context = first.context
     return Trial(
         schema=SCHEMA,
-        kind=kind,
-        number=number,
+        kind=begun.kind,
+        number=begun.number,
         method=first.method,
         decision_method=DECISION_METHOD,
         machine=context.slug,
@@ -235,14 +270,42 @@ def run_trial(session: Session, number: int, kind: str) -> Trial:
         dirty=session.want.dirty,
         build=session.want.build,
         arm_time_s=session.arm_time_s,
-        started_at=started_at,
-        seconds=round(session.budget.clock() - started_s, 3),
+        started_at=begun.started_at,
+        seconds=round(begun.seconds, 3),
         cases=plan.cases,
         seed=begun.seed,
         schedule_sha256=hashed,
-        rows=tuple(row for part in parts for row in _row_trials(begun, part, plan, records)),
-        one_launch=tuple(c for part in parts for c in _one_launch(part, records[part.index], plan)),
+        rows=tuple(row for part in begun.parts for row in _row_trials(begun, part, plan, records)),
+        one_launch=tuple(
+            one for part in begun.parts for one in _one_launch(part, records[part.index], plan)
+        ),
     )
+
+
+def _finish(begun: Begun) -> Trial:
+    trial = run_trial(begun)
+    _append(begun.session.folder, trial)
+    return trial
+
+
+def _parts(session: Session, number: int, kind: str) -> tuple[Part, ...]:
+    if kind == PLANTED:
+        return plant(session.rows, trial_seed(session, number))
+    return (Part(0, 0.0, session.rows),)
+
+
+def _size_of(parts: Sequence[Part]) -> dict[str, float]:
+    return {row.id: part.size for part in parts for row in part.rows}
+
+
+def _note(begun: Begun) -> None:
+    document = {
+        "kind": begun.kind,
+        "started_at": begun.started_at,
+        "seconds": round(begun.seconds, 3),
+        "schedule_sha256": schedule_hash(_size_of(begun.parts)),
+    }
+    write_whole(json.dumps(document) + "\n", begun.folder / BEGUN_FILE)
 
 
 def _row_launches(session: Session, trials: Sequence[Trial]) -> int:
@@ -314,7 +377,11 @@ def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequen
     flags += [] if session.gpu is None else ["--gpu", str(session.gpu)]
     started_s = session.budget.clock()
     code = machine.measure(session.bench, [*flags, f"--benchmark_filter={filter_of(rows)}"])
-    session.budget.learn(len(rows) * len(launches), session.budget.clock() - started_s)
+    took_s = session.budget.clock() - started_s
+    if not begun.resumed:
+        session.budget.learn(len(rows) * len(launches), took_s)
+    begun.seconds += took_s
+    _note(begun)
     _require_finished(session, code)
 
 
@@ -352,14 +419,16 @@ def _unusable(begun: Begun) -> list[Row]:
 
 
 def _records(begun: Begun, part: Part) -> Mapping[Row, list[Record]]:
-    """The records of both stages by row, in the order of their launches."""
+    """The records of both stages by row, in the order of their launches; of records of the same
+    launch, the last one counts."""
     found: dict[Row, list[Record]] = {}
     for stage in (1, 2):
         for batch in sorted(stage_folder(begun.folder, part.series, stage).glob("launch-*")):
             held = [
                 one for file in sorted(batch.glob("*.jsonl")) for one in read_file(file).records
             ]
-            for record in sorted(held, key=lambda one: one.launch):
+            latest = {(record.subject, record.launch): record for record in held}
+            for record in sorted(latest.values(), key=lambda one: one.launch):
                 row = Row(record.technique, record.case_id, record.duet_arm)
                 found.setdefault(row, []).append(record)
     return found
