@@ -51,6 +51,10 @@ class HostCheckingTrial final : public Trial {
     ArmResult result;
     result.arm = arm;
     result.tolerance = arm.tolerance.value_or(check_.tolerance);
+    if (arm.worker && arm.worker->python) {
+      result.not_made = "a Python arm";
+      return result;
+    }
     Step step;
     try {
       step = arm.make();

@@ -2,7 +2,8 @@
 #
 # Makes every <name>.cpp of the folder a technique with the id <theme>/<name>: a shared module, its manifest, the shared
 # contract tests, and <name>_test.cpp if it is there. A new file is found by the next build. Where something in NEEDS is
-# missing, each technique gets a manifest that says so instead.
+# missing, each technique gets a manifest that says so instead. <name>.py, which makes the technique's Python arms, is
+# copied beside the module, so that every build has its own.
 function(gpulift_add_techniques theme)
   cmake_parse_arguments(arg "" "" "NEEDS;LIBRARIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -77,6 +78,12 @@ function(gpulift_add_technique theme name source needs libraries)
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
     DEPENDS module.${target} gpulift-bench VERBATIM)
   add_custom_target(manifest.${target} ALL DEPENDS ${manifest}.stamp)
+
+  file(GLOB script CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.py)
+  if(script)
+    configure_file(${script} ${folder}/${output}.py COPYONLY)
+    configure_file(${CMAKE_SOURCE_DIR}/core/python/gpulift_worker.py ${folder}/gpulift_worker.py COPYONLY)
+  endif()
 
   set(test_source ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
   if(EXISTS ${test_source})

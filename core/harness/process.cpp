@@ -88,7 +88,7 @@ Process::Process(const std::vector<std::string>& argv, const std::map<std::strin
   actions.duplicate(reply, kReplyDescriptor);
   const auto variables = merged_environment(environment);
   const int status =
-      posix_spawn(&pid_, argv[0].c_str(), actions.get(), nullptr, pointers(argv).data(), pointers(variables).data());
+      posix_spawnp(&pid_, argv[0].c_str(), actions.get(), nullptr, pointers(argv).data(), pointers(variables).data());
   close(to_child[0]);
   close(reply);
   input_ = to_child[1];

@@ -26,7 +26,8 @@ class Process {
 
   enum class Errors { kPassThrough, kDiscard };
 
-  /// Starts argv[0] with our environment and the given additions. Its standard output is discarded.
+  /// Starts argv[0], a file or a name that is looked up in PATH, with our environment and the given additions. Its
+  /// standard output is discarded. Throws std::system_error when it cannot be started.
   Process(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
           Errors errors = Errors::kPassThrough);
   ~Process();

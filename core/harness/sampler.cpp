@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxSteps = 1 << 24;
 constexpr double kFlatClockHz = 5e6;  // "flat": two successive rounds this close
 constexpr int kMaxRestarts = 5;
 constexpr double kOverrun = 3.0;  // the minimum of blocks yields when the budget is exceeded this much
-constexpr int kRehearsals = 4;    // a full hold is found, then that it is too short, then what fits
+constexpr int kRehearsals = 8;    // two find a full hold, two that it is too short; then what fits, and two to spare
 
 class Sampler {
  public:

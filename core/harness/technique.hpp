@@ -47,6 +47,7 @@ struct Cost {
 };
 
 /// What "the same result" means. Run for every arm before anything is timed; a mismatch is `failed`, never timed.
+/// Python arms check themselves: where all are such, `meaning` and `tolerance` are enough.
 struct Check {
   std::string meaning;                        // for the report: "exact bytes", "relative error against FP64"
   std::function<void(StreamHandle)> poison;   // overwrites the output, so that an arm that writes nothing is found
@@ -61,6 +62,7 @@ enum class Clock {
 
 /// Runs an arm in a child process of its own that answers windows over pipes.
 struct Worker {
+  bool python = false;       // the script <name>.py beside the technique's file makes the arm; see python_arm()
   std::string preload = {};  // library name for LD_PRELOAD, e.g. "libjemalloc.so.2"; may be empty
   std::string remedy = {};   // what to install when `preload` is missing
   std::map<std::string, std::string> environment = {};
@@ -77,6 +79,12 @@ struct Arm {
   std::optional<Worker> worker = {};
   std::string unavailable = {};  // why this arm cannot run here; empty: it can
 };
+
+/// An arm that the script <name>.py beside the technique's <name>.cpp makes, steps and checks, in a Python process of
+/// its own. The technique lists it in `python` too.
+inline Arm python_arm(const std::string& name) {
+  return {.name = name, .make = {}, .clock = Clock::kHost, .worker = Worker{.python = true}};
+}
 
 /// One case of one technique in one launch. The engine implements it.
 class Trial {
@@ -122,6 +130,7 @@ struct Technique {
   bool needs_device = true;              // false: runs on any machine
   bool ceiling = false;                  // true: its arms measure the machine's own roofs, not one against another
   std::vector<std::string> arms = {};    // the baseline first
+  std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
   std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the
                                          // engine's: it selects the windows. Without it every case is burst.
   std::vector<Point> quick = {};         // cases of `qualify --quick`: those that match all values of one of these

@@ -21,6 +21,7 @@ BenchmarkOut::BenchmarkOut(std::vector<std::string>& arguments) {
   for (std::string& argument : arguments) {
     if (!argument.starts_with(kOption) || argument.size() == kOption.size()) continue;
     file_ = argument.substr(kOption.size());
+    made_ = !std::filesystem::exists(std::filesystem::symlink_status(file_));
     if (!std::ofstream(file_, std::ios::app)) {
       throw std::invalid_argument("cannot write " + file_.string() + "; give --benchmark_out another file");
     }
@@ -31,11 +32,14 @@ BenchmarkOut::BenchmarkOut(std::vector<std::string>& arguments) {
 }
 
 BenchmarkOut::~BenchmarkOut() {
+  std::error_code ignored;
+  if (made_) std::filesystem::remove(file_, ignored);
   if (memory_ >= 0) close(memory_);
 }
 
-void BenchmarkOut::write() const {
+void BenchmarkOut::write() {
   if (file_.empty()) return;
+  made_ = false;
   std::ofstream file(file_, std::ios::trunc);
   // Copying nothing would count as a failure; Google Benchmark always writes something.
   file << std::ifstream(path_of(memory_)).rdbuf() << std::flush;

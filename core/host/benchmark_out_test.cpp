@@ -35,7 +35,7 @@ TEST_F(BenchmarkOutTest, PutsThereWhatGoogleBenchmarkWrote) {
   const auto file = folder_ / "out.json";
   std::ofstream(file) << "something longer from an earlier run";
   std::vector<std::string> arguments{"program", "--benchmark_out=" + file.string()};
-  const BenchmarkOut out(arguments);
+  BenchmarkOut out(arguments);
   write_as_google_benchmark(arguments, "{\"new\": 1}\n");
   out.write();
   std::stringstream text;
@@ -43,10 +43,40 @@ TEST_F(BenchmarkOutTest, PutsThereWhatGoogleBenchmarkWrote) {
   EXPECT_EQ(text.str(), "{\"new\": 1}\n");
 }
 
+TEST_F(BenchmarkOutTest, LeavesNoEmptyFileWhereNothingWasWritten) {
+  std::vector<std::string> arguments{"program", "--benchmark_out=" + (folder_ / "out.json").string()};
+  {
+    const BenchmarkOut out(arguments);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(BenchmarkOutTest, KeepsAnEarlierFileWhereNothingWasWritten) {
+  const auto file = folder_ / "out.json";
+  std::ofstream(file) << "earlier";
+  std::vector<std::string> arguments{"program", "--benchmark_out=" + file.string()};
+  {
+    const BenchmarkOut out(arguments);
+  }
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  EXPECT_EQ(text.str(), "earlier");
+}
+
+TEST_F(BenchmarkOutTest, KeepsALinkThatLedNowhere) {
+  const auto link = folder_ / "link";
+  std::filesystem::create_symlink(folder_ / "out.json", link);
+  std::vector<std::string> arguments{"program", "--benchmark_out=" + link.string()};
+  {
+    const BenchmarkOut out(arguments);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
 TEST_F(BenchmarkOutTest, LeavesOtherArgumentsAlone) {
   const std::vector<std::string> before{"program", "--benchmark_out_format=csv", "--benchmark_out="};
   auto arguments = before;
-  const BenchmarkOut out(arguments);
+  BenchmarkOut out(arguments);
   EXPECT_EQ(arguments, before);
   EXPECT_NO_THROW(out.write());
 }
@@ -60,7 +90,7 @@ TEST_F(BenchmarkOutTest, AFileThatCannotBeOpenedIsSaidBeforeAnythingRuns) {
 TEST_F(BenchmarkOutTest, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
   std::vector<std::string> arguments{"program", "--benchmark_out=/dev/full"};
-  const BenchmarkOut out(arguments);
+  BenchmarkOut out(arguments);
   write_as_google_benchmark(arguments, "{}\n");
   EXPECT_THAT([&] { out.write(); },
               ThrowsMessage<std::runtime_error>(AllOf(StartsWith("cannot write /dev/full"), HasSubstr("No space"))));

@@ -55,6 +55,8 @@ class RangedRunner : public ArmRunner {
   std::string name_;
 };
 
+bool is_python(const Arm& arm) { return arm.worker && arm.worker->python; }
+
 /// The technique's side of a case: collects what it says and hands its arms on.
 class CaseTrial : public Trial {
  public:
@@ -85,7 +87,14 @@ class CaseTrial : public Trial {
     for (const Arm& arm : arms) names.push_back(arm.name);
     if (names != technique_.arms)
       throw std::logic_error("compare() must get the arms that the technique declares, in order");
-    if (!check_.error) throw std::logic_error("a technique says what the same result is (check) before it compares");
+    std::vector<std::string> python;
+    for (const Arm& arm : arms) {
+      if (is_python(arm)) python.push_back(arm.name);
+    }
+    if (python != technique_.python)
+      throw std::logic_error("compare() must get the Python arms that the technique declares, in order");
+    if (!check_.error && (check_.meaning.empty() || python.size() != arms.size()))
+      throw std::logic_error("a technique says what the same result is (check) before it compares");
     use_({arms, check_, cost_, notes_});
   }
 
@@ -125,6 +134,7 @@ class CaseMeasurement {
         launch_(launch),
         ceiling_(ceiling),
         device_(needs_device ? launch.device : nullptr),
+        uses_device_(device_ != nullptr),
         record_(record) {}
 
   void measure(std::vector<Entry> entries) {
@@ -207,17 +217,27 @@ class CaseMeasurement {
     if (!is_planted(entry)) settings.plant = 0;
     Job job = job_;
     if (job.is_duet() && entry.baseline) job.module = job.base_module;  // the worker loads the build of its own side
-    auto worker = std::make_unique<WorkerRunner>(job, settings, entry.arm);
+    const bool of_base = job.is_duet() && entry.baseline && !settings.base_python.empty();
+    const std::string& python = of_base ? settings.base_python : settings.python;
+    const bool has_device = launch_.device != nullptr;
+    uses_device_ = uses_device_ || (has_device && is_python(entry.arm));
+    auto worker = std::make_unique<WorkerRunner>(WorkerStart{job, settings, python, has_device}, entry.arm);
     const Json& hello = worker->hello();
-    if (!hello.at("preloaded").get<bool>()) {
-      const std::filesystem::path library = entry.arm.worker->preload;  // a record holds no path
-      set_outcome(entry.json, "skipped", "the library " + library.filename().string() + " is not installed",
-                  entry.arm.worker->remedy);
+    if (hello.contains("skipped")) {
+      set_outcome(entry.json, "skipped", hello.at("skipped"), hello.value("remedy", ""));
       return 0;
     }
+    keep_notes(entry, hello);
     entry.json["peak_host_bytes"] = hello.at("peak_host_bytes");
     entry.runner = std::move(worker);
     return hello.at("check_error");
+  }
+
+  // All arms of one side have the same interpreter, and so the same notes.
+  void keep_notes(const Entry& entry, const Json& hello) {
+    const std::string side = job_.is_duet() && entry.baseline ? "base:" : "";
+    const Json notes = hello.value("notes", Json::object());  // outlives the loop, unlike a temporary in it
+    for (const auto& [key, value] : notes.items()) record_["notes"][side + key] = value;
   }
 
   // The arm that allocates first alternates between launches: where buffers lie has an effect of its own.
@@ -339,8 +359,8 @@ class CaseMeasurement {
   }
 
   void write_telemetry(double from_s, double to_s) {
-    if (launch_.telemetry == nullptr || device_ == nullptr) {
-      record_["telemetry_missing"] = device_ == nullptr ? "no device in this case" : launch_.telemetry_missing;
+    if (launch_.telemetry == nullptr || !uses_device_) {
+      record_["telemetry_missing"] = uses_device_ ? launch_.telemetry_missing : "no device in this case";
       return;
     }
     record_["telemetry"] = launch_.telemetry->summary(from_s, to_s);
@@ -370,6 +390,7 @@ class CaseMeasurement {
   LaunchContext& launch_;
   bool ceiling_;
   DeviceSession* device_;
+  bool uses_device_;  // here, or in a Python worker
   Json& record_;
   double windows_s_ = 0;
   double lead_in_s_ = 0;
@@ -394,6 +415,14 @@ void measure_technique(const Job& job, LaunchContext& launch, Json& record, Case
   if (!trial.compared()) throw std::logic_error("the technique returned without comparing its arms");
 }
 
+/// An arm may note something while it is made. What the base noted otherwise than the head has its side's name.
+void keep_notes_of_both(Json& record, const Json& head, const Json& base) {
+  for (const auto& [key, value] : head.items()) record["notes"][key] = value;
+  for (const auto& [key, value] : base.items()) {
+    if (!head.contains(key) || head.at(key) != value) record["notes"]["base:" + key] = value;
+  }
+}
+
 // The base build's case runs inside the head's compare(), so that the arms of both live at the same time. What the head
 // searched and noted (an algorithm, a calibrated length), the base recalls: else both would be right and not the same.
 void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasurement& measurement,
@@ -415,6 +444,7 @@ void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasu
       entries.push_back({base_arm, theirs.check, cost_of(base_arm, theirs.cost), "base:" + job.arm, true});
       entries.push_back({head_arm, ours.check, cost_of(head_arm, ours.cost), "head:" + job.arm, false});
       measurement.measure(std::move(entries));
+      keep_notes_of_both(record, ours.notes, theirs.notes);
     });
   });
 }

@@ -98,6 +98,7 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
                                   {"needs_device", technique.needs_device},
                                   {"ceiling", technique.ceiling},
                                   {"arms", technique.arms},
+                                  {"python", technique.python},
                                   {"cases", nlohmann::ordered_json::array()}};
   for (const Point& point : all_points(technique.sweep)) {
     const bool quick = std::any_of(technique.quick.begin(), technique.quick.end(),

@@ -75,6 +75,13 @@ TEST(ManifestOf, TheRegimeIsAnAxisOrBurst) {
   EXPECT_EQ(cases[1].at("regime"), "sustained");
 }
 
+TEST(ManifestOf, NamesThePythonArms) {
+  Technique technique = example();
+  EXPECT_EQ(manifest_of("transfer/copy", "tag", technique).at("python").dump(), "[]");
+  technique.python = {"eager"};
+  EXPECT_EQ(manifest_of("transfer/copy", "tag", technique).at("python").dump(), R"(["eager"])");
+}
+
 TEST(ManifestOf, WithoutASweepThereIsOneCase) {
   Technique one = example();
   one.sweep = {};

@@ -26,7 +26,8 @@ class DeviceSession {
   /// False once an error poisoned the context: nothing after it in this process can be trusted.
   virtual bool healthy() = 0;
   virtual std::unique_ptr<ArmRunner> runner(Step step, Clock clock) = 0;
-  /// Work to slow an arm down with, in known amounts; it takes a few milliseconds to find out what it costs.
+  /// Work to slow an arm down with, in known amounts; finding out what it costs takes some 20 ms, or 0.3 s where the
+  /// clock never gets flat.
   virtual std::unique_ptr<ExtraWork> extra_work() = 0;
 
   /// Bytes held in device and pinned memory: the most since the last reset, beyond what was held at the reset. Device

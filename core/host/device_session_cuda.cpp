@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 
 #include "core/cuda/buffer.hpp"
@@ -15,14 +14,13 @@
 #include "core/cuda/device_clock.hpp"
 #include "core/cuda/handles.hpp"
 #include "device_session.hpp"
+#include "hold_capacity.hpp"
+#include "spin_cost.hpp"
 
 namespace gpulift {
 namespace {
 
-constexpr double kHoldLimit_s = 0.05;     // far longer than queueing a window takes, unless the launch queue is full
-constexpr std::int64_t kHeldSteps = 256;  // the hold ends after this many: from there on the device lags the host
-constexpr std::int64_t kQueuedSteps = 2 * kHeldSteps;  // behind one hold, with the lead-in; launch queues end near 1024
-constexpr double kNeverDry = 0.9;                      // share of a step's device time within which it must be issued
+constexpr double kHoldLimit_s = 0.05;  // far longer than queueing a window takes, unless the launch queue is full
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -37,7 +35,7 @@ class StreamRunner : public ArmRunner {
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
     return clock_ == Clock::kHost ? run_by_host(lead_in_steps, steps) : run_by_device(lead_in_steps, steps);
   }
-  std::int64_t max_steps() const override { return max_steps_; }
+  std::int64_t max_steps() const override { return capacity_.max_steps(); }
 
  private:
   // The steps' own host cost is the subject: nothing holds the stream, and the wall clock judges.
@@ -63,9 +61,8 @@ class StreamRunner : public ArmRunner {
   // what does not fit of the lead-in runs before the hold. A hold that ends by its limit has found the queue full.
   Window run_by_device(std::int64_t lead_in_steps, std::int64_t steps) {
     Window window;
-    const bool hold = capacity_ > 0;
-    const std::int64_t held_lead_in = std::min(lead_in_steps, capacity_ / 2);
-    const std::int64_t held = std::min({steps, kHeldSteps, capacity_ - held_lead_in});
+    const bool hold = capacity_.can_hold();
+    const auto [held_lead_in, held] = capacity_.split(lead_in_steps, steps);
     for (std::int64_t i = held_lead_in; i < lead_in_steps; ++i) step_(stream_);
     if (hold) {
       if (held_lead_in < lead_in_steps) check(cudaStreamSynchronize(stream_));  // a clean queue behind the hold
@@ -92,16 +89,11 @@ class StreamRunner : public ArmRunner {
     check(cudaStreamSynchronize(stream_));
     window.host_s = now_s() - (hold ? released_s : window.start_s);
     read_clocks(window);
-    // What followed the hold never waited for the host if issuing a step takes less than running it. (Issuing the whole
-    // window tells less: a full launch queue makes the host wait for the device.)
-    const double issue_s = (released_s - window.start_s) / static_cast<double>(std::max<std::int64_t>(held, 1));
-    const bool never_dry = issue_s < kNeverDry * *window.device_s / static_cast<double>(steps);
-    window.held = hold && !hold_.timed_out() && (held == steps || never_dry);
     if (hold && hold_.timed_out()) {
-      capacity_ = std::min(capacity_ / 2, queued);  // in the end none
-    } else if (hold && !window.held) {
-      // The device waited for the host: no window may be longer than what can be held behind the longest lead-in.
-      max_steps_ = std::min(kHeldSteps, capacity_ - capacity_ / 2);
+      capacity_.saw_time_out(queued);
+    } else if (hold) {
+      const double issue_s = (released_s - window.start_s) / static_cast<double>(held);
+      window.held = capacity_.saw_release(held, steps, issue_s, *window.device_s / static_cast<double>(steps));
     }
     return window;
   }
@@ -120,8 +112,7 @@ class StreamRunner : public ArmRunner {
   SmClock& sm_clock_;
   UniqueEvent begin_ = make_timing_event();
   UniqueEvent end_ = make_timing_event();
-  std::int64_t capacity_ = kQueuedSteps;  // steps that fit behind the hold, as far as is known
-  std::int64_t max_steps_ = std::numeric_limits<std::int64_t>::max();
+  HoldCapacity capacity_;
 };
 
 /// One thread that spins for a number of cycles, behind whatever the stream holds.
@@ -131,35 +122,29 @@ class SpinWork : public ExtraWork {
   using MakeRunner = std::function<std::unique_ptr<ArmRunner>(Step)>;
   SpinWork(cudaStream_t stream, Device& device, const MakeRunner& runner) : stream_(stream), spun_(device, 1) {
     *spun_.data() = 0;
-    // A spin costs its launch and its cycles; two lengths tell the two apart.
-    const auto spin_s = [&](std::uint64_t cycles) {
-      const auto timed = runner([this, cycles](StreamHandle) { enqueue_spin(stream_, cycles, spun_.data()); });
-      for (int i = 0; i < kWarmUpWindows; ++i) timed->run(0, kSpins);
-      return *timed->run(0, kSpins).device_s / static_cast<double>(kSpins);
+    std::uint64_t cycles = 0;
+    const auto timed = runner([this, &cycles](StreamHandle) { enqueue_spin(stream_, cycles, spun_.data()); });
+    const auto run = [&](std::uint64_t of_cycles) {
+      cycles = of_cycles;
+      return timed->run(0, kSpins);
     };
-    const double one_s = spin_s(kShortCycles);
-    const double two_s = spin_s(2 * kShortCycles);
-    launch_s_ = std::max(0.0, 2 * one_s - two_s);
-    clock_hz_ = static_cast<double>(kShortCycles) / (two_s - one_s);
+    cost_ = measure_spin_cost(run, kSpins);
   }
 
   void add(double work_s, std::optional<double> sm_clock_hz) override {
-    const double cycles = std::max(0.0, work_s - launch_s_) * sm_clock_hz.value_or(clock_hz_);
+    const double cycles = std::max(0.0, work_s - cost_.launch_s) * sm_clock_hz.value_or(cost_.clock_hz);
     enqueue_spin(stream_, static_cast<std::uint64_t>(cycles), spun_.data());
   }
   double added_s(std::optional<double> sm_clock_hz) const override {
-    return launch_s_ + static_cast<double>(*spun_.data()) / sm_clock_hz.value_or(clock_hz_);
+    return cost_.launch_s + static_cast<double>(*spun_.data()) / sm_clock_hz.value_or(cost_.clock_hz);
   }
 
  private:
-  static constexpr std::uint64_t kShortCycles = 20'000;
   static constexpr std::int64_t kSpins = 64;
-  static constexpr int kWarmUpWindows = 8;
 
   cudaStream_t stream_;
   PinnedBuffer<unsigned long long> spun_;
-  double launch_s_ = 0;
-  double clock_hz_ = 0;
+  SpinCost cost_{};
 };
 
 class CudaSession : public DeviceSession {
@@ -169,6 +154,7 @@ class CudaSession : public DeviceSession {
     hold_.release();
     sm_clock_.sample_begin(stream_.get());
     sm_clock_.sample_end(stream_.get());
+    enqueue_spin(stream_.get(), 1, nullptr);
     synchronize();
   }
 

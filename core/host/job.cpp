@@ -1,6 +1,7 @@
 #include "job.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 
 #include "core/harness/record_file.hpp"
@@ -24,6 +25,11 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
+std::string default_python() {
+  const char* named = std::getenv("GPULIFT_SETUP_PYTHON");
+  return named != nullptr && *named != '\0' ? named : GPULIFT_PYTHON_EXECUTABLE;
+}
+
 nlohmann::ordered_json to_json(const RunSettings& settings) {
   return {{"launches", settings.launches},
           {"quick", settings.quick},
@@ -32,7 +38,9 @@ nlohmann::ordered_json to_json(const RunSettings& settings) {
           {"timeout_s", settings.timeout_s},
           {"seed", settings.seed},
           {"gpu", settings.gpu},
-          {"plant", settings.plant}};
+          {"plant", settings.plant},
+          {"python", settings.python},
+          {"base_python", settings.base_python}};
 }
 
 RunSettings settings_from_json(const nlohmann::ordered_json& json) {
@@ -45,6 +53,8 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json) {
   settings.seed = json.at("seed");
   settings.gpu = json.at("gpu");
   settings.plant = json.at("plant");
+  settings.python = json.at("python");
+  settings.base_python = json.at("base_python");
   return settings;
 }
 

@@ -7,6 +7,9 @@
 
 namespace gpulift {
 
+/// The interpreter that the variable GPULIFT_SETUP_PYTHON names (./gpulift sets it), or else that of the build.
+std::string default_python();
+
 /// What a user chose for a whole run.
 struct RunSettings {
   int launches = 3;
@@ -17,6 +20,8 @@ struct RunSettings {
   std::uint64_t seed = 1;
   int gpu = 0;
   double plant = 0;  // fraction by which the head of a duet, or else every arm, is slowed down on purpose
+  std::string python = default_python();  // the interpreter of Python arms, in a duet the head's
+  std::string base_python = {};           // the base's; empty: the same
 };
 
 /// One case in one launch; for a duet, one arm of it.

@@ -42,7 +42,17 @@ TEST(RunSettings, ComeBackFromJson) {
   settings.timeout_s = 3;
   settings.seed = 99;
   settings.gpu = 4;
+  settings.plant = 0.01;
+  settings.python = "new/bin/python";
+  settings.base_python = "old/bin/python";
   EXPECT_EQ(to_json(settings_from_json(to_json(settings))), to_json(settings));
+}
+
+TEST(RunSettings, ThePathOfAnInterpreterIsInNoRecord) {
+  RunSettings settings;
+  settings.python = settings.base_python = "/home/somebody/python";
+  EXPECT_EQ(options_of(settings).dump().find("somebody"), std::string::npos);
+  EXPECT_EQ(begin_record(example(), settings).dump().find("somebody"), std::string::npos);
 }
 
 TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {

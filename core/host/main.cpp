@@ -15,6 +15,7 @@
 #include "launch.hpp"
 #include "machine_context.hpp"
 #include "module_loader.hpp"
+#include "noted.hpp"
 #include "options.hpp"
 #include "supervisor.hpp"
 #include "worker.hpp"
@@ -102,7 +103,15 @@ int explain_no_case(const std::vector<TechniqueInfo>& catalogue, const std::stri
   return kUsage;
 }
 
-int measure(const Options& options, const std::vector<SelectedCase>& selected, const BenchmarkOut& out) {
+/// A duet has its records; Google Benchmark has no notion of two builds in one benchmark.
+void refuse_report_of_duet(const std::vector<std::string>& benchmark_arguments) {
+  for (const std::string& argument : benchmark_arguments) {
+    if (!argument.starts_with("--benchmark_out")) continue;
+    throw std::invalid_argument("a duet has no Google Benchmark report: give --records DIR instead of " + argument);
+  }
+}
+
+int measure(const Options& options, const std::vector<SelectedCase>& selected, BenchmarkOut& out) {
   Progress progress;
   Machine machine = look_at_machine(options.settings.gpu);
   machine.context["options"] = options_of(options.settings);
@@ -115,6 +124,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, c
   if (!machine.device) progress.say("No GPU: " + machine.no_device.reason + ". " + machine.no_device.remedy);
   notice_interrupts();
   Supervisor supervisor(options.settings, folder.get(), machine.context, progress);
+  if (!options.recall.empty()) supervisor.recall(noted_in(options.recall, machine.context));
   if (!supervisor.records().empty()) {
     progress.say("Going on with a run of which " + std::to_string(supervisor.records().size()) + " records are there.");
   }
@@ -122,7 +132,6 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, c
     progress.say("Interrupted: " + std::to_string(supervisor.records().size()) + " records are kept.");
     return kInterrupted;
   }
-  // A duet has its records; Google Benchmark has no notion of two builds in one benchmark.
   if (options.base.empty()) {
     report_benchmarks(selected, supervisor.records(), machine.context);
     out.write();
@@ -165,7 +174,8 @@ int run(int argc, char** argv) {
     std::cout << all.dump(1) << '\n';
     return 0;
   }
-  const BenchmarkOut out(options.benchmark_arguments);
+  if (!options.base.empty() && !options.list) refuse_report_of_duet(options.benchmark_arguments);
+  BenchmarkOut out(options.benchmark_arguments);
   initialize_google_benchmark(options.benchmark_arguments);
   const auto selected = select_cases(catalogue, options.filter, options.settings.quick);
   if (selected.empty()) return explain_no_case(catalogue, options.filter);

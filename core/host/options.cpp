@@ -85,11 +85,16 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--gpu", settings.gpu, "Index of the GPU to measure (default 0)");
   app.add_option("--modules", options.modules, "Folder of technique modules (default: beside this program)");
   app.add_option("--records", options.records, "Folder for records; a run that was broken off there is gone on with");
+  app.add_option("--recall", options.recall, "Folder of records of this card: what a search chose there is used again");
   auto* head = app.add_option("--head", options.head, "Duet: folder of modules to judge, timed against --base");
   auto* base = app.add_option("--base", options.base, "Duet: folder of modules to judge against");
   app.add_option("--plant", settings.plant,
                  "To test what is found: slow the head of a duet, or else every arm, down by this fraction")
       ->check(CLI::Range(1e-6, 10.0));
+  app.add_option("--python", settings.python,
+                 "Interpreter of Python arms; in a duet the head's (default: that of ./gpulift or of the build)");
+  app.add_option("--base-python", settings.base_python, "Duet: the base's interpreter, where it is another")
+      ->needs(base);
   head->needs(base);
   base->needs(head);
   app.add_flag("--describe", options.describe, "Print what is known of this machine as JSON");

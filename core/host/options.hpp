@@ -14,6 +14,7 @@ struct Options {
   RunSettings settings;
   std::filesystem::path modules;
   std::filesystem::path records;  // empty: records are not kept
+  std::filesystem::path recall;   // folder of records whose notes are used; empty: none
   std::filesystem::path head;     // of the duet; empty: none
   std::filesystem::path base;
   bool describe = false;

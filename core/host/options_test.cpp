@@ -48,6 +48,15 @@ TEST(Options, HaveTheDocumentedDefaults) {
   EXPECT_FALSE(options.list);
 }
 
+TEST(Options, NameTheInterpreterOfEitherSide) {
+  EXPECT_FALSE(parse({}).settings.python.empty());
+  EXPECT_TRUE(parse({}).settings.base_python.empty()) << "then it is the head's";
+  const Options options = parse({"--head", "h", "--base", "b", "--python", "new", "--base-python", "old"});
+  EXPECT_EQ(options.settings.python, "new");
+  EXPECT_EQ(options.settings.base_python, "old");
+  EXPECT_EQ(ending_of({"--base-python", "old"}).exit_code, 2) << "only a duet has a base";
+}
+
 TEST(Options, QuickShortensTheTimeUnlessItIsGiven) {
   EXPECT_EQ(parse({"--quick"}).settings.arm_time_s, 0.2);
   EXPECT_EQ(parse({"--quick", "--arm-time", "0.5"}).settings.arm_time_s, 0.5);

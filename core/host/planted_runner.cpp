@@ -39,8 +39,12 @@ Window PlantedRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   const Window window = runner_->run(lead_in_steps, steps);
   const double added_s = plan_->work_s > 0 ? work_->added_s(window.sm_clock_hz) : 0;
   const double plain_s = judged_s(window, clock_) - added_s;
-  if (added_s > 0) fractions_.push_back(added_s / plain_s);
-  step_s_ = plain_s / static_cast<double>(steps);
+  if (plain_s > 0) {
+    if (added_s > 0) fractions_.push_back(added_s / plain_s);
+    step_s_ = plain_s / static_cast<double>(steps);
+  } else {
+    step_s_.reset();  // by its own count the extra work took it all: the next window tells anew, without any
+  }
   plan_->sm_clock_hz = window.sm_clock_hz;
   return window;
 }

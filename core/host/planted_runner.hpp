@@ -36,7 +36,8 @@ class PlantedRunner : public ArmRunner {
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::int64_t max_steps() const override { return runner_->max_steps(); }
 
-  /// The median of all windows that had extra work, by that work's own count. None before there was one.
+  /// The median of all windows that had extra work, by that work's own count. None before there was one, and where
+  /// that work seems to take longer than the window that it is in.
   std::optional<double> planted() const override;
 
  private:

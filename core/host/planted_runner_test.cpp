@@ -75,6 +75,35 @@ TEST_F(PlantedRunnerTest, AddsNothingToLeadInsAndKeepsTheLimitOfSteps) {
   EXPECT_EQ(runner.max_steps(), 77);
 }
 
+/// Work that cannot be made shorter than its launch, and claims more than it took, as one does whose cost was measured
+/// on a slower clock.
+class OverstatedWork : public ExtraWork {
+ public:
+  OverstatedWork(Time& time, double claimed_s) : time_(time), claimed_s_(claimed_s) {}
+  void add(double /*work_s*/, std::optional<double> /*sm_clock_hz*/) override { time_.now += 0.01; }
+  double added_s(std::optional<double> /*sm_clock_hz*/) const override { return claimed_s_; }
+
+ private:
+  Time& time_;
+  double claimed_s_;
+};
+
+class OverstatedWorkTest : public PlantedRunnerTest, public testing::WithParamInterface<double> {};
+
+TEST_P(OverstatedWorkTest, IsUnknownAndTheNextWindowTellsAnew) {
+  PlantedRunner runner([this](StreamHandle) { time_.now += 0.25; }, Clock::kHost, 0.01,
+                       std::make_unique<OverstatedWork>(time_, GetParam()),
+                       [this](Step step) { return std::make_unique<TimedRunner>(std::move(step), time_); });
+  EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.25);
+  EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.26);
+  EXPECT_FALSE(runner.planted()) << *runner.planted();
+  EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.25) << "without extra work";
+  EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.26);
+  EXPECT_FALSE(runner.planted()) << *runner.planted();
+}
+
+INSTANTIATE_TEST_SUITE_P(Claims, OverstatedWorkTest, testing::Values(0.26, 5.0));  // all of the window, and more
+
 TEST(HostWork, IsBusyForAtLeastTheTimeAsked) {
   const auto work = make_host_work();
   work->add(1e-4, std::nullopt);

@@ -95,6 +95,15 @@ TEST_F(DeviceProgram, ARecordHasClocksTelemetryAndMemory) {
   }
 }
 
+// The arms in chunks allocate nothing of their own. (The baseline comes first, and meets what its poison loads.)
+TEST_F(DeviceProgram, StreamsThatArmsShareAreChargedToNone) {
+  ASSERT_EQ(measure(build() / "modules", {"--benchmark_filter=stream_overlap/copy_to_compute:1_to_1/bytes:1048576/"})
+                .exit_code,
+            0);
+  const Json arms = records().at(0).at("arms");
+  for (std::size_t i = 1; i < arms.size(); ++i) EXPECT_EQ(arms[i].at("peak_device_bytes"), 0U) << arms[i].at("name");
+}
+
 TEST_F(DeviceProgram, APoisonedDeviceCostsItsOwnCaseAlone) {
   const Result result = measure(modules({"device_fine", "device_poisons", "fine"}), {"--launches", "2"});
   EXPECT_EQ(result.exit_code, 1);

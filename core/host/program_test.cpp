@@ -155,6 +155,18 @@ TEST_F(Program, WritesWhatGoogleBenchmarkWrites) {
   EXPECT_THAT(speedups, testing::Pointwise(testing::DoubleNear(1e-6), from_records));
 }
 
+TEST_F(Program, GoogleBenchmarksFileIsNotLeftEmptyWhereNothingIsMeasured) {
+  const auto out = folder_ / "out.json";
+  const auto with_out = [&](const std::string& argument) {
+    return run(measure_arguments(folder_ / "modules", {"--benchmark_out=" + out.string(), argument})).exit_code;
+  };
+  modules({"fine"});
+  EXPECT_EQ(with_out("--benchmark_filter=no_such_case"), 2);
+  EXPECT_EQ(with_out("--benchmark_no_such"), 2);
+  EXPECT_EQ(with_out("--benchmark_list_tests"), 0);
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST_F(Program, ALaunchIsARepetition) {
   EXPECT_EQ(measure(modules({"fine"}), {"--quick", "--launches", "1"}).exit_code, 0);
   EXPECT_EQ(records().size(), 1U);
@@ -227,6 +239,17 @@ TEST_F(Program, EachLaunchHasItsOwnSeedAndOrderAndHearsOfTheLast) {
   EXPECT_EQ(both[1].at("notes").at("recalled"), both[0].at("notes").at("seed"));
 }
 
+TEST_F(Program, ARunRecallsWhatAnotherNotedWhereItIsToldTo) {
+  const auto folder = modules({"fine"});
+  ASSERT_EQ(measure(folder, {"--quick", "--launches", "1"}).exit_code, 0);
+  const Json before = record_of("fine");
+  const auto other = folder_ / "other";
+  std::filesystem::rename(records_folder(), other);
+  EXPECT_EQ(measure(folder, {"--quick", "--launches", "1", "--seed", "7", "--recall", other.string()}).exit_code, 0);
+  EXPECT_EQ(record_of("fine").at("notes").at("recalled"), before.at("notes").at("seed"));
+  EXPECT_EQ(run({"--modules", folder.string(), "--recall", (folder_ / "none").string()}).exit_code, 2);
+}
+
 // Asked for is a second. The sampler lets a window pass that is half as long (its pace was taken while the machine was
 // slower), so that is what it promises.
 TEST_F(Program, SustainedWindowsLastAtLeastHalfOfTheSecondAskedFor) {
@@ -263,6 +286,12 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
       {"skips", "skipped", "not on this machine"},
       {"not_finite", "failed", "not finite: arms.0.cost.items"},
       {"worker_crashes", "error", "the worker of arm other ended with signal 11"},
+      {"python_crashes", "error", "the worker of arm baseline ended with signal 11"},
+      {"python_hangs", "error", "the worker of arm baseline did not answer within"},
+      {"python_raises", "error", "the worker of arm baseline: ValueError: raised on purpose"},
+      {"python_wrong", "failed", "arm other does not give the same result: error nan"},
+      {"python_missing", "skipped", "the Python package gpulift_no_such_package is not installed"},
+      {"python_undeclared", "error", "the Python arms that the technique declares"},
   };
   std::vector<std::string> names{"fine"};
   for (const Misdeed& misdeed : misdeeds) names.emplace_back(misdeed.technique);
@@ -335,6 +364,51 @@ TEST_F(Program, AWorkerIsMeasuredInItsOwnEnvironment) {
   EXPECT_EQ(arm.at("clock"), "host");
   EXPECT_FALSE(arm.at("windows").at("host_s").empty());
   EXPECT_TRUE(arm.contains("peak_host_bytes"));
+}
+
+TEST_F(Program, APythonArmIsMeasuredLikeAnyOtherWhateverItPrints) {
+  const Result result = measure(modules({"python_fine"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, Not(HasSubstr("said")));
+  const Json record = record_of("python_fine");
+  EXPECT_EQ(record.at("notes").at("arm"), "other");
+  EXPECT_EQ(record.at("notes").at("seed"), std::to_string(record.at("order").at("seed").get<std::uint64_t>()));
+  EXPECT_THAT(record.at("notes").at("python").get<std::string>(), StartsWith("3."));
+  const Json arm = record.at("arms")[1];
+  EXPECT_EQ(arm.at("clock"), "host");
+  EXPECT_EQ(arm.at("check_error"), 0);
+  EXPECT_TRUE(arm.contains("peak_host_bytes"));
+}
+
+// The C++ baseline starts the first block or the second: windows of both arms lie on one time axis, and never overlap.
+TEST_F(Program, APythonArmsWindowsAreOnTheEnginesClock) {
+  ASSERT_EQ(measure(modules({"python_fine"})).exit_code, 0);
+  std::vector<std::pair<double, double>> windows;
+  for (const Json& arm : record_of("python_fine").at("arms")) {
+    const Json& times = arm.at("windows");
+    for (std::size_t i = 0; i < times.at("start_s").size(); ++i) {
+      const double start_s = times.at("start_s")[i];
+      windows.emplace_back(start_s, start_s + times.at("host_s")[i].get<double>());
+    }
+  }
+  std::sort(windows.begin(), windows.end());
+  for (std::size_t i = 1; i < windows.size(); ++i) EXPECT_LE(windows[i - 1].second, windows[i].first);
+}
+
+TEST_F(Program, WithoutAnInterpreterItsArmAloneIsSkipped) {
+  const auto none = (folder_ / "no-python").string();
+  EXPECT_EQ(measure(modules({"python_fine"}), {"--python", none}).exit_code, 0);
+  const Json arm = record_of("python_fine").at("arms")[1];
+  EXPECT_EQ(arm.at("outcome"), "skipped");
+  EXPECT_EQ(arm.at("reason"), "the Python interpreter cannot be started: No such file or directory");
+  EXPECT_THAT(arm.at("remedy").get<std::string>(), HasSubstr("--python"));
+}
+
+TEST_F(Program, TheInterpreterIsThatOfTheSetUpUnlessOneIsNamed) {
+  const auto folder = modules({"python_fine"});
+  const std::map<std::string, std::string> environment{{"GPULIFT_SETUP_PYTHON", (folder_ / "no-python").string()}};
+  EXPECT_EQ(run(measure_arguments(folder, {}), environment).exit_code, 0);
+  EXPECT_EQ(record_of("python_fine").at("arms")[1].at("outcome"), "skipped");
 }
 
 TEST_F(Program, WhereNothingCanRunTheExitCodeSaysSo) {
@@ -661,6 +735,46 @@ TEST_F(Duet, AWorkerIsSlowedDownToo) {
                 .exit_code,
             0);
   EXPECT_NEAR(std::stod(record_of("worker_fine").at("notes").at("planted").get<std::string>()), 0.5, 0.3);
+}
+
+TEST_F(Duet, EachSideHasItsOwnInterpreter) {
+  const auto python = folder_ / "slower-python";
+  std::ofstream(python) << "#!/bin/sh\nGPULIFT_TESTING_ROUNDS=6000 exec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
+                 "--benchmark_filter=python_fine/other", "--python", python.string(), "--base-python",
+                 GPULIFT_PYTHON_EXECUTABLE, "--arm-time", "0.05"})
+                .exit_code,
+            0);
+  EXPECT_GT(ratio(), 2);
+  const Json notes = records().at(0).at("notes");
+  EXPECT_EQ(notes.at("base:python"), notes.at("python"));
+}
+
+TEST_F(Duet, APythonArmIsSlowedDownToo) {
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "1",
+                 "--benchmark_filter=python_fine/other", "--plant", "0.5", "--arm-time", "0.05"})
+                .exit_code,
+            0);
+  EXPECT_NEAR(std::stod(record_of("python_fine").at("notes").at("planted").get<std::string>()), 0.5, 0.3);
+}
+
+TEST_F(Duet, WhatArmsNoteWhileTheyAreMadeIsKeptOfBothSides) {
+  ASSERT_EQ(duet("head", "base", "planted_notes", 0.01).exit_code, 0);
+  ASSERT_EQ(records().size(), 2U);
+  const Json expected{{"early", "same"}, {"late", "same"}, {"permille", "5"}, {"base:permille", "0"}};
+  for (const Json& record : records()) EXPECT_EQ(record.at("notes"), expected);
+}
+
+TEST_F(Duet, AReportOfGoogleBenchmarkIsRefusedBeforeAnythingRuns) {
+  const auto out = folder_ / "out.json";
+  const Result result = duet("base_again", "base", "planted_host", 0.01, {"--benchmark_out=" + out.string()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(lines_of(result.errors), ElementsAre(AllOf(HasSubstr("a duet has no"), HasSubstr("--records"))));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_THAT(records(), IsEmpty());
 }
 
 TEST_F(Program, WithoutADuetEveryArmIsSlowedDown) {

@@ -23,6 +23,9 @@ class Supervisor {
   /// cases that a child could not report on.
   Supervisor(const RunSettings& settings, RecordFolder* folder, nlohmann::ordered_json context, Progress& progress);
 
+  /// Notes of an earlier run by "technique/case", for cases that have none yet.
+  void recall(const std::map<std::string, nlohmann::ordered_json>& notes) { notes_.insert(notes.begin(), notes.end()); }
+
   /// Runs the jobs of all launches, in an order that the seed shuffles anew for each launch, less those that the folder
   /// already holds; what ended in an error there is measured again. Throws RecordError when a record cannot be written.
   /// Returns false when the user interrupted.

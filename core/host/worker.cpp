@@ -18,7 +18,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> worker_command() { return {own_program(), "--serve-worker"}; }
+/// The interpreter runs gpulift_worker.py, which runs the technique's script; both lie beside the module.
+std::vector<std::string> python_command(const WorkerStart& start) {
+  const auto script = std::filesystem::path(start.job.module).replace_extension(".py");
+  return {start.python, (script.parent_path() / "gpulift_worker.py").string(), script.string()};
+}
 
 std::map<std::string, std::string> worker_environment(const Worker& worker) {
   auto environment = worker.environment;
@@ -78,6 +82,7 @@ Window window_from_json(const Json& json) {
   window.start_s = json.at("start_s");
   window.host_s = json.at("host_s");
   window.enqueue_s = json.at("enqueue_s");
+  if (json.contains("device_s")) window.device_s = json.at("device_s").get<double>();
   return window;
 }
 
@@ -89,8 +94,7 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
     const Step step = arm.make();
     std::size_t peak_bytes = 0;
     const double error = checked_error(step, prepared.check, nullptr, [&] { peak_bytes = status_bytes("VmHWM:"); });
-    channel.send({{"preloaded", true},
-                  {"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
+    channel.send({{"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
                   {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0}});
     const auto plain = [](Step with_work) { return std::make_unique<HostRunner>(std::move(with_work)); };
     const auto runner = plant > 0 ? std::make_unique<PlantedRunner>(step, Clock::kHost, plant, make_host_work(), plain)
@@ -107,17 +111,39 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
 
 }  // namespace
 
-WorkerRunner::WorkerRunner(const Job& job, const RunSettings& settings, const Arm& arm)
-    : arm_(arm.name), timeout_s_(settings.timeout_s) {
+WorkerRunner::WorkerRunner(const WorkerStart& start, const Arm& arm)
+    : arm_(arm.name), timeout_s_(start.settings.timeout_s) {
   if (!can_preload(*arm.worker)) {
-    hello_ = {{"preloaded", false}};
+    const std::filesystem::path library = arm.worker->preload;  // a record holds no path
+    hello_ = {{"skipped", "the library " + library.filename().string() + " is not installed"},
+              {"remedy", arm.worker->remedy}};
     return;
   }
-  process_ = std::make_unique<Process>(worker_command(), worker_environment(*arm.worker));
-  hello_ = ask({{"job", to_json(job)}, {"settings", to_json(settings)}, {"arm", arm.name}});
+  arm.worker->python ? start_python(start, arm) : start_own(start, arm);
   if (hello_.contains("check_error") && !hello_.at("check_error").is_number()) {
     hello_["check_error"] = std::numeric_limits<double>::quiet_NaN();
   }
+}
+
+void WorkerRunner::start_own(const WorkerStart& start, const Arm& arm) {
+  const std::vector<std::string> command{own_program(), "--serve-worker"};
+  process_ = std::make_unique<Process>(command, worker_environment(*arm.worker));
+  hello_ = ask({{"job", to_json(start.job)}, {"settings", to_json(start.settings)}, {"arm", arm.name}});
+}
+
+void WorkerRunner::start_python(const WorkerStart& start, const Arm& arm) {
+  try {
+    process_ = std::make_unique<Process>(python_command(start), worker_environment(*arm.worker));
+  } catch (const std::system_error& failure) {
+    hello_ = {{"skipped", "the Python interpreter cannot be started: " + failure.code().message()},
+              {"remedy", "run ./gpulift setup, or name an interpreter with --python"}};
+    return;
+  }
+  hello_ = ask({{"arm", arm.name},
+                {"point", start.job.point},
+                {"seed", case_seed(start.job, start.settings)},
+                {"plant", start.settings.plant},
+                {"gpu", start.has_device ? Json(start.settings.gpu) : Json(nullptr)}});
 }
 
 Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {

@@ -1,6 +1,7 @@
 #pragma once
 // A worker arm: an arm in a child process of its own that answers windows over pipes, one JSON line each way. For
-// libraries that must be preloaded and variables that are read once.
+// libraries that must be preloaded, variables that are read once, and what only Python can do. The child is this
+// program, or for a python_arm() the interpreter of its side with core/python/gpulift_worker.py.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,23 +14,34 @@
 
 namespace gpulift {
 
+/// What the child of an arm is started with and asked first.
+struct WorkerStart {
+  Job job;               // its module is that of the arm's side
+  RunSettings settings;  // its plant is 0 for an arm that is not slowed down
+  std::string python;    // the interpreter of the arm's side; a file, or a name that is looked up in PATH
+  bool has_device;       // whether a Python arm may use the GPU that the settings name
+};
+
 /// Our side. Throws WorkerFailed when the child ends, falls silent or reports an error.
 class WorkerRunner : public ArmRunner {
  public:
   /// Starts the child; it checks its arm before it answers.
-  WorkerRunner(const Job& job, const RunSettings& settings, const Arm& arm);
+  WorkerRunner(const WorkerStart& start, const Arm& arm);
 
-  /// The child's first answer: "preloaded", "check_error", "peak_host_bytes".
+  /// The child's first answer: "check_error", "peak_host_bytes", perhaps "notes"; or "skipped" and "remedy", and then
+  /// there is nothing to run.
   const nlohmann::ordered_json& hello() const { return hello_; }
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::optional<double> planted() const override { return planted_; }
 
  private:
+  void start_own(const WorkerStart& start, const Arm& arm);
+  void start_python(const WorkerStart& start, const Arm& arm);
   nlohmann::ordered_json ask(const nlohmann::ordered_json& question);
 
   std::string arm_;
   double timeout_s_;
-  std::unique_ptr<Process> process_;  // null: its preload library is not installed
+  std::unique_ptr<Process> process_;  // null: what the arm needs is not installed
   nlohmann::ordered_json hello_;
   std::optional<double> planted_;
 };

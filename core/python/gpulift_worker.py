@@ -1,0 +1,247 @@
+"""The process of a Python arm: `python gpulift_worker.py SCRIPT`, started by gpulift-bench.
+
+The script beside a technique defines one function, and never sees a clock or a loop count:
+
+    def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm
+
+Questions come as JSON lines on standard input, answers go to file descriptor 3: first the arm with
+its case, answered once it is checked, then windows until the input closes. `--describe SCRIPT...`
+instead prints as JSON which versions the scripts find, or what they miss.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.util
+import json
+import math
+import os
+import platform
+import re
+import signal
+import statistics
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic  # CLOCK_MONOTONIC, the clock of the C++ windows
+from types import ModuleType
+from typing import Any, Protocol, TextIO
+
+REPLY_DESCRIPTOR = 3
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+
+FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/:'\"]+/)+")  # of an absolute path
+
+Json = dict[str, Any]
+Point = Mapping[str, "int | str"]
+
+
+class Mark(Protocol):
+    """A place in the device's queue, such as a recorded torch.cuda.Event with timing."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds until the later mark; both have been reached."""
+
+
+def nothing() -> None:
+    """Waits for nothing: a step on the host is done when it returns."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What a script makes. `error` is called once, after one step: 0 for the same result.
+
+    `synchronize` waits for the work of all steps; `mark` makes a mark in the device's queue.
+    """
+
+    step: Callable[[], object]
+    error: Callable[[], float]
+    synchronize: Callable[[], object] = nothing
+    mark: Callable[[], Mark] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Skip(Exception):
+    """The arm cannot run here, for this reason; the remedy says what would help."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+class Windows:
+    """Runs windows of an arm, each with extra work of `plant` times its length behind its steps.
+
+    The first window gets none, since it tells how much a fraction of a window is.
+    """
+
+    def __init__(self, arm: Arm, plant: float) -> None:
+        self._arm = arm
+        self._plant = plant
+        self._step_s: float | None = None
+        self._planted: list[float] = []
+
+    def run(self, lead_in_steps: int, steps: int) -> Json:
+        """One window: its start on the steady clock and its times, all in seconds."""
+        arm, step = self._arm, self._arm.step
+        gc.collect()  # the collector is off inside windows
+        for _ in range(lead_in_steps):
+            step()
+        arm.synchronize()
+        begin = arm.mark() if arm.mark else None
+        start_s = monotonic()
+        for _ in range(steps):
+            step()
+        enqueued_s = monotonic()
+        end = arm.mark() if arm.mark else None
+        arm.synchronize()
+        done_s = monotonic()
+        end_s = self._add_work(done_s, steps)
+        self._learn(done_s - start_s, end_s - done_s, steps)
+        answer = {"start_s": start_s, "host_s": end_s - start_s, "enqueue_s": enqueued_s - start_s}
+        if begin is not None:
+            answer["device_s"] = begin.elapsed_time(end) / 1e3
+        if self._planted:
+            answer["planted"] = statistics.median(self._planted)
+        return answer
+
+    def _add_work(self, done_s: float, steps: int) -> float:
+        """Keeps this thread busy for the planted time; when it ended."""
+        until_s = done_s + self._plant * (self._step_s or 0.0) * steps
+        now_s = done_s
+        while now_s < until_s:
+            now_s = monotonic()
+        return now_s
+
+    def _learn(self, plain_s: float, added_s: float, steps: int) -> None:
+        if added_s > 0:
+            self._planted.append(added_s / plain_s)
+        self._step_s = plain_s / steps
+
+
+def load(script: Path) -> ModuleType:
+    """The script as a module. Throws Skip when it imports a package that is not installed."""
+    spec = importlib.util.spec_from_file_location("technique", script)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{script.name} is no Python script")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        reason = f"the Python package {error.name} is not installed"
+        raise Skip(reason, f"install {error.name}, or name another interpreter") from error
+    return module
+
+
+def versions(module: ModuleType) -> dict[str, str]:
+    """Of Python and of every package that the script imported by name."""
+    imported = (value for value in vars(module).values() if isinstance(value, ModuleType))
+    packages = {
+        one.__name__: str(one.__version__) for one in imported if hasattr(one, "__version__")
+    }
+    return {"python": platform.python_version(), **packages}
+
+
+def check(make: Callable[..., Arm], question: Json) -> tuple[Arm, Json]:
+    """Makes the arm and takes one step; the answer has its error and its peak memory in bytes."""
+    before_bytes = _status_bytes("VmRSS:")
+    _reset_peak()
+    arm = make(question["arm"], question["point"], question["seed"], question["gpu"])
+    arm.step()
+    arm.synchronize()
+    peak_bytes = max(0, _status_bytes("VmHWM:") - before_bytes)
+    error = float(arm.error())
+    shown = error if math.isfinite(error) else "not a number"
+    return arm, {"check_error": shown, "peak_host_bytes": peak_bytes}
+
+
+def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
+    """Answers until the questions end; the exit code."""
+    try:
+        line = questions.readline()
+        if not line:
+            return 0
+        question = json.loads(line)
+        module = load(script)
+        arm, hello = check(module.make, question)
+        _reply(replies, {**hello, "notes": {**versions(module), **arm.notes}})
+        windows = Windows(arm, question["plant"])
+        gc.collect()
+        gc.freeze()  # what is alive now stays: looking through it before each window would be slow
+        gc.disable()
+        for line in questions:
+            asked = json.loads(line)
+            _reply(replies, windows.run(asked["lead_in_steps"], asked["steps"]))
+    except BrokenPipeError:
+        return 1  # nobody listens any more
+    except Skip as skip:
+        _reply(replies, {"skipped": str(skip), "remedy": skip.remedy})
+    except Exception as error:
+        traceback.print_exc()
+        _reply(replies, {"error": said_by(error)})
+        return 1
+    return 0
+
+
+def said_by(error: Exception) -> str:
+    """What an error says, of files only their names: it goes into records, which hold no path."""
+    return f"{type(error).__name__}: {FOLDERS.sub('', str(error))}"
+
+
+def describe(scripts: Sequence[Path]) -> Json:
+    """The versions that the scripts find, and by a script's name what it misses."""
+    found: Json = {"versions": {"python": platform.python_version()}, "missing": {}}
+    for script in scripts:
+        try:
+            found["versions"].update(versions(load(script)))
+        except Skip as skip:
+            found["missing"][script.stem] = str(skip)
+        except Exception as error:
+            found["missing"][script.stem] = said_by(error)
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line."""
+    describing = arguments[:1] == ["--describe"]
+    replies = os.fdopen(os.dup(1 if describing else REPLY_DESCRIPTOR), "w")  # dup: not inherited
+    questions = os.fdopen(os.dup(0))
+    # What libraries print or read, and the processes that they start, cannot reach the protocol.
+    if not describing:
+        os.close(REPLY_DESCRIPTOR)
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if describing:
+        _reply(replies, describe([Path(name) for name in arguments[1:]]))
+        return 0
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and closes the line
+    return serve(Path(arguments[0]), questions, replies)
+
+
+def _reply(replies: TextIO, answer: Json) -> None:
+    replies.write(json.dumps(answer, allow_nan=False) + "\n")
+    replies.flush()
+
+
+def _reset_peak() -> None:
+    """Sets the kernel's high-water mark of resident memory back, which "5" does."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return  # then the mark is of the whole process: too high, never too low
+
+
+def _status_bytes(key: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    sys.modules["gpulift_worker"] = sys.modules["__main__"]  # scripts import this very module
+    sys.exit(main(sys.argv[1:]))
