@@ -27,9 +27,10 @@ from gpulift.commands import (
     summary_of,
 )
 from gpulift.compare.command import compare
+from gpulift.compare.judge import compare as compare_runs
 from gpulift.duets import duet_rows
 from gpulift.errors import FAILED, INTERRUPTED, OK, GpuliftError
-from gpulift.gate.command import gate
+from gpulift.gate.command import gate, judge_again
 from gpulift.machine import TechniqueInfo
 from gpulift.qualify.command import qualify
 from gpulift.records import check as checks
@@ -106,13 +107,39 @@ def doctor(as_json: Json = False) -> None:
 
 
 @app.command()
-def report(results: Results, out: Out = None) -> None:
+def report(
+    results: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Record files, run folders or folders above."),
+    ] = None,
+    gates: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option("--gate", metavar="FOLDER", help="Evidence of a gate; may be repeated."),
+    ] = None,
+    base: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--compare", metavar="BASE", help="Verdicts of `compare` BASE RESULTS."),
+    ] = None,
+    across: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The one declared difference of --compare, as for `compare`."),
+    ] = None,
+    out: Out = None,
+) -> None:
     """One HTML page, its Markdown twin and figures, from records alone."""
-    from gpulift.report import page as reports
+    from gpulift.report import changes, page
 
-    found = read_results(results)
-    page = reports.write([summary_of(one) for one in found], out or _report_folder(results[0]))
-    typer.echo(page)
+    if not results and not gates:
+        raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
+    if (base is not None and not results) or (across is not None and base is None):
+        raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
+    found = read_results(results or [])
+    made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
+    if base is not None:
+        compared = compare_runs(read_results([base]), found, across)
+        made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
+    folder = out or _report_folder([*(results or []), *(gates or [])][0])
+    typer.echo(page.write([summary_of(one) for one in found], folder, changes=made))
 
 
 @app.command()
@@ -122,13 +149,17 @@ def check(
         typer.Argument(help="Folders of results; the checkout's by default."),
     ] = None,
 ) -> None:
-    """Validate committed records; every complaint is a line, and then the exit code is 1."""
+    """Validate committed records and certificates; every complaint is a line, and then the exit
+    code is 1."""
     schema = results_folder() / "schema" / "record.schema.json"
-    count, complaints = checks.check_results(results or [results_folder()], schema)
-    for complaint in complaints:
-        typer.echo(complaint, err=True)
-    typer.echo(f"{count} records checked, {len(complaints)} complaints")
-    raise typer.Exit(FAILED if complaints else OK)
+    found = checks.check_results(results or [results_folder()], schema)
+    for line in (*found.notes, *found.complaints):
+        typer.echo(line, err=True)
+    typer.echo(
+        f"{found.records} records and {found.certificates} certificates checked,"
+        f" {len(found.complaints)} complaints"
+    )
+    raise typer.Exit(FAILED if found.complaints else OK)
 
 
 @app.command()

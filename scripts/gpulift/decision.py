@@ -206,6 +206,7 @@ FASTER = "faster"
 CONFIRMED = "confirmed"
 CLEARED = "cleared"
 GO_ON = "go on"
+ARM_TIME_S = 0.2  # per build, comparison and launch, of a gate and of the trials that certify it
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class TechniqueInfo:
     ceiling: bool
     arms: tuple[str, ...]
     cases: tuple[CaseInfo, ...]
+    python: tuple[str, ...] = ()  # of the arms, those that Python workers run
     unavailable: str = ""
     remedy: str = ""
 
@@ -167,6 +168,7 @@ def _technique(fields: Fields) -> TechniqueInfo:
             CaseInfo(case.text("id"), case.flag("quick", False), case.text("regime", "burst"))
             for case in fields.children("cases")
         ),
+        python=fields.texts("python"),
         unavailable=fields.text("unavailable", ""),
         remedy=fields.text("remedy", ""),
     )

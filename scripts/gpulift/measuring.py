@@ -11,7 +11,7 @@ from typing import Any
 from gpulift import machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
 from gpulift.records.model import Context
-from gpulift.records.read import read_file
+from gpulift.records.read import parse_line, read_file
 
 Say = Callable[[str], None]
 FINISHED = (OK, FAILED, NOTHING_RAN)
@@ -71,13 +71,30 @@ def run(options: Options, results: Path, out: Path | None, context: Context, say
     say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
     runs.save_state(chosen.path, want, runs.RUNNING)
     code = machine.measure(bench, options.flags(chosen.path))
-    if code in FINISHED and not _broken_off(chosen.path, code):
+    if finished(chosen.path, code):
         runs.save_state(chosen.path, want, runs.COMPLETE)
         return Measured(chosen.path, code)
     kept = kept_records(chosen.path)
     if kept == 0:
         runs.discard_if_empty(chosen.path)
     return Measured(chosen.path, _explain(code, kept, chosen.path, say))
+
+
+def finished(folder: Path, code: int) -> bool:
+    """Whether a run that ended with this exit code measured all that it could."""
+    return code in FINISHED and not _broken_off(folder, code)
+
+
+def is_complete(folder: Path, want: runs.Wanted) -> bool:
+    """Whether the folder holds this very run, and it was finished."""
+    file = folder / runs.STATE_FILE
+    try:
+        state = parse_line(file.read_bytes(), str(file))
+    except (OSError, GpuliftError):
+        return False
+    asked = {"machine": want.slug, "commit": want.stem, "options": dict(want.options)}
+    same = all(state.get(key) == value for key, value in asked.items())
+    return same and state.get("build", "") == want.build and state.get("state") == runs.COMPLETE
 
 
 def kept_records(folder: Path) -> int:

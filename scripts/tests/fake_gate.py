@@ -72,6 +72,9 @@ class FakeBench:
     noise: float = NOISE
     felt: float = 1.0  # of the extra work that is planted, how much the clock sees
     exit_codes: dict[int, int] = field(default_factory=dict)  # by number of the call
+    unlike: Callable[[str, int], bool] = lambda name, launch: False  # the head is not held
+    slowed: Callable[[str, int], bool] = lambda name, launch: False  # by the hardware
+    contexts: dict[str, Json] = field(default_factory=dict)  # of builds that have their own
     on_call: Callable[[], None] = lambda: None
     drop: Callable[[str, int], bool] = lambda name, launch: False
 
@@ -83,7 +86,7 @@ class FakeBench:
 
     def describe(self, bench: Path, gpu: int | None = None) -> Context:
         """The machine."""
-        return read_context(Fields(self.context, "fake"))
+        return read_context(Fields(self.contexts.get(bench.parent.name, self.context), "fake"))
 
     def catalogue(self, bench: Path) -> list[TechniqueInfo]:
         """From the manifests of the build."""
@@ -95,6 +98,7 @@ class FakeBench:
                 ceiling=False,
                 arms=tuple(one.get("arms", ())),
                 cases=tuple(CaseInfo(**case) for case in one.get("cases", ())),
+                python=tuple(one.get("python", ())),
                 unavailable=one.get("unavailable", ""),
             )
             for one in _manifests(bench.parent / "modules")
@@ -125,7 +129,8 @@ class FakeBench:
                     f"base:{arm}": base.get("log_time", {}).get(arm, 0.0),
                     f"head:{arm}": head.get("log_time", {}).get(arm, 0.0) + slower,
                 }
-                made += self._launches(given, head, case, logs, kind="duet", arm=arm)
+                broken = next((one for one in (head, base) if "outcome" in one), head)
+                made += self._launches(given, broken, case, logs, kind="duet", arm=arm)
         return made
 
     def _planted(self, given: dict[str, str]) -> float:
@@ -156,6 +161,11 @@ class FakeBench:
             if self.drop(manifest["id"], launch):
                 continue
             common: Json = {"context": self.context, "launch": launch, **top}
+            if self.slowed(manifest["id"], launch):
+                why = "failed", "the hardware slowed itself down in every block"
+                common["discarded_blocks"] = 9
+                made.append(sample.unmeasured(manifest["id"], case, *why, **common))
+                continue
             if "outcome" in manifest:
                 why = manifest["outcome"], manifest["reason"]
                 made.append(sample.unmeasured(manifest["id"], case, *why, **common))
@@ -177,6 +187,7 @@ class FakeBench:
                 1e-3 * 2.718281828459045 ** (log + salt.gauss(0, self.noise)),
                 noise=0.0,
                 launch_noise=0.0,
+                held=not (arm.startswith("head:") and self.unlike(name, common["launch"])),
             )
             for arm, log in logs.items()
         ]

@@ -141,11 +141,19 @@ def test_skipped_rows_take_no_part(tmp_path: Path, bench: FakeDuets) -> None:
     assert trial.cases == 2
 
 
-def test_kinds_alternate_until_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
+def test_both_kinds_get_their_share_until_the_time_is_over(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
     session = make_session(tmp_path, bench, limit_s=200)
     trials = measure_trials(session)
-    assert [trial.kind for trial in trials] == [(AA, PLANTED)[i % 2] for i in range(len(trials))]
-    assert len(trials) > 4
+    kinds = [trial.kind for trial in trials]
+    assert kinds[:2] == [AA, PLANTED]
+    assert kinds.count(AA) > kinds.count(PLANTED) > 1  # a suite is shorter
+    spent_s = {
+        kind: sum(one.seconds for one in trials[:-1] if one.kind == kind) for kind in (AA, PLANTED)
+    }
+    longest_s = max(one.seconds for one in trials)
+    assert abs(spent_s[AA] - spent_s[PLANTED]) <= longest_s
     assert bench.now_s <= 200
     assert finished_trials(session) == trials
 
@@ -176,17 +184,31 @@ def test_a_first_trial_that_turns_out_too_long_is_refused_with_its_time(
 
 def test_no_time_for_one_more_trial_is_said(tmp_path: Path, bench: FakeDuets) -> None:
     measure_trials(make_session(tmp_path, bench, limit_s=20))
-    with pytest.raises(OutOfTimeError, match="a planted trial of 3 rows takes about 36 s"):
-        measure_trials(make_session(tmp_path, bench, limit_s=20))
+    with pytest.raises(OutOfTimeError, match="A/A suite of 3 rows takes about 12 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s - 1))
     assert len(finished_trials(make_session(tmp_path, bench))) == 1
+
+
+def test_where_a_planted_trial_does_not_fit_a_suite_does(tmp_path: Path, bench: FakeDuets) -> None:
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=30))
+    assert [trial.kind for trial in trials] == [AA, AA]
+
+
+def test_later_trials_recall_what_the_first_launches_searched(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    measure_trials(make_session(tmp_path, bench, limit_s=60))
+    first = tmp_path / "trial-0000" / "aa" / "stage1" / "launch-0000"
+    assert "recall" not in bench.calls[0]
+    assert {call["recall"] for call in bench.calls[1:]} == {str(first)}
 
 
 def test_what_earlier_trials_took_is_known_when_going_on(tmp_path: Path, bench: FakeDuets) -> None:
     bench.row_launch_s = 10.0
     measure_trials(make_session(tmp_path, bench, limit_s=200))
     calls = len(bench.calls)
-    with pytest.raises(OutOfTimeError, match="takes about 360 s"):
-        measure_trials(make_session(tmp_path, bench, limit_s=200))
+    with pytest.raises(OutOfTimeError, match="takes about 120 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=100))
     assert len(bench.calls) == calls
 
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from gpulift import cli
+from gpulift.certify import issue as certify
+from gpulift.certify.certificate import TrialNote, read_certificate, write_certificate
+from gpulift.certify.issue import Trial, issue, line_of
 from gpulift.errors import GpuliftError
 from gpulift.records import check
 from gpulift.records.read import read_file
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT, DATA
+from tests.trials_made import ROWS, planted, unchanged
 
 SCHEMA = CHECKOUT / "results" / "schema" / "record.schema.json"
 FOLDER = "nvidia-h200/2026-11-21-abc1234"
+CERTIFICATE = Path("certificates/nvidia-h200.json")
 
 
 def complaints(tmp_path: Path, change: Callable[[sample.Json], Any], folder: str = FOLDER) -> str:
@@ -26,7 +33,7 @@ def complaints(tmp_path: Path, change: Callable[[sample.Json], Any], folder: str
     records = runs_made.full_gpu()
     change(records[1])
     sample.write(tmp_path / folder, records)
-    return "\n".join(check.check_results([tmp_path], SCHEMA)[1])
+    return "\n".join(check.check_results([tmp_path], SCHEMA).complaints)
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -100,16 +107,16 @@ def test_folder_names(tmp_path: Path, folder: str, words: str) -> None:
 def test_the_same_record_twice(tmp_path: Path) -> None:
     record = runs_made.full_gpu()[0]
     sample.write(tmp_path / FOLDER, [record, copy.deepcopy(record)])
-    count, said = check.check_results([tmp_path], SCHEMA)
-    assert count == 2
-    assert "the same record as" in said[0]
+    found = check.check_results([tmp_path], SCHEMA)
+    assert found.records == 2
+    assert "the same record as" in found.complaints[0]
 
 
 def test_a_record_in_the_wrong_file(tmp_path: Path) -> None:
     sample.write(tmp_path / FOLDER, runs_made.full_gpu()[:3])
     file = tmp_path / FOLDER / "ceiling.host_link.jsonl"
     file.rename(file.with_name("other.jsonl"))
-    assert "does not belong in a file" in check.check_results([tmp_path], SCHEMA)[1][0]
+    assert "does not belong in a file" in check.check_results([tmp_path], SCHEMA).complaints[0]
 
 
 def test_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,5 +132,165 @@ def test_a_missing_jsonschema_says_what_to_do(
         check.check_results([tmp_path], SCHEMA)
 
 
+# --- Certificates ---
+
+
+@pytest.fixture
+def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results with a certificate and its trials in two files; no records."""
+    monkeypatch.setattr(certify, "REPLAYS", 50)
+    trials = [*(unchanged(number) for number in range(3)), planted(3, {ROWS[1]: 0.01})]
+    write_certificate(issue(trials), tmp_path / CERTIFICATE)
+    write_trials(tmp_path, trials)
+    return tmp_path
+
+
+def write_trials(results: Path, trials: Sequence[Trial]) -> None:
+    folder = (results / CERTIFICATE).with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for file, part in (("a.trials", trials[:2]), ("b.trials", trials[2:])):
+        (folder / file).write_text("".join(line_of(trial) + "\n" for trial in part))
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def checked(results: Path) -> check.Checked:
+    return check.check_results([results], SCHEMA)
+
+
+def test_a_certificate_that_its_trials_give_passes(certified: Path) -> None:
+    assert checked(certified) == check.Checked(0, 1, (), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"alarms": 0', '"alarms": 1', "aa.alarms is 1, the trials give 0"),
+        ('"found": 1', '"found": 0', "detection[0].found is 0, the trials give 1"),
+        ('"floors": {}', '"floors": {"a/b/c": 0.01}', "floors.a/b/c is only in it"),
+        (
+            '"missed": []',
+            '"missed": [{"trial":"1","row":"r","size":1,"verdict":"v"}]',
+            "missed has",
+        ),
+        ('"1a2b3c4d"', '"1a2b3c4e"', "cards[0] is '1a2b3c4e', the trials give '1a2b3c4d'"),
+        ('"aa": {', '"aa": [', "not a line of JSON"),
+        ('"aa"', '"bb"', "bb is not a known field"),
+        ('"citable": true', '"citable": false', "is not citable"),
+        ('"caveat": ""', '"caveat": "in /home/me/x"', "caveat looks like a path"),
+        ('"machine": "nvidia-h200"', '"machine": "nvidia-h100"', "is of nvidia-h100"),
+    ],
+)
+def test_a_certificate_that_was_edited_is_named(
+    certified: Path, old: str, new: str, words: str
+) -> None:
+    file = certified / CERTIFICATE
+    edit(file, old, new)
+    complaints = checked(certified).complaints
+    assert any(one.startswith(str(file)) and words in one for one in complaints)
+
+
+def test_figures_may_differ_in_their_last_digits(certified: Path) -> None:
+    file = certified / CERTIFICATE
+    document = json.loads(file.read_text())
+    document["aa"]["upper"] *= 1 + 1e-12
+    file.write_text(json.dumps(document))
+    assert checked(certified).complaints == ()
+    document["aa"]["upper"] *= 1 + 1e-6
+    file.write_text(json.dumps(document))
+    assert "aa.upper is" in checked(certified).complaints[0]
+
+
+def test_trials_that_are_missing_are_named(certified: Path) -> None:
+    (certified / CERTIFICATE).with_suffix("").joinpath("b.trials").unlink()
+    (complaint,) = checked(certified).complaints
+    ids = [note.id for note in read_certificate(certified / CERTIFICATE).trials]
+    assert "names trials that no file beside it holds" in complaint
+    assert all(id in complaint for id in ids[2:])
+    assert not any(id in complaint for id in ids[:2])
+
+
+def test_trials_that_it_does_not_name_are_named(certified: Path) -> None:
+    more = unchanged(9)
+    (certified / CERTIFICATE).with_suffix("").joinpath("c.trials").write_text(line_of(more))
+    (complaint,) = checked(certified).complaints
+    assert f"does not name trials that are beside it: {more.id}" in complaint
+    assert "--reissue" in complaint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"kind":"aa"', '"kind":"ab"', "a.trials:1: kind must be one of"),
+        ('"driver":"580.159.04"', '"driver":"/usr/lib/x"', "driver looks like a path"),
+        ('"arm_time_s":0.2', '"arm_time_s":0.4', "names trials that no file beside it holds"),
+    ],
+)
+def test_trials_that_were_edited_are_named(certified: Path, old: str, new: str, words: str) -> None:
+    edit((certified / CERTIFICATE).with_suffix("") / "a.trials", old, new)
+    assert words in "\n".join(checked(certified).complaints)
+
+
+def test_a_cut_off_last_trial_is_said(certified: Path) -> None:
+    with ((certified / CERTIFICATE).with_suffix("") / "b.trials").open("a") as file:
+        file.write('{"schema":')
+    (complaint,) = checked(certified).complaints
+    assert "b.trials:3: the last trial is cut off" in complaint
+
+
+def test_the_same_trial_in_two_files_is_one_line(certified: Path) -> None:
+    folder = (certified / CERTIFICATE).with_suffix("")
+    (folder / "c.trials").write_bytes((folder / "a.trials").read_bytes())
+    (complaint,) = checked(certified).complaints
+    assert complaint.startswith(str(certified / CERTIFICATE))
+    assert "a trial is there twice" in complaint
+
+
+def test_an_older_decision_method_is_only_said(certified: Path) -> None:
+    older = [replace(unchanged(number), decision_method="0") for number in range(2)]
+    names = tuple(
+        TrialNote(t.id, t.kind, t.started_at, t.seconds, t.card, t.schedule_sha256) for t in older
+    )
+    write_trials(certified, older)
+    held = read_certificate(certified / CERTIFICATE)
+    write_certificate(replace(held, method="0", trials=names), certified / CERTIFICATE)
+    found = checked(certified)
+    assert found.complaints == ()
+    (note,) = found.notes
+    assert "of decision method 0, and this is" in note
+
+
+def test_nothing_else_lies_among_certificates(certified: Path) -> None:
+    strays = [
+        certified / "certificates" / "notes.txt",
+        (certified / CERTIFICATE).with_suffix("") / "x.json",
+        certified / "certificates" / "nvidia-h100" / "a.trials",
+        (certified / CERTIFICATE).with_suffix("") / "deeper" / "a.trials",
+    ]
+    for file in strays:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("")
+    complaints = checked(certified).complaints
+    assert len(complaints) == len(strays)
+    for file in strays:
+        assert any(one.startswith(f"{file}: neither a certificate nor") for one in complaints)
+
+
+def test_check_counts_certificates_and_fails_for_a_bad_one(
+    root: Path, certified: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", str(certified)]) == 0
+    assert "0 records and 1 certificates checked, 0 complaints" in capfd.readouterr().out
+    edit(certified / CERTIFICATE, '"alarms": 0', '"alarms": 1')
+    assert cli.main(["check", str(certified)]) == 1
+    said = capfd.readouterr()
+    assert "1 complaints" in said.out
+    assert "aa.alarms is 1, the trials give 0" in said.err
+
+
 def test_the_committed_results_are_sound() -> None:
-    assert check.check_results([CHECKOUT / "results"], SCHEMA)[1] == []
+    assert check.check_results([CHECKOUT / "results"], SCHEMA).complaints == ()

@@ -13,8 +13,10 @@ from gpulift.compare.comparability import (
     Common,
     require_comparable,
     require_factor,
+    require_same_but_commit,
 )
 from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.records.model import Context
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from tests import sample
@@ -90,6 +92,27 @@ def test_every_fact_must_be_equal_and_is_named_with_both_values(path: str, value
     assert f"{value} in head)" in text
     text = refusal(made("base", **{path: value}), base)
     assert f"{name} ({value} in base" in text
+
+
+def test_a_gate_allows_its_builds_only_another_commit() -> None:
+    def context(**changes: Any) -> Context:
+        return made("x", **changes).records[0].context
+
+    require_same_but_commit(context(), context(build__commit="fedcba9", build__dirty=True))
+    with pytest.raises(GpuliftError) as caught:
+        require_same_but_commit(
+            context(), context(build__type="Debug", libraries__cudnn="9.1", gpu__card="99999999")
+        )
+    assert caught.value.exit_code == NOT_COMPARABLE
+    assert str(caught.value) == (
+        "not comparable: build.type (Release in base, Debug in head), gpu.card (1a2b3c4d in base,"
+        " 99999999 in head), libraries.cudnn (not recorded in base, 9.1 in head); build both sides"
+        " alike: only the commit may differ"
+    )
+    with pytest.raises(GpuliftError, match=r"gpu.name \(NVIDIA H200 in base, none in head\)"):
+        require_same_but_commit(context(), context(gpu=None, gpu_missing="no driver"))
+    none = context(gpu=None, gpu_missing="no driver")
+    require_same_but_commit(none, none)
 
 
 def test_all_differences_are_in_the_one_line() -> None:

@@ -297,6 +297,33 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
     assert verdicts(found) == {"bf16": decision.EQUIVALENT}
 
 
+@pytest.mark.parametrize(
+    ("technique", "cost", "words"),
+    [
+        ("ceiling/gemm", {"flops": 1e9, "roof": "gemm/bf16"}, "times of one operation: a step's"),
+        ("ceiling/memory", {"bytes": 1e3, "roof": "device_memory"}, "times of one byte: a step's"),
+        ("ceiling/launch", {"items": 100.0}, "times of a step"),
+        ("a/b", {"flops": 1e9, "roof": "gemm/bf16"}, "times of a step"),
+    ],
+)
+def test_explain_names_the_unit_of_the_launch_values(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    technique: str,
+    cost: Json,
+    words: str,
+) -> None:
+    one = sample.arm("best", 1e-3, cost=cost, **QUIET)
+    for side, seed in (("base", 1), ("head", 2)):
+        ceiling = technique.startswith("ceiling/")
+        made = sample.launches(4, technique, CASE, [one], seed=seed, ceiling=ceiling)
+        sample.write(tmp_path / side, made)
+    arguments = ["compare", str(tmp_path / "base"), str(tmp_path / "head"), "--explain", "best"]
+    assert cli.main(arguments) == OK
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "one value per launch" in x]
+    assert f" ({words}" in line
+
+
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_skipped_on_one_side_is_a_skipped_row_with_the_side(tmp_path: Path, side: str) -> None:
     skipped = [sample.unmeasured("a/b", CASE, "skipped", "out of memory", launch=n) for n in (0, 1)]
@@ -361,6 +388,24 @@ def test_all_blocks_discarded_breaks_the_instrument(tmp_path: Path) -> None:
         for n in (0, 1)
     ]
     assert refused(tmp_path, bad, records()).exit_code == INSTRUMENT_BROKEN
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_one_launch_of_which_the_hardware_left_nothing_breaks_the_instrument(
+    tmp_path: Path, side: str
+) -> None:
+    reason = "the hardware slowed itself down in every block: nothing can be said"
+    bad = sample.unmeasured("a/b", CASE, "failed", reason, launch=4, discarded_blocks=9)
+    sides = {"base": records(), "head": records(seed=2)}
+    sides[side] = [*sides[side], bad]
+    error = refused(tmp_path, sides["base"], sides["head"])
+    assert error.exit_code == INSTRUMENT_BROKEN
+    assert f"every block of 1 of 5 launches of a/b/n:1 in {side}: nothing" in str(error)
+
+
+def test_a_failed_check_is_no_slow_down(tmp_path: Path) -> None:
+    bad = sample.unmeasured("a/b", CASE, "failed", "arm fast: error 0.3", launch=4)
+    assert compared(tmp_path, records(), [*records(seed=2), bad]).exit_code == FAILED
 
 
 def test_a_power_cap_is_a_state_and_not_a_slowdown(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,17 @@ from tests.sample import Json
 QUIET: Json = {"noise": 1e-4, "launch_noise": 1e-4}
 
 
-def records(seed: int, step_s: float = 1e-3, clock: str = "device", **windows: Any) -> list[Json]:
+def records(
+    seed: int,
+    step_s: float = 1e-3,
+    clock: str = "device",
+    cost: Json | None = None,
+    context: Json = sample.GPU_CONTEXT,
+    **windows: Any,
+) -> list[Json]:
     """Three launches of one arm; windows that are given replace all of that kind, per step."""
-    one = sample.arm("x", step_s, clock=clock, **QUIET)
-    made = sample.launches(3, "a/b", {"n": 1}, [one], seed=seed)
+    one = sample.arm("x", step_s, clock=clock, cost=cost or {}, **QUIET)
+    made = sample.launches(3, "a/b", {"n": 1}, [one], seed=seed, context=context)
     for record in made:
         arm = record["arms"][0]
         for key, value in windows.items():
@@ -122,9 +130,69 @@ def test_where_the_host_judges_its_parts_are_told_apart(
     assert cause(row(tmp_path, base, head)).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("base_enqueue_s", "head_enqueue_s", "words"),
+    [
+        (2e-4, 1.9e-3, "issuing work on the host: a step"),
+        (0.95e-3, 1.9e-3, "the device's work or issuing work on the host: a step"),
+        (2e-4, 1.2e-3, "the device's work or issuing work on the host: a step"),
+    ],
+)
+def test_a_host_that_starts_to_set_the_pace_is_the_cause_and_not_the_device_that_waits_for_it(
+    tmp_path: Path, base_enqueue_s: float, head_enqueue_s: float, words: str
+) -> None:
+    base = records(1, 1e-3, clock="host", enqueue_s=base_enqueue_s, device_s=1e-3)
+    head = records(2, 2e-3, clock="host", enqueue_s=head_enqueue_s, device_s=2e-3)
+    said = cause(row(tmp_path, base, head))
+    assert said.startswith(f"Attribution: {words}")
+    assert re.search(
+        r"its calls fill (19\.8|94\.\d) % of it in base, (94\.\d|59\.\d) % in head", said
+    )
+
+
+def test_without_a_device_it_is_the_host_s_work(tmp_path: Path) -> None:
+    cpu: Json = {"clock": "host", "context": sample.CPU_CONTEXT}
+    found = row(tmp_path, records(1, 1e-3, **cpu), records(2, 2e-3, **cpu))
+    assert cause(found) == (
+        "Attribution: the host's work: a step takes +1.01 ms, and no device took part"
+    )
+    assert not [line for line in explain(found.base, found.head, found.verdict) if "share" in line]
+
+
+def test_work_over_time_is_shown_where_the_record_counts_it(tmp_path: Path) -> None:
+    cost: Json = {"bytes": 1e9, "flops": 2e9}
+    found = row(tmp_path, records(1, cost=cost), records(2, step_s=2e-3, cost=cost))
+    lines = "\n".join(explain(found.base, found.head, found.verdict))
+    assert (
+        "bytes that a step needs, over its time: 1.00 TB/s in base, 500 GB/s in head (-50" in lines
+    )
+    assert (
+        "arithmetic that a step needs, over its time: 2.00 TFLOP/s in base, 1.00 TFLOP/s" in lines
+    )
+    without = row(tmp_path / "without", records(1), records(2, step_s=2e-3))
+    assert not [
+        line
+        for line in explain(without.base, without.head, without.verdict)
+        if "over its time" in line
+    ]
+
+
+def test_numbers_of_the_measures_are_in_si_units(tmp_path: Path) -> None:
+    found = row(tmp_path, records(1), records(2, step_s=1.05e-3))
+    attributed = attribution(found.base, found.head, found.verdict)
+    assert attributed is not None
+    numbers = {one.name: (one.unit, one.base, one.head) for one in attributed.measures}
+    unit, base, head = numbers["SM clock cycles of a step"]
+    assert unit == "cycles"
+    assert (base, head) == pytest.approx((1.98e6, 1.05 * 1.98e6), rel=1e-3)
+    assert numbers["SM clock"][0] == "Hz"
+    assert numbers["SM clock"][1:] == pytest.approx((1.98e9, 1.98e9))
+    assert attributed.head_throttle == ("sw_power_cap",)
+
+
 def test_nothing_is_attributed_to_a_side_that_is_not_there(tmp_path: Path) -> None:
     found = row(tmp_path, records(1), records(2))
-    assert attribution(found.base, (), changed=True) == []
+    assert attribution(found.base, (), found.verdict) is None
     lines = explain((), (), Verdict(decision.SKIPPED, reason="base: no GPU"))
     assert lines == ["Reason: base: no GPU"]
 

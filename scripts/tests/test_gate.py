@@ -17,6 +17,7 @@ from gpulift.gate.judge import (
     describe,
     judge,
     next_look,
+    of_unknown_side,
     planted_size,
 )
 
@@ -65,8 +66,8 @@ def evidence(
         {row: tuple(held) for row, held in (second or {}).items()},
     )
     row = next(iter(first))
-    good = {"null": Series({row: launches(CLEAN)}), "planted": found(row)}
-    return Evidence(setup(*first), series, **{**good, **more})
+    null = more.get("null", Series({row: launches(CLEAN)}))
+    return Evidence(setup(*first), series, null, more.get("planted", found(row)))
 
 
 def only(result: GateResult, row: Row = ROW) -> Verdict:
@@ -270,6 +271,125 @@ def test_missing_launches_fail_the_control_of_rows() -> None:
     assert "0 of 4" in control(gone, "rows")
     half = judge(evidence({ROW: launches(SLOWER)}, {ROW: launches(SLOWER)}))
     assert "4 launches of stage 2" in control(half, "rows")
+
+
+@pytest.mark.parametrize(
+    ("null", "words"),
+    [
+        (Series({ROW: launches(SLOWER)}), "not decided"),
+        (Series({ROW: launches(CLEAN[:3])}), "only 3 of 4 launches"),
+    ],
+)
+def test_a_control_that_the_budget_left_open_is_no_broken_instrument(
+    null: Series, words: str
+) -> None:
+    made = evidence({ROW: launches(CLEAN)}, null=null)
+    late = judge(replace(made, setup=replace(made.setup, out_of_time=("null",))))
+    assert words in late.controls[-1].said
+    assert late.controls[-1].unfinished
+    assert late.exit_code == INCONCLUSIVE
+    alarm = Series({ROW: launches(SLOWER)}, {ROW: launches(SLOWER * 2)})
+    rung = replace(made, null=alarm, setup=replace(made.setup, out_of_time=("null",)))
+    assert judge(rung).exit_code == INSTRUMENT_BROKEN
+
+
+def test_a_planted_control_that_the_budget_left_open_is_no_broken_instrument() -> None:
+    planted = Series({ROW: launches(PLANTED, 0.01)})
+    made = evidence({ROW: launches(CLEAN)}, planted=planted)
+    late = judge(replace(made, setup=replace(made.setup, out_of_time=("planted",))))
+    assert "planted 1 %, not decided: inconclusive" in late.controls[-1].said
+    assert late.exit_code == INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        ({"null": Series(), "planted": Series()}, "of the screen"),
+        ({"planted": Series()}, "of control null"),
+        ({}, "of control planted"),
+    ],
+)
+def test_a_gate_that_was_broken_off_says_after_what(series: dict[str, Series], words: str) -> None:
+    made = evidence({ROW: launches(CLEAN), OTHER: launches(SLOWER)}, None, **series)
+    result = judge(replace(made, ended=False))
+    assert result.controls[0].name == "end"
+    assert result.controls[0].said.endswith(f"the last launches that were kept are {words}")
+    assert only(result, OTHER).reason == "not confirmed: the gate was broken off"
+    assert result.exit_code == INCONCLUSIVE
+    before = judge(Evidence(setup(ROW), ended=False))
+    assert before.controls[0].said == "the gate was broken off: no launch was kept"
+    assert before.exit_code == INCONCLUSIVE
+
+
+def test_what_a_broken_off_gate_knows_outranks_that_it_was_broken_off() -> None:
+    made = evidence({ROW: launches(SLOWER), OTHER: [ERROR]}, {ROW: launches(SLOWER * 2)})
+    result = judge(replace(made, ended=False))
+    assert result.controls[0].said.endswith("of the confirmation")
+    assert only(result).verdict == "regressed"
+    assert result.exit_code == 1
+    alarm = Series({ROW: launches(SLOWER)}, {ROW: launches(SLOWER * 2)})
+    assert judge(replace(made, null=alarm, ended=False)).exit_code == INSTRUMENT_BROKEN
+
+
+def test_what_broke_is_asked_of_the_base_alone() -> None:
+    made = evidence({OTHER: launches(CLEAN), ROW: [ERROR]})
+    assert only(judge(made)).reason.startswith("head or base, the base was not tried alone: the ")
+    clean = replace(made, alone=Series({ROW: launches(CLEAN[:2])}))
+    assert only(judge(clean)).reason.startswith("head: the process")
+    assert judge(clean).exit_code == 1
+    broken = judge(replace(made, alone=Series({ROW: (ERROR,)})))
+    assert only(broken).verdict == "inconclusive"
+    assert only(broken).reason.startswith("no base: it breaks against a copy of itself, too: the ")
+    assert broken.exit_code == INCONCLUSIVE
+
+
+def test_a_side_that_is_known_is_not_asked_for() -> None:
+    skips = Launch(None, "error", "head skips what the base measures: no memory", side="head")
+    made = evidence({OTHER: launches(CLEAN), ROW: [skips]})
+    assert of_unknown_side(made) == []
+    assert only(judge(made)).reason == skips.reason
+    gone = Launch(None, "no base", "base error: SIGSEGV")
+    without = judge(evidence({OTHER: launches(CLEAN), ROW: [gone, *launches(CLEAN[:3])]}))
+    assert only(without).reason == "no base in 1 of 4 launches: base error: SIGSEGV"
+    assert without.exit_code == INCONCLUSIVE
+
+
+UNLIKE = Launch(None, "not timed alike", "base by the host clock, head waiting for the host")
+
+
+def test_a_control_leaves_out_a_row_that_was_not_timed_alike() -> None:
+    rows = {ROW: launches(CLEAN), OTHER: launches(CLEAN)}
+    both = setup(ROW, OTHER)
+    null = Series({ROW: launches(CLEAN), OTHER: (*launches(CLEAN[:3]), UNLIKE)})
+    planted = Series(
+        {ROW: launches(PLANTED, 0.01), OTHER: (UNLIKE,) * 4}, {ROW: launches(PLANTED * 2, 0.01)}
+    )
+    made = replace(
+        evidence(rows, null=null, planted=planted), setup=replace(both, null_rows=(ROW, OTHER))
+    )
+    result = judge(made)
+    assert [one.passed for one in result.controls] == [True, True, True]
+    assert f"is clean in {ROW.id}; left out, base against base, {OTHER.id}: " in (
+        result.controls[1].said
+    )
+    assert "not timed alike in 4 of 4 launches" in result.controls[2].said
+    alone = replace(made, setup=replace(both, null_rows=(OTHER,)))
+    assert judge(alone).controls[-1].unfinished
+    assert judge(alone).exit_code == INCONCLUSIVE
+
+
+def test_a_control_with_skipped_launches_is_broken() -> None:
+    null = Series({ROW: (*launches(CLEAN[:3]), SKIP)})
+    said = control(judge(evidence({ROW: launches(CLEAN)}, null=null)), "null")
+    assert "1 of 4 launches were skipped" in said
+
+
+def test_a_hardware_slow_down_breaks_the_instrument_and_names_its_rows() -> None:
+    slowed = Launch(None, "slowed down", "in every block")
+    result = judge(evidence({OTHER: launches(CLEAN), ROW: [*launches(CLEAN[:3]), slowed]}))
+    assert f"every block of a launch of {ROW.id}: look after" in control(result, "hardware")
+    assert only(result).reason == "slowed down in 1 of 4 launches: in every block"
+    assert only(result, OTHER).verdict == "equivalent"
 
 
 def test_alternating_processes_are_said_to_be_less_sharp() -> None:

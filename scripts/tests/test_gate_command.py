@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,11 @@ from types import SimpleNamespace
 import pytest
 import typer
 
+from gpulift.decision import ARM_TIME_S
 from gpulift.errors import GpuliftError
+from gpulift.gate import command as gate_command
 from gpulift.gate import setup as gate_setup
+from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.command import budget_s, gate
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
@@ -148,6 +152,89 @@ def test_a_crash_in_the_head_leaves_the_rest_judged(
     }
     crashed = read_all(Path("evidence/cases/stage1"))
     assert len([r for r in crashed if r["technique"] == GRAPH]) == 1
+
+
+def test_what_breaks_in_both_is_asked_of_the_base_alone(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
+    head_is(*CRASHES)
+    assert against_base() == 1
+    said = capsys.readouterr()
+    assert "error        launch/cuda_graph/n:1/plain: head: ended with signal SIGSEGV" in said.out
+    assert "base against a copy of itself in 1 that broke: is it the head?" in said.err
+    alone = bench.calls[-1]
+    assert {f"--{side}=base/modules" for side in ("base", "head")} == {
+        x.replace(f"{Path.cwd()}/", "") for x in alone if x.endswith("base/modules")
+    }
+    assert {record["technique"] for record in read_all(Path("evidence/alone"))} == {GRAPH}
+    assert run("--replay", "evidence") == 1
+    assert "head: ended with signal SIGSEGV" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tag", [TAG, "another"])
+def test_a_base_that_breaks_alone_is_no_error_of_the_head(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], tag: str
+) -> None:
+    make_build(Path("base"), CRASHES, tag=tag)
+    head_is(technique(MATMUL, ("fp32",)), technique(GRAPH))
+    assert against_base("--json") == 5
+    document = json.loads(capsys.readouterr().out)
+    (row,) = [one for one in document["rows"] if one["technique"] == GRAPH]
+    assert row["verdict"] == "inconclusive"
+    assert row["reason"].startswith("no base")
+    assert "SIGSEGV" in row["reason"]
+    assert run("--replay", "evidence") == 5
+
+
+def test_a_hardware_slow_down_is_no_failure_of_the_code(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.slowed = lambda name, launch: name == GRAPH and launch == 1
+    assert against_base() == 3
+    said = capsys.readouterr().out
+    assert "inconclusive launch/cuda_graph/n:1/plain: slowed down in 1 of 2 launches" in said
+    assert "control hardware: FAILED: the hardware slowed itself down in every block of a" in said
+    assert "0 error" in said
+    assert not Path("evidence/null").exists()
+
+
+def test_sides_that_are_not_timed_alike_are_not_judged(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.unlike = lambda name, launch: name == GRAPH
+    head_is(technique(MATMUL, ("fp32", "bf16")), technique(GRAPH, log_time={"plain": 0.1}))
+    assert against_base() == 5
+    said = capsys.readouterr().out
+    assert (
+        "launch/cuda_graph/n:1/plain: not timed alike in 2 of 2 launches: base queued behind the"
+        " hold, head waiting for the host"
+    ) in said
+    assert "1 inconclusive, 0 improved, 2 equivalent" in said
+
+
+def in_build(**facts: str) -> Json:
+    """The context of a build that has other facts."""
+    return {**sample.GPU_CONTEXT, "build": {**sample.BUILD, **facts}}
+
+
+def test_builds_that_differ_in_more_than_the_commit_are_refused(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.contexts = {"base": in_build(type="Debug", compiler="Clang 19", commit="fedcba9")}
+    assert against_base() == 4
+    said = capsys.readouterr().err
+    assert "build.compiler (Clang 19 in base, GNU 12.2.0 in head)" in said
+    assert "build.type (Debug in base, Release in head)" in said
+    assert "build.commit" not in said
+    assert bench.calls == []
+    other = {**sample.GPU_CONTEXT, "libraries": {"cublaslt": "12.8"}, "cuda_runtime": "12.8"}
+    bench.contexts = {"base": other}
+    assert against_base() == 4
+    said = capsys.readouterr().err
+    assert "cuda_runtime (12.8 in base, 13.0 in head), libraries.cublaslt (12.8" in said
+    bench.contexts = {"base": in_build(commit="fedcba9")}
+    assert against_base() == 0
 
 
 def test_a_crash_in_the_only_case_is_no_broken_instrument(bench: FakeBench) -> None:
@@ -315,8 +402,12 @@ def test_an_interrupt_keeps_the_evidence(
     assert against_base() == 130
     assert "what was measured is kept in evidence" in capsys.readouterr().err
     assert read_all(Path("evidence/cases/stage1"))
-    assert run("--replay", "evidence") == 3
-    assert "2 of 4 launches" in capsys.readouterr().out
+    assert run("--replay", "evidence") == 5
+    said = capsys.readouterr().out
+    assert "the gate was broken off: the last launches that were kept are of the screen" in said
+    assert "2 of 4 launches" in said
+    document = json.loads(Path("evidence/gate.json").read_text())
+    assert "result" not in document
 
 
 @pytest.mark.parametrize(
@@ -341,10 +432,52 @@ def test_a_budget_too_small_for_the_screen_is_refused(
 ) -> None:
     assert against_base("--budget", "10s") == 2
     said = capsys.readouterr().err
-    # Three rows and four of controls; the latter confirmed, at two builds of 0.3 s each.
-    assert "need about 36 s by the planned times" in said
+    # Three rows and four of controls; the latter confirmed, at two builds of 0.2 s each.
+    assert "need about 24 s by the planned times" in said
     assert not Path("evidence").exists()
     assert bench.calls == []
+
+
+def test_a_budget_that_the_builds_ate_says_so(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+
+    def slow_build(reference: str, gpu: int | None, say: Say) -> Build:
+        now_s[0] += 280.0
+        return find_build(reference, gpu, say)
+
+    monkeypatch.setattr(gate_command, "find_build", slow_build)
+    assert against_base("--budget", "300s") == 2
+    said = capsys.readouterr().err
+    assert "need about 304 s by the planned times, 280 s of which went into builds" in said
+    assert bench.calls == []
+    assert against_base("--budget", "320s") == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        (("matmul",), "the filter"),
+        (("--head", "build"), "--head"),
+        (("--all",), "--all"),
+        (("--budget", "300s"), "--budget"),
+        (("--out", "other"), "--out"),
+        (("--seed", "1"), "--seed"),
+        (("--gpu", "0"), "--gpu"),
+        (("--arm-time", "0.2"), "--arm-time"),
+    ],
+)
+def test_a_replay_refuses_what_it_would_ignore(
+    bench: FakeBench,
+    capsys: pytest.CaptureFixture[str],
+    option: tuple[str, ...],
+    shown: str,
+) -> None:
+    assert against_base() == 0
+    assert run("--replay", "evidence", *option) == 2
+    assert capsys.readouterr().err.endswith(f"measures nothing: leave out {shown}\n")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("300s", 300), ("10m", 600), ("1h", 3600)])
@@ -363,7 +496,7 @@ def test_budgets_have_units(text: str, seconds: float) -> None:
         (("(",), "not a regular expression"),
         (("--explain", "no/such"), "this gate has no such case"),
         (("--junit", "no/such/file.xml"), "no such folder"),
-        (("--replay", "evidence"), "either --base REF"),
+        (("--replay", "evidence"), "measures nothing: leave out --base, --out"),
         (("--json", "--github"), "--json stands alone"),
         (("--json", "--explain", MATMUL), "--json stands alone"),
     ],
@@ -402,9 +535,12 @@ def test_evidence_goes_to_a_new_folder_each_time(bench: FakeBench) -> None:
 def test_a_certificate_raises_the_margins(
     bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def certified_with(method: str) -> None:
+    def certified_with(method: str, arm_time_s: float = ARM_TIME_S) -> None:
         floors = {"precision/matmul/n:1/bf16": 0.01}
-        made = {"nvidia-h200": SimpleNamespace(name="nvidia-h200", method=method, floors=floors)}
+        one = SimpleNamespace(
+            name="nvidia-h200", method=method, arm_time_s=arm_time_s, floors=floors
+        )
+        made = {"nvidia-h200": one}
         monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
 
     head_is(*SLOWER)
@@ -413,7 +549,13 @@ def test_a_certificate_raises_the_margins(
     assert "certificate nvidia-h200" in capsys.readouterr().out
     certified_with("0")
     assert run("--base", "base") == 1
-    assert "is of decision method 0" in capsys.readouterr().out
+    assert "is of decision method 0, this gate of 1: it does not cover" in capsys.readouterr().out
+    certified_with("1", arm_time_s=0.3)
+    assert run("--base", "base") == 1
+    said = capsys.readouterr().out
+    assert "was made with 0.3 s per build and launch, this gate takes 0.2 s: it does not" in said
+    certified_with("1", arm_time_s=0.3)
+    assert run("--base", "base", "--arm-time", "0.3") == 0
 
 
 def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:

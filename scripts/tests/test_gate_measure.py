@@ -103,9 +103,21 @@ def test_every_stage_has_a_seed_and_a_folder_of_its_own(bench: FakeBench, tmp_pa
 def test_what_was_measured_is_what_its_folder_says(bench: FakeBench, tmp_path: Path) -> None:
     # Launches are read as they come, a replay reads them all at once.
     gate, setup, _ = prepare(tmp_path, bench, None)
-    bench.noise = 0.002
-    assert judge(measure(gate, setup)) == judge(read_evidence(gate.folder))
+    bench.noise = 0.005
+    evidence = measure(gate, setup)
+    assert judge(evidence) == judge(replace(read_evidence(gate.folder), ended=True))
     assert len(bench.calls) == len(list(gate.folder.glob("*/stage*/launch-*"))) > 6
+
+
+def test_every_later_run_recalls_what_the_first_one_searched(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    measure(gate, setup)
+    first, *later = bench.calls
+    assert "--recall" not in first
+    searched = first[first.index("--records") + 1]
+    assert {call[call.index("--recall") + 1] for call in later} == {searched}
 
 
 def test_either_build_starts_in_half_of_the_launches(bench: FakeBench, tmp_path: Path) -> None:
@@ -228,3 +240,64 @@ def test_blocks_swap_their_start_and_so_do_the_stages() -> None:
     assert sides(0, 2) == [HEAD, BASE, BASE, HEAD]
     names = [folder.name for _, folder in stage_block(Path("x"), 0, 1)]
     assert names == ["0-base", "1-head", "2-head", "3-base"]
+
+
+def test_a_null_control_that_the_budget_leaves_open_is_not_finished(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    # Base against itself looks slower, and its screen takes longer than that of the cases told: no
+    # time is left for its confirmation and the planted control after it.
+    gate, setup, said = prepare(tmp_path, bench, 58.0)
+    clock = gate.budget.clock
+    assert isinstance(clock, Hand)
+    durations_s = [4.0, 4.0, 20.0]
+
+    def take_time() -> None:
+        clock.now_s += durations_s.pop(0)
+
+    bench.on_call = take_time
+    bench.bias = 0.005
+    evidence = measure(gate, setup)
+    assert durations_s == []
+    assert evidence.setup.out_of_time == ("null",)
+    result = judge(evidence)
+    assert result.exit_code == 5
+    assert [(one.name, one.passed, one.unfinished) for one in result.controls] == [
+        ("rows", True, False),
+        ("null", False, True),
+    ]
+    assert "not decided: inconclusive" in result.controls[1].said
+    assert result.rows[0].verdict.reason == "not confirmed: a control is not finished"
+    assert any("with the planted control still to come" in one for one in said)
+    assert said[-1].startswith("control null is not finished, so nothing is confirmed: ")
+    assert replace(read_evidence(gate.folder), ended=True) == evidence
+
+
+def test_a_crash_that_the_budget_leaves_unexplained_says_so(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    gate, setup, said = prepare(tmp_path, bench, 64.0)
+    crash = technique("b/even", outcome="error", reason="SIGSEGV")
+    make_build(tmp_path / "head", (technique("a/slow"), crash))
+    clock = gate.budget.clock
+    assert isinstance(clock, Hand)
+    durations_s = [4.0, 2.0, 4.0, 4.0, 49.0]
+
+    def take_time() -> None:
+        clock.now_s += durations_s.pop(0)
+
+    bench.on_call = take_time
+    result = judge(measure(gate, setup))
+    assert durations_s == []
+    assert said[-1] == "the budget ends here: whether base or head broke 1 is not tried"
+    verdict = result.rows[1].verdict
+    assert verdict.verdict == "error"
+    assert verdict.reason == "head or base, the base was not tried alone: SIGSEGV"
+    assert result.exit_code == 1
+
+
+def test_a_budget_counts_what_was_over_before_it() -> None:
+    clock = Hand()
+    budget = Budget(100.0, 1.0, clock, used_s=30.0)
+    clock.forward()
+    assert budget.left_s() == 60.0

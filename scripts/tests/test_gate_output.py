@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpulift.compare.explain import Attribution, Measured
 from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Launch, Row
-from gpulift.gate.judge import judge
+from gpulift.gate.judge import Control, judge
 from gpulift.gate.output import as_json, explain, github, lines, rows_of, write_junit
 from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches
 
@@ -30,6 +32,8 @@ RESULT = judge(
         {ROWS[2]: launches(SLOWER * 2), ROWS[3]: FASTER * 2},
     )
 )
+TIME = Measured("time of a step", "s", 2e-3, 3e-3, "2.00 ms in base, 3.00 ms in head (50 %)")
+WHY = {ROWS[2]: Attribution((TIME,), (), ("sw_power_cap",), "the code: all of it")}
 
 
 def test_lines_show_what_is_not_clean_worst_first() -> None:
@@ -78,17 +82,47 @@ def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
     assert cases[3].get("name") == "n:0/bf16"
 
 
+def test_a_control_that_is_not_finished_is_no_error(tmp_path: Path) -> None:
+    open_one = Control("null", False, "the budget ended", unfinished=True)
+    result = replace(RESULT, controls=(open_one,))
+    assert "control null: not finished: the budget ended" in list(lines(result))
+    assert "::warning title=gpulift control null::the budget ended" in list(github(result))
+    write_junit(result, tmp_path / "gate.xml")
+    suite = ET.parse(tmp_path / "gate.xml").getroot()
+    assert len(list(suite.iter("skipped"))) == int(suite.get("skipped", 0)) == 3
+    assert len(list(suite.iter("error"))) == int(suite.get("errors", 0)) == 1
+
+
 def test_junit_into_a_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="cannot be written"):
         write_junit(RESULT, tmp_path)
 
 
 def test_json_is_json_and_counts_agree() -> None:
-    document = json.loads(json.dumps(as_json(RESULT), allow_nan=False))
+    document = json.loads(json.dumps(as_json(RESULT, WHY), allow_nan=False))
     assert sum(document["counts"].values()) == len(document["rows"]) == 6
     assert document["rows"][0]["smallest_effect"] > 0.0025
     assert "smallest_effect" not in document["rows"][2]
     assert document["rows"][4]["reason"] == "out of memory"
+
+
+def test_the_cause_of_a_change_is_in_json_and_in_what_is_explained() -> None:
+    rows = as_json(RESULT, WHY)["rows"]
+    assert [index for index, row in enumerate(rows) if "attribution" in row] == [2]
+    time = {"name": "time of a step", "unit": "s", "base": 2e-3, "head": 3e-3, "ratio": 1.5}
+    assert rows[2]["attribution"] == {
+        "cause": "the code: all of it",
+        "measures": [time],
+        "throttle": {"base": [], "head": ["sw_power_cap"]},
+    }
+    said = list(explain(RESULT, ROWS[2].id, WHY))
+    assert said[-4:] == [
+        "  Attribution: time of a step: 2.00 ms in base, 3.00 ms in head (50 %)",
+        "  Attribution: throttle in base: none seen",
+        "  Attribution: throttle in head: sw_power_cap",
+        "  Attribution: the code: all of it",
+    ]
+    assert "Attribution" not in "".join(explain(RESULT, ROWS[1].id, WHY))
 
 
 def test_explain_names_rows_by_any_leading_part() -> None:
@@ -96,5 +130,5 @@ def test_explain_names_rows_by_any_leading_part() -> None:
     assert len(rows_of(RESULT, "precision/matmul/n:1")) == 1
     with pytest.raises(GpuliftError, match="no such case"):
         rows_of(RESULT, "precision/mat")
-    said = "\n".join(explain(RESULT, "precision/matmul/n:5/bf16"))
+    said = "\n".join(explain(RESULT, "precision/matmul/n:5/bf16", WHY))
     assert "screen launch 1: error: 50 % done" in said

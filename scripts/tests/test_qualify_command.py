@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from gpulift import cli
-from gpulift.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, USAGE
+from gpulift import cli, machine
+from gpulift.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    INTERRUPTED,
+    NOT_COMPARABLE,
+    NOTHING_RAN,
+    OK,
+    USAGE,
+)
 from gpulift.qualify.checks import CheckResult
 from gpulift.qualify.command import _judge_together, exit_code_of, explanation
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from gpulift.report.summary import summarise
 from gpulift.stats import Estimate
-from tests import runs_made
+from tests import runs_made, sample
 
 
 def roof(verdict: str, name: str = "device_memory") -> CheckResult:
@@ -120,3 +130,106 @@ def test_what_breaks_only_while_all_cards_are_busy_fails() -> None:
     assert {one.verdict for one in found} == {"fail"}
     assert all("0a1b2c3d, all at once" in one.id for one in found)
     assert exit_code_of(found) == FAILED
+
+
+@dataclass
+class FakeCards:
+    """Stands in for gpulift-bench on two cards: writes records where there are none."""
+
+    interrupt: set[str] = field(default_factory=set)  # names of folders
+    measured: list[str] = field(default_factory=list)
+
+    def measure_all(
+        self, bench: Path, calls: Sequence[tuple[Sequence[str], Path | None]]
+    ) -> list[int]:
+        """The exit code per call."""
+        return [self._measure(Path(flags[flags.index("--records") + 1])) for flags, _ in calls]
+
+    def _measure(self, folder: Path) -> int:
+        self.measured.append(folder.name)
+        if not any(folder.glob("*.jsonl")):
+            sample.write(folder, runs_made.full_gpu())
+        return INTERRUPTED if folder.name in self.interrupt else 0
+
+
+@pytest.fixture
+def cards(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCards:
+    made = FakeCards()
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    monkeypatch.setattr(machine, "measure_all", made.measure_all)
+    return made
+
+
+def two_gpus(root: Path) -> int:
+    return cli.main(["qualify", "--gpus", "0,1", "--out", str(root / "both")])
+
+
+EACH_ALONE = ["gpu0", "gpu1"]
+ALL_AT_ONCE = ["together0", "together1"]
+
+
+def test_several_gpus_are_gone_on_with_after_an_interrupt(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cards.interrupt = {"gpu1"}
+    assert two_gpus(root) == INTERRUPTED
+    assert cards.measured == EACH_ALONE
+    kept = (root / "both" / "gpu0" / "qualification.json").read_bytes()
+    cards.interrupt, cards.measured = set(), []
+    capfd.readouterr()
+    assert two_gpus(root) == OK
+    assert cards.measured == ["gpu1", *ALL_AT_ONCE]
+    assert f"measured already: {root}/both/gpu0" in capfd.readouterr().err
+    assert (root / "both" / "gpu0" / "qualification.json").read_bytes() == kept
+
+
+def test_what_was_seen_of_health_is_kept_over_an_interrupt(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cards.interrupt = {"gpu1"}
+    two_gpus(root)
+    file = root / "both" / "gpu0" / "qualification.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    (ecc,) = [one for one in document["checks"] if one["id"] == "health/ecc"]
+    ecc |= {"verdict": "fail", "reason": "seen before the interrupt"}
+    file.write_text(json.dumps(document), encoding="utf-8")
+    cards.interrupt = set()
+    assert two_gpus(root) == FAILED
+    assert "seen before the interrupt" in " ".join(capfd.readouterr().out.split())
+    file.unlink()
+    assert two_gpus(root) == OK
+
+
+def test_cards_that_were_interrupted_together_go_on_together(root: Path, cards: FakeCards) -> None:
+    cards.interrupt = set(ALL_AT_ONCE)
+    assert two_gpus(root) == INTERRUPTED
+    cards.interrupt, cards.measured = set(), []
+    assert two_gpus(root) == OK
+    assert cards.measured == ALL_AT_ONCE
+    cards.measured = []
+    assert two_gpus(root) == OK
+    assert cards.measured == [], "all of it is there"
+
+
+def test_cards_are_busy_together_anew_where_only_some_had_ended(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cards.interrupt = {"together1"}
+    assert two_gpus(root) == INTERRUPTED
+    said = capfd.readouterr().err
+    assert "GPU 1, all at once: ended early" in said
+    assert "the same command goes on" in said
+    cards.interrupt, cards.measured = set(), []
+    assert two_gpus(root) == OK
+    assert cards.measured == ["together0-2", "together1-2"]
+
+
+def test_another_card_does_not_go_on_with_several_gpus(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cards.interrupt = {"gpu1"}
+    two_gpus(root)
+    for file in (root / "both" / "gpu0").glob("*.jsonl"):
+        file.write_text(file.read_text().replace("1a2b3c4d", "99999999"))
+    assert two_gpus(root) == NOT_COMPARABLE
+    assert "is of card 99999999, and 1a2b3c4d is here now" in capfd.readouterr().err

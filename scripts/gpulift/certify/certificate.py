@@ -21,6 +21,7 @@ from gpulift.runs import write_error
 
 SCHEMA = "1.0"
 FOLDER = "certificates"
+TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
 LEAST_SAID = 0.005  # of the planted sizes that the sentence names
 
 

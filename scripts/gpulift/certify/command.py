@@ -24,7 +24,7 @@ from gpulift.certify.certificate import (
 from gpulift.certify.issue import Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json, say
-from gpulift.decision import percent
+from gpulift.decision import ARM_TIME_S, percent
 from gpulift.errors import NOTHING_RAN, GpuliftError
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
@@ -34,7 +34,6 @@ from gpulift.records.model import Context
 from gpulift.runs import Wanted
 
 RAW_FOLDER = Path(".gate") / "certify"
-ARM_TIME_S = 0.2
 BUILDS = 2  # are timed in a launch
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 SUFFIX = ".trials"  # not .jsonl, which are records

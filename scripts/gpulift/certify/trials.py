@@ -25,6 +25,7 @@ from gpulift.certify.certificate import SCHEMA, write_whole
 from gpulift.certify.incumbent_rules import Launch
 from gpulift.certify.issue import (
     AA,
+    KINDS,
     ONE_LAUNCH,
     PLANTED,
     SIZES,
@@ -58,6 +59,7 @@ from gpulift.runs import Wanted, write_error
 
 TRIALS_FILE = "trials.jsonl"
 BEGUN_FILE = "trial.json"  # in the folder of a trial: what it is, and the seconds it took so far
+FOLDER = "trial-{:04d}"
 PILOT = 2  # launches of a screen that tell how long the rest takes
 DIGITS = 7  # of the medians, which only other rules read
 SEEDS_PER_STAGE = 1000  # more than a stage has launches
@@ -114,7 +116,7 @@ class Begun:
     @property
     def folder(self) -> Path:
         """Of its raw records."""
-        return self.session.folder / f"trial-{self.number:04d}"
+        return self.session.folder / FOLDER.format(self.number)
 
     @property
     def seed(self) -> int:
@@ -123,7 +125,7 @@ class Begun:
 
 
 def measure_trials(session: Session) -> list[Trial]:
-    """Alternates A/A and planted trials until the time is over; all finished ones of the folder.
+    """Runs A/A and planted trials until the time is over; all finished ones of the folder.
 
     Throws OutOfTimeError (exit code 2) when not even one more ended.
     """
@@ -135,9 +137,8 @@ def measure_trials(session: Session) -> list[Trial]:
         for begun in unfinished_trials(session, trials):
             session.say(f"trial {begun.number}: was broken off and is gone on with")
             trials.append(_finish(begun))
-        while session.budget.allows(_row_launches(session, trials)):
-            begun = begin_trial(session, next_number(session.folder), next_kind(trials))
-            trials.append(_finish(begun))
+        while kind := _fitting_kind(session, trials):
+            trials.append(_finish(begin_trial(session, next_number(session.folder), kind)))
     except OutOfTimeError:
         session.say(f"the time is over in the middle of a trial; {kept(session.folder)}")
     except KeyboardInterrupt:
@@ -179,9 +180,10 @@ def kept(folder: Path) -> str:
 
 
 def next_kind(trials: Sequence[Trial]) -> str:
-    """A/A first, then in turn."""
-    unchanged = sum(one.kind == AA for one in trials)
-    return AA if unchanged <= len(trials) - unchanged else PLANTED
+    """A/A first, then what less time was spent on: a planted trial takes longer than a suite."""
+    unchanged_s = sum(one.seconds for one in trials if one.kind == AA)
+    planted_s = sum(one.seconds for one in trials if one.kind == PLANTED)
+    return AA if unchanged_s <= planted_s else PLANTED
 
 
 def next_number(folder: Path) -> int:
@@ -308,23 +310,31 @@ def _note(begun: Begun) -> None:
     write_whole(json.dumps(document) + "\n", begun.folder / BEGUN_FILE)
 
 
-def _row_launches(session: Session, trials: Sequence[Trial]) -> int:
-    """Launches of one row that the next trial takes: as many as the last one of its kind, at least
-    those of the screen."""
+def _fitting_kind(session: Session, trials: Sequence[Trial]) -> str:
+    """The next kind; the other one where only that ends in time; empty when neither does."""
+    kind = next_kind(trials)
+    for one in (kind, *(other for other in KINDS if other != kind)):
+        if session.budget.allows(_row_launches(session, trials, one)):
+            return one
+    return ""
+
+
+def _row_launches(session: Session, trials: Sequence[Trial], kind: str) -> int:
+    """Launches of one row that a trial takes: as many as the last one of its kind, at least those
+    of the screen."""
     screen = GatePlan(1).screen_launches
-    same = [one for one in trials if one.kind == next_kind(trials)]
+    same = [one for one in trials if one.kind == kind]
     last = _launches_in(same[-1]) if same else 0
-    confirmed = GatePlan(1).looks[0] if next_kind(trials) == PLANTED and not same else 0
+    confirmed = GatePlan(1).looks[0] if kind == PLANTED and not same else 0
     return max(len(session.rows) * (screen + confirmed), last)
 
 
 def _too_short(session: Session, trials: Sequence[Trial]) -> str:
-    kind = "an A/A suite" if next_kind(trials) == AA else "a planted trial"
-    needed_s = session.budget.estimate_s(_row_launches(session, trials))
+    needed_s = session.budget.estimate_s(_row_launches(session, trials, AA))
     reissue = "; --reissue takes the trials that are there" if trials else ""
     return (
-        f"no trial ended in time: {kind} of {len(session.rows)} rows takes about {needed_s:.0f} s;"
-        f" give more --time, or select fewer rows{reissue}"
+        f"no trial ended in time: an A/A suite of {len(session.rows)} rows takes about"
+        f" {needed_s:.0f} s; give more --time, or select fewer rows{reissue}"
     )
 
 
@@ -375,6 +385,8 @@ def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequen
     flags += ["--seed", str(seed), "--records", str(records)]
     flags += ["--plant", str(part.size)] if part.size else []
     flags += [] if session.gpu is None else ["--gpu", str(session.gpu)]
+    searched = _searched(session)
+    flags += ["--recall", str(searched)] if searched else []
     started_s = session.budget.clock()
     code = machine.measure(session.bench, [*flags, f"--benchmark_filter={filter_of(rows)}"])
     took_s = session.budget.clock() - started_s
@@ -383,6 +395,13 @@ def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequen
     begun.seconds += took_s
     _note(begun)
     _require_finished(session, code)
+
+
+def _searched(session: Session) -> Path | None:
+    """The records of the session's first launches, which note what a search took long to find."""
+    stage = stage_folder(session.folder / FOLDER.format(0), AA, 1)
+    first = batch_folder(stage, range(PILOT))
+    return first if first.is_dir() else None
 
 
 def _require_finished(session: Session, code: int) -> None:

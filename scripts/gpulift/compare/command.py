@@ -206,9 +206,19 @@ def _explanation(found: Comparison, row: Row) -> str:
     lines += [f"Comparability: only one side records {name}" for name in common.one_sided]
     if row.base and row.head:
         units = [values(side, found.unit) for side in (row.base, row.head)]
-        lines.append(unit_line(found.unit, units[0], units[1]))
+        shown = unit_line(found.unit, units[0], units[1])
+        lines.append(f"{shown} ({_meaning(row.base[0])})")
     lines += explain(row.base, row.head, row.verdict)
     return "\n  ".join(lines)
+
+
+def _meaning(launch: Launch) -> str:
+    unit = launch.unit_of_work
+    if unit == "step":
+        return "times of a step"
+    return (
+        f"times of one {unit}: a step's over the {unit}s of it, since a ceiling chooses its shape"
+    )
 
 
 def _near(names: Sequence[str], wanted: str) -> list[str]:

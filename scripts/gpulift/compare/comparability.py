@@ -14,6 +14,9 @@ then asks about; it allows these facts and no others:
   power limit. Driver, host and build stay equal: the question is not about the machines.
 - commit: the commit and whether there were uncommitted changes.
 
+A gate asks about a commit: its two builds are held against each other in the same way, before
+anything is measured.
+
 The declared factor is what lies between the sides: within a side it is one value too, but that for
 gpu-model a side may hold several cards of its model. A run folder is always of one card.
 """
@@ -21,11 +24,11 @@ gpu-model a side may hold several cards of its model. A run folder is always of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
-from gpulift.records.model import Record
+from gpulift.records.model import Context, Record
 from gpulift.records.read import Run
 
 ABSENT = "not recorded"
@@ -128,11 +131,37 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     return Common(equal, declared, tuple(one_sided))
 
 
+def require_same_but_commit(base: Context, head: Context) -> None:
+    """Refuses (not comparable) builds that differ in more than their commit, naming all of it."""
+    found = _differing(_context_facts(base), _context_facts(head))
+    other = [str(one) for one in found if not FACTORS["commit"].allows(one.fact)]
+    if other:
+        raise GpuliftError(
+            f"not comparable: {', '.join(other)}; build both sides alike: only the commit may"
+            " differ",
+            NOT_COMPARABLE,
+        )
+
+
 def facts(record: Record) -> dict[str, Any]:
     """All facts that must be equal, by dotted name: `driver`, `gpu.card`, `host.kernel`."""
-    found = dict(_flat(record.raw["context"], ""))
+    return {**_asked(record.raw["context"]), "method": record.method}
+
+
+def _context_facts(context: Context) -> dict[str, Any]:
+    """The same of a context that was read; facts that have no field of their own are in `facts`."""
+    known = asdict(context)
+    for part in ("gpu", "host"):
+        if known[part] is not None:
+            known[part] |= known[part].pop("facts")
+    if known["gpu"] is None:
+        del known["gpu"]
+    return _asked(known)
+
+
+def _asked(context: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(_flat(context, ""))
     found.setdefault("gpu.name", NO_GPU)
-    found["method"] = record.method
     return {k: v for k, v in found.items() if k not in WINDOWS_ONLY and k not in TEXTS}
 
 
@@ -142,11 +171,16 @@ def differences(base: Record, head: Record) -> list[FactDifference]:
     A fact that only the record of the newer schema has was unknown to the older one, and is no
     difference; an environment variable is: where it is not recorded, it was not set.
     """
-    mine, theirs = facts(base), facts(head)
+    return [
+        one for one in _differing(facts(base), facts(head)) if not _excused(one.fact, base, head)
+    ]
+
+
+def _differing(mine: Facts, theirs: Facts) -> list[FactDifference]:
     without_gpu = NO_GPU in (mine["gpu.name"], theirs["gpu.name"])
     found = []
     for key in sorted(mine.keys() | theirs.keys()):
-        if mine.get(key, ABSENT) == theirs.get(key, ABSENT) or _excused(key, base, head):
+        if mine.get(key, ABSENT) == theirs.get(key, ABSENT):
             continue
         if without_gpu and key != "gpu.name" and key.startswith(("gpu.", "driver", "cuda_")):
             continue  # all of them are missing with the GPU: its name says so

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +16,43 @@ from gpulift.compare.judge import Launch
 from gpulift.decision import Verdict, percent
 
 MOST = 2 / 3  # of a change that one cause must hold to be named as the cause
+DEVICE, ISSUING, ELSEWHERE = (
+    "the device's work",
+    "issuing work on the host",
+    "the host, outside issuing",
+)
+PACED = 0.9  # share of a step's time in its own calls from which on the host sets the pace
 
 Measure = Callable[[Launch], "float | None"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measure on both sides, in SI base units, and how people read it."""
+
+    name: str
+    unit: str
+    base: float
+    head: float
+    shown: str
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Both sides beside each other and, of a change, the cause that records can tell."""
+
+    measures: tuple[Measured, ...]
+    base_throttle: tuple[str, ...]
+    head_throttle: tuple[str, ...]
+    cause: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people, the cause last."""
+        lines = [f"{one.name}: {one.shown}" for one in self.measures]
+        for name, seen in (("base", self.base_throttle), ("head", self.head_throttle)):
+            lines.append(f"throttle in {name}: {', '.join(seen) or 'none seen'}")
+        return [*lines, self.cause] if self.cause else lines
 
 
 def explain(base: Sequence[Launch], head: Sequence[Launch], verdict: Verdict) -> list[str]:
@@ -31,27 +67,35 @@ def explain(base: Sequence[Launch], head: Sequence[Launch], verdict: Verdict) ->
         )
     if verdict.reason:
         lines.append(f"Reason: {verdict.reason}")
-    changed = verdict.verdict in (decision.REGRESSED, decision.IMPROVED)
-    return lines + [f"Attribution: {line}" for line in attribution(base, head, changed)]
+    found = attribution(base, head, verdict)
+    return lines + [f"Attribution: {line}" for line in (found.lines if found else ())]
 
 
-def attribution(base: Sequence[Launch], head: Sequence[Launch], changed: bool) -> list[str]:
-    """Both sides beside each other; of what `changed`, the cause that records can tell.
+def attribution(
+    base: Sequence[Launch], head: Sequence[Launch], verdict: Verdict
+) -> Attribution | None:
+    """Both sides beside each other, and the cause of a change; None where a side is missing.
 
     A slower clock is told from slower code by cycles; the device from the host by its own time.
     """
     if not base or not head:
-        return []
-    lines = [
-        f"{name}: {shown(before)} in base, {shown(after)} in head ({decision.percent(change)})"
-        for name, measure, shown in MEASURES
+        return None
+    measures = [
+        Measured(name, unit, before, after, _beside(shown, before, after))
+        for name, unit, measure, shown in MEASURES
         if (before := _typical(base, measure)) and (after := _typical(head, measure))
-        for change in [after / before - 1]
     ]
-    for name, side in (("base", base), ("head", head)):
-        lines.append(f"throttle in {name}: {', '.join(throttle(side)) or 'none seen'}")
-    cause = _cause(base, head) if changed else ""
-    return [*lines, cause] if cause else lines
+    changed = verdict.verdict in (decision.REGRESSED, decision.IMPROVED)
+    return Attribution(
+        tuple(measures),
+        tuple(throttle(base)),
+        tuple(throttle(head)),
+        _cause(base, head) if changed else "",
+    )
+
+
+def _beside(shown: Callable[[float], str], base: float, head: float) -> str:
+    return f"{shown(base)} in base, {shown(head)} in head ({percent(head / base - 1)})"
 
 
 def throttle(launches: Sequence[Launch]) -> list[str]:
@@ -125,23 +169,31 @@ def _clock_or_code(time: float, cycles: float) -> str:
 
 def _host_or_device(base: Sequence[Launch], head: Sequence[Launch]) -> str:
     change = _step_change(base, head, _step_s)
-    issue = _step_change(base, head, _enqueue_s)
-    device = _step_change(base, head, _device_s)
     if change is None or change == 0:
         return ""
-    told = []
-    for name, part in (("issuing", issue), ("the device", device)):
-        if part is not None:
-            told.append(f"{name} {_signed(part)}")
-    shares = f"a step takes {_signed(change)}" + (f": {', '.join(told)}" if told else "")
+    issue = _step_change(base, head, _enqueue_s)
+    device = _step_change(base, head, _device_s)
+    took = f"a step takes {_signed(change)}"
+    if not any(one.arm.windows.device_s for one in (*base, *head)):
+        return f"the host's work: {took}, and no device took part"
+    parts = (("the device", device), ("issuing", issue))
+    told = [f"{name} {_signed(part)}" for name, part in parts if part is not None]
+    if not told:
+        return ""
     causes = [
         name
-        for name, part in (("the device's work", device), ("issuing work on the host", issue))
+        for name, part in ((DEVICE, device), (ISSUING, issue))
         if part is not None and part / change >= MOST
     ]
-    if causes:
-        return f"{' or '.join(causes)}: {shares}"
-    return f"the host, outside issuing: {shares}" if told else ""
+    paces = [_typical(side, _issuing_share) for side in (base, head)]
+    shares = f"{took}: {', '.join(told)}"
+    if paces[0] is not None and paces[1] is not None:
+        before, after = (text.percent(pace) for pace in paces)
+        shares += f"; its calls fill {before} of it in base, {after} in head"
+        # The device's time has the waits for the host in it: it follows where the host sets a pace.
+        if len(causes) > 1 and (paces[0] >= PACED) != (paces[1] >= PACED):
+            causes = [ISSUING]
+    return f"{' or '.join(causes) or ELSEWHERE}: {shares}"
 
 
 def _signed(value_s: float) -> str:
@@ -193,6 +245,24 @@ def _per_step(launch: Launch, windows: Sequence[float]) -> float | None:
     return None if middle is None else middle / launch.arm.steps_per_window
 
 
+def _issuing_share(launch: Launch) -> float | None:
+    """Of a step's time, what the host spends in its calls; None where the device judges."""
+    issue, host = _enqueue_s(launch), _host_s(launch)
+    if launch.arm.clock != "host" or issue is None or not host or _device_s(launch) is None:
+        return None
+    return issue / host
+
+
+def _bytes_per_s(launch: Launch) -> float | None:
+    cost = launch.arm.cost
+    return cost.bytes / launch.step_s if cost else None
+
+
+def _flops_per_s(launch: Launch) -> float | None:
+    cost = launch.arm.cost
+    return cost.flops / launch.step_s if cost else None
+
+
 def _median_of(key: str) -> Measure:
     def measure(launch: Launch) -> float | None:
         telemetry = launch.record.telemetry
@@ -204,6 +274,14 @@ def _median_of(key: str) -> Measure:
 
 def _mhz(value: float) -> str:
     return f"{value / 1e6:.0f} MHz"
+
+
+def _byte_rate(value: float) -> str:
+    return text.rate(value, "B/s")
+
+
+def _arithmetic_rate(value: float) -> str:
+    return text.rate(value, "FLOP/s")
 
 
 def _cycles_text(value: float) -> str:
@@ -218,13 +296,16 @@ def _degrees(value: float) -> str:
     return f"{value:.0f} °C"
 
 
-MEASURES: tuple[tuple[str, Measure, Callable[[float], str]], ...] = (
-    ("time of a step", _step_s, text.seconds),
-    ("SM clock cycles of a step", _cycles, _cycles_text),
-    ("SM clock", sm_clock_hz, _mhz),
-    ("device time of a step", _device_s, text.seconds),
-    ("host time of a step", _host_s, text.seconds),
-    ("issuing a step (enqueue)", _enqueue_s, text.seconds),
-    ("power of the case", _median_of("power_w"), _watts),
-    ("temperature of the case", _median_of("temperature_c"), _degrees),
+MEASURES: tuple[tuple[str, str, Measure, Callable[[float], str]], ...] = (
+    ("time of a step", "s", _step_s, text.seconds),
+    ("SM clock cycles of a step", "cycles", _cycles, _cycles_text),
+    ("SM clock", "Hz", sm_clock_hz, _mhz),
+    ("device time of a step", "s", _device_s, text.seconds),
+    ("host time of a step", "s", _host_s, text.seconds),
+    ("issuing a step (enqueue)", "s", _enqueue_s, text.seconds),
+    ("share of a step in its calls", "1", _issuing_share, text.percent),
+    ("bytes that a step needs, over its time", "B/s", _bytes_per_s, _byte_rate),
+    ("arithmetic that a step needs, over its time", "FLOP/s", _flops_per_s, _arithmetic_rate),
+    ("power of the case", "W", _median_of("power_w"), _watts),
+    ("temperature of the case", "°C", _median_of("temperature_c"), _degrees),
 )

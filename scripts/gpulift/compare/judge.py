@@ -73,8 +73,20 @@ class Launch:
         if not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
             place = f"{self.record.file}:{self.record.line}"
             raise RecordError(f"{place}: a step of {self.arm.name} took {step_s} s: no such time")
-        work = stats.work_for_roof(self.arm.cost or Cost()) if self.record.ceiling else 0.0
+        work = self._work
         return math.log(step_s) - (math.log(work) if work > 0 else 0.0)
+
+    @property
+    def unit_of_work(self) -> str:
+        """What the launch value is the time of: "step", or of a ceiling "operation" or "byte"."""
+        cost = self.arm.cost or Cost()
+        if self._work <= 0:
+            return "step"
+        return "operation" if cost.roof.startswith("gemm/") else "byte"
+
+    @property
+    def _work(self) -> float:
+        return stats.work_for_roof(self.arm.cost or Cost()) if self.record.ceiling else 0.0
 
     @property
     def card(self) -> str:
@@ -189,8 +201,16 @@ def values(launches: Sequence[Launch], unit: str) -> list[float]:
 def slowed_by_hardware(record: Record) -> bool:
     """Whether the hardware cut the clocks in this launch, or left it without any window."""
     seen = record.telemetry is not None and HARDWARE_SLOWDOWNS & set(record.telemetry.throttle)
+    return bool(seen) or emptied_by_hardware(record)
+
+
+def emptied_by_hardware(record: Record) -> bool:
+    """Whether every block was discarded because the hardware cut the clocks.
+
+    gpulift-bench calls such a case failed; that says nothing of the code.
+    """
     empty = not any(arm.window_s for arm in record.arms if arm.outcome == "ok")
-    return bool(seen) or (record.discarded_blocks > 0 and empty)
+    return record.discarded_blocks > 0 and empty
 
 
 # --- What is compared ---
@@ -256,12 +276,16 @@ def _require_clocks(sides: tuple[Side, Side]) -> None:
     for name, side in zip(("base", "head"), sides, strict=True):
         for (technique, case_id), found in side.items():
             tried = [record for _, record in found if record.outcome != "skipped"]
+            empty = sum(emptied_by_hardware(record) for record in tried)
             if tried and all(slowed_by_hardware(record) for record in tried):
-                broken.append(f"{technique}/{case_id} in {name}")
+                broken.append(f"every launch of {technique}/{case_id} in {name}")
+            elif empty:
+                many = f"{empty} of {len(tried)} launches"
+                broken.append(f"every block of {many} of {technique}/{case_id} in {name}")
     if broken:
         raise GpuliftError(
-            f"the hardware slowed itself down in every launch of {_some(broken)}: nothing can be"
-            " said; look after cooling and power, and measure again",
+            f"the hardware slowed itself down in {_some(broken)}: nothing can be said; look after"
+            " cooling and power, and measure again",
             INSTRUMENT_BROKEN,
         )
 

@@ -50,13 +50,15 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Build:
-    """A build folder that can measure. `name` is for people, `stem` for names of folders."""
+    """A build folder that can measure. `name` is for people, `stem` for names of folders, `python`
+    the interpreter of Python arms where it is not the usual one."""
 
     folder: Path
     name: str
     stem: str
     abi_tag: str
     context: Context
+    python: Path | None = None
 
     @property
     def bench(self) -> Path:

@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
 from gpulift import machine
-from gpulift.decision import DECISION_METHOD
+from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
+from gpulift.gate.attribution import attribute
 from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
+from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import Evidence, read_evidence, save
 from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.measure import Settings, measure
 from gpulift.gate.setup import Asked, make_gate, make_setup
 
-ARM_TIME_S = 0.3
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+# What a replay takes from its folder, by its name on the command line.
+MEASURED_WITH = {
+    "base": "--base",
+    "head": "--head",
+    "base_python": "--base-python",
+    "head_python": "--head-python",
+    "filter": "the filter",
+    "all_cases": "--all",
+    "budget": "--budget",
+    "out": "--out",
+    "seed": "--seed",
+    "gpu": "--gpu",
+    "arm_time": "--arm-time",
+}
 
 
 def gate(
+    context: typer.Context,
     filter: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(help="Regular expression on technique/case/arm; -- -RE excludes."),
@@ -36,12 +53,22 @@ def gate(
         Optional[str],  # noqa: UP045
         typer.Option(help="Git reference or build folder to judge; this checkout by default."),
     ] = None,
+    base_python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Instead of --base: Python environment to judge against, on one build."),
+    ] = None,
+    head_python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Python environment to judge: an interpreter or a virtual environment."),
+    ] = None,
     all_cases: Annotated[
         bool, typer.Option("--all", help="All cases, not the quick ones.")
     ] = False,
     budget: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Time to end in: 300s, 10m, 1h. What it leaves open is inconclusive."),
+        typer.Option(
+            help="Time to end in, builds included: 300s, 10m, 1h. The rest is inconclusive."
+        ),
     ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for the evidence.")] = None,  # noqa: UP045
     replay: Annotated[
@@ -65,8 +92,12 @@ def gate(
 ) -> None:
     """Head against base on one card, confirmed on fresh launches: 1 regressed, 3 instrument broken,
     4 not comparable, 5 inconclusive."""
-    if (base is None) == (replay is None):
+    started_s = time.monotonic()
+    environments = asked_environments(base, head, base_python, head_python)
+    if base is None and replay is None and environments is None:
         raise GpuliftError("name either --base REF to measure, or --replay FOLDER")
+    if replay is not None:
+        _require_alone(context)
     if as_json and (github or explain is not None):
         raise GpuliftError("--json stands alone: it has every step of every verdict")
     if not arm_time > 0:
@@ -78,7 +109,16 @@ def gate(
         result, folder = judge_again(replay), replay
     else:
         asked = Asked(
-            base or "", head, filter, all_cases, limit_s, seed, Settings(arm_time, gpu), out
+            base or "",
+            head,
+            filter,
+            all_cases or environments is not None,  # cases of Python arms are too slow to be quick
+            limit_s,
+            seed,
+            Settings(arm_time, gpu),
+            out,
+            started_s,
+            environments,
         )
         result, folder = _measured(asked, explain)
     if junit is not None:
@@ -95,6 +135,17 @@ def budget_s(text: str) -> float:
     return float(found[1]) * UNITS_S[found[2]]
 
 
+def _require_alone(context: typer.Context) -> None:
+    """Refuses what a replay would have to ignore."""
+    sources = {name: context.get_parameter_source(name) for name in MEASURED_WITH}
+    given = [MEASURED_WITH[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
+    if given:
+        raise GpuliftError(
+            "--replay judges what its folder holds and measures nothing: leave out"
+            f" {', '.join(given)}"
+        )
+
+
 def judge_again(folder: Path) -> GateResult:
     """The verdicts of a gate from its evidence; refuses those of another decision method."""
     evidence = read_evidence(folder)
@@ -108,17 +159,24 @@ def judge_again(folder: Path) -> GateResult:
 
 
 def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
-    base, head = _builds(asked)
-    infos = machine.catalogue(head.bench)
-    setup = make_setup(asked, base, head, machine.catalogue(base.bench), infos)
+    sides = _sides(asked)
+    base, head, infos = sides.base, sides.head, sides.head_infos
+    setup = make_setup(asked, base, head, sides.base_infos, infos)
     if explain is not None:
         gate_output.rows_of(judge(Evidence(setup)), explain)  # refuses a name that is none
     made = make_gate(asked, setup, infos, base, head, _say)
     _say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
     evidence = measure(made, setup)
     result = judge(evidence)
-    save(made.folder, evidence.setup, gate_output.as_json(result))
+    save(made.folder, evidence.setup, gate_output.as_json(result, attribute(made.folder, result)))
     return result, made.folder
+
+
+def _sides(asked: Asked) -> Sides:
+    if asked.environments is not None:
+        return find_sides(asked, *asked.environments, _say)
+    base, head = _builds(asked)
+    return Sides(base, head, machine.catalogue(base.bench), machine.catalogue(head.bench))
 
 
 def _builds(asked: Asked) -> tuple[Build, Build]:
@@ -136,13 +194,15 @@ def _show(
     result: GateResult, folder: Path, explain: str | None, as_json: bool, github: bool
 ) -> None:
     if as_json:
-        document = {**gate_output.as_json(result), "evidence": str(folder)}
+        document = gate_output.as_json(result, attribute(folder, result))
+        document["evidence"] = str(folder)
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
         return
     for text in gate_output.lines(result):
         typer.echo(text)
-    for text in gate_output.explain(result, explain) if explain is not None else ():
-        typer.echo(text)
+    if explain is not None:
+        for text in gate_output.explain(result, explain, attribute(folder, result)):
+            typer.echo(text)
     typer.echo(f"evidence: {folder}")
     for text in gate_output.github(result) if github else ():
         typer.echo(text)

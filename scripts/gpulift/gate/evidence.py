@@ -1,9 +1,10 @@
 """What a gate leaves behind: its set-up in gate.json and the records of its series.
 
-A series (`cases`, `null`, `planted`) has a folder per stage. In a duet it holds a folder of records
-for each run of gpulift-bench, named by its first launch: `launch-0008`. With alternating processes
-it holds a folder per block of four, and in it one per process, named by its turn and its side:
-`block-0002/1-head`.
+A gate.json without a result is of a gate that was broken off. A series (`cases`, `null`, `planted`,
+and `alone`, in which the base meets itself in the rows that broke) has a folder per stage. In a
+duet it holds a folder of records for each run of gpulift-bench, named by its first launch:
+`launch-0008`. With alternating processes it holds a folder per block of four, and in it one per
+process, named by its turn and its side: `block-0002/1-head`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from typing import Any
 import numpy as np
 
 from gpulift import duets, stats
+from gpulift.compare.judge import emptied_by_hardware
 from gpulift.decision import DUET, Margins
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.fields import Fields
-from gpulift.records.model import Record
+from gpulift.records.model import Arm, Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import write_error
 
-SCHEMA = "1.0"
+SCHEMA = "1.1"
 GATE_FILE = "gate.json"
 TWO_IN_ONE = "duet"
 ALTERNATING = "alternating processes"
@@ -33,11 +35,17 @@ ALTERNATING = "alternating processes"
 CASES = "cases"
 NULL = "null"
 PLANTED = "planted"
+ALONE = "alone"
+SERIES = (CASES, NULL, PLANTED, ALONE)
 
 OK = "ok"
 SKIPPED = "skipped"
 ERROR = "error"
+BROKEN = ("failed", ERROR)
 MISSING = "missing"
+NO_BASE = "no base"  # the base alone broke: nothing is known of the head
+SLOWED = "slowed down"  # by the hardware, in every block
+UNLIKE = "not timed alike"  # base and head were not timed in the same way
 
 BASE = "base"
 HEAD = "head"
@@ -68,13 +76,15 @@ class Row:
 class Launch:
     """What one launch says of a row: a log ratio, head over base, or why there is none.
 
-    `planted` is the measured fraction of extra work in the head, where some was asked for.
+    `planted` is the measured fraction of extra work in the head, where some was asked for; `side`
+    tells which one broke, where that is known: in a duet both live in one process.
     """
 
     value: float | None
     outcome: str = OK
     reason: str = ""
     planted: float | None = None
+    side: str = ""
 
 
 Launches = Mapping[Row, tuple[Launch, ...]]
@@ -99,6 +109,7 @@ class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
 
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
+    `out_of_time` has the series whose confirmation the budget ended.
     """
 
     method: str
@@ -115,6 +126,7 @@ class Setup:
     equivalent: float = DUET.equivalent
     null_rows: tuple[Row, ...] = ()
     planted_size: float = 0.0
+    out_of_time: tuple[str, ...] = ()
 
     @property
     def measurable(self) -> tuple[Row, ...]:
@@ -123,7 +135,7 @@ class Setup:
 
     def rows_of(self, series: str) -> tuple[Row, ...]:
         """The rows of a series."""
-        return self.rows if series == CASES else self.null_rows
+        return self.rows if series in (CASES, ALONE) else self.null_rows
 
     def margins(self, row: Row) -> Margins:
         """The margins of a row, above its floor where a certificate has one."""
@@ -132,22 +144,29 @@ class Setup:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A whole gate: verdicts are a pure function of this."""
+    """A whole gate: verdicts are a pure function of this. Not `ended`: it was broken off."""
 
     setup: Setup
     cases: Series = Series()
     null: Series = Series()
     planted: Series = Series()
+    alone: Series = Series()
+    ended: bool = True
 
     def of(self, series: str) -> Series:
-        """One of the three series."""
-        return {CASES: self.cases, NULL: self.null, PLANTED: self.planted}[series]
+        """One of the series."""
+        held = {CASES: self.cases, NULL: self.null, PLANTED: self.planted, ALONE: self.alone}
+        return held[series]
+
+    def left_open(self, series: str) -> bool:
+        """Whether the budget or an interrupt left a series open."""
+        return not self.ended or series in self.setup.out_of_time
 
     def plus(self, series: str, stage: int, more: Launches) -> Evidence:
         """With more launches of a stage of a series."""
-        held = {name: self.of(name) for name in (CASES, NULL, PLANTED)}
+        held = {name: self.of(name) for name in SERIES}
         held[series] = held[series].plus(stage, more)
-        return Evidence(self.setup, held[CASES], held[NULL], held[PLANTED])
+        return _evidence(self.setup, held, self.ended)
 
 
 def stage_folder(gate: Path, series: str, stage: int) -> Path:
@@ -172,12 +191,14 @@ def turn_folder(block: Path, turn: int, side: str) -> Path:
 
 def read_evidence(gate: Path) -> Evidence:
     """Reads back what a gate wrote. Throws GpuliftError when the folder holds none."""
-    setup = read_setup(gate / GATE_FILE)
-    held = [
-        read_series(gate, series, setup.mode, setup.rows_of(series))
-        for series in (CASES, NULL, PLANTED)
-    ]
-    return Evidence(setup, *held)
+    document = _read_document(gate / GATE_FILE)
+    setup = _setup(document)
+    held = {one: read_series(gate, one, setup.mode, setup.rows_of(one)) for one in SERIES}
+    return _evidence(setup, held, document.has("result"))
+
+
+def _evidence(setup: Setup, held: Mapping[str, Series], ended: bool) -> Evidence:
+    return Evidence(setup, held[CASES], held[NULL], held[PLANTED], held[ALONE], ended)
 
 
 def read_series(gate: Path, series: str, mode: str, rows: Sequence[Row]) -> Series:
@@ -209,8 +230,7 @@ def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> N
         raise write_error(gate, error) from None
 
 
-def read_setup(file: Path) -> Setup:
-    """The set-up of a gate from its gate.json."""
+def _read_document(file: Path) -> Fields:
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -219,6 +239,10 @@ def read_setup(file: Path) -> Setup:
     schema = document.text("schema")
     if schema.partition(".")[0] != SCHEMA.partition(".")[0]:
         raise document.error("schema", f"is {schema}, which this version cannot read")
+    return document
+
+
+def _setup(document: Fields) -> Setup:
     fields = document.child("setup")
     mode = fields.text("mode")
     if mode not in (TWO_IN_ONE, ALTERNATING):
@@ -234,6 +258,7 @@ def read_setup(file: Path) -> Setup:
         equivalent=fields.number("equivalent"),
         null_rows=_rows(fields, "null_rows"),
         planted_size=fields.number("planted_size"),
+        out_of_time=fields.texts("out_of_time"),
     )
 
 
@@ -268,15 +293,20 @@ def _read_duet(folder: Path, rows: Sequence[Row]) -> Launches:
 
 def _duet_launch(record: Record) -> Launch:
     if record.outcome != OK:
-        return Launch(None, record.outcome, record.reason)
+        return Launch(None, _outcome(record), record.reason)
     base, head = duets.BASE + record.duet_arm, duets.HEAD + record.duet_arm
     states = [_state(BASE, record, base), _state(HEAD, record, head)]
+    arms = [(BASE, record.arm(base)), (HEAD, record.arm(head))]
 
     def value() -> float | None:
         pair = stats.pair_ratio([record], head, base)
         return math.log(pair.ratio.value) if pair else None
 
-    return replace(_launch(states, value), planted=_planted(record))
+    return replace(_launch(states, arms, value), planted=_planted(record))
+
+
+def _outcome(record: Record) -> str:
+    return SLOWED if emptied_by_hardware(record) else record.outcome
 
 
 def _planted(record: Record) -> float | None:
@@ -306,6 +336,7 @@ def _read_block(folder: Path, rows: Sequence[Row]) -> Launches:
 def _block_launch(row: Row, turns: Sequence[tuple[str, Record | None]]) -> Launch:
     states = [_state(side, record, row.arm) for side, record in turns]
     broken = any(outcome not in (OK, SKIPPED, MISSING) for _, outcome, _ in states)
+    arms = [(side, record.arm(row.arm) if record else None) for side, record in turns]
     if len(turns) < len(TURNS) and not broken:
         return Launch(None, MISSING, f"only {len(turns)} of {len(TURNS)} processes were started")
 
@@ -318,7 +349,7 @@ def _block_launch(row: Row, turns: Sequence[tuple[str, Record | None]]) -> Launc
             logs[side].append(math.log(time.value))
         return float(np.mean(logs[HEAD]) - np.mean(logs[BASE]))
 
-    return _launch(states, value)
+    return _launch(states, arms, value)
 
 
 def _state(side: str, record: Record | None, arm_name: str) -> tuple[str, str, str]:
@@ -326,23 +357,55 @@ def _state(side: str, record: Record | None, arm_name: str) -> tuple[str, str, s
     if record is None:
         return (side, MISSING, "has no record")
     if record.outcome != OK:
-        return (side, record.outcome, record.reason)
+        return (side, _outcome(record), record.reason)
     arm = record.arm(arm_name)
     return (side, arm.outcome, arm.reason) if arm else (side, ERROR, f"has no arm {arm_name}")
 
 
-def _launch(states: Sequence[tuple[str, str, str]], measured: Callable[[], float | None]) -> Launch:
+def _launch(
+    states: Sequence[tuple[str, str, str]],
+    arms: Sequence[tuple[str, Arm | None]],
+    measured: Callable[[], float | None],
+) -> Launch:
     """Joins what both sides say. A head that skips what its base measures is an error."""
+    broken = {side: (outcome, reason) for side, outcome, reason in states if outcome in BROKEN}
+    if BASE in broken:
+        told = "; ".join(f"{side} {outcome}: {why}" for side, (outcome, why) in broken.items())
+        return Launch(None, NO_BASE, told)
+    if HEAD in broken:
+        outcome, reason = broken[HEAD]
+        return Launch(None, outcome, f"{HEAD}: {reason}", side=HEAD)
     for side, outcome, reason in states:
-        if outcome not in (OK, SKIPPED, MISSING):
-            return Launch(None, outcome, f"{side}: {reason}")
+        if outcome == SLOWED:
+            return Launch(None, SLOWED, f"{side}: {reason}")
     skips = {side: reason for side, outcome, reason in states if outcome == SKIPPED}
     if BASE in skips:
         return Launch(None, SKIPPED, skips[BASE])
     if HEAD in skips:
-        return Launch(None, ERROR, f"head skips what the base measures: {skips[HEAD]}")
+        reason = f"head skips what the base measures: {skips[HEAD]}"
+        return Launch(None, ERROR, reason, side=HEAD)
     for side, outcome, reason in states:
         if outcome == MISSING:
             return Launch(None, MISSING, f"{side} {reason}")
+    unlike = _unlike(arms)
+    if unlike:
+        return Launch(None, UNLIKE, unlike)
     value = measured()
     return Launch(value) if value is not None else Launch(None, ERROR, "no block held both builds")
+
+
+def _unlike(arms: Sequence[tuple[str, Arm | None]]) -> str:
+    """How the timing of the two sides differs; empty when it does not."""
+    ways = {
+        side: sorted({_timing(arm) for s, arm in arms if s == side and arm}) for side, _ in arms
+    }
+    told = {side: " and ".join(found) for side, found in ways.items()}
+    if len(set(told.values())) == 1 and all(len(found) == 1 for found in ways.values()):
+        return ""
+    return f"base {told[BASE]}, head {told[HEAD]}"
+
+
+def _timing(arm: Arm) -> str:
+    if arm.clock != "device":
+        return f"by the {arm.clock} clock"
+    return "queued behind the hold" if arm.held else "waiting for the host"

@@ -26,7 +26,24 @@ from gpulift.decision import (
     percent,
     screen,
 )
-from gpulift.gate.evidence import ALTERNATING, MISSING, Evidence, Launch, Row, Series, Setup
+from gpulift.gate.evidence import (
+    ALTERNATING,
+    BROKEN,
+    CASES,
+    MISSING,
+    NO_BASE,
+    NULL,
+    OK,
+    PLANTED,
+    SERIES,
+    SLOWED,
+    UNLIKE,
+    Evidence,
+    Launch,
+    Row,
+    Series,
+    Setup,
+)
 from gpulift.stats import CONFIDENCE
 
 MOST_UNDECIDED = 0.1  # of the comparisons that were judged
@@ -39,6 +56,16 @@ LEAST_PLANTED = 0.01
 MOST_PLANTED = 1.0
 PLANTED_TOLERANCE = 0.5  # of the size: extra work behind a copy waits some microseconds for its end
 UNCONFIRMED = "not confirmed: a control failed"
+NOT_FINISHED = "not confirmed: a control is not finished"
+BROKEN_OFF = "not confirmed: the gate was broken off"
+NAMED = 3  # rows that a control names before it counts the rest
+# What leaves a row inconclusive whatever else was measured of it.
+NO_FIGURES = (NO_BASE, SLOWED, UNLIKE)
+HOLDS = "holds"
+WRONG = "wrong"
+OPEN = "open"  # the budget or an interrupt ended it
+LEFT_OUT = "left out"  # not timed alike, which tells nothing of the instrument
+STAGES = {CASES: "the screen", NULL: "control null", PLANTED: "control planted"}
 
 
 @dataclass(frozen=True)
@@ -50,14 +77,44 @@ class RowResult:
     margins: Margins
     first: tuple[Launch, ...]
     second: tuple[Launch, ...]
+    no_base: bool = False  # the base alone broke
+
+    @property
+    def outcomes(self) -> set[str]:
+        """Of all launches."""
+        return {launch.outcome for launch in (*self.first, *self.second)}
 
 
 @dataclass(frozen=True)
 class Control:
-    """A check of the instrument itself."""
+    """A check of the instrument itself.
+
+    One that is `unfinished` has not passed, and tells nothing of the instrument: the time ended.
+    """
 
     name: str
     passed: bool
+    said: str
+    unfinished: bool = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether it shows that the instrument is broken."""
+        return not self.passed and not self.unfinished
+
+    @property
+    def state(self) -> str:
+        """For people: passed, not finished or FAILED."""
+        if self.passed:
+            return "passed"
+        return "not finished" if self.unfinished else "FAILED"
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """What a control says of one row: one of HOLDS, WRONG, OPEN and LEFT_OUT."""
+
+    state: str
     said: str
 
 
@@ -82,12 +139,17 @@ class GateResult:
 
     @property
     def exit_code(self) -> int:
-        """A broken instrument before everything, then regressions, then too much left open."""
+        """A broken instrument before everything, then regressions, then what was left open: by an
+        unfinished control, a base that breaks alone, or in more than a tenth of the rows."""
         judged = len(self.rows) - self.counts[SKIPPED]
-        if any(not control.passed for control in self.controls):
+        if any(control.broken for control in self.controls):
             return errors.INSTRUMENT_BROKEN
         if self.counts[REGRESSED] or self.counts[ERROR]:
             return errors.FAILED
+        if any(control.unfinished for control in self.controls):
+            return errors.INCONCLUSIVE
+        if any(one.no_base for one in self.rows):
+            return errors.INCONCLUSIVE
         if not judged:
             return errors.NOTHING_RAN
         return (
@@ -101,14 +163,19 @@ def judge(evidence: Evidence) -> GateResult:
     """All verdicts and controls."""
     setup = evidence.setup
     plan = plan_of(evidence)
-    rows = [_judge_row(row, evidence.cases, setup, plan) for row in setup.rows]
+    rows = [_judge_case(row, evidence, plan) for row in setup.rows]
     controls: list[Control] = []
+    if not evidence.ended:
+        controls.append(_end_control(evidence))
     if any(one.verdict.verdict != SKIPPED for one in rows):
-        controls.append(rows_control(evidence))
+        controls += [rows_control(evidence), *hardware_control(evidence)]
     if sound(evidence):  # else no verdict rests on times, and there is no row for a control
-        controls += [null_control(evidence), planted_control(evidence)]
-    if any(not control.passed for control in controls):
-        rows = [_blame_control(one) for one in rows]
+        controls.append(null_control(evidence))
+        if controls[-1].passed:
+            controls.append(planted_control(evidence))
+    why = _why_unconfirmed(controls, evidence)
+    if why:
+        rows = [_blame_control(one, why) for one in rows]
     return GateResult(setup, plan, tuple(rows), tuple(controls))
 
 
@@ -127,6 +194,11 @@ def plan_of(evidence: Evidence) -> GatePlan:
     first = evidence.cases.first
     empty = [row for row in evidence.setup.measurable if _unusable(first.get(row, ()))]
     return GatePlan(len(evidence.setup.measurable) - len(empty))
+
+
+def of_unknown_side(evidence: Evidence) -> list[Row]:
+    """The rows in which a process broke that held both builds: the base has to be asked alone."""
+    return [row for row in evidence.setup.measurable if _of_unknown_side(row, evidence)]
 
 
 def next_look(row: Row, series: Series, margins: Margins, plan: GatePlan) -> int:
@@ -176,22 +248,35 @@ def rows_control(evidence: Evidence) -> Control:
             absent.append(f"{row.id} ({_measured(second)} launches of stage 2)")
     said = f"{len(evidence.setup.rows)} rows are there"
     if absent:
-        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-        said = f"missing: {', '.join(absent[:3])}{more}"
-    return Control("rows", not absent, said)
+        said = f"missing: {_some(absent)}"
+    return Control("rows", not absent, said, bool(absent) and not evidence.ended)
+
+
+def hardware_control(evidence: Evidence) -> list[Control]:
+    """Nothing, or a failed control that names the rows in which the hardware cut every clock."""
+    slowed = [
+        row.id
+        for row in evidence.setup.measurable
+        if any(
+            one.outcome == SLOWED for name in SERIES for one in _launches(row, evidence.of(name))
+        )
+    ]
+    if not slowed:
+        return []
+    said = (
+        f"the hardware slowed itself down in every block of a launch of {_some(slowed)}: look after"
+        " cooling and power, and measure again"
+    )
+    return [Control("hardware", False, said)]
 
 
 def null_control(evidence: Evidence) -> Control:
     """Base against base must be clean."""
-    setup = evidence.setup
-    results = _judged(setup.null_rows, evidence.null, evidence)
-    for one in results:
-        problem = _not_measured(one, evidence) or _alarm(one, evidence)
-        if problem:
-            return Control("null", False, f"base against base, {one.row.id}: {problem}")
-    if not results:
-        return Control("null", False, "base against base was not measured")
-    return Control("null", True, f"base against base is clean in {_names(results)}")
+    results = _judged(evidence.setup.null_rows, evidence.null, evidence)
+    found = [_null_finding(one, evidence) for one in results]
+    said = f"base against base is clean in {' and '.join(_held(found))}{_left_out(found)}"
+    failed = _failed(NULL, found, "base against base was not measured", evidence)
+    return failed or Control(NULL, True, said)
 
 
 def planted_size(evidence: Evidence) -> float:
@@ -211,17 +296,13 @@ def planted_control(evidence: Evidence) -> Control:
     """A slow-down that was planted in the head must be found, with its size."""
     size = evidence.setup.planted_size
     if not size:
-        return Control("planted", False, "no planted slow-down was measured")
-    found = []
-    for one in _judged(evidence.setup.null_rows, evidence.planted, evidence):
-        planted = size if evidence.setup.mode == ALTERNATING else _measured_plant(one)
-        problem = _not_measured(one, evidence) or _misread(one, planted, size)
-        named = f"{one.row.id}: planted {percent(size if planted is None else planted)}"
-        read = one.verdict.difference
-        if problem or read is None:
-            return Control("planted", False, f"{named}, {problem}")
-        found.append(f"{named}, read {percent(read.change)}")
-    return Control("planted", True, f"planted slow-down found: {'; '.join(found)}")
+        said = "no planted slow-down was measured"
+        return Control("planted", False, said, unfinished=not evidence.ended)
+    results = _judged(evidence.setup.null_rows, evidence.planted, evidence)
+    found = [_planted_finding(one, size, evidence) for one in results]
+    said = f"planted slow-down found: {'; '.join(_held(found))}{_left_out(found)}"
+    failed = _failed(PLANTED, found, "no planted slow-down was measured", evidence)
+    return failed or Control(PLANTED, True, said)
 
 
 def describe(verdict: Verdict) -> str:
@@ -253,13 +334,42 @@ def _judge_row(row: Row, series: Series, setup: Setup, plan: GatePlan) -> RowRes
     return RowResult(row, verdict, margins, first, second)
 
 
+def _judge_case(row: Row, evidence: Evidence, plan: GatePlan) -> RowResult:
+    """A row of the gate itself. Where a process broke that held both builds, what the base does
+    alone tells which one it was."""
+    one = _judge_row(row, evidence.cases, evidence.setup, plan)
+    if not _of_unknown_side(row, evidence):
+        return replace(one, no_base=one.verdict.verdict != ERROR and NO_BASE in one.outcomes)
+    alone = _launches(row, evidence.alone)
+    broken = next((launch for launch in alone if launch.outcome in BROKEN), None)
+    if broken is not None:
+        reason = f"{NO_BASE}: it breaks against a copy of itself, too: {broken.reason}"
+        return replace(one, verdict=_without_figures(INCONCLUSIVE, reason), no_base=True)
+    asked = bool(alone) and len(values(alone)) == len(alone)
+    told = "head" if asked else "head or base, the base was not tried alone"
+    return replace(one, verdict=_without_figures(ERROR, f"{told}: {one.verdict.reason}"))
+
+
+def _of_unknown_side(row: Row, evidence: Evidence) -> bool:
+    return any(one.outcome in BROKEN and not one.side for one in _launches(row, evidence.cases))
+
+
+def _launches(row: Row, series: Series) -> list[Launch]:
+    return [*series.first.get(row, ()), *series.second.get(row, ())]
+
+
 def _judge_launches(
     first: Sequence[Launch], second: Sequence[Launch], margins: Margins, plan: GatePlan
 ) -> Verdict:
     launches = [*first, *second]
     for one in launches:
-        if one.outcome in ("failed", "error"):
+        if one.outcome in BROKEN:
             return _without_figures(ERROR, one.reason)
+    for outcome in NO_FIGURES:
+        found = [one for one in launches if one.outcome == outcome]
+        if found:
+            reason = f"{outcome} in {len(found)} of {len(launches)} launches: {found[0].reason}"
+            return _without_figures(INCONCLUSIVE, reason)
     skips = [one for one in launches if one.outcome == "skipped"]
     if skips and len(skips) == len(launches):
         return _without_figures(SKIPPED, skips[0].reason)
@@ -273,13 +383,22 @@ def _judge_launches(
     return verdict
 
 
-def _blame_control(one: RowResult) -> RowResult:
+def _why_unconfirmed(controls: Sequence[Control], evidence: Evidence) -> str:
+    """What kept flagged rows from being confirmed; empty where nothing did."""
+    if any(control.broken for control in controls):
+        return UNCONFIRMED
+    if not evidence.ended:
+        return BROKEN_OFF
+    return NOT_FINISHED if any(control.unfinished for control in controls) else ""
+
+
+def _blame_control(one: RowResult, why: str) -> RowResult:
     """Says of a row that was flagged and never confirmed why it was not."""
     verdict = one.verdict
     open_still = verdict.difference is not None and verdict.smallest_effect is None
     if verdict.verdict != INCONCLUSIVE or not open_still:
         return one
-    return replace(one, verdict=replace(verdict, reason=UNCONFIRMED))
+    return replace(one, verdict=replace(verdict, reason=why))
 
 
 def _without_figures(verdict: str, reason: str) -> Verdict:
@@ -291,22 +410,83 @@ def _judged(rows: Sequence[Row], series: Series, evidence: Evidence) -> list[Row
     return [_judge_row(row, series, evidence.setup, plan) for row in rows]
 
 
-def _not_measured(one: RowResult, evidence: Evidence) -> str:
+def _end_control(evidence: Evidence) -> Control:
+    last = "the confirmation" if evidence.cases.second else ""
+    for series in (PLANTED, NULL, CASES):
+        if not last and any(evidence.of(series).first.values()):
+            last = STAGES[series]
+    after = f"the last launches that were kept are of {last}" if last else "no launch was kept"
+    return Control("end", False, f"the gate was broken off: {after}", unfinished=True)
+
+
+def _failed(
+    name: str, found: Sequence[_Finding], nothing: str, evidence: Evidence
+) -> Control | None:
+    """The control that did not pass, by its worst finding; None where it holds in any row."""
+    for state in (WRONG, OPEN):
+        said = [one.said for one in found if one.state == state]
+        if said:
+            return Control(name, False, said[0], unfinished=state == OPEN)
+    if _held(found):
+        return None
+    if found:
+        return Control(name, False, found[0].said, unfinished=True)
+    return Control(name, False, nothing, unfinished=not evidence.ended)
+
+
+def _held(found: Sequence[_Finding]) -> list[str]:
+    return [one.said for one in found if one.state == HOLDS]
+
+
+def _left_out(found: Sequence[_Finding]) -> str:
+    return "".join(f"; left out, {one.said}" for one in found if one.state == LEFT_OUT)
+
+
+def _null_finding(one: RowResult, evidence: Evidence) -> _Finding:
+    state, problem = _not_measured(one, NULL, evidence)
+    if not problem and one.verdict.verdict in (REGRESSED, IMPROVED):
+        state, problem = WRONG, f"alarm: {describe(one.verdict)}"
+    if not problem and _undecided(one, evidence):
+        state = OPEN if evidence.left_open(NULL) else WRONG
+        problem = f"not decided: {describe(one.verdict)}"
+    if problem:
+        return _Finding(state, f"base against base, {one.row.id}: {problem}")
+    return _Finding(HOLDS, one.row.id)
+
+
+def _planted_finding(one: RowResult, size: float, evidence: Evidence) -> _Finding:
+    planted = size if evidence.setup.mode == ALTERNATING else _measured_plant(one)
+    named = f"{one.row.id}: planted {percent(size if planted is None else planted)}"
+    state, problem = _not_measured(one, PLANTED, evidence)
+    if not problem and _undecided(one, evidence) and evidence.left_open(PLANTED):
+        state, problem = OPEN, f"not decided: {describe(one.verdict)}"
+    if not problem:
+        state, problem = WRONG, _misread(one, planted, size)
+    read = one.verdict.difference
+    if problem or read is None:
+        return _Finding(state, f"{named}, {problem}")
+    return _Finding(HOLDS, f"{named}, read {percent(read.change)}")
+
+
+def _not_measured(one: RowResult, series: str, evidence: Evidence) -> tuple[str, str]:
+    """The state of a control's row that was not measured whole, and what is wrong with it."""
+    told = f"{one.verdict.verdict}: {one.verdict.reason}"
     if one.verdict.verdict in (ERROR, SKIPPED):
-        return f"{one.verdict.verdict}: {one.verdict.reason}"
+        return WRONG, told
+    if UNLIKE in one.outcomes:
+        return LEFT_OUT, told
     launches = plan_of(evidence).screen_launches
     if _measured(one.first) < launches:
-        return f"only {_measured(one.first)} of {launches} launches were measured"
-    return ""
+        state = OPEN if evidence.left_open(series) else WRONG
+        return state, f"only {_measured(one.first)} of {launches} launches were measured"
+    if any(launch.outcome not in (OK, MISSING) for launch in (*one.first, *one.second)):
+        return WRONG, told
+    return HOLDS, ""
 
 
-def _alarm(one: RowResult, evidence: Evidence) -> str:
-    if one.verdict.verdict in (REGRESSED, IMPROVED):
-        return f"alarm: {describe(one.verdict)}"
+def _undecided(one: RowResult, evidence: Evidence) -> bool:
     series = Series({one.row: one.first}, {one.row: one.second})
-    if next_look(one.row, series, one.margins, plan_of(evidence)):
-        return f"not decided: {describe(one.verdict)}"
-    return ""
+    return next_look(one.row, series, one.margins, plan_of(evidence)) > 0
 
 
 def _measured_plant(one: RowResult) -> float | None:
@@ -341,5 +521,6 @@ def _unusable(launches: Sequence[Launch]) -> bool:
     return _reason_recorded(launches) and not values(launches)
 
 
-def _names(results: Sequence[RowResult]) -> str:
-    return " and ".join(one.row.id for one in results)
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

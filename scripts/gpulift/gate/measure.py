@@ -13,11 +13,13 @@ from gpulift import machine
 from gpulift.decision import GatePlan, percent
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
 from gpulift.gate.evidence import (
+    ALONE,
     BASE,
     CASES,
     HEAD,
     NULL,
     PLANTED,
+    SERIES,
     TURNS,
     TURNS_REVERSED,
     TWO_IN_ONE,
@@ -33,9 +35,12 @@ from gpulift.gate.evidence import (
 )
 from gpulift.gate.judge import (
     NULL_ROWS,
+    Control,
     choose_null_rows,
+    hardware_control,
     next_look,
     null_control,
+    of_unknown_side,
     plan_of,
     planted_control,
     planted_size,
@@ -47,16 +52,18 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 PILOT = 2  # launches of the screen that tell how long a gate takes
 SEEDS_PER_STAGE = 1000  # more than a stage has launches
-SERIES = (CASES, NULL, PLANTED)
+OF_PYTHON = {BASE: "--base-python", HEAD: "--python"}  # options of gpulift-bench
 GROUP = re.compile(r"[.\[\\()*+?{|^$]")  # what POSIX extended expressions give a meaning
 
 
 @dataclass(frozen=True)
 class Program:
-    """A gpulift-bench and the modules that it measures."""
+    """A gpulift-bench, the modules that it measures, and the interpreter of their Python arms where
+    it is not the usual one."""
 
     bench: Path
     modules: Path
+    python: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,13 @@ class Side:
 
 @dataclass
 class Budget:
-    """Wall-clock time of a gate. What a launch of a row takes is learned while it measures."""
+    """Wall-clock time of a gate, of which `used_s` was over when it was made. What a launch of a
+    row takes is learned while it measures."""
 
     limit_s: float | None
     planned_s: float
     clock: Clock = time.monotonic
+    used_s: float = 0.0
     started_s: float = field(init=False)
     spent_s: float = 0.0
     row_launches: int = 0
@@ -94,7 +103,7 @@ class Budget:
         """What is left; infinite without a limit."""
         if self.limit_s is None:
             return float("inf")
-        return self.limit_s - (self.clock() - self.started_s)
+        return self.limit_s - self.used_s - (self.clock() - self.started_s)
 
     def allows(self, row_launches: int) -> bool:
         """Whether that many launches of one row can end in time."""
@@ -143,12 +152,9 @@ def filter_of(rows: Iterable[Row]) -> str:
 
 def needed_row_launches(setup: Setup) -> int:
     """Launches of one row that the screen and the controls take, confirmation of those included."""
-    plan = GatePlan(len(setup.measurable))
-    if not setup.measurable:
-        return 0
-    rows = len((NULL, PLANTED)) * min(NULL_ROWS, len(setup.measurable))
-    controls = rows * (plan.screen_launches + plan.looks[0])
-    return len(setup.measurable) * plan.screen_launches + controls
+    rows = len(setup.measurable)
+    controls = len((NULL, PLANTED)) * min(NULL_ROWS, rows) * _launches_of_control()
+    return rows * GatePlan(rows).screen_launches + controls
 
 
 def measure(gate: Gate, setup: Setup) -> Evidence:
@@ -163,14 +169,48 @@ def measure(gate: Gate, setup: Setup) -> Evidence:
     if not setup.measurable:
         return evidence
     evidence = _screen_cases(gate, evidence)
-    if not rows_control(evidence).passed or not sound(evidence):
+    if _all_pass(gate, [rows_control(evidence), *hardware_control(evidence)]) and sound(evidence):
+        evidence = _judge_by_controls(gate, evidence)
+    return _ask_base_alone(gate, evidence)
+
+
+def _judge_by_controls(gate: Gate, evidence: Evidence) -> Evidence:
+    """The controls, and where they pass the confirmation."""
+    rows = tuple(choose_null_rows(sound(evidence), gate.on_gpu, evidence.setup.seed))
+    names = ", ".join(row.id for row in rows)
+    evidence = _saved(gate, evidence, replace(evidence.setup, null_rows=rows))
+    gate.say(f"control {NULL}: {names}")
+    evidence = _control(gate, evidence, NULL)
+    if not _all_pass(gate, [null_control(evidence)]):
         return evidence
-    evidence = _controls(gate, evidence)
-    for control in (null_control(evidence), planted_control(evidence)):
+    size = planted_size(evidence)
+    evidence = _saved(gate, evidence, replace(evidence.setup, planted_size=size))
+    gate.say(f"control {PLANTED}, {percent(size)} slower on purpose: {names}")
+    evidence = _control(gate, evidence, PLANTED)
+    if not _all_pass(gate, [planted_control(evidence)]):
+        return evidence
+    return _confirm(gate, evidence, CASES, evidence.setup.measurable)
+
+
+def _all_pass(gate: Gate, controls: Sequence[Control]) -> bool:
+    """Whether the controls so far allow to go on; says which one does not."""
+    for control in controls:
         if not control.passed:
-            gate.say(f"control {control.name} failed, so nothing is confirmed: {control.said}")
-            return evidence
-    return _confirm(gate, evidence, CASES, setup.measurable)
+            how = "is not finished" if control.unfinished else "failed"
+            gate.say(f"control {control.name} {how}, so nothing is confirmed: {control.said}")
+    return all(control.passed for control in controls)
+
+
+def _ask_base_alone(gate: Gate, evidence: Evidence) -> Evidence:
+    """Base against a copy of itself where a process broke that held both builds."""
+    rows = of_unknown_side(evidence)
+    if not rows:
+        return evidence
+    if not gate.budget.allows(len(rows) * PILOT):
+        gate.say(f"the budget ends here: whether base or head broke {len(rows)} is not tried")
+        return evidence
+    gate.say(f"base against a copy of itself in {len(rows)} that broke: is it the head?")
+    return _stage(gate, evidence, ALONE, 1, rows, range(PILOT))
 
 
 def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
@@ -181,18 +221,6 @@ def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
     rows = sound(evidence)
     _require_time(gate, needed_row_launches(setup) - PILOT * len(setup.measurable), 1)
     return _stage(gate, evidence, CASES, 1, rows, range(PILOT, launches)) if rows else evidence
-
-
-def _controls(gate: Gate, evidence: Evidence) -> Evidence:
-    rows = tuple(choose_null_rows(sound(evidence), gate.on_gpu, evidence.setup.seed))
-    names = ", ".join(row.id for row in rows)
-    evidence = _saved(gate, evidence, replace(evidence.setup, null_rows=rows))
-    gate.say(f"control {NULL}: {names}")
-    evidence = _control(gate, evidence, NULL)
-    size = planted_size(evidence)
-    evidence = _saved(gate, evidence, replace(evidence.setup, planted_size=size))
-    gate.say(f"control {PLANTED}, {percent(size)} slower on purpose: {names}")
-    return _control(gate, evidence, PLANTED)
 
 
 def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
@@ -207,8 +235,12 @@ def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
 
 
 def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
-    """Takes looks with more and more fresh launches until every row is decided."""
+    """Takes looks with more and more fresh launches until every row is decided.
+
+    Where the budget ends first, the set-up says so. The null control leaves time for the planted.
+    """
     plan, before = plan_of(evidence), 0
+    kept = len(rows) * _launches_of_control() if series == NULL else 0
     for look in plan.looks:
         held = evidence.of(series)
         open_rows = [
@@ -217,17 +249,25 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
         if not open_rows:
             continue
         more = len(open_rows) * (look - before)
-        if not gate.budget.allows(more):
+        if not gate.budget.allows(more + kept):
             needed_s = gate.budget.estimate_s(more)
             gate.say(
                 f"the budget ends here: confirming {len(open_rows)} of {series} would take"
                 f" {needed_s:.0f} s more, and {max(0.0, gate.budget.left_s()):.0f} s are left"
+                + (" with the planted control still to come" if kept else "")
             )
-            break
+            open_ones = (*evidence.setup.out_of_time, series)
+            return _saved(gate, evidence, replace(evidence.setup, out_of_time=open_ones))
         gate.say(f"confirmation: {len(open_rows)} of {series}, {look} fresh launches in all")
         evidence = _stage(gate, evidence, series, 2, open_rows, range(before, look))
         before = look
     return evidence
+
+
+def _launches_of_control() -> int:
+    """Of one row: the screen and the first look of its confirmation."""
+    plan = GatePlan(1)
+    return plan.screen_launches + plan.looks[0]
 
 
 def _stage(
@@ -240,6 +280,7 @@ def _stage(
         CASES: (gate.base, gate.head),
         NULL: (gate.base, gate.base),
         PLANTED: (gate.head, gate.head),
+        ALONE: (gate.base, gate.base),
     }[series]
     sides = {BASE: Side(base), HEAD: Side(head, setup.planted_size if series == PLANTED else 0.0)}
     seed = _stage_seed(setup.seed, series, stage)
@@ -270,9 +311,17 @@ def _duet(
 ) -> None:
     """One run of gpulift-bench that times both builds."""
     modules = [f"--{side}={one.program.modules}" for side, one in sides.items()]
+    pythons = [
+        f"{OF_PYTHON[side]}={one.program.python}"
+        for side, one in sides.items()
+        if one.program.python is not None
+    ]
     flags = ["--launches", str(len(launches)), "--seed", str(seed + launches.start)]
+    # What a search took long to find is noted by the first launches of the screen.
+    searched = batch_folder(stage_folder(gate.folder, CASES, 1), range(PILOT))
+    flags += ["--recall", str(searched)] if searched.is_dir() else []
     # The program of a duet is the head's, also where base meets base.
-    _call(gate, gate.head.bench, [*modules, *flags, *sides[HEAD].plant()], folder, rows)
+    _call(gate, gate.head.bench, [*modules, *pythons, *flags, *sides[HEAD].plant()], folder, rows)
 
 
 def stage_block(folder: Path, block: int, stage: int) -> list[tuple[str, Path]]:
@@ -323,11 +372,17 @@ def _require_time(gate: Gate, row_launches: int, done: int) -> None:
     limit_s = gate.budget.limit_s or 0.0
     used_s = limit_s - gate.budget.left_s()
     by = "times seen so far" if done else "planned times"
+    building = f", {gate.budget.used_s:.0f} s of which went into builds" if _built(gate) else ""
     raise GpuliftError(
         f"--budget {limit_s:.0f}s is too small: the screen and the controls alone need about"
-        f" {used_s + gate.budget.estimate_s(row_launches):.0f} s by the {by}; give more, or select"
-        " fewer cases"
+        f" {used_s + gate.budget.estimate_s(row_launches):.0f} s by the {by}{building}; give more,"
+        " or select fewer cases"
     )
+
+
+def _built(gate: Gate) -> bool:
+    """Whether builds took a time worth a word."""
+    return gate.budget.used_s >= 1
 
 
 def _escape(text: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpulift.compare.explain import Attribution
 from gpulift.decision import (
     EQUIVALENT,
     ERROR,
@@ -19,7 +20,7 @@ from gpulift.decision import (
     percent,
 )
 from gpulift.errors import GpuliftError
-from gpulift.gate.evidence import Launch
+from gpulift.gate.evidence import Launch, Row
 from gpulift.gate.judge import Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
 
@@ -53,15 +54,18 @@ def summary(result: GateResult) -> Iterator[str]:
     counted = ", ".join(f"{counts[word]} {word}" for word in WORST_FIRST)
     yield f"{len(result.rows)} comparisons: {counted}"
     for control in result.controls:
-        yield f"control {control.name}: {'passed' if control.passed else 'FAILED'}: {control.said}"
+        yield f"control {control.name}: {control.state}: {control.said}"
     yield (
         f"family of {result.plan.cases}: planned chance of a false regression in the whole gate"
         f" {percent(result.plan.suite_alpha)}; {setup.certificate}"
     )
 
 
-def explain(result: GateResult, case: str) -> Iterator[str]:
-    """Every step from the launch values to the verdict, for one row or all arms of a case."""
+def explain(
+    result: GateResult, case: str, attributions: Mapping[Row, Attribution]
+) -> Iterator[str]:
+    """Every step from the launch values to the verdict and its cause, for one row or all arms of
+    a case."""
     for one in rows_of(result, case):
         yield f"{one.row.id}"
         for step in one.verdict.path:
@@ -71,6 +75,9 @@ def explain(result: GateResult, case: str) -> Iterator[str]:
                 yield f"  {stage} launch {number}: {_launch_text(launch)}"
         if result.note:
             yield f"  {result.note}"
+        attributed = attributions.get(one.row)
+        for text in attributed.lines if attributed else ():
+            yield f"  Attribution: {text}"
 
 
 def rows_of(result: GateResult, case: str) -> list[RowResult]:
@@ -81,7 +88,7 @@ def rows_of(result: GateResult, case: str) -> list[RowResult]:
     return found
 
 
-def as_json(result: GateResult) -> dict[str, Any]:
+def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict[str, Any]:
     """Everything that was found, for programs."""
     setup, plan = result.setup, result.plan
     return {
@@ -95,7 +102,7 @@ def as_json(result: GateResult) -> dict[str, Any]:
         "suite_alpha": plan.suite_alpha,
         "counts": {word: result.counts[word] for word in WORST_FIRST},
         "controls": [vars(control) for control in result.controls],
-        "rows": [_row_json(one, result.note) for one in result.rows],
+        "rows": [_row_json(one, result.note, attributions.get(one.row)) for one in result.rows],
         "exit_code": result.exit_code,
     }
 
@@ -104,7 +111,8 @@ def github(result: GateResult) -> Iterator[str]:
     """Workflow commands of GitHub: errors for what fails the gate, warnings for what is open."""
     for control in result.controls:
         if not control.passed:
-            yield _command("error", f"gpulift control {control.name}", control.said)
+            kind = "error" if control.broken else "warning"
+            yield _command(kind, f"gpulift control {control.name}", control.said)
     for one in result.rows:
         if one.verdict.verdict in (ERROR, REGRESSED):
             yield _command("error", f"gpulift {one.verdict.verdict}", line(one, result.note))
@@ -114,15 +122,16 @@ def github(result: GateResult) -> Iterator[str]:
 
 def write_junit(result: GateResult, file: Path) -> None:
     """JUnit XML: a test case per row and control."""
-    bad_controls = [control for control in result.controls if not control.passed]
+    broken = sum(control.broken for control in result.controls)
+    unfinished = sum(control.unfinished for control in result.controls)
     counts = result.counts
     suite = ET.Element(
         "testsuite",
         name="gpulift gate",
         tests=str(len(result.rows) + len(result.controls)),
         failures=str(counts[REGRESSED]),
-        errors=str(counts[ERROR] + len(bad_controls)),
-        skipped=str(counts[SKIPPED] + counts[INCONCLUSIVE]),
+        errors=str(counts[ERROR] + broken),
+        skipped=str(counts[SKIPPED] + counts[INCONCLUSIVE] + unfinished),
     )
     for control in result.controls:
         _junit_control(suite, control)
@@ -139,7 +148,7 @@ def write_junit(result: GateResult, file: Path) -> None:
 def _junit_control(suite: ET.Element, control: Control) -> None:
     case = ET.SubElement(suite, "testcase", classname="gate.controls", name=control.name)
     if not control.passed:
-        ET.SubElement(case, "error", message=_xml(control.said))
+        ET.SubElement(case, "error" if control.broken else "skipped", message=_xml(control.said))
 
 
 def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
@@ -160,7 +169,7 @@ def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
         found.text = _xml("\n".join(one.verdict.path))
 
 
-def _row_json(one: RowResult, note: str) -> dict[str, Any]:
+def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict[str, Any]:
     verdict = one.verdict
     made: dict[str, Any] = {
         "technique": one.row.technique,
@@ -185,7 +194,29 @@ def _row_json(one: RowResult, note: str) -> dict[str, Any]:
         made["reason"] = verdict.reason
     if note:
         made["note"] = note
+    if attributed is not None:
+        made["attribution"] = _attribution_json(attributed)
     return made
+
+
+def _attribution_json(attributed: Attribution) -> dict[str, Any]:
+    return {
+        "cause": attributed.cause,
+        "measures": [
+            {
+                "name": one.name,
+                "unit": one.unit,
+                "base": one.base,
+                "head": one.head,
+                "ratio": one.head / one.base,
+            }
+            for one in attributed.measures
+        ],
+        "throttle": {
+            "base": list(attributed.base_throttle),
+            "head": list(attributed.head_throttle),
+        },
+    }
 
 
 def _launch_text(launch: Launch) -> str:

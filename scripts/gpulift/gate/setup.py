@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from gpulift import machine
 from gpulift.certify.certificate import Certificate, find_certificate
+from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate.builds import FOLDER, Build
@@ -23,7 +25,8 @@ NAMED = 3  # of the cases that one side lacks
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asked for."""
+    """What the user asked for; `started_s` is when, by the clock of budgets. `environments` names
+    the Python of base and head, where those are compared instead of builds."""
 
     base: str
     head: str | None
@@ -33,6 +36,8 @@ class Asked:
     seed: int
     settings: Settings
     out: Path | None
+    started_s: float
+    environments: tuple[str, str] | None = None
 
 
 def make_setup(
@@ -42,8 +47,10 @@ def make_setup(
     base_infos: Sequence[TechniqueInfo],
     head_infos: Sequence[TechniqueInfo],
 ) -> Setup:
-    """The rows, how they are measured, and their margins."""
-    context = head.context
+    """The rows, how they are measured, and their margins. Refuses (exit code 4) builds that differ
+    in more than their commit."""
+    require_same_but_commit(base.context, head.context)
+    context, arm_time_s = head.context, asked.settings.arm_time_s
     rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
     not_here = {info.id: info.not_here(context) for info in head_infos}
     certificate = find_certificate(machine.checkout_root() / "results", context.slug)
@@ -53,11 +60,11 @@ def make_setup(
         base=base.name,
         head=head.name,
         machine=context.slug,
-        certificate=_describe(certificate),
+        certificate=_describe(certificate, arm_time_s),
         seed=asked.seed,
         rows=tuple(rows),
         unmeasurable={row.id: why for row in rows if (why := not_here[row.technique])},
-        floors=certificate.floors if certificate and _covers(certificate) else {},
+        floors=certificate.floors if certificate and _covers(certificate, arm_time_s) else {},
     )
 
 
@@ -73,11 +80,15 @@ def make_gate(
     processes = 2 if setup.mode == TWO_IN_ONE else len(TURNS)
     return Gate(
         folder=_new_folder(asked.out, base.stem, head.stem),
-        base=Program(base.bench, base.modules),
-        head=Program(head.bench, head.modules),
+        base=Program(base.bench, base.modules, base.python),
+        head=Program(head.bench, head.modules, head.python),
         on_gpu=frozenset(info.id for info in infos if info.needs_device),
         settings=asked.settings,
-        budget=Budget(asked.budget_s, processes * asked.settings.arm_time_s),
+        budget=Budget(
+            asked.budget_s,
+            processes * asked.settings.arm_time_s,
+            used_s=time.monotonic() - asked.started_s,
+        ),
         say=say,
     )
 
@@ -152,13 +163,21 @@ def _new_folder(out: Path | None, base: str, head: str) -> Path:
     return path
 
 
-def _covers(certificate: Certificate) -> bool:
-    return certificate.method == DECISION_METHOD
+def _covers(certificate: Certificate, arm_time_s: float) -> bool:
+    return certificate.method == DECISION_METHOD and certificate.arm_time_s == arm_time_s
 
 
-def _describe(certificate: Certificate | None) -> str:
+def _describe(certificate: Certificate | None, arm_time_s: float) -> str:
     if certificate is None:
         return "no certificate for this model"
-    if not _covers(certificate):
-        return f"the certificate {certificate.name} is of decision method {certificate.method}"
-    return f"certificate {certificate.name}"
+    if _covers(certificate, arm_time_s):
+        return f"certificate {certificate.name}"
+    other = []
+    if certificate.method != DECISION_METHOD:
+        other.append(f"is of decision method {certificate.method}, this gate of {DECISION_METHOD}")
+    if certificate.arm_time_s != arm_time_s:
+        other.append(
+            f"was made with {certificate.arm_time_s:g} s per build and launch, this gate takes"
+            f" {arm_time_s:g} s"
+        )
+    return f"the certificate {certificate.name} {' and '.join(other)}: it does not cover this gate"

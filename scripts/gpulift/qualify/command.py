@@ -14,15 +14,24 @@ import typer
 from gpulift import commands, doctor, machine, measuring, runs, tables
 from gpulift.commands import Gpu, Json, Out, Quick, say
 from gpulift.decision import percent
-from gpulift.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING_RAN, OK, GpuliftError
+from gpulift.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    INTERRUPTED,
+    NOT_COMPARABLE,
+    NOTHING_RAN,
+    OK,
+    GpuliftError,
+)
 from gpulift.qualify import siblings
 from gpulift.qualify import tables as shown
 from gpulift.qualify.checks import FAIL, CheckResult, basis, coverage, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.health import Health, judge_health, read_health
 from gpulift.qualify.siblings import Siblings
+from gpulift.records.fields import Fields
 from gpulift.records.model import Context
-from gpulift.records.read import read_run
+from gpulift.records.read import parse_line, read_run
 from gpulift.report.summary import Summary
 
 VERDICT_FILE = "qualification.json"
@@ -48,6 +57,16 @@ class Qualified:
     exit_code: int
     summary: Summary
     results: tuple[CheckResult, ...]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """One card's part of the run in which all are busy."""
+
+    path: Path
+    options: measuring.Options
+    want: runs.Wanted
+    complete: bool
 
 
 class NotMeasured(GpuliftError):
@@ -151,9 +170,7 @@ def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json:
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        out = asked.out / f"gpu{index}" if asked.out else None
-        alone[index] = _measure(asked, index, context, out)
-    say(f"all {len(contexts)} GPUs at once; their progress is in log.txt of each folder")
+        alone[index] = _alone(asked, index, context)
     together = _measure_together(asked, contexts, bench)
     cards = {index: _card_of(context) for index, context in contexts.items()}
     found = siblings.compare_siblings(
@@ -178,6 +195,59 @@ def _judge_together(card: str, summary: Summary) -> list[CheckResult]:
         id = f"case/{problem.technique}/{problem.case_id} ({card}, all at once)"
         found.append(CheckResult(id, FAIL, f"{problem.outcome}: {problem.reason}", problem.remedy))
     return found
+
+
+def _alone(asked: Asked, index: int, context: Context) -> Qualified:
+    """One card of several: measured, or taken from the named folder that an interrupt left."""
+    if asked.out is None:
+        return _measure(asked, index, context, None)
+    folder = asked.out / f"gpu{index}"
+    options = measuring.Options(filter=asked.filter, quick=asked.quick, gpu=index)
+    want = runs.wanted(context, options.given(), machine.find_bench())
+    if not measuring.is_complete(folder, want):
+        return _measure(asked, index, context, folder)
+    say(f"measured already: {folder}")
+    summary = _read_of_card(folder, context)
+    found = judge_run(
+        summary, summary.reference, _kept_health(folder, index, summary), asked.filter or ""
+    )
+    tried = any(record.outcome == "ok" for record in summary.run.records)
+    code = FAILED if summary.broken else OK if tried else NOTHING_RAN
+    return Qualified(folder, code, summary, found)
+
+
+def _read_of_card(folder: Path, context: Context) -> Summary:
+    """The finished run in a folder. Refuses (exit code 4) one of another card than is here now."""
+    summary = commands.summary_of(read_run(folder))
+    held = _card_of(summary.run.records[0].context)
+    if held != _card_of(context):
+        raise GpuliftError(
+            f"{folder}: is of card {held}, and {_card_of(context)} is here now: name another"
+            " folder",
+            NOT_COMPARABLE,
+        )
+    return summary
+
+
+def _kept_health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]:
+    """What was seen before and after the run, or where it was not kept, what is seen now."""
+    file = folder / VERDICT_FILE
+    try:
+        document = Fields(parse_line(file.read_bytes(), str(file)), str(file))
+    except OSError:
+        now = read_health(machine.health(machine.find_bench(), gpu))
+        return judge_health(None, now, summary.run.records)
+    return tuple(
+        CheckResult(
+            one.text("id"),
+            one.text("verdict"),
+            one.text("reason"),
+            one.text("remedy"),
+            kind="health",
+        )
+        for one in document.children("checks")
+        if one.text("kind") == "health"
+    )
 
 
 def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:
@@ -206,31 +276,56 @@ def _measure_together(
     asked: Asked, contexts: dict[int, Context], bench: Path
 ) -> dict[int, Summary]:
     """All cards at once: they share power, links and the host."""
-    folders = {}
+    busy = _busy(asked, contexts, bench)
+    if all(one.complete for one in busy.values()):
+        say(f"all {len(busy)} GPUs at once: measured already")
+        return {i: _read_of_card(one.path, contexts[i]) for i, one in busy.items()}
+    say(f"all {len(busy)} GPUs at once; their progress is in log.txt of each folder")
+    for one in busy.values():
+        runs.save_state(one.path, one.want, runs.RUNNING)
+    calls = [(one.options.flags(one.path), one.path / "log.txt") for one in busy.values()]
+    codes = dict(zip(busy, machine.measure_all(bench, calls), strict=True))
+    ended = [i for i, one in busy.items() if measuring.finished(one.path, codes[i])]
+    for index in ended:
+        runs.save_state(busy[index].path, busy[index].want, runs.COMPLETE)
+    unfinished = [index for index in busy if index not in ended]
+    if unfinished:
+        index = unfinished[0]
+        interrupted = codes[index] in (INTERRUPTED, -signal.SIGINT)
+        raise GpuliftError(
+            f"GPU {index}, all at once: ended early, see {busy[index].path}/log.txt; the same"
+            " command goes on from there",
+            INTERRUPTED if interrupted else FAILED,
+        )
+    return {index: commands.summary_of(read_run(one.path)) for index, one in busy.items()}
+
+
+def _busy(asked: Asked, contexts: dict[int, Context], bench: Path) -> dict[int, Busy]:
+    """Where each card's part goes. A set that only some cards finished is begun anew beside it: the
+    others would go on alone."""
+    wants = {}
     for index, context in contexts.items():
         options = measuring.Options(
             filter=asked.filter, quick=asked.quick, gpu=index, together=len(contexts)
         )
-        want = runs.wanted(context, options.given(), bench)
-        named = asked.out / f"together{index}" if asked.out else None
-        chosen = (
-            runs.choose_named(named, want)
-            if named
-            else runs.choose(commands.results_folder(), want)
+        wants[index] = (options, runs.wanted(context, options.given(), bench))
+    if asked.out is None:
+        results = commands.results_folder()
+        return {i: Busy(runs.choose(results, w).path, o, w, False) for i, (o, w) in wants.items()}
+    number = 1
+    while True:
+        again = f"-{number}" if number > 1 else ""
+        named = {index: asked.out / f"together{index}{again}" for index in wants}
+        done = {i for i, (_, want) in wants.items() if measuring.is_complete(named[i], want)}
+        if len(done) in (0, len(wants)):
+            break
+        number += 1
+    return {
+        i: Busy(
+            named[i] if done else runs.choose_named(named[i], want).path, options, want, bool(done)
         )
-        runs.save_state(chosen.path, want, runs.RUNNING)
-        folders[index] = (chosen.path, options, want)
-    codes = machine.measure_all(
-        bench, [(options.flags(path), path / "log.txt") for path, options, _ in folders.values()]
-    )
-    found = {}
-    for (index, (path, _, want)), code in zip(folders.items(), codes, strict=True):
-        if code not in measuring.FINISHED:
-            ended = INTERRUPTED if code in (INTERRUPTED, -signal.SIGINT) else FAILED
-            raise GpuliftError(f"GPU {index}, all at once: ended early, see {path}/log.txt", ended)
-        runs.save_state(path, want, runs.COMPLETE)
-        found[index] = commands.summary_of(read_run(path))
-    return found
+        for i, (options, want) in wants.items()
+    }
 
 
 def _cards(bench: Path, gpus: str) -> dict[int, Context]:

@@ -5,27 +5,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpulift.certify.check import check_certificates
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.model import Record
+from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders
 from gpulift.reference.entries import read_reference
 
 MAX_FILE_BYTES = 4_000_000
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
-PRIVATE = (
-    ("a path", re.compile(r"(?:^|[\s\"'=(,;:])(?:~|/[\w.-]+)/[\w.-]+|\b[A-Za-z]:\\")),
-    ("a path", re.compile(r"(?:^|[\s\"'=(,;:])/(?:home|root|tmp|usr|var|opt|mnt|data)\b")),
-    ("a host name", re.compile(r"\b[\w-]+\.(?:local|localdomain|internal|lan|corp|com|net)\b")),
-    ("an account", re.compile(r"\b[\w.-]+@[\w-]+")),
-    ("a device's UUID", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-")),
-)
 
 
-def check_results(results: Sequence[Path], schema: Path) -> tuple[int, list[str]]:
-    """How many records were checked, and every complaint about them, one line each."""
+@dataclass(frozen=True)
+class Checked:
+    """How many records and certificates were checked, and what was said of them, a line each.
+
+    A note is no complaint: it says what could not be checked.
+    """
+
+    records: int
+    certificates: int
+    complaints: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check_results(results: Sequence[Path], schema: Path) -> Checked:
+    """Checks all records, references and certificates below these folders of results."""
     for above in results:
         if not above.is_dir():
             raise GpuliftError(f"{above}: there is no such folder")
@@ -46,22 +55,13 @@ def check_results(results: Sequence[Path], schema: Path) -> tuple[int, list[str]
         count += len(records)
     for file in (file for above in results for file in above.glob("reference/*.json")):
         read_reference(file)
-    return count, complaints
-
-
-def private_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """(where and what) of every string that looks like a path, a host, an account or a UUID."""
-    if isinstance(value, str):
-        for meaning, pattern in PRIVATE:
-            if pattern.search(re.sub(r"https?://\S+", "", value)):
-                yield key, meaning
-                return
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from private_strings(inner, f"{key}.{name}" if key else name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from private_strings(inner, key)
+    issued = [check_certificates(above) for above in results]
+    return Checked(
+        count,
+        sum(one.certificates for one in issued),
+        (*complaints, *(line for one in issued for line in one.complaints)),
+        tuple(line for one in issued for line in one.notes),
+    )
 
 
 def _validator(schema: Path) -> Any:

@@ -139,6 +139,7 @@ class Build:
     compiler: str = ""
     cuda_compiler: str = ""
     architectures: str = ""
+    sanitizers: str = ""
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def read_context(fields: Fields) -> Context:
             compiler=build.text("compiler", ""),
             cuda_compiler=build.text("cuda_compiler", ""),
             architectures=build.text("architectures", ""),
+            sanitizers=build.text("sanitizers", ""),
         ),
         gpu=_gpu(gpu) if gpu else None,
         gpu_missing=fields.text("gpu_missing", ""),

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from gpulift import tables, text
+from gpulift import decision, machine, tables, text
 from gpulift.duets import DuetRow, duet_rows
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import (
@@ -28,39 +23,13 @@ from gpulift.qualify.checks import (
 )
 from gpulift.qualify.health import judge_health
 from gpulift.qualify.tables import GLYPHS, quantity
-from gpulift.report import plots
+from gpulift.report import error_rates, plots
+from gpulift.report.changes import Change
+from gpulift.report.drawing import Drawing
 from gpulift.report.summary import Case, Roof, Summary, Worth, headline
 from gpulift.runs import write_error
 
 PNG_DPI = 200
-THEMED = {plots.INK: "var(--ink)", plots.MUTED: "var(--muted)", plots.GRID: "var(--grid)"}
-FONT = "system-ui, sans-serif"
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure with the text that stands for it."""
-
-    name: str
-    alt: str
-    figure: Figure
-
-    @property
-    def svg(self) -> Markup:
-        """For inline use: no header, the page's colours and font, a label for screen readers."""
-        out = io.StringIO()
-        with matplotlib.rc_context({**plots.STYLE, "svg.hashsalt": self.name}):
-            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-        drawn = out.getvalue()
-        drawn = drawn[drawn.index("<svg") :]
-        drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-        drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
-        drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawn, count=1)
-        drawn = re.sub(r"'DejaVu Sans'[^;\"]*", FONT, drawn)
-        for colour, variable in THEMED.items():
-            drawn = drawn.replace(colour, variable)
-        label = Markup('<svg role="img" aria-label="{}"').format(self.alt)
-        return Markup(drawn.replace("<svg", label, 1))
 
 
 @dataclass(frozen=True)
@@ -109,49 +78,66 @@ def write(
     summaries: Sequence[Summary],
     out: Path,
     verdicts: Mapping[Path, Sequence[CheckResult]] | None = None,
+    changes: Sequence[Change] = (),
+    results: Path | None = None,
 ) -> Path:
-    """Writes the report of one or several machines into a folder; returns the page's path.
+    """Writes the report of machines and changes into a folder; returns the page's path.
 
     `verdicts` of a run folder are shown as they are; others are made from the records alone.
+    Certificates come from `results`, by default the checkout's.
     """
-    if not summaries:
+    if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
     judged = [_judged(summary, verdicts or {}) for summary in summaries]
     machines = [
-        _machine_view(summary, results, i)
-        for i, (summary, results) in enumerate(zip(summaries, judged, strict=True))
+        _machine_view(summary, found, i)
+        for i, (summary, found) in enumerate(zip(summaries, judged, strict=True))
     ]
     techniques = _technique_views(summaries)
     duets = duet_rows([summary.run for summary in summaries])
     duet = _duet_drawing(duets)
+    models = [summary.run.records[0].context.slug for summary in summaries]
+    certificates = error_rates.views(
+        [*models, *(change.machine for change in changes)],
+        results or machine.checkout_root() / "results",
+    )
     drawings = [d for m in machines for d in (m.roofs, m.worths) if d]
     drawings += [d for t in techniques for d in t.figures] + ([duet] if duet else [])
+    drawings += [one.curve for one in certificates if one.curve]
     values = {
         "machines": machines,
         "summaries": list(summaries),
+        "changes": list(changes),
+        "certificates": certificates,
         "roof_rows": _roof_rows(summaries),
         "techniques": techniques,
         "duets": duets,
         "duet_figure": duet,
     }
-    environment = _environment()
+    _write_files(out, drawings, values)
+    return out / "report.html"
+
+
+def _write_files(out: Path, drawings: Sequence[Drawing], values: Mapping[str, object]) -> None:
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for drawing in drawings:
             png = out / "figures" / f"{drawing.name}.png"
             drawing.figure.savefig(png, dpi=PNG_DPI, facecolor="white")
         for name in ("report.html", "report.md"):
-            page = environment.get_template(f"{name}.j2").render(values)
+            page = _environment(name).get_template(f"{name}.j2").render(values)
             (out / name).write_text(page, encoding="utf-8")
     except OSError as error:
         raise write_error(out, error) from None
-    return out / "report.html"
 
 
-def _environment() -> Environment:
+def _environment(page: str) -> Environment:
+    """HTML escapes every text; Markdown does with what would end a table's cell or begin a tag."""
+    html = page.endswith(".html")
     environment = Environment(
         loader=PackageLoader("gpulift.report"),
-        autoescape=lambda name: bool(name and ".html" in name),
+        autoescape=html,
+        finalize=None if html else _plain,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -161,6 +147,7 @@ def _environment() -> Environment:
         seconds=text.seconds,
         size=text.size,
         percent=text.percent,
+        change=decision.percent,
         speedup=text.speedup,
         glyph=lambda estimate: text.verdict(estimate)[0],
         verdict=lambda estimate: text.verdict(estimate)[1],
@@ -171,6 +158,12 @@ def _environment() -> Environment:
         groups=tables.group_problems,
     )
     return environment
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return " ".join(value.split("\n")).replace("<", "&lt;").replace("|", "\\|")
 
 
 def _decides(result: CheckResult) -> bool:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from gpulift import text
+from gpulift.certify.certificate import Detection
 from gpulift.report.summary import Roof, Worth
 from gpulift.stats import Estimate
 
@@ -26,6 +27,7 @@ matplotlib.use("Agg")
 WIDTH_IN = 5.0
 LABEL_LETTERS = 60
 ROW_IN = 0.42
+DODGE = 1.06  # of sizes on a log axis, between kinds of rows
 SPEEDUP_AXIS = "speedup with its 95 % interval (above 1: faster)"
 INK = "#1a1a1b"
 MUTED = "#6b6b6c"
@@ -116,6 +118,45 @@ def roof_bars(roofs: Sequence[Roof]) -> Figure | None:
             _row_label(axes, position, f"{roof.name}, {roof.regime}", f"{rate}, {share:.1f} %")
         axes.set_xlim(0, max(100.0, *(100 * (roof.fraction or 0) for roof in known)))
         axes.set_xlabel("measured, % of the datasheet (full bar)")
+        return figure
+
+
+def detection(lines: Sequence[Detection]) -> Figure:
+    """The share of planted slow-downs that was found, by size, down to its 95 % bound.
+
+    Sizes of different kinds of rows are drawn a little apart, so that their bars can be told apart.
+    """
+    kinds = list(dict.fromkeys(line.bound_by for line in lines))
+    sizes = sorted({100 * line.size for line in lines})
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, 2.9), layout="constrained")
+        axes = figure.subplots()
+        for number, kind in enumerate(kinds):
+            mine = sorted((one for one in lines if one.bound_by == kind), key=lambda one: one.size)
+            shares = [100 * one.found / one.trials for one in mine]
+            below = [s - 100 * one.lower for s, one in zip(shares, mine, strict=True)]
+            apart = DODGE ** (number - (len(kinds) - 1) / 2)
+            axes.errorbar(
+                [100 * one.size * apart for one in mine],
+                shares,
+                yerr=[below, [0.0] * len(mine)],
+                color=SERIES[number % len(SERIES)],
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=5,
+                linewidth=1.4,
+                capsize=2,
+                label=f"bound by {kind}",
+            )
+        axes.set_ylim(-4, 104)
+        axes.set_xscale("log")
+        axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_locator(FixedLocator(sizes))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        axes.grid(visible=True, linewidth=0.6)
+        axes.set_xlabel("planted slow-down, % (log scale)")
+        axes.set_ylabel("found, %, with its 95 % bound")
+        figure.legend(loc="outside upper left", ncols=2, fontsize=9)
         return figure
 
 

@@ -1,0 +1,144 @@
+"""`gpulift gate --base-python ENV --head-python ENV`: two Python environments on one build.
+
+Only arms that Python workers run can differ between them; all other arms are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpulift import machine
+from gpulift.errors import FAILED, GpuliftError, RecordError
+from gpulift.gate.builds import Build, own_build
+from gpulift.gate.setup import Asked, choose_rows
+from gpulift.machine import TechniqueInfo
+from gpulift.records.fields import Fields
+from gpulift.records.read import parse_line
+
+Say = Callable[[str], None]
+WORKER = "gpulift_worker.py"
+ANSWER_TIMEOUT_S = 300  # a first import may compile and cache a lot
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An interpreter, and in words the versions of what the scripts import."""
+
+    python: Path
+    said: str
+
+    @property
+    def stem(self) -> str:
+        """For names of folders."""
+        return re.sub(r"[^\w.+]+", "-", self.said).lower()
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of a gate, and the techniques that either has."""
+
+    base: Build
+    head: Build
+    base_infos: Sequence[TechniqueInfo]
+    head_infos: Sequence[TechniqueInfo]
+
+
+def asked_environments(
+    base: str | None, head: str | None, base_python: str | None, head_python: str | None
+) -> tuple[str, str] | None:
+    """The environments of base and head where they were asked for; refuses what does not fit."""
+    if base_python is None and head_python is None:
+        return None
+    if base_python is None or head_python is None:
+        raise GpuliftError("name both environments: --base-python ENV and --head-python ENV")
+    if base is not None or head is not None:
+        raise GpuliftError("two Python environments are compared on one build: no --base or --head")
+    return base_python, head_python
+
+
+def find_sides(asked: Asked, base_python: str, head_python: str, say: Say) -> Sides:
+    """This checkout's build with either environment, and Python arms alone; refuses an environment
+    that lacks what a script needs."""
+    build = own_build(asked.settings.gpu)
+    catalogue = machine.catalogue(build.bench)
+    infos = with_python_arms(catalogue)
+    rows = choose_rows(infos, infos, asked.filter, asked.all_cases)
+    if len(infos) < len(catalogue):
+        say(f"techniques without Python arms, left out: {len(catalogue) - len(infos)}")
+    scripts = [script_of(build.modules, name) for name in sorted({row.technique for row in rows})]
+    found = [
+        find_environment(option, named, build.modules / WORKER, scripts)
+        for option, named in (("--base-python", base_python), ("--head-python", head_python))
+    ]
+    base, head = (
+        replace(build, name=f"{one.said} on {build.name}", stem=one.stem, python=one.python)
+        for one in found
+    )
+    return Sides(base, head, infos, infos)
+
+
+def with_python_arms(infos: Iterable[TechniqueInfo]) -> list[TechniqueInfo]:
+    """The techniques that have Python arms, with those arms alone."""
+    found = [replace(info, arms=info.python) for info in infos if info.python]
+    if not found:
+        raise GpuliftError("no technique of this build has Python arms: there is nothing to gate")
+    return found
+
+
+def script_of(modules: Path, technique: str) -> Path:
+    """The script that makes a technique's Python arms."""
+    return modules / f"{technique.replace('/', '.')}.py"
+
+
+def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Path]) -> Environment:
+    """The environment that an option names by its interpreter or its folder, once it has loaded
+    the scripts; throws GpuliftError otherwise."""
+    python = find_interpreter(option, named)
+    answer = _describe(f"{option} {named}", [str(python), str(worker), "--describe", *scripts])
+    missing = answer.texts_by_key("missing")
+    if missing:
+        script, why = min(missing.items())
+        technique = script.replace(".", "/", 1)
+        raise GpuliftError(
+            f"{option} {named}: {technique} cannot run: {why}; install what it needs, or leave the"
+            f" technique out with a filter (-- -{technique})"
+        )
+    versions = answer.texts_by_key("versions")
+    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Environment(python, said.replace("python", "Python", 1))
+
+
+def find_interpreter(option: str, named: str) -> Path:
+    """The interpreter itself, or bin/python of a virtual environment. A link stays a link: its own
+    place is how Python knows its environment."""
+    given = Path(named).absolute()
+    python = given / "bin" / "python" if given.is_dir() else given
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise GpuliftError(
+            f"{option} {named}: is neither an interpreter nor a virtual environment (a folder with"
+            " bin/python)"
+        )
+    return python
+
+
+def _describe(asked: str, command: Sequence[str | Path]) -> Fields:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise GpuliftError(f"{asked}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
+    except OSError as error:
+        raise GpuliftError(f"{asked}: cannot be started: {error.strerror}") from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise GpuliftError(f"{asked}: {said[-1] if said else f'exit code {done.returncode}'}")
+    try:
+        return Fields(parse_line(done.stdout.encode(), asked), asked)
+    except RecordError:
+        raise GpuliftError(f"{asked}: is no Python 3.10 or later") from None

@@ -1,0 +1,40 @@
+"""Real faults on a real GPU: each is found, and what the records say of its cause is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulift import machine
+from gpulift.errors import FAILED
+from tests.faults import faults_folder, gate_of_faults
+
+CODE = "the code: "
+HOST = "issuing work on the host: "
+CAUSES = {
+    "testing/vector_loads": CODE,
+    "testing/extra_pass": CODE,
+    "testing/low_occupancy": CODE,
+    "testing/unfused_epilogue": CODE,
+    "testing/fp32_fallback": CODE,
+    "testing/stray_synchronisation": HOST,
+    "testing/graph_capture_off": HOST,
+    "testing/pageable_memory": HOST,
+    "testing/host_extra_pass": "the host's work: ",
+}
+
+
+def test_every_fault_is_found_and_its_cause_is_told(tmp_path: Path) -> None:
+    missing = machine.describe(faults_folder() / "base" / "gpulift-bench").gpu_missing
+    if missing:
+        pytest.skip(missing)
+    code, rows = gate_of_faults(tmp_path)
+    found = {row["technique"]: row for row in rows}
+    assert code == FAILED
+    assert found.keys() == CAUSES.keys()
+    verdicts = {name: row["verdict"] for name, row in found.items()}
+    assert verdicts == dict.fromkeys(CAUSES, "regressed")
+    causes = {name: row["attribution"]["cause"] for name, row in found.items()}
+    wrong = {name: said for name, said in causes.items() if not said.startswith(CAUSES[name])}
+    assert wrong == {}
