@@ -30,6 +30,7 @@ constexpr std::array kRecordedVariables{
     "PYTORCH_ALLOC_CONF",       "PYTORCH_CUDA_ALLOC_CONF", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 };
 constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "OMP_PLACES"};
+constexpr const char* kSet = "set";  // instead of a value that may tell of the machine
 
 // Values of cudaError_t, part of the CUDA runtime's stable interface. Written out because this file is built without
 // it.
@@ -177,14 +178,10 @@ nlohmann::ordered_json environment_facts() {
     const char* value = std::getenv(name);
     if (value == nullptr) continue;
     // No value that these variables take has a slash; one that does may be a path of the machine.
-    if (std::string(value).find('/') != std::string::npos) {
-      facts[name] = true;
-    } else {
-      facts[name] = value;
-    }
+    facts[name] = std::string(value).find('/') == std::string::npos ? value : kSet;
   }
   for (const auto* name : kMentionedVariables) {
-    if (std::getenv(name) != nullptr) facts[name] = true;
+    if (std::getenv(name) != nullptr) facts[name] = kSet;
   }
   return facts;
 }

@@ -17,7 +17,7 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
 nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::filesystem::path& root = "/");
 
 /// "environment" of a record: the variables that are set, out of a list of those that change a measurement. Of a
-/// variable that may name a card, a path or a library only that it is set (true).
+/// variable that may name a card, a path or a library only that it is "set".
 nlohmann::ordered_json environment_facts();
 
 /// Eight hex digits that tell cards of one model apart and cannot be traced back to one: the first 32 bits of the

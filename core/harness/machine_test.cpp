@@ -141,12 +141,12 @@ TEST_F(EnvironmentFacts, HasOnlyWhatIsListed) {
 TEST_F(EnvironmentFacts, SaysOnlyThatCardsWereSelected) {
   EXPECT_FALSE(environment_facts().contains("CUDA_VISIBLE_DEVICES"));
   setenv("CUDA_VISIBLE_DEVICES", "GPU-3a2b1c4d-0011-2233-4455-66778899aabb", 1);
-  EXPECT_EQ(environment_facts().at("CUDA_VISIBLE_DEVICES"), true);
+  EXPECT_EQ(environment_facts().at("CUDA_VISIBLE_DEVICES"), "set");
 }
 
 TEST_F(EnvironmentFacts, KeepsPathsToItself) {
   setenv("GPULIFT_TORCH", "/home/someone/torch", 1);
-  EXPECT_EQ(environment_facts().at("GPULIFT_TORCH"), true);
+  EXPECT_EQ(environment_facts().at("GPULIFT_TORCH"), "set");
 }
 
 TEST(CardId, IsTheNameBasedUuidThatOtherLanguagesCompute) {

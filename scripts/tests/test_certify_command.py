@@ -170,6 +170,18 @@ def test_a_machine_without_a_gpu_is_told_what_cannot_be_measured(bench: FakeDuet
     assert not bench.calls
 
 
+def test_only_the_sizes_that_are_asked_for_are_planted(bench: FakeDuets) -> None:
+    run("--time", "3m", "--sizes", "2,0.5")
+    assert {one.size for one in read_certificate(CERTIFICATE).detection} == {0.005, 0.02}
+
+
+def test_without_sizes_there_are_suites_alone(bench: FakeDuets) -> None:
+    run("--time", "3m", "--sizes", "none")
+    made = read_certificate(CERTIFICATE)
+    assert made.aa.suites >= 10
+    assert not made.detection
+
+
 def test_only_selected_quick_rows_are_measured(bench: FakeDuets) -> None:
     run("--time", "20s", "launch")
     assert read_certificate(CERTIFICATE).rows == (ROWS[2].id,)
@@ -207,6 +219,8 @@ def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:
         (("--time", "0s"), "--time 0s: give a time above 0"),
         (("--time", "soon"), "such as 90s, 20m or 2h"),
         (("--arm-time", "0"), "--arm-time must be more than 0"),
+        (("--sizes", "0.5,3"), "--sizes 0.5,3: 3 is none of 0.2,0.5,1,2,5"),
+        (("--sizes", ""), "an empty size is none of"),
         (("a", "b"), "give one filter"),
         (("nothing_like_it",), "no case matches the filter"),
         (("--reissue",), "needs files"),

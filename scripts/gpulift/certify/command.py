@@ -21,7 +21,7 @@ from gpulift.certify.certificate import (
     write_certificate,
     write_whole,
 )
-from gpulift.certify.issue import Trial, issue, line_of, read_trials, upper_bound
+from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json, say
 from gpulift.decision import ARM_TIME_S, percent
@@ -34,6 +34,7 @@ from gpulift.records.model import Context
 from gpulift.runs import Wanted
 
 RAW_FOLDER = Path(".gate") / "certify"
+ALL_SIZES = ",".join(f"{100 * size:g}" for size in SIZES)
 BUILDS = 2  # are timed in a launch
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 SUFFIX = ".trials"  # not .jsonl, which are records
@@ -57,6 +58,9 @@ def certify(
         typer.Option(help="Folder for trials and raw records; one with trials is gone on with."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
+    sizes: Annotated[
+        str, typer.Option(help="Slow-downs to plant, in per cent; none: unchanged code alone.")
+    ] = ALL_SIZES,
     arm_time: Annotated[
         float, typer.Option(help="Seconds per build, row and launch.")
     ] = ARM_TIME_S,
@@ -73,7 +77,7 @@ def certify(
         raise GpuliftError("give one filter; a|b selects both")
     if not arm_time > 0:
         raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
-    limit_s = seconds_of(time)
+    limit_s, planted = seconds_of(time), sizes_of(sizes)
     context, infos = commands.examine(gpu)
     rows = measurable_rows(infos, context, given[0] if given else None)
     bench = machine.find_bench()
@@ -82,7 +86,7 @@ def certify(
     budget = Budget(limit_s, BUILDS * arm_time)
     say(f"{len(rows)} rows for {limit_s:.0f} s; trials and raw records go to {folder}")
     trials = measure_trials(
-        Session(folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say)
+        Session(folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say, planted)
     )
     kept = _keep_trials(trials)
     _publish(issue(_joined(trials, kept)), as_json)
@@ -94,6 +98,19 @@ def seconds_of(text: str) -> float:
     if not found or float(found[1]) == 0:
         raise GpuliftError(f"--time {text}: give a time above 0 such as 90s, 20m or 2h")
     return float(found[1]) * UNITS_S[found[2]]
+
+
+def sizes_of(text: str) -> tuple[float, ...]:
+    """Fractions of 0.5,2 (per cent), in rising order; nothing of "none"."""
+    if text == "none":
+        return ()
+    named = {f"{100 * size:g}": size for size in SIZES}
+    try:
+        return tuple(sorted({named[one.strip()] for one in text.split(",")}))
+    except KeyError as error:
+        raise GpuliftError(
+            f"--sizes {text}: {error.args[0] or 'an empty size'} is none of {ALL_SIZES}"
+        ) from None
 
 
 def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | None) -> list[Row]:

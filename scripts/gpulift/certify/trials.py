@@ -85,6 +85,7 @@ class Session:
     gpu: int | None
     budget: Budget
     say: Say
+    sizes: tuple[float, ...] = SIZES  # of planted slow-downs; none: only suites of unchanged code
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,11 @@ def kept(folder: Path) -> str:
     return f"the finished trials are kept; go on with certify --out {folder}"
 
 
+def kinds_of(session: Session) -> tuple[str, ...]:
+    """Of its trials."""
+    return KINDS if session.sizes else (AA,)
+
+
 def next_kind(trials: Sequence[Trial]) -> str:
     """A/A first, then what less time was spent on: a planted trial takes longer than a suite."""
     unchanged_s = sum(one.seconds for one in trials if one.kind == AA)
@@ -197,16 +203,16 @@ def trial_seed(session: Session, number: int) -> int:
     return (session.seed * TRIALS_PER_SEED + number) * SEEDS_PER_TRIAL
 
 
-def plant(rows: Sequence[Row], seed: int) -> tuple[Part, ...]:
+def plant(rows: Sequence[Row], seed: int, of_sizes: tuple[float, ...] = SIZES) -> tuple[Part, ...]:
     """A random size for each row; about one in six gets none and is left out of the trial."""
+    hand = [0.0, *of_sizes * max(1, len(SIZES) // len(of_sizes))]
     chosen = random.Random(seed)
     dealt: dict[float, list[Row]] = {}
     while not dealt:
         sizes: list[float] = []
         while len(sizes) < len(rows):
-            dozen = [0.0, *SIZES]
-            chosen.shuffle(dozen)
-            sizes += dozen
+            chosen.shuffle(hand)
+            sizes += hand
         for row, size in zip(rows, sizes, strict=False):
             if size:
                 dealt.setdefault(size, []).append(row)
@@ -292,7 +298,7 @@ def _finish(begun: Begun) -> Trial:
 
 def _parts(session: Session, number: int, kind: str) -> tuple[Part, ...]:
     if kind == PLANTED:
-        return plant(session.rows, trial_seed(session, number))
+        return plant(session.rows, trial_seed(session, number), session.sizes)
     return (Part(0, 0.0, session.rows),)
 
 
@@ -312,11 +318,11 @@ def _note(begun: Begun) -> None:
 
 def _fitting_kind(session: Session, trials: Sequence[Trial]) -> str:
     """The next kind; the other one where only that ends in time; empty when neither does."""
-    kind = next_kind(trials)
-    for one in (kind, *(other for other in KINDS if other != kind)):
-        if session.budget.allows(_row_launches(session, trials, one)):
-            return one
-    return ""
+    by_turn = sorted(kinds_of(session), key=lambda kind: kind != next_kind(trials))
+    fitting = (
+        kind for kind in by_turn if session.budget.allows(_row_launches(session, trials, kind))
+    )
+    return next(fitting, "")
 
 
 def _row_launches(session: Session, trials: Sequence[Trial], kind: str) -> int:
