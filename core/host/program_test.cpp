@@ -384,7 +384,8 @@ TEST_F(Program, APythonArmIsMeasuredLikeAnyOtherWhateverItPrints) {
 TEST_F(Program, APythonArmsWindowsAreOnTheEnginesClock) {
   ASSERT_EQ(measure(modules({"python_fine"})).exit_code, 0);
   std::vector<std::pair<double, double>> windows;
-  for (const Json& arm : record_of("python_fine").at("arms")) {
+  const Json record = record_of("python_fine");
+  for (const Json& arm : record.at("arms")) {
     const Json& times = arm.at("windows");
     for (std::size_t i = 0; i < times.at("start_s").size(); ++i) {
       const double start_s = times.at("start_s")[i];

@@ -45,10 +45,11 @@ class Margins:
     equivalent: float = 0.01
 
     def above_floor(self, floor: float | None) -> Margins:
-        """With a case's floor, the smallest effect that was shown to be seen in it."""
-        if floor is None:
-            return self
-        return Margins(max(self.least, floor), max(self.equivalent, floor))
+        """With a case's floor, the smallest effect that was shown to be seen in it.
+
+        What counts as no change stays the same: a case in which little can be seen is inconclusive.
+        """
+        return self if floor is None else replace(self, least=max(self.least, floor))
 
 
 TWO_RUNS = Margins(least=0.005)

@@ -226,7 +226,14 @@ def test_every_row_has_its_own_margins() -> None:
     margins = {"fine": TWO_RUNS, "coarse": TWO_RUNS.above_floor(0.02)}
     made = decision.decide_family(rows, margins)
     assert made["fine"].verdict == decision.REGRESSED
-    assert made["coarse"].verdict == decision.EQUIVALENT
+    assert made["coarse"].verdict == decision.EQUIVALENT  # within 1 %
+
+
+def test_a_floor_does_not_widen_what_counts_as_no_change() -> None:
+    rows = {"coarse": difference(0.015, error=1e-4)}
+    made = decision.decide_family(rows, {"coarse": TWO_RUNS.above_floor(0.02)})
+    assert made["coarse"].verdict == decision.INCONCLUSIVE
+    assert (made["coarse"].smallest_effect or 0) > 0.02
 
 
 def test_no_rows_no_verdicts() -> None:
@@ -236,7 +243,7 @@ def test_no_rows_no_verdicts() -> None:
 def test_floor_never_makes_margins_finer() -> None:
     assert TWO_RUNS.above_floor(None) == TWO_RUNS
     assert TWO_RUNS.above_floor(0.001) == TWO_RUNS
-    assert TWO_RUNS.above_floor(0.02) == Margins(least=0.02, equivalent=0.02)
+    assert TWO_RUNS.above_floor(0.02) == Margins(least=0.02, equivalent=0.01)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

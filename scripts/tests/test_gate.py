@@ -114,10 +114,11 @@ def test_a_crash_during_the_confirmation_is_an_error() -> None:
     assert only(result).verdict == "error"
 
 
-def test_a_floor_raises_the_margins() -> None:
+def test_below_its_floor_a_row_is_never_called_changed() -> None:
     slower = evidence({ROW: launches(SLOWER)}, {ROW: launches(SLOWER * 2)})
     floored = replace(slower, setup=replace(slower.setup, floors={ROW.id: 0.02}))
-    assert only(judge(floored)).verdict == "equivalent"
+    assert only(judge(slower)).verdict == "regressed"
+    assert only(judge(floored)).verdict == "equivalent"  # within 1 %
 
 
 def test_skips_are_results_but_a_part_of_the_launches_proves_nothing() -> None:

@@ -25,10 +25,10 @@ constexpr gpulift::MatmulShape kShape{.m = 4096, .n = 4096, .k = 1024};
 constexpr auto kElements = static_cast<std::size_t>(kShape.m * kShape.n);
 constexpr float kBiasDeviation = 8;
 
-// A result is rounded once when fused and twice when not, each time by at most 2^-9 of itself; the first time it lacks
-// its bias, which is at most 6.8 deviations. So the error is below 2^-9 (1 + 1 + 6.8 * 8 / 32) = 0.0072 of the larger
+// A result is rounded once when fused and twice when not, each time by at most 2^-8 of itself; the first time it lacks
+// its bias, which is at most 6.8 deviations. So the error is below 2^-8 (1 + 1 + 6.8 * 8 / 32) = 0.0145 of the larger
 // of the result and its typical size, the root of k.
-constexpr double kTolerance = 0.01;
+constexpr double kTolerance = 0.015;
 
 /// relu(A^T B + bias) in bf16, and the same in fp32 to hold it against.
 class Layer {
