@@ -8,12 +8,13 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer
 
+from gpulift.certify.issue import issue
 from gpulift.decision import ARM_TIME_S
 from gpulift.errors import GpuliftError
 from gpulift.gate import command as gate_command
@@ -22,6 +23,7 @@ from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.command import budget_s, gate
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
+from tests.trials_made import unchanged
 
 MATMUL = "precision/matmul"
 GRAPH = "launch/cuda_graph"
@@ -536,9 +538,13 @@ def test_a_certificate_raises_the_margins(
     bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def certified_with(method: str, arm_time_s: float = ARM_TIME_S) -> None:
-        floors = {"precision/matmul/n:1/bf16": 0.01}
-        one = SimpleNamespace(
-            name="nvidia-h200", method=method, arm_time_s=arm_time_s, floors=floors
+        row = "precision/matmul/n:1/bf16"
+        one = replace(
+            issue([unchanged(0)]),
+            method=method,
+            arm_time_s=arm_time_s,
+            floors={row: 0.01},
+            rows=(row,),
         )
         made = {"nvidia-h200": one}
         monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
@@ -546,7 +552,9 @@ def test_a_certificate_raises_the_margins(
     head_is(*SLOWER)
     certified_with("1")
     assert against_base() == 0
-    assert "certificate nvidia-h200" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "certificate nvidia-h200 (1 card): 0 of 1 A/A suites raised an alarm" in said
+    assert "no slow-down was planted; 1 of 3 rows are in it" in said
     certified_with("0")
     assert run("--base", "base") == 1
     assert "is of decision method 0, this gate of 1: it does not cover" in capsys.readouterr().out

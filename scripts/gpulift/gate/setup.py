@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gpulift import machine
-from gpulift.certify.certificate import Certificate, find_certificate
+from gpulift.certify.certificate import Certificate, find_certificate, sentence
 from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
@@ -60,7 +60,7 @@ def make_setup(
         base=base.name,
         head=head.name,
         machine=context.slug,
-        certificate=_describe(certificate, arm_time_s),
+        certificate=_describe(certificate, arm_time_s, rows),
         seed=asked.seed,
         rows=tuple(rows),
         unmeasurable={row.id: why for row in rows if (why := not_here[row.technique])},
@@ -167,11 +167,14 @@ def _covers(certificate: Certificate, arm_time_s: float) -> bool:
     return certificate.method == DECISION_METHOD and certificate.arm_time_s == arm_time_s
 
 
-def _describe(certificate: Certificate | None, arm_time_s: float) -> str:
+def _describe(certificate: Certificate | None, arm_time_s: float, rows: Sequence[Row]) -> str:
+    """What the certificate says, or why it says nothing of this gate."""
     if certificate is None:
         return "no certificate for this model"
     if _covers(certificate, arm_time_s):
-        return f"certificate {certificate.name}"
+        held = sum(row.id in certificate.rows for row in rows)
+        said = sentence(certificate).removesuffix(".")
+        return f"certificate {said}; {held} of {len(rows)} rows are in it"
     other = []
     if certificate.method != DECISION_METHOD:
         other.append(f"is of decision method {certificate.method}, this gate of {DECISION_METHOD}")
