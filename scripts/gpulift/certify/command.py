@@ -14,6 +14,7 @@ from rich.table import Table
 from gpulift import commands, machine, runs, tables
 from gpulift.certify.certificate import (
     FOLDER,
+    TRIALS_SUFFIX,
     Certificate,
     file_of,
     read_certificate,
@@ -37,7 +38,6 @@ RAW_FOLDER = Path(".gate") / "certify"
 ALL_SIZES = ",".join(f"{100 * size:g}" for size in SIZES)
 BUILDS = 2  # are timed in a launch
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-SUFFIX = ".trials"  # not .jsonl, which are records
 
 
 def certify(
@@ -197,7 +197,7 @@ def _joined(trials: list[Trial], own: Path) -> list[Trial]:
     Trials of uncommitted changes never count among committed ones.
     """
     joined = list(trials)
-    for file in sorted(own.parent.glob(f"*{SUFFIX}")):
+    for file in sorted(own.parent.glob(f"*{TRIALS_SUFFIX}")):
         if file == own:
             continue
         held, _ = read_trials(file)
@@ -258,10 +258,10 @@ def _keep_trials(trials: list[Trial]) -> Path:
     first = trials[0]
     stem = f"{first.started_at[:10]}-{first.commit}{'-dirty' if first.dirty else ''}"
     above = commands.results_folder() / FOLDER / first.machine
-    file, number = above / f"{stem}{SUFFIX}", 1
+    file, number = above / f"{stem}{TRIALS_SUFFIX}", 1
     while file.exists() and read_trials(file)[0][:1] != [first]:
         number += 1
-        file = above / f"{stem}-{number}{SUFFIX}"
+        file = above / f"{stem}-{number}{TRIALS_SUFFIX}"
     write_whole("".join(line_of(trial) + "\n" for trial in trials), file)
     say(f"trials: {file}")
     return file
