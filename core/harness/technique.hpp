@@ -49,10 +49,10 @@ struct Cost {
 /// What "the same result" means. Run for every arm before anything is timed; a mismatch is `failed`, never timed.
 /// Python arms check themselves: where all are such, `meaning` and `tolerance` are enough.
 struct Check {
-  std::string meaning;                        // for the report: "exact bytes", "relative error against FP64"
-  std::function<void(StreamHandle)> poison;   // overwrites the output, so that an arm that writes nothing is found
-  std::function<double(StreamHandle)> error;  // after one step: 0 for the same result. May synchronise. NaN fails.
-  double tolerance = 0;                       // passes when error <= tolerance
+  std::string meaning;                             // for the report: "exact bytes", "relative error against FP64"
+  std::function<void(StreamHandle)> poison = {};   // overwrites the output, so that an arm that writes nothing is found
+  std::function<double(StreamHandle)> error = {};  // after one step: 0 for the same result. May synchronise. NaN fails.
+  double tolerance = 0;                            // passes when error <= tolerance
 };
 
 enum class Clock {

@@ -1,0 +1,1 @@
+"""Published statements about GPU training, and what records say of each."""

@@ -1,0 +1,159 @@
+"""`gpulift claims`: each published statement, and what the records of each model say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from gpulift import commands, tables, text
+from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
+from gpulift.claims.ledger import Claim, read_ledger
+from gpulift.commands import Json
+from gpulift.errors import GpuliftError
+from gpulift.records.model import Record, slug
+from gpulift.records.read import read_results
+
+SHOWN_CASES = 4
+COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
+
+
+def claims(
+    gpu: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Model, as in `NVIDIA H200` or nvidia-h200; all by default."),
+    ] = None,
+    results: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder of results; the checkout's by default."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Published statements: confirmed, corrected or still open, for each GPU model with records."""
+    ledger = read_ledger()
+    models = records_by_model(results or commands.results_folder(), ledger)
+    if gpu is not None:
+        wanted = slug(gpu)
+        if wanted not in models:
+            known = ", ".join(models) or "none"
+            commands.say(f"there are no records of {wanted} (known are: {known})")
+        models = {wanted: models.get(wanted, [])}
+    judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
+    if as_json:
+        commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])
+        return
+    for model, judgements in judged.items():
+        tables.console().print(table(model, judgements))
+
+
+def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
+    """All records below a folder of the techniques that claims name, by model; GPUs come first."""
+    if not results.is_dir():
+        raise GpuliftError(f"{results}: there is no such folder")
+    techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
+    files = [file for file in sorted(results.rglob("*.jsonl")) if file.stem in techniques]
+    found: dict[str, list[Record]] = {}
+    for run in read_results([file for file in files if file.stat().st_size]):
+        for warning in run.warnings:
+            commands.say(f"warning: {warning}")
+        for record in run.records:
+            found.setdefault(record.context.slug, []).append(record)
+    return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))
+
+
+def table(model: str, judgements: Sequence[Judgement]) -> Table:
+    """The claims of one model, what was decided first; the order of the ledger within a verdict."""
+    made = Table(
+        title=f"Which published claims hold on {model}?" if model else "There are no records yet",
+        title_justify="left",
+        title_style="bold",
+        box=box.HORIZONTALS,
+        pad_edge=False,
+        show_lines=True,  # cells are of several lines
+    )
+    for column in COLUMNS:
+        made.add_column(column, overflow="fold", no_wrap=column == "verdict")
+    for one in sorted(judgements, key=lambda each: VERDICTS.index(each.verdict)):
+        cells = (
+            one.claim.statement,
+            one.claim.source.label,
+            one.verdict,
+            measured(one),
+            conditions(one),
+        )
+        made.add_row(*(escape(cell) for cell in cells))
+    return made
+
+
+def measured(one: Judgement) -> str:
+    """The gain, or its range over the cases, and what decided."""
+    if one.claim.test is None or one.range is None:
+        return one.reason
+    if len(one.cases) == 1:
+        gain = text.speedup(one.cases[0].gain)
+    else:
+        low, high = one.range
+        gain = f"{low:.3g}× to {high:.3g}× over {len(one.cases)} cases"
+    return f"{one.claim.test.metric} {gain}; {one.reason}"
+
+
+def conditions(one: Judgement) -> str:
+    """Cases where it holds only in some, cards, launches, and the records that were used."""
+    if not one.records:
+        return ""
+    records = one.records
+    parts = []
+    if one.verdict == UNDER_CONDITIONS:
+        inside = [text.case_label(case.case_id) for case in one.cases if case.place == INSIDE]
+        rest = len(inside) - SHOWN_CASES
+        more = [f"{rest} more"] if rest > 0 else []
+        parts.append("holds for " + "; ".join([*inside[:SHOWN_CASES], *more]))
+    if all(case.cards for case in one.cases):
+        parts.append(_span([len(case.cards) for case in one.cases], "card"))
+    parts.append(_span([case.gain.launches for case in one.cases], "launch", "es") + " a case")
+    parts.append(f"{len(records)} records, the first {records[0].citation}")
+    if any(record.context.build.dirty for record in records):
+        parts.append("built from uncommitted changes")
+    return ", ".join(parts)
+
+
+def _span(counts: Sequence[int], what: str, plural: str = "s") -> str:
+    """`3 launches` or `1 to 4 cards`."""
+    low, high = min(counts), max(counts)
+    number = f"{low}" if low == high else f"{low} to {high}"
+    return f"{number} {what}{'' if high == 1 else plural}"
+
+
+def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
+    """All of it as JSON."""
+    return {
+        "model": model,
+        "id": one.claim.id,
+        "statement": one.claim.statement,
+        "source": asdict(one.claim.source),
+        "test": asdict(one.claim.test) if one.claim.test else None,
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "range": one.range,
+        "cases": [
+            {
+                "case": case.case_id,
+                "gain": case.gain.value,
+                "low": case.low,
+                "high": case.high,
+                "launches": case.gain.launches,
+                "place": case.place,
+                "cards": case.cards,
+                "commit": case.records[0].context.build.commit,
+                "records": [record.citation for record in case.records],
+            }
+            for case in one.cases
+        ],
+        "drivers": sorted({record.context.driver for record in one.records}),
+    }

@@ -1,0 +1,262 @@
+"""What the records of one machine say of each claim; pure functions, no verdict is set by hand.
+
+The evidence of a case is the gain of the claim's arm over its baseline with its 95 % interval over
+launches (Student's t, `stats`). One launch alone decides nothing. The launches are those of the
+newest build that measured the case in two launches or more, on all of its cards: another build may
+have done other work. Cards are counted, not modelled.
+
+A case is inside when its whole interval is in the claimed range, outside when none of it is, else
+undecided. All inside: confirmed. Some inside: confirmed under conditions. All outside: corrected to
+the measured range, or not confirmed where no case shows an effect of the claimed sign. Anything
+else is not confirmed. "Up to" is confirmed by one case that reaches the figure and corrected to
+the largest gain otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpulift import stats
+from gpulift.claims.ledger import Claim, Experiment, Rule
+from gpulift.records.model import Arm, Record
+from gpulift.stats import Estimate
+
+CONFIRMED = "confirmed"
+UNDER_CONDITIONS = "confirmed under conditions"
+CORRECTED = "corrected"
+NOT_CONFIRMED = "not confirmed"
+NOT_TESTABLE = "not testable here"
+NOT_MEASURED = "not yet measured"
+VERDICTS = (
+    CONFIRMED,
+    UNDER_CONDITIONS,
+    CORRECTED,
+    NOT_CONFIRMED,
+    NOT_TESTABLE,
+    NOT_MEASURED,
+)
+
+INSIDE = "inside"
+OUTSIDE = "outside"
+UNDECIDED = "undecided"
+ENOUGH_LAUNCHES = 2
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The gain in one case, its interval, and where that is against the claimed range."""
+
+    case_id: str
+    gain: Estimate
+    low: float
+    high: float
+    place: str
+    records: tuple[Record, ...]
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """Short hashes of the cards that took part; none without a GPU."""
+        found = {record.context.gpu.card for record in self.records if record.context.gpu}
+        return tuple(sorted(found))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one claim. `reason` says what decided; `cases` hold the evidence."""
+
+    claim: Claim
+    verdict: str
+    reason: str = ""
+    cases: tuple[CaseResult, ...] = ()
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """From the lowest to the highest end of the intervals of all cases."""
+        if not self.cases:
+            return None
+        return min(case.low for case in self.cases), max(case.high for case in self.cases)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All records that the verdict stands on."""
+        return tuple(record for case in self.cases for record in case.records)
+
+
+def judge(claims: Sequence[Claim], records: Sequence[Record]) -> tuple[Judgement, ...]:
+    """All claims against the records of one machine, in the order of the ledger."""
+    by_technique: dict[str, list[Record]] = {}
+    for record in records:
+        if record.kind == "technique":
+            by_technique.setdefault(record.technique, []).append(record)
+    return tuple(judge_claim(claim, by_technique) for claim in claims)
+
+
+def judge_claim(claim: Claim, by_technique: Mapping[str, Sequence[Record]]) -> Judgement:
+    """One claim against the records of one machine, by technique."""
+    test = claim.test
+    if test is None:
+        return Judgement(claim, NOT_TESTABLE, claim.not_testable)
+    if test.planned:
+        return Judgement(claim, NOT_MEASURED, f"{test.technique} is planned")
+    records = [r for r in by_technique.get(test.technique, ()) if re.search(test.cases, r.case_id)]
+    cases = _results(records, test)
+    if not cases:
+        return Judgement(claim, *_unmeasured(records, test))
+    decide = _decide_largest if test.rule.kind == "up_to" else _decide_range
+    return Judgement(claim, *decide(cases, test.rule), cases)
+
+
+def _results(records: Sequence[Record], test: Experiment) -> tuple[CaseResult, ...]:
+    """The cases with a gain from enough launches, by id."""
+    results = []
+    for case_id in sorted({record.case_id for record in records}, key=_natural):
+        chosen = _newest_build([r for r in records if r.case_id == case_id and _holds(r, test)])
+        gain = METRICS[test.metric](chosen, test) if chosen else None
+        if gain is not None and gain.low is not None and gain.high is not None:
+            place = _place(gain.low, gain.high, test.rule)
+            results.append(CaseResult(case_id, gain, gain.low, gain.high, place, chosen))
+    return tuple(results)
+
+
+def _natural(case_id: str) -> list[int | str]:
+    """Sorts `bytes:65536` after `bytes:4096`."""
+    parts = re.split(r"(\d+)", case_id)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def _holds(record: Record, test: Experiment) -> bool:
+    """Whether both arms were measured in it."""
+    arms = (stats.measured_arms([record], name) for name in (test.baseline, test.arm))
+    return record.outcome == "ok" and all(arms)
+
+
+def _newest_build(records: Sequence[Record]) -> tuple[Record, ...]:
+    """The launches of the build that was measured last, of those with enough; may be none."""
+    builds: dict[tuple[str, bool], list[Record]] = {}
+    for record in records:
+        build = record.context.build
+        builds.setdefault((build.commit, build.dirty), []).append(record)
+    enough = [found for found in builds.values() if len(found) >= ENOUGH_LAUNCHES]
+    return tuple(max(enough, key=lambda found: max(r.started_at for r in found), default=()))
+
+
+def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    pair = stats.pair_ratio(records, test.arm, test.baseline)
+    return pair.speedup if pair and not pair.speedup.one_launch else None
+
+
+def _rate(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """Items per second of the arm over the baseline's."""
+    speedup = _speedup(records, test)
+    items = [_items(records, name) for name in (test.arm, test.baseline)]
+    return speedup.scaled(items[0] / items[1]) if speedup and all(items) else None
+
+
+def _items(records: Sequence[Record], arm: str) -> float:
+    cost = stats.measured_arms(records, arm)[0].cost
+    return cost.items if cost else 0.0
+
+
+def _memory(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """Peak memory of the baseline over the arm's: of the device where both used it, else the host.
+
+    None where an arm needed none beyond what all share.
+    """
+    logs = []
+    for record in records:
+        baseline, arm = (
+            stats.measured_arms([record], name)[0] for name in (test.baseline, test.arm)
+        )
+        pair = _peaks(baseline, arm)
+        if pair is None:
+            return None
+        logs.append(float(np.log(pair[0] / pair[1])))
+    return stats.over_launches(logs, np.asarray(logs))
+
+
+def _peaks(baseline: Arm, arm: Arm) -> tuple[int, int] | None:
+    on_device = (baseline.peak_device_bytes, arm.peak_device_bytes)
+    on_host = (baseline.peak_host_bytes, arm.peak_host_bytes)
+    for first, second in (on_device, on_host):
+        if first and second:
+            return first, second
+        if first or second:  # one used it and the other did not: no ratio says how much that is
+            return None
+    return None
+
+
+METRICS: Mapping[str, Callable[[Sequence[Record], Experiment], Estimate | None]] = {
+    "speedup": _speedup,
+    "memory": _memory,
+    "rate": _rate,
+}
+
+
+def _place(low: float, high: float, rule: Rule) -> str:
+    least = 0.0 if rule.low is None else rule.low
+    most = float("inf") if rule.high is None else rule.high
+    if least <= low and high <= most:
+        return INSIDE
+    return OUTSIDE if high < least or low > most else UNDECIDED
+
+
+def _right_sign(case: CaseResult, rule: Rule) -> bool:
+    """Whether the effect is shown to go the way that the claim says; any way if it names none."""
+    if rule.low is not None and rule.low > 1:
+        return case.low > 1
+    if rule.high is not None and rule.high < 1:
+        return case.high < 1
+    return True
+
+
+def _decide_range(cases: Sequence[CaseResult], rule: Rule) -> tuple[str, str]:
+    inside = [case for case in cases if case.place == INSIDE]
+    outside = [case for case in cases if case.place == OUTSIDE]
+    if len(inside) == len(cases):
+        return CONFIRMED, f"{rule.text} in every case"
+    if inside:
+        return UNDER_CONDITIONS, f"{rule.text} in {len(inside)} of {len(cases)} cases"
+    if len(outside) < len(cases):
+        undecided = f"undecided in {len(cases) - len(outside)} of {len(cases)} cases"
+        return NOT_CONFIRMED, undecided + (", not so in the others" if outside else "")
+    if not any(_right_sign(case, rule) for case in cases):
+        return NOT_CONFIRMED, "no case shows a gain" if rule.low else "no case shows a loss"
+    return CORRECTED, f"not {rule.text} in any case"
+
+
+def _decide_largest(cases: Sequence[CaseResult], rule: Rule) -> tuple[str, str]:
+    largest = max(cases, key=lambda case: case.gain.value)
+    if any(case.place == INSIDE for case in cases):
+        return CONFIRMED, f"{rule.text}: reached"
+    if any(case.place == UNDECIDED for case in cases):
+        return NOT_CONFIRMED, "the largest gain may or may not reach it: more launches are needed"
+    if not _right_sign(largest, rule):
+        return NOT_CONFIRMED, "no case shows a gain"
+    return CORRECTED, f"up to {largest.gain.value:.3g}×, not {rule.text}"
+
+
+def _unmeasured(records: Sequence[Record], test: Experiment) -> tuple[str, str]:
+    """Skipped here is not the same as not measured yet."""
+    reasons = [_skipped(record, test) for record in records]
+    if reasons and all(reasons):
+        return NOT_TESTABLE, reasons[0]
+    measured = [record for record in records if _holds(record, test)]
+    if not measured:
+        return NOT_MEASURED, f"no measured records of {test.technique}"
+    cases = {record.case_id for record in measured}
+    if len(measured) == len(cases):
+        return NOT_MEASURED, "one launch alone decides nothing"
+    return NOT_MEASURED, f"the records give no {test.metric} with an interval"
+
+
+def _skipped(record: Record, test: Experiment) -> str:
+    """Why the record or one of its two arms was skipped; empty where it was not."""
+    if record.outcome == "skipped":
+        return record.reason or "skipped"
+    arms = (record.arm(name) for name in (test.baseline, test.arm))
+    reasons = (arm.reason or "skipped" for arm in arms if arm and arm.outcome == "skipped")
+    return next(reasons, "")

@@ -1,0 +1,229 @@
+"""The ledger of published claims: what is read, what is refused, and what is committed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift import machine
+from gpulift.claims.ledger import Claim, Rule, read_ledger
+from gpulift.errors import USAGE, GpuliftError
+from tests.conftest import CHECKOUT
+
+SOURCES = '[sources.a]\nname = "Article"\nauthor = "Somebody"\ndate = "2025"\n'
+TEST = (
+    'technique = "transfer/pinned_copy", cases = "h2d", baseline = "pageable", arm = "pinned",'
+    ' metric = "speedup", at_least = 2.0'
+)
+COMMITTED = read_ledger()
+
+
+def claim_text(key: str = "one", /, **changes: str | None) -> str:
+    """TOML of a claim; None leaves a field out, other values are TOML."""
+    fields: dict[str, str | None] = {
+        "id": f'"{key}"',
+        "statement": '"It is faster."',
+        "source": '"a"',
+        "test": f"{{ {TEST} }}",
+        **changes,
+    }
+    lines = [f"{name} = {value}" for name, value in fields.items() if value is not None]
+    return "\n".join(["[[claims]]", *lines, ""])
+
+
+def read(folder: Path, *claims: str, sources: str = SOURCES) -> tuple[Claim, ...]:
+    file = folder / "claims.toml"
+    file.write_text("\n".join([sources, *claims]), encoding="utf-8")
+    return read_ledger(file)
+
+
+def refusal(folder: Path, *claims: str, sources: str = SOURCES) -> str:
+    with pytest.raises(GpuliftError) as caught:
+        read(folder, *claims, sources=sources)
+    assert caught.value.exit_code == USAGE
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_claim_is_read_with_its_source_and_its_test(tmp_path: Path) -> None:
+    (claim,) = read(tmp_path, claim_text())
+    assert (claim.id, claim.statement, claim.not_testable) == ("one", "It is faster.", "")
+    assert claim.source.label == "Somebody, 2025"
+    assert claim.source.url == ""
+    assert claim.test is not None
+    assert (claim.test.technique, claim.test.cases) == ("transfer/pinned_copy", "h2d")
+    assert (claim.test.baseline, claim.test.arm) == ("pageable", "pinned")
+    assert (claim.test.metric, claim.test.planned) == ("speedup", False)
+    assert claim.test.rule == Rule("at_least", low=2.0)
+
+
+def test_a_planned_test_has_its_rule_but_no_arms(tmp_path: Path) -> None:
+    plan = '{ technique = "a/b", planned = true, metric = "memory", up_to = 2.5 }'
+    (claim,) = read(tmp_path, claim_text(test=plan))
+    assert claim.test is not None
+    assert claim.test.planned
+    assert claim.test.rule == Rule("up_to", low=2.5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "shown"),
+    [
+        ("at_least = 8", Rule("at_least", 8.0), "at least 8×"),
+        ("at_most = 0.9", Rule("at_most", None, 0.9), "at most 0.9×"),
+        ("between = [4, 6]", Rule("between", 4.0, 6.0), "between 4× and 6×"),
+        ("up_to = 16", Rule("up_to", 16.0), "up to 16×"),
+    ],
+)
+def test_rules(tmp_path: Path, rule: str, expected: Rule, shown: str) -> None:
+    text = claim_text(test=f"{{ {TEST.replace('at_least = 2.0', rule)} }}")
+    (claim,) = read(tmp_path, text)
+    assert claim.test is not None
+    assert claim.test.rule == expected
+    assert claim.test.rule.text == shown
+
+
+@pytest.mark.parametrize("field", ["statement", "source", "test"])
+def test_a_missing_field_is_named_with_its_claim(tmp_path: Path, field: str) -> None:
+    message = refusal(tmp_path, claim_text(**{field: None}))
+    assert message.startswith(f"claims.toml: claim one.{field} ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"verdict": '"confirmed"'}, "claim one.verdict is not known here"),
+        ({"not_testable": '"a survey"'}, "test or not_testable must be there, and not both"),
+        ({"test": None, "not_testable": '""'}, "claim one.not_testable must not be empty"),
+        ({"statement": '""'}, "claim one.statement must not be empty"),
+        ({"statement": "3"}, "claim one.statement must be a string"),
+        ({"source": '"b"'}, "claim one.source is 'b', which is not among the sources"),
+        ({"id": '"Not Kebab"'}, "id must be lower-case words"),
+        ({"test": "4"}, "claim one.test must be an object"),
+    ],
+)
+def test_a_wrong_claim_is_refused(
+    tmp_path: Path, changes: dict[str, str | None], problem: str
+) -> None:
+    assert problem in refusal(tmp_path, claim_text(**changes))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("at_least = 2.0", "at_leest = 2.0", "claim one.test.at_leest is not known here"),
+        (", at_least = 2.0", "", "must be exactly one of at_least, at_most, between, up_to"),
+        ("at_least = 2.0", "at_least = 2.0, up_to = 3.0", "must be exactly one of"),
+        ("at_least = 2.0", "at_least = 0", "at_least must be positive"),
+        ("at_least = 2.0", 'at_least = "2"', "at_least must be a number"),
+        ("at_least = 2.0", "at_least = inf", "at_least must be finite"),
+        ("at_least = 2.0", "between = [6, 4]", "between must be two rising positive numbers"),
+        ("at_least = 2.0", "between = [1, 2, 3]", "between must be two rising positive numbers"),
+        ('"speedup"', '"beauty"', "metric must be one of speedup, memory, rate"),
+        ('cases = "h2d"', 'cases = "("', "cases is not a regular expression"),
+        ('cases = "h2d", ', "", "cases is missing"),
+        ('arm = "pinned",', "", "arm is missing"),
+        ('arm = "pinned",', 'arm = "pinned", planned = true,', "is not known here"),
+    ],
+)
+def test_a_wrong_test_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert old in TEST
+    assert problem in refusal(tmp_path, claim_text(test=f"{{ {TEST.replace(old, new)} }}"))
+
+
+def test_an_id_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    message = refusal(tmp_path, claim_text("one"), claim_text("two"), claim_text("one"))
+    assert "'one' is there twice" in message
+
+
+def test_a_wrong_source_is_named(tmp_path: Path) -> None:
+    assert "sources.a.page is not known here" in refusal(
+        tmp_path, claim_text(), sources=SOURCES + 'page = "3"\n'
+    )
+    without_date = SOURCES.replace('date = "2025"\n', "")
+    assert "sources.a.date is missing" in refusal(tmp_path, claim_text(), sources=without_date)
+
+
+def test_a_ledger_without_claims_or_with_more_is_refused(tmp_path: Path) -> None:
+    assert "claims must not be empty" in refusal(tmp_path)
+    assert "more is not known here" in refusal(
+        tmp_path, claim_text(), sources="more = 1\n" + SOURCES
+    )
+
+
+def test_a_file_that_is_no_toml_or_not_there_is_an_error(tmp_path: Path) -> None:
+    assert "claims.toml: not TOML: " in refusal(tmp_path, "[[")
+    with pytest.raises(GpuliftError, match="cannot be read: No such file"):
+        read_ledger(tmp_path / "none.toml")
+
+
+# --- The committed ledger ---
+
+
+def benches() -> dict[str, str]:
+    """Source text of every technique of this checkout, by its id."""
+    files = (CHECKOUT / "benches").glob("*/*.cpp")
+    chosen = [file for file in files if not file.stem.endswith("_test")]
+    return {f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8") for file in chosen}
+
+
+def test_every_claim_names_a_technique_that_is_there_or_is_planned() -> None:
+    known = benches()
+    assert known
+    for claim in COMMITTED:
+        if claim.test is None:
+            continue
+        if claim.test.planned:
+            said = "is built now: name cases, baseline and arm of its test, and drop `planned`"
+            assert claim.test.technique not in known, f"{claim.id}: {claim.test.technique} {said}"
+        else:
+            assert claim.test.technique in known, f"{claim.id}: no such technique; planned?"
+
+
+def test_every_claim_that_a_technique_names_is_in_the_ledger_and_tested_by_it() -> None:
+    tested = {claim.id: claim.test.technique for claim in COMMITTED if claim.test}
+    named = {
+        (technique, claim)
+        for technique, source in benches().items()
+        for found in re.findall(r"\.claims = \{([^}]*)\}", source)
+        for claim in re.findall(r'"([^"]+)"', found)
+    }
+    assert ("transfer/pinned_copy", "pinned-copy-faster") in named
+    for technique, claim in named:
+        assert tested.get(claim) == technique
+
+
+def catalogue() -> dict[str, Any]:
+    """What the real gpulift-bench lists, by technique."""
+    try:
+        bench = machine.find_bench()
+    except GpuliftError as error:
+        pytest.skip(str(error))
+    done = subprocess.run([bench, "--catalogue"], capture_output=True, check=True)
+    return {one["id"]: one for one in json.loads(done.stdout)}
+
+
+def test_cases_and_arms_of_every_test_are_in_the_catalogue() -> None:
+    listed = catalogue()
+    tests = [(claim.id, claim.test) for claim in COMMITTED if claim.test and not claim.test.planned]
+    assert tests
+    for key, test in tests:
+        assert test.technique in listed, f"{key}: {test.technique} is not built"
+        technique = listed[test.technique]
+        assert {test.baseline, test.arm} <= set(technique["arms"]), key
+        assert any(re.search(test.cases, case["id"]) for case in technique["cases"]), key
+
+
+def test_claims_of_the_catalogue_are_in_the_ledger() -> None:
+    named = {claim for one in catalogue().values() for claim in one["claims"]}
+    assert named
+    assert named <= {claim.id for claim in COMMITTED}
+
+
+def test_the_ledger_is_of_five_sources_that_all_have_claims() -> None:
+    assert len({claim.source.author for claim in COMMITTED}) == 5
+    assert len(COMMITTED) >= 35

@@ -1,0 +1,150 @@
+"""`gpulift claims` over folders of results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift import cli
+from gpulift.claims.ledger import read_ledger
+from gpulift.errors import OK, USAGE
+from tests import sample
+from tests.conftest import CHECKOUT
+
+H200 = "nvidia-h200"
+SHOWN = pytest.CaptureFixture[str]
+
+
+def pinned_copies(results: Path, pinned_s: float = 1e-3, **changes: Any) -> None:
+    """A run on an H200 in which pageable copies take 2 ms."""
+    arms = [sample.arm("pageable", 2e-3), sample.arm("pinned", pinned_s)]
+    case = {"direction": "h2d", "bytes": 65536}
+    made = sample.launches(3, "transfer/pinned_copy", case, arms, **changes)
+    sample.write(results / H200 / "2026-11-21-abc1234", made)
+
+
+def as_json(capfd: SHOWN, *arguments: str) -> dict[str, dict[str, Any]]:
+    assert cli.main(["claims", "--json", *arguments]) == OK
+    return {one["id"]: one for one in json.loads(capfd.readouterr().out)}
+
+
+def test_without_records_every_testable_claim_is_not_yet_measured(root: Path, capfd: SHOWN) -> None:
+    judged = as_json(capfd)
+    assert [*judged] == [claim.id for claim in read_ledger()]
+    for one in judged.values():
+        wanted = "not yet measured" if one["test"] else "not testable here"
+        assert (one["model"], one["verdict"]) == ("", wanted)
+    assert cli.main(["claims"]) == OK
+    assert "There are no records yet" in capfd.readouterr().out
+
+
+def test_a_verdict_comes_with_gain_launches_and_record_ids(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    one = as_json(capfd)["pinned-copy-faster"]
+    assert (one["model"], one["verdict"]) == (H200, "confirmed")
+    (case,) = one["cases"]
+    assert case["case"] == "direction:h2d/bytes:65536"
+    assert case["low"] < case["gain"] < case["high"]
+    assert case["gain"] == pytest.approx(2, rel=0.01)
+    assert (case["launches"], case["commit"], case["place"]) == (3, "abc1234", "inside")
+    assert len(set(case["records"])) == 3
+    assert all(found.startswith(f"gpulift:{H200}/") for found in case["records"])
+    assert case["cards"] == ["1a2b3c4d"]
+
+
+def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    assert cli.main(["claims"]) == OK
+    shown = capfd.readouterr().out
+    assert f"Which published claims hold on {H200}?" in shown
+    header, first = [line for line in shown.splitlines()[1:] if line.strip(" ─")][:2]
+    assert header.split() == ["claim", "source", "verdict", "measured", "conditions"]
+    assert first.strip().startswith("Copies to the device")
+    assert "neptune.ai, 2025" in first
+    assert " confirmed " in first
+    assert "speedup 2." in first
+    assert "1 card, 3 launches a case" in first
+
+
+def test_the_cases_are_named_in_which_a_claim_holds(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    case = {"direction": "h2d", "bytes": 4096}
+    arms = [sample.arm("pageable", 1e-3), sample.arm("pinned", 2e-3)]
+    made = sample.launches(3, "transfer/pinned_copy", case, arms)
+    sample.write(root / "results" / H200 / "2026-11-21-abc1234", made)
+    assert cli.main(["claims"]) == OK
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "holds for direction h2d, bytes 64 KiB" in shown
+    one = as_json(capfd)["pinned-copy-faster"]
+    assert one["reason"] == "at least 1.01× in 1 of 2 cases"
+
+
+def test_every_model_has_its_own_verdicts(root: Path, capfd: SHOWN) -> None:
+    results = root / "results"
+    pinned_copies(results)
+    case = {"direction": "h2d", "bytes": 65536}
+    skipped = sample.unmeasured(
+        "transfer/pinned_copy", case, "skipped", "no driver", context=sample.CPU_CONTEXT
+    )
+    sample.write(results / "cpu-amd-epyc-7b13" / "2026-11-21-abc1234", [skipped])
+    assert cli.main(["claims", "--json"]) == OK
+    found = [one for one in json.loads(capfd.readouterr().out) if one["id"] == "pinned-copy-faster"]
+    assert [(one["model"], one["verdict"], one["reason"]) for one in found][1:] == [
+        ("cpu-amd-epyc-7b13", "not testable here", "no driver")
+    ]
+    chosen = as_json(capfd, "--gpu", "NVIDIA H200")
+    assert {one["model"] for one in chosen.values()} == {H200}
+
+
+def test_a_model_without_records_is_told_apart_from_a_broken_command(
+    root: Path, capfd: SHOWN
+) -> None:
+    pinned_copies(root / "results")
+    assert cli.main(["claims", "--json", "--gpu", "nvidia-h100"]) == OK
+    said = capfd.readouterr()
+    assert "there are no records of nvidia-h100 (known are: nvidia-h200)" in said.err
+    assert {one["verdict"] for one in json.loads(said.out)} == {
+        "not yet measured",
+        "not testable here",
+    }
+
+
+def test_another_folder_of_results(root: Path, tmp_path: Path, capfd: SHOWN) -> None:
+    pinned_copies(tmp_path / "others", pinned_s=3e-3)
+    one = as_json(capfd, "--results", str(tmp_path / "others"))["pinned-copy-faster"]
+    assert one["verdict"] == "not confirmed"
+    assert cli.main(["claims", "--results", str(tmp_path / "none")]) == USAGE
+    assert "there is no such folder" in capfd.readouterr().err
+
+
+def test_a_record_that_cannot_be_read_is_named(root: Path, capfd: SHOWN) -> None:
+    folder = root / "results" / H200 / "2026-11-21-abc1234"
+    folder.mkdir(parents=True)
+    (folder / "transfer.pinned_copy.jsonl").write_text('{"schema": "1.1"}\n', encoding="utf-8")
+    assert cli.main(["claims"]) == USAGE
+    assert "transfer.pinned_copy.jsonl:1: " in capfd.readouterr().err
+
+
+def test_uncommitted_changes_and_markup_are_shown_as_they_are(root: Path, capfd: SHOWN) -> None:
+    context = json.loads(json.dumps(sample.GPU_CONTEXT))
+    context["build"]["dirty"] = True
+    pinned_copies(root / "results", context=context)
+    skipped = sample.unmeasured("allocator/host_malloc", {"n": 1}, "skipped", "[red]gone[/red]")
+    sample.write(root / "results" / H200 / "2026-11-21-abc1234", [skipped])
+    assert cli.main(["claims"]) == OK
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "built from uncommitted changes" in shown
+    assert "[red]gone[/red]" in shown
+
+
+def test_committed_records_decide_claims(root: Path, capfd: SHOWN) -> None:
+    """Not what they decide: that is computed, and may change with new records."""
+    judged = as_json(capfd, "--results", str(CHECKOUT / "results"), "--gpu", H200)
+    decided = [one for one in judged.values() if one["cases"]]
+    assert len(decided) >= 8
+    for one in decided:
+        assert one["verdict"] not in ("not yet measured", "not testable here")
+        assert all(case["launches"] >= 2 for case in one["cases"])

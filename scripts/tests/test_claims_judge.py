@@ -1,0 +1,237 @@
+"""From records with known truth to the verdict on a claim."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gpulift.claims.judge import (
+    CONFIRMED,
+    CORRECTED,
+    INSIDE,
+    NOT_CONFIRMED,
+    NOT_MEASURED,
+    NOT_TESTABLE,
+    OUTSIDE,
+    UNDECIDED,
+    UNDER_CONDITIONS,
+    VERDICTS,
+    Judgement,
+    judge,
+)
+from gpulift.claims.ledger import Claim, Experiment, Rule, Source
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+from tests.sample import GPU_CONTEXT, Json, arm, launches, record, skipped_arm, unmeasured
+
+SOURCE = Source("Article", "Somebody", "2025", "")
+AT_LEAST_2 = Rule("at_least", low=2.0)
+MIB = 1 << 20
+
+
+def claim(rule: Rule = AT_LEAST_2, metric: str = "speedup", cases: str = "") -> Claim:
+    """A claim on arm `new` against `old` of the technique a/b."""
+    return Claim("one", "It is.", SOURCE, Experiment("a/b", metric, rule, cases, "old", "new"))
+
+
+def records(*made: list[Json]) -> list[Record]:
+    return [read_record(one) for group in made for one in group]
+
+
+def case(n: int, gain: float, count: int = 3, **how: Any) -> list[Json]:
+    """Launches of a case whose true speedup is `gain`."""
+    arm_how = {"launch_noise": how.pop("launch_noise", 1e-4), "noise": 1e-4}
+    arms = [arm("old", gain * 1e-3, **arm_how), arm("new", 1e-3, **arm_how)]
+    return launches(count, "a/b", {"n": n}, arms, **how)
+
+
+def verdict(one: Claim, *made: list[Json]) -> Judgement:
+    (found,) = judge([one], records(*made))
+    return found
+
+
+def test_a_gain_inside_in_every_case_is_confirmed() -> None:
+    found = verdict(claim(), case(1, 2.5), case(2, 3.0))
+    assert found.verdict == CONFIRMED
+    assert [one.place for one in found.cases] == [INSIDE, INSIDE]
+    assert found.cases[0].gain.value == pytest.approx(2.5, rel=1e-3)
+    assert found.range == pytest.approx((2.5, 3.0), rel=1e-3)
+    assert found.cases[0].cards == ("1a2b3c4d",)
+    assert len(found.records) == 6
+
+
+def test_a_gain_inside_in_some_cases_is_confirmed_under_conditions() -> None:
+    found = verdict(claim(), case(10, 0.5), case(9, 2.5))
+    assert found.verdict == UNDER_CONDITIONS
+    assert [(one.case_id, one.place) for one in found.cases] == [("n:9", INSIDE), ("n:10", OUTSIDE)]
+    assert found.reason == "at least 2× in 1 of 2 cases"
+
+
+def test_a_smaller_gain_in_all_cases_is_corrected_to_what_was_measured() -> None:
+    found = verdict(claim(), case(1, 1.2), case(2, 1.5))
+    assert found.verdict == CORRECTED
+    assert found.range == pytest.approx((1.2, 1.5), rel=1e-3)
+
+
+def test_a_gain_above_a_range_is_corrected_too() -> None:
+    assert verdict(claim(Rule("between", 4.0, 6.0)), case(1, 8.0)).verdict == CORRECTED
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.5])
+def test_no_effect_or_the_opposite_is_not_confirmed(gain: float) -> None:
+    found = verdict(claim(), case(1, gain))
+    assert (found.verdict, found.reason) == (NOT_CONFIRMED, "no case shows a gain")
+
+
+def test_a_claimed_loss_that_is_a_gain_is_not_confirmed() -> None:
+    rule = Rule("at_most", high=0.8)
+    assert verdict(claim(rule), case(1, 0.5)).verdict == CONFIRMED
+    assert verdict(claim(rule), case(1, 0.9)).verdict == CORRECTED
+    found = verdict(claim(rule), case(1, 1.2))
+    assert (found.verdict, found.reason) == (NOT_CONFIRMED, "no case shows a loss")
+
+
+def test_an_interval_that_straddles_the_bound_is_not_confirmed() -> None:
+    found = verdict(claim(), case(1, 2.0, launch_noise=0.2))
+    assert found.cases[0].low < 2.0 < found.cases[0].high
+    assert found.cases[0].place == UNDECIDED
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason == "undecided in 1 of 1 cases"
+
+
+def test_one_undecided_case_keeps_a_claim_from_being_corrected() -> None:
+    found = verdict(claim(), case(1, 2.0, launch_noise=0.2), case(2, 1.2))
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason == "undecided in 1 of 2 cases, not so in the others"
+
+
+def test_up_to_needs_one_case() -> None:
+    up_to = claim(Rule("up_to", low=2.0))
+    assert verdict(up_to, case(1, 0.5), case(2, 2.5)).verdict == CONFIRMED
+    found = verdict(up_to, case(1, 0.5), case(2, 1.5))
+    assert (found.verdict, found.reason) == (CORRECTED, "up to 1.5×, not up to 2×")
+    assert verdict(up_to, case(1, 0.5), case(2, 0.9)).verdict == NOT_CONFIRMED
+    found = verdict(up_to, case(1, 2.0, launch_noise=0.2), case(2, 1.5))
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason.endswith("more launches are needed")
+
+
+def test_only_the_cases_that_the_claim_names_count() -> None:
+    found = verdict(claim(cases="^n:2$"), case(1, 0.5), case(2, 2.5), case(22, 0.5))
+    assert found.verdict == CONFIRMED
+    assert [one.case_id for one in found.cases] == ["n:2"]
+
+
+@pytest.mark.parametrize("metric", ["speedup", "memory", "rate"])
+def test_one_launch_decides_nothing(metric: str) -> None:
+    found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
+    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
+    assert found.reason == "one launch alone decides nothing"
+
+
+def test_without_records_nothing_is_measured_yet() -> None:
+    assert verdict(claim()).verdict == NOT_MEASURED
+    other = launches(3, "a/c", {"n": 1}, [arm("old", 3e-3), arm("new", 1e-3)])
+    assert verdict(claim(), other).verdict == NOT_MEASURED
+
+
+def test_a_planned_claim_is_not_measured_yet_whatever_records_there_are() -> None:
+    plan = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
+    found = verdict(Claim("one", "It is.", SOURCE, plan), case(1, 2.5))
+    assert (found.verdict, found.reason) == (NOT_MEASURED, "a/b is planned")
+
+
+def test_a_claim_without_a_test_says_why() -> None:
+    found = verdict(Claim("one", "It is.", SOURCE, None, "a survey"))
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "a survey")
+
+
+def test_what_was_skipped_here_is_not_testable_here() -> None:
+    whole = [unmeasured("a/b", {"n": 1}, "skipped", "no NVIDIA driver on this machine")]
+    found = verdict(claim(), whole)
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "no NVIDIA driver on this machine")
+    arms = [arm("old", 1e-3), arm("third", 1e-3), skipped_arm("new", "no FP8 here")]
+    found = verdict(claim(), launches(3, "a/b", {"n": 1}, arms))
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "no FP8 here")
+
+
+def test_a_failed_case_is_not_measured_and_a_measured_one_beside_a_skip_counts() -> None:
+    failed = [unmeasured("a/b", {"n": 1}, "failed", "arm new: error 0.3")]
+    assert verdict(claim(), failed).verdict == NOT_MEASURED
+    skipped = [unmeasured("a/b", {"n": 2}, "skipped", "out of memory")]
+    assert verdict(claim(), skipped, failed).verdict == NOT_MEASURED
+    assert verdict(claim(), skipped, case(1, 2.5)).verdict == CONFIRMED
+
+
+def test_memory_is_the_baselines_peak_over_the_arms() -> None:
+    arms = [arm("old", 1e-3, memory=40 * MIB), arm("new", 1e-3, memory=20 * MIB)]
+    made = launches(3, "a/b", {"n": 1}, arms)
+    found = verdict(claim(Rule("between", 1.9, 2.1), "memory"), made)
+    assert found.verdict == CONFIRMED
+    assert found.range == pytest.approx((2.0, 2.0))
+    assert verdict(claim(Rule("up_to", 2.5), "memory"), made).verdict == CORRECTED
+
+
+def test_memory_of_host_arms_is_the_hosts_and_is_no_ratio_to_nothing() -> None:
+    made = launches(2, "a/b", {"n": 1}, [arm("old", 1e-3), arm("new", 1e-3)])
+    for one in made:
+        for index, peak in enumerate((60 * MIB, 20 * MIB)):
+            one["arms"][index] |= {"peak_device_bytes": 0, "peak_host_bytes": peak}
+    assert verdict(claim(metric="memory"), made).range == pytest.approx((3.0, 3.0))
+    for one in made:
+        one["arms"][0]["peak_device_bytes"] = MIB
+    found = verdict(claim(metric="memory"), made)
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == "the records give no memory with an interval"
+
+
+def test_rate_counts_what_a_step_works_on() -> None:
+    how = {"noise": 1e-4, "launch_noise": 1e-4}
+    arms = [
+        arm("old", 1e-3, cost={"items": 1.0}, **how),
+        arm("new", 2e-3, cost={"items": 8.0}, **how),
+    ]
+    found = verdict(claim(metric="rate"), launches(3, "a/b", {"n": 1}, arms))
+    assert found.cases[0].gain.value == pytest.approx(4.0, rel=1e-3)
+
+
+def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> list[Json]:
+    context = copy.deepcopy(GPU_CONTEXT)
+    context["build"]["commit"] = commit
+    context["gpu"]["card"] = card
+    for index, one in enumerate(made):
+        one["context"] = context
+        one["started_at"] = f"2026-11-21T{hour:02d}:00:{index:02d}Z"
+    return made
+
+
+def test_the_newest_build_with_enough_launches_counts_on_all_of_its_cards() -> None:
+    older = built(case(1, 1.2, count=8), "aaa1111", 1)
+    first = built(case(1, 2.4), "bbb2222", 2, "card1")
+    second = built(case(1, 2.6, seed=2), "bbb2222", 3, "card2")
+    too_few = built(case(1, 9.0, count=1), "ccc3333", 4)
+    found = verdict(claim(), second, too_few, older, first)
+    assert found.cases[0].cards == ("card1", "card2")
+    assert found.cases[0].gain.launches == 6
+    assert 2.4 < found.cases[0].gain.value < 2.6
+
+
+def test_launches_without_the_arm_and_records_of_duets_do_not_count() -> None:
+    lonely = [record("a/b", {"n": 1}, [arm("old", 1e-3)], launch) for launch in (3, 4, 5)]
+    found = verdict(claim(), case(1, 2.5), lonely)
+    assert found.cases[0].gain.launches == 3
+    duets = case(2, 2.5, kind="duet", arm="new")
+    assert verdict(claim(), duets).verdict == NOT_MEASURED
+
+
+def test_the_six_verdicts_have_the_names_that_the_ledger_promises() -> None:
+    assert VERDICTS == (
+        "confirmed",
+        "confirmed under conditions",
+        "corrected",
+        "not confirmed",
+        "not testable here",
+        "not yet measured",
+    )
