@@ -14,6 +14,8 @@ import typer
 from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables
 from gpulift.certify.command import certify
+from gpulift.citing.command import cite, show
+from gpulift.claims.command import claims
 from gpulift.commands import (
     Gpu,
     Json,
@@ -54,6 +56,9 @@ app.command()(qualify)
 app.command()(compare)
 app.command()(gate)
 app.command()(certify)
+app.command()(show)
+app.command()(cite)
+app.command()(claims)
 app.add_typer(reference_command.app)
 
 

@@ -1,0 +1,1 @@
+"""One record by its id: shown whole, or cited with its conditions."""

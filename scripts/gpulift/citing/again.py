@@ -1,0 +1,56 @@
+"""The command that measures a record's case again, as exactly as the record knows it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from gpulift.errors import GpuliftError
+from gpulift.records.model import Record
+from gpulift.records.read import parse_line
+from gpulift.runs import STATE_FILE
+
+# Not re.escape: gpulift-bench reads extended POSIX, in which only these may have a backslash.
+SPECIAL = re.compile(r"([.\[\\()*+?{|^$])")
+OPTIONS = (
+    ("launches", "--launches"),
+    ("arm_time_s", "--arm-time"),
+    ("precision", "--precision"),
+    ("seed", "--seed"),
+)
+
+
+def filter_of(record: Record) -> str:
+    """The regular expression that selects this case, and of a duet this arm, and no other."""
+    parts = [record.technique, record.case_id, record.duet_arm]
+    name = SPECIAL.sub(r"\\\1", "/".join(part for part in parts if part))
+    return f"^{name}/"
+
+
+def command_again(record: Record) -> str:
+    """One line for a shell in the checkout; HEAD and BASE stand for a duet's folders of modules."""
+    options = record.context.options
+    duet = record.kind == "duet"
+    flags = ["--quick"] if options.get("quick") is True else []
+    for key, flag in OPTIONS:
+        if key in options:
+            flags += [flag, str(options[key])]
+    gpu = _gpu_index(record)
+    flags += [] if gpu is None else ["--gpu", str(gpu)]
+    if duet or "plant" in options:
+        bench = ["build/gpulift-bench", f"--benchmark_filter={filter_of(record)}"]
+        bench += ["--head", "HEAD", "--base", "BASE"] if duet else []
+        bench += ["--plant", str(options["plant"])] if "plant" in options else []
+        return shlex.join([*bench, *flags, "--records", "FOLDER"])
+    return shlex.join(["./gpulift", "run", filter_of(record), *flags])
+
+
+def _gpu_index(record: Record) -> int | None:
+    """Which GPU of its machine the run was told to take; only the run's folder knows."""
+    file = record.file.parent / STATE_FILE
+    try:
+        options = parse_line(file.read_bytes(), str(file)).get("options")
+    except (OSError, GpuliftError):  # a folder that was put together by hand has none
+        return None
+    index = options.get("gpu") if isinstance(options, dict) else None
+    return index if type(index) is int else None

@@ -1,0 +1,73 @@
+"""What one record alone says of an arm, in words."""
+
+from __future__ import annotations
+
+from gpulift import stats, text
+from gpulift.records.model import Arm, Record
+from gpulift.stats import Estimate
+
+TIME_DIGITS = 4
+
+
+def time_unit(typical_s: float) -> tuple[float, str]:
+    """Seconds of the unit that fits, and its name."""
+    return next((unit for unit in text.SMALL if typical_s >= unit[0]), text.SMALL[-1])
+
+
+def step_time(record: Record, arm: Arm) -> str:
+    """`50.03 µs [50.01, 50.05]`: the median window's step; empty where nothing was measured."""
+    estimate = stats.step_time([record], arm.name)
+    return _time(estimate) if estimate else ""
+
+
+def speedup(record: Record, arm: Arm) -> str:
+    """Against the record's baseline; empty for that baseline, for ceilings and without windows."""
+    baseline = baseline_of(record)
+    if baseline is None or arm.name == baseline.name or is_ceiling(record):
+        return ""
+    pair = stats.pair_ratio([record], arm.name, baseline.name)
+    if pair is None:
+        return ""
+    clocks = ", by two different clocks" if pair.clocks_differ else ""
+    return f"{text.speedup(pair.speedup)}{clocks}"
+
+
+def baseline_of(record: Record) -> Arm | None:
+    """What the other arms are held against; None where the record has no arms."""
+    return next((arm for arm in record.arms if arm.role == "baseline"), None)
+
+
+def is_ceiling(record: Record) -> bool:
+    """Whether the arms stand for themselves: their rates count, and nothing against another."""
+    return record.ceiling and record.kind != "duet"
+
+
+def rates(record: Record, arm: Arm) -> list[str]:
+    """Of the work that a step needs, over its time."""
+    time = stats.step_time([record], arm.name)
+    if time is None or arm.cost is None:
+        return []
+    work = (
+        (arm.cost.bytes, "B/s"),
+        (arm.cost.flops, "FLOP/s"),
+        (arm.cost.items, "items/s"),
+    )
+    return [text.rate(amount / time.value, unit) for amount, unit in work if amount > 0]
+
+
+def check(arm: Arm) -> str:
+    """The check's error beside what it may be."""
+    if arm.check_error is None:
+        return ""
+    if arm.check_tolerance is None:
+        return f"error {arm.check_error:.2g}"
+    return f"error {arm.check_error:.2g} of {arm.check_tolerance:.2g} allowed"
+
+
+def _time(estimate: Estimate) -> str:
+    factor, unit = time_unit(estimate.value)
+    shown = f"{text.digits(estimate.value / factor, TIME_DIGITS)} {unit}"
+    if estimate.low is None or estimate.high is None:
+        return f"{shown} (too few windows for an interval)"
+    low, high = (text.digits(end / factor, TIME_DIGITS) for end in (estimate.low, estimate.high))
+    return f"{shown} [{low}, {high}]"

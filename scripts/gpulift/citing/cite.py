@@ -1,0 +1,87 @@
+"""A record as a BibTeX entry and as a sentence, both with the conditions."""
+
+from __future__ import annotations
+
+from gpulift import text
+from gpulift.citing import arms, conditions
+from gpulift.citing.plain import bibtex_text, visible
+from gpulift.errors import GpuliftError
+from gpulift.records.model import Arm, Record
+from gpulift.stats import ONE_LAUNCH_CONFIDENCE
+
+YEAR_DIGITS = 4
+
+
+def require_result(record: Record) -> None:
+    """Raises GpuliftError where the record holds no figure that could be cited."""
+    if record.outcome != "ok":
+        because = f": {record.reason}" if record.reason else ""
+        raise GpuliftError(
+            visible(
+                f"{record.citation} holds no figure to cite, it is {_a(record.outcome)} record of"
+                f" {record.technique}{because}"
+            )
+        )
+
+
+def bibtex(record: Record) -> str:
+    """`@misc`, its key the record's citation; braces keep the title's letters as they are."""
+    what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
+    fields = {
+        "title": f"{{{bibtex_text(what)}}}",
+        "year": bibtex_text(record.started_at[:YEAR_DIGITS]),
+        "key": "gpulift",  # what styles sort by where there is no author
+        "note": bibtex_text("; ".join(_conditions(record))),
+    }
+    inside = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    return f"@misc{{{record.citation},\n{inside}}}"
+
+
+def sentence(record: Record) -> str:
+    """What was measured and under which conditions, for a text."""
+    results = "; ".join(_result(record, arm) for arm in record.arms)
+    inside = "; ".join([f"{100 * ONE_LAUNCH_CONFIDENCE:g} % intervals", *_conditions(record)])
+    return visible(
+        f"On {conditions.machine(record.context)}, a step of {_subject(record)} took: {results}"
+        f" ({inside})."
+    )
+
+
+def _subject(record: Record) -> str:
+    case = f", {text.case_label(record.case_id)}" if record.case_id else ""
+    duet = "two builds of " if record.kind == "duet" else ""
+    regime = "" if "regime" in record.case else f", {record.regime} regime"
+    return f"{duet}{record.technique}{case}{regime}"
+
+
+def _conditions(record: Record) -> list[str]:
+    context = record.context
+    gpu = context.gpu
+    parts = [
+        record.citation,
+        f"{conditions.launch(record)}, {record.started_at}",
+        f"GPU {gpu.name}, card {gpu.card or 'unknown'}" if gpu else f"no GPU, {context.host.name}",
+        conditions.software(context),
+        conditions.pairs(context.libraries),
+        f"gpulift at commit {conditions.commit(context.build)}",
+        conditions.planted(record),
+        f"throttle {', '.join(record.telemetry.throttle)}"
+        if record.telemetry and record.telemetry.throttle
+        else "",
+    ]
+    return [part for part in parts if part]
+
+
+def _result(record: Record, arm: Arm) -> str:
+    time = arms.step_time(record, arm)
+    if not time:
+        return f"{arm.name} {arm.outcome}"
+    baseline = arms.baseline_of(record)
+    if arms.is_ceiling(record) or baseline is None:
+        return ", ".join([f"{arm.name} {time}", *arms.rates(record, arm)])
+    against = "the baseline" if arm.name == baseline.name else arms.speedup(record, arm)
+    return f"{arm.name} {time}, {against or 'no ratio'}"
+
+
+def _a(outcome: str) -> str:
+    return f"an {outcome}" if outcome == "error" else f"a {outcome}"

@@ -1,0 +1,52 @@
+"""`gpulift show ID` and `gpulift cite ID`: one record, whole or cited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.citing import cite as citations
+from gpulift.citing.find import find_record
+from gpulift.citing.show import lines
+from gpulift.commands import results_folder, say
+from gpulift.records.model import Record
+
+# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="gpulift:<gpu>/<id>, or the id's first digits.")
+]
+Places = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--results", metavar="DIR", help="Where to search; may be repeated. The checkout's results."
+    ),
+]
+
+
+def show(
+    wanted: Id,
+    places: Places = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The record's own JSON, one line.")
+    ] = False,
+) -> None:
+    """One record: arms, raw windows, conditions, and the command that measures it again."""
+    record = _find(wanted, places)
+    if as_json:
+        typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
+    else:
+        typer.echo("\n".join(lines(record)))
+
+
+def cite(wanted: Id, places: Places = None) -> None:
+    """A BibTeX entry of one record, and a sentence with its conditions."""
+    record = _find(wanted, places)
+    citations.require_result(record)
+    typer.echo(f"{citations.bibtex(record)}\n\n{citations.sentence(record)}")
+
+
+def _find(wanted: str, places: list[Path] | None) -> Record:
+    return find_record(wanted, places or [results_folder()], say)

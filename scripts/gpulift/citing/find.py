@@ -1,0 +1,77 @@
+"""Finds the record that an id names among all record files below some folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gpulift.citing.plain import visible
+from gpulift.errors import GpuliftError
+from gpulift.records.model import ID_DIGITS, Record
+from gpulift.records.read import read_file
+
+LEAST_DIGITS = 4
+MOST_NAMED = 8
+WANTED = re.compile(rf"(?:gpulift:)?(?:([a-z0-9-]+)/)?([0-9a-f]{{{LEAST_DIGITS},{ID_DIGITS}}})")
+
+Say = Callable[[str], None]
+
+
+def find_record(wanted: str, places: Sequence[Path], say: Say) -> Record:
+    """The record of `gpulift:<gpu>/<id>`, of a bare id, or of the only one that begins so.
+
+    Raises GpuliftError where it is no id, unknown or ambiguous. A file that cannot be read is said,
+    and the others are searched.
+    """
+    named = WANTED.fullmatch(wanted.strip().lower())
+    if named is None:
+        raise GpuliftError(
+            f"{wanted!r} is no record's id: give gpulift:<gpu>/<id>, or of the id's {ID_DIGITS}"
+            f" hexadecimal digits the first {LEAST_DIGITS} or more"
+        )
+    gpu, digits = named.groups()
+    found: dict[str, Record] = {}
+    for record in _records(places, say):
+        if record.id.startswith(digits) and gpu in (None, record.context.slug):
+            found.setdefault(record.id, record)
+            if record.id == digits:
+                return record
+    if not found:
+        below = ", ".join(visible(str(place)) for place in places)
+        raise GpuliftError(f"no record below {below} has the id {wanted!r}; --results DIR adds one")
+    if len(found) > 1:
+        raise GpuliftError(_ambiguous(wanted, list(found.values())))
+    return next(iter(found.values()))
+
+
+def _ambiguous(wanted: str, found: Sequence[Record]) -> str:
+    names = sorted(record.citation for record in found)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    listed = ", ".join(names[:MOST_NAMED])
+    return f"{wanted!r} begins the ids of {listed}{more}: give more digits"
+
+
+def _records(places: Iterable[Path], say: Say) -> Iterator[Record]:
+    for place in places:
+        files = _files(place)
+        if not files:
+            raise GpuliftError(f"{visible(str(place))}: there are no records (*.jsonl) in it")
+        for file in files:
+            try:
+                content = read_file(file)
+            except GpuliftError as error:
+                say(f"warning: left out: {visible(str(error))}")
+                continue
+            for warning in content.warnings:
+                say(f"warning: {visible(warning)}")
+            yield from content.records
+
+
+def _files(place: Path) -> list[Path]:
+    try:
+        if not place.exists():
+            raise GpuliftError(f"{visible(str(place))}: there is no such file or folder")
+        return [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
+    except OSError as error:  # a name that is too long, or a folder that may not be read
+        raise GpuliftError(f"{visible(str(place))}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,157 @@
+"""`gpulift cite`: a BibTeX entry and a sentence that say the conditions."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+
+from gpulift import cli
+from gpulift.citing.cite import bibtex, sentence
+from gpulift.citing.plain import bibtex_text
+from gpulift.errors import USAGE
+from gpulift.records.model import Record, record_id
+from gpulift.records.parse import read_record
+from tests import sample
+from tests.sample import Json
+
+CASE: Json = {"direction": "h2d", "bytes": 65536}
+ARMS = (sample.arm("pageable", 2e-4), sample.arm("pinned", 1e-4))
+
+
+def record(context: Json = sample.GPU_CONTEXT, **top: object) -> Record:
+    raw = sample.record("transfer/pinned_copy", CASE, ARMS, context=context)
+    return read_record(raw | top)
+
+
+def test_the_entry_has_key_title_year_and_conditions() -> None:
+    one = record()
+    assert bibtex(one) == (
+        f"@misc{{gpulift:nvidia-h200/{one.id},\n"
+        "  title = {{transfer/pinned\\_copy, direction h2d, bytes 64 KiB, burst regime on"
+        " NVIDIA H200, measured with gpulift}},\n"
+        "  year = {2026},\n"
+        "  key = {gpulift},\n"
+        f"  note = {{gpulift:nvidia-h200/{one.id}; launch 1 of 3, 2026-11-21T04:00:00Z;"
+        " GPU NVIDIA H200, card 1a2b3c4d; driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0;"
+        " cublaslt 13.1.0; gpulift at commit abc1234; throttle sw\\_power\\_cap},\n"
+        "}"
+    )
+
+
+def test_the_sentence_has_every_arm_and_the_conditions() -> None:
+    one = record()
+    said = sentence(one)
+    assert said.startswith(
+        "On NVIDIA H200, a step of transfer/pinned_copy, direction h2d, bytes 64 KiB, burst regime"
+        " took: pageable "
+    )
+    for part in (", the baseline; pinned ", "× [", "97.5 % intervals", one.citation, "launch 1 of"):
+        assert part in said
+    for part in ("driver 580.159.04", "card 1a2b3c4d", "commit abc1234;", "throttle sw_power_cap"):
+        assert part in said
+    assert said.endswith(").")
+    assert "uncommitted" not in said
+
+
+def test_a_dirty_build_and_a_planted_run_are_said() -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["build"]["dirty"] = True
+    context["options"]["plant"] = 0.05
+    one = record(context)
+    for said in (sentence(one), bibtex(one)):
+        assert "commit abc1234, with uncommitted changes" in said
+        assert "slowed down on purpose by 0.05" in said
+
+
+def test_without_a_gpu_the_processor_is_named() -> None:
+    one = record(sample.CPU_CONTEXT)
+    assert sentence(one).startswith("On AMD EPYC 7B13, 2 cores, a step")
+    assert "no GPU, AMD EPYC 7B13, 2 cores" in bibtex(one)
+    assert bibtex(one).startswith(f"@misc{{gpulift:cpu-amd-epyc-7b13/{one.id},")
+
+
+def test_a_ceiling_is_cited_by_its_rates_and_a_duet_as_two_builds() -> None:
+    ceiling = sample.record(
+        "ceiling/memory", {"n": 1}, [sample.arm("read", 1e-3, cost={"bytes": 5e9, "items": 0.0})]
+    )
+    assert re.search(r"read .*\], [45]\.\d\d TB/s \(97", sentence(read_record(ceiling)))
+    arms = [sample.arm("base:x", 1e-3), sample.arm("head:x", 1e-3)]
+    duet = read_record(sample.record("ceiling/memory", {"n": 1}, arms, kind="duet", arm="x"))
+    assert "a step of two builds of ceiling/memory" in sentence(duet)
+    assert "one launch" in sentence(duet)
+
+
+def test_an_arm_that_was_skipped_is_named() -> None:
+    arms = [*ARMS, sample.skipped_arm("registered", "no right to lock memory")]
+    said = sentence(read_record(sample.record("transfer/pinned_copy", CASE, arms)))
+    assert "; registered skipped (" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("50 % & #1_a $x", r"50 \% \& \#1\_a \$x"),
+        ("a\\b", r"a\textbackslash{}b"),
+        ("~^", r"\textasciitilde{}\textasciicircum{}"),
+        ("}{", r"\textbraceright{}\textbraceleft{}"),
+        ("a\x1b\n\u202eb", r"a\textbackslash{}x1b\textbackslash{}n\textbackslash{}u202eb"),
+    ],
+)
+def test_letters_that_bibtex_would_obey_are_escaped(text: str, escaped: str) -> None:
+    assert bibtex_text(text) == escaped
+
+
+def test_no_name_closes_a_field_or_reaches_the_terminal() -> None:
+    nasty = "}}, author = {me}\n@misc{x, \x1b[31m\u202e"
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["gpu"]["name"] = nasty
+    context["driver"] = nasty
+    raw = sample.record("a/b", {"n": nasty}, [sample.arm(nasty, 1e-3)], context=context)
+    raw["started_at"] = "}{\x1b["
+    one = read_record(raw)
+    assert sentence(one).isprintable()
+    first, *fields, last = bibtex(one).splitlines()
+    assert first == f"@misc{{{one.citation},"
+    assert last == "}"
+    assert [field.split(" = ")[0].strip() for field in fields] == ["title", "year", "key", "note"]
+    for field in fields:
+        assert field.isprintable()
+        assert _depths(field.partition(" = ")[2]) == (0, True)
+
+
+def _depths(value: str) -> tuple[int, bool]:
+    """What BibTeX counts: the depth at the end, and whether only the last brace closes."""
+    depth, closed = 0, []
+    for place, letter in enumerate(value):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if depth == 0 and letter == "}":
+            closed.append(place)
+    return depth, closed == [len(value) - 2]
+
+
+def test_the_command_prints_entry_and_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raw = sample.record("transfer/pinned_copy", CASE, ARMS)
+    sample.write(tmp_path, [raw])
+    assert cli.main(["cite", record_id(raw)[:5], "--results", str(tmp_path)]) == 0
+    one = read_record(raw)
+    assert capfd.readouterr().out == f"{bibtex(one)}\n\n{sentence(one)}\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"), [("skipped", "a skipped"), ("failed", "a failed"), ("error", "an error")]
+)
+def test_a_record_without_a_result_is_not_cited(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], outcome: str, words: str
+) -> None:
+    raw = sample.unmeasured("a/b", {"n": 1}, outcome, "out of \x1b[31mmemory")
+    sample.write(tmp_path, [raw])
+    assert cli.main(["cite", record_id(raw), "--results", str(tmp_path)]) == USAGE
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert f"it is {words} record of a/b: out of \\x1b[31mmemory" in said.err

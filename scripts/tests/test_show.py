@@ -1,0 +1,321 @@
+"""`gpulift show`: one record found by its id, shown whole, and how it is measured again."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gpulift import cli
+from gpulift.citing.again import command_again, filter_of
+from gpulift.citing.plain import visible
+from gpulift.citing.show import lines
+from gpulift.errors import USAGE
+from gpulift.records.model import Record, record_id
+from gpulift.records.parse import read_record
+from tests import sample
+from tests.sample import Json
+
+CASE: Json = {"direction": "h2d", "bytes": 65536}
+NASTY = "[bold]x[/bold]\x1b[31m\x07\u202e\u2028\x9b"
+
+
+def pinned(**top: object) -> Json:
+    """A launch in which the pinned copy takes half of the pageable one's time."""
+    arms = [
+        sample.arm("pageable", 2e-4, cost={"bytes": 65536.0}),
+        sample.arm("pinned", 1e-4),
+        sample.skipped_arm("registered", "no right to lock memory", "raise ulimit -l"),
+    ]
+    return sample.record("transfer/pinned_copy", CASE, arms, **top)  # type: ignore[arg-type]
+
+
+def shown(raw: Json) -> str:
+    return "\n".join(lines(read_record(raw)))
+
+
+def show(folder: Path, *arguments: str) -> int:
+    return cli.main(["show", *arguments, "--results", str(folder)])
+
+
+def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
+    raw = pinned()
+    text = shown(raw)
+    assert text.startswith(f"gpulift:nvidia-h200/{record_id(raw)}\n")
+    for part in (
+        "transfer/pinned_copy",
+        "direction:h2d/bytes:65536",
+        "1 of 3, burst regime",
+        "precise after 8 blocks, 0.25 % asked for",
+        "Arm pageable (baseline)",
+        "by the device clock, held",
+        "one launch against pageable",
+        "memory          device 1.00 MiB, host 1.00 MiB",
+        "check           error 0 of 0 allowed",
+        "no right to lock memory",
+        "raise ulimit -l",
+        "SM clock        1980 MHz [1900 to 1980]",
+        "power           650 W [300 to 699]",
+        "temperature +0.5 °C/s",
+        "throttle        sw_power_cap",
+        "NVIDIA H200, card 1a2b3c4d, 140 GiB, power limit 700 W, ecc on",
+        "driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0",
+        "cublaslt 13.1.0",
+        "commit          abc1234\n",
+        "2026-11-21T04:00:00Z",
+    ):
+        assert part in text
+
+
+def test_the_windows_are_those_of_the_record_in_their_order() -> None:
+    raw = pinned()
+    text = shown(raw)
+    block = text.partition("Arm pinned")[2].partition("µs of a step in each:\n")[2]
+    values = [float(word) for word in block.partition("\n\n")[0].split()]
+    windows = raw["arms"][1]["windows"]["device_s"]
+    assert values == pytest.approx([1e6 * one / 10 for one in windows], rel=6e-4)
+
+
+def test_step_time_and_speedup_are_the_launch_s_own() -> None:
+    text = shown(pinned()).partition("Arm pinned")[2]
+    time = re.search(r"step time +(\S+) µs \[(\S+), (\S+)\]", text)
+    ratio = re.search(r"speedup +(\S+)× \[", text)
+    assert time is not None
+    assert ratio is not None
+    value, low, high = (float(one) for one in time.groups())
+    assert low < value < high
+    assert value == pytest.approx(100, rel=0.01)
+    assert float(ratio[1]) == pytest.approx(2, rel=0.01)
+
+
+def test_a_ceiling_s_arms_are_not_held_against_each_other() -> None:
+    arms = [sample.arm("read", 1e-3, cost={"bytes": 4e9}), sample.arm("write", 2e-3)]
+    text = shown(sample.record("ceiling/memory", {"n": 1}, arms))
+    assert re.search(r"rate +(4\.0\d|3\.9\d) TB/s", text)
+    assert "speedup" not in text
+
+
+def test_a_duet_names_its_arm_and_shows_its_ratio() -> None:
+    arms = [sample.arm("base:x", 1e-3), sample.arm("head:x", 1e-3)]
+    text = shown(sample.record("ceiling/memory", {"n": 1}, arms, kind="duet", arm="x"))
+    assert re.search(r"kind +duet\n +arm +x\n", text)
+    assert "against base:x" in text
+
+
+def test_a_skipped_record_is_shown_with_reason_and_remedy() -> None:
+    raw = sample.unmeasured(
+        "transfer/pinned_copy", CASE, "skipped", "no GPU", sample.CPU_CONTEXT, remedy="get one"
+    )
+    text = shown(raw)
+    for part in ("skipped", "no GPU", "get one", "the record holds none", "no NVIDIA driver on"):
+        assert part in text
+    assert "Intervals" not in text
+
+
+def test_what_makes_figures_doubtful_is_shown() -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["build"] |= {"dirty": True, "type": "Debug", "sanitizers": "address"}
+    context["options"]["plant"] = 0.05
+    text = shown(pinned(context=context, discarded_blocks=3, restarts=1))
+    for part in (
+        "abc1234, with uncommitted changes, Debug build, sanitizers address",
+        "slowed down on purpose by 0.05",
+        "3 blocks discarded, 1 restarts",
+        "at abc1234 with changes that are in no commit",
+    ):
+        assert part in text
+
+
+def test_nothing_in_a_record_is_obeyed_by_a_terminal() -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["gpu"]["name"] = f"NVIDIA {NASTY}"
+    context["build"]["commit"] = NASTY
+    context["environment"] = {NASTY: NASTY}
+    raw = sample.record("a/b", {"n": NASTY}, [sample.arm(NASTY, 1e-3)], context=context)
+    raw |= {"question": NASTY, "notes": {NASTY: NASTY}, "reason": NASTY}
+    for line in lines(read_record(raw)):
+        assert line.isprintable()
+    assert visible(NASTY) == r"[bold]x[/bold]\x1b[31m\x07\u202e\u2028\x9b"
+    assert "[bold]x[/bold]" in shown(raw)
+
+
+def again(raw: Json, folder: Path = Path()) -> list[str]:
+    return shlex.split(command_again(read_record(raw, folder / "a.b.jsonl")))
+
+
+def test_the_command_has_the_filter_and_every_option_that_the_record_knows() -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["options"] |= {"quick": True, "seed": 7}
+    assert again(pinned(context=context)) == [
+        *("./gpulift", "run", "^transfer/pinned_copy/direction:h2d/bytes:65536/", "--quick"),
+        *("--launches", "3", "--arm-time", "0.3", "--precision", "0.0025", "--seed", "7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "flags"),
+    [
+        ('{"options": {"gpu": 1}}', ["--gpu", "1"]),
+        ('{"options": {"gpu": 0}}', ["--gpu", "0"]),
+        ('{"options": {"gpu": "1; rm"}}', []),
+        ('{"options": []}', []),
+        ("{", []),
+    ],
+)
+def test_the_gpu_s_index_comes_from_the_run_s_folder(
+    tmp_path: Path, state: str, flags: list[str]
+) -> None:
+    (tmp_path / "run.json").write_text(state, encoding="utf-8")
+    assert again(pinned(), tmp_path)[9:] == flags
+
+
+def test_a_duet_and_a_planted_run_need_gpulift_bench() -> None:
+    arms = [sample.arm("base:x", 1e-3), sample.arm("head:x", 1e-3)]
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["options"] = {"launches": 2, "plant": 0.02}
+    duet = sample.record("a/b", {}, arms, kind="duet", arm="x", context=context)
+    assert again(duet) == [
+        *("build/gpulift-bench", "--benchmark_filter=^a/b/x/", "--head", "HEAD", "--base", "BASE"),
+        *("--plant", "0.02", "--launches", "2", "--records", "FOLDER"),
+    ]
+    assert "HEAD and BASE are the folders" in shown(duet)
+    assert "--head" not in again(sample.record("a/b", {}, arms[:1], context=context))
+
+
+def test_the_filter_takes_names_by_their_letters() -> None:
+    def record(case_id: str) -> Record:
+        return read_record(sample.record("a/b", {}, [sample.arm("x", 1e-3)], case_id=case_id))
+
+    assert filter_of(record("n:1.5/k:(a|b)")) == r"^a/b/n:1\.5/k:\(a\|b\)/"
+    assert not re.search(filter_of(record("n:1.5")), "a/b/n:1x5/x")
+    assert not re.search(filter_of(record("n:1")), "a/b/n:16/x")
+    assert re.search(filter_of(record("n:1")), "a/b/n:1/x")
+    assert shlex.split(command_again(record("n:'; rm x")))[2] == "^a/b/n:'; rm x/"
+
+
+@pytest.mark.parametrize("form", ["gpulift:nvidia-h200/{0}", "nvidia-h200/{0}", "{0}", " {1} "])
+def test_an_id_is_found_in_all_its_forms(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    raw = pinned()
+    sample.write(tmp_path / "nvidia-h200" / "one", [raw])
+    digits = record_id(raw)
+    assert show(tmp_path, form.format(digits, digits[:4].upper())) == 0
+    said = capfd.readouterr().out
+    assert said.startswith(f"gpulift:nvidia-h200/{digits}\n")
+    assert f"{tmp_path}/nvidia-h200/one/transfer.pinned_copy.jsonl:1" in said
+
+
+def test_every_run_is_searched_and_not_only_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
+    old, new = pinned(seed=1), pinned(seed=2)
+    sample.write(tmp_path / "results" / "nvidia-h200" / "2026-11-20-abc", [old])
+    sample.write(tmp_path / "results" / "nvidia-h200" / "2026-11-21-abc", [new])
+    for raw in (old, new):
+        assert cli.main(["show", record_id(raw)]) == 0
+        assert record_id(raw) in capfd.readouterr().out
+
+
+def test_json_is_the_record_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    raw = pinned(reason=NASTY)
+    sample.write(tmp_path, [raw])
+    assert show(tmp_path, record_id(raw), "--json") == 0
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line) == raw
+    assert record_id(json.loads(line)) == record_id(raw)
+    assert line.isascii()
+
+
+@pytest.mark.parametrize("command", ["show", "cite"])
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("000000000000", "no record below"),
+        ("gpulift:nvidia-b200/{id}", "no record below"),
+        ("{id}0", "is no record's id"),
+        ("abc", "is no record's id"),
+        ("../../x", "is no record's id"),
+        ("\x1b[31m", "is no record's id"),
+    ],
+)
+def test_what_is_no_record_is_refused_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, wanted: str, words: str
+) -> None:
+    raw = pinned()
+    sample.write(tmp_path, [raw])
+    asked = wanted.replace("{id}", record_id(raw))
+    assert cli.main([command, asked, "--results", str(tmp_path)]) == USAGE
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert said.err.strip().isprintable()
+
+
+def alike(digits: int) -> list[Json]:
+    """Two records whose ids begin alike, and differ in more than their digits of that length."""
+    seen: dict[str, Json] = {}
+    for number in range(100_000):
+        raw = sample.unmeasured("a/b", {"n": number}, "skipped", "no GPU")
+        start = record_id(raw)[:digits]
+        if start in seen:
+            return [seen[start], raw]
+        seen[start] = raw
+    raise AssertionError("no two ids begin alike")
+
+
+def test_an_ambiguous_start_names_its_candidates(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    both = alike(4)
+    sample.write(tmp_path, both)
+    ids = sorted(record_id(raw) for raw in both)
+    assert show(tmp_path, ids[0][:4]) == USAGE
+    said = capfd.readouterr().err
+    assert f"gpulift:nvidia-h200/{ids[0]}, gpulift:nvidia-h200/{ids[1]}: give more" in said
+    assert show(tmp_path, ids[0]) == 0
+
+
+def test_a_copy_of_a_record_is_no_second_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raw = pinned()
+    folders = [sample.write(tmp_path / name, [raw]) for name in ("one", "two")]
+    places = [part for folder in folders for part in ("--results", str(folder))]
+    assert cli.main(["show", record_id(raw)[:6], *places]) == 0
+    assert f"{folders[0]}/transfer.pinned_copy.jsonl:1" in capfd.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_is_said_and_the_others_are_searched(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raw = pinned()
+    sample.write(tmp_path, [raw])
+    (tmp_path / "a.jsonl").write_text('{"schema": "2.0"}\n', encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"sch', encoding="utf-8")
+    assert show(tmp_path, record_id(raw)) == 0
+    said = capfd.readouterr().err
+    assert f"warning: left out: {tmp_path}/a.jsonl:1: schema is 2.0" in said
+    assert f"warning: {tmp_path}/b.jsonl:1: the last line is cut off" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("none", "no such file"), ("", "there are no records")]
+)
+def test_a_place_without_records_is_a_usage_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    assert show(tmp_path / name, "abcd") == USAGE
+    assert words in capfd.readouterr().err
+
+
+def test_a_single_file_is_a_place(tmp_path: Path) -> None:
+    raw = pinned()
+    file = sample.write(tmp_path, [raw]) / "transfer.pinned_copy.jsonl"
+    assert show(file, record_id(raw)) == 0
