@@ -18,7 +18,7 @@ from scipy import stats
 
 from gpulift.stats import CONFIDENCE, Estimate
 
-DECISION_METHOD = "1"
+DECISION_METHOD = "2"
 
 IMPROVED = "improved"
 EQUIVALENT = "equivalent"
@@ -28,6 +28,7 @@ SKIPPED = "skipped"
 ERROR = "error"
 
 EQUIVALENCE_ALPHA = 0.05  # of each of the two one-sided tests
+AIM = 2.0  # times the least change: a screen goes on until it would have seen this much
 FAMILY_ALPHA = 0.01  # chance of one false regression or more in a whole comparison
 POWER = 0.9  # of the smallest effect that would have been seen
 LARGEST_LOG = math.log(1e6)  # changes beyond a million-fold are shown as that: exp() overflows
@@ -93,9 +94,9 @@ class Difference:
         distance = (self.log_mean + math.log1p(least)) / self.standard_error
         return float(stats.t.cdf(distance, self.degrees))
 
-    def within(self, margin: float) -> bool:
+    def within(self, margin: float, alpha: float = EQUIVALENCE_ALPHA) -> bool:
         """Two one-sided tests: whether the head is shown to be within the margin of the base."""
-        low, high = self.interval(1 - 2 * EQUIVALENCE_ALPHA)
+        low, high = self.interval(1 - 2 * alpha)
         return -math.log1p(margin) < low and high < math.log1p(margin)
 
     def smallest_effect(self, alpha: float, least: float, power: float = POWER) -> float:
@@ -192,9 +193,11 @@ def _decide(
     return replace(verdict, path=(*path, f"Verdict: {verdict.verdict}"))
 
 
-def no_change(one: Difference, margins: Margins, seen: float) -> Verdict:
+def no_change(
+    one: Difference, margins: Margins, seen: float, alpha: float = EQUIVALENCE_ALPHA
+) -> Verdict:
     """Equivalent, or inconclusive; `seen` is the smallest effect that would have been seen."""
-    if one.within(margins.equivalent):
+    if one.within(margins.equivalent, alpha):
         return Verdict(EQUIVALENT, one, seen)
     reason = f"only changes of {percent(seen)} or more would have been seen"
     return Verdict(INCONCLUSIVE, one, seen, reason)
@@ -214,16 +217,31 @@ ARM_TIME_S = 0.2  # per build, comparison and launch, of a gate and of the trial
 class GatePlan:
     """How a gate over `cases` comparisons spends its error budget.
 
-    The expected number of false regressions in a suite is cases x screen_alpha x confirm_alpha,
-    which is `suite_alpha`, whatever the dependence between cases, because the second stage uses
-    fresh launches.
+    The expected number of false regressions in a suite is at most cases x screen_alpha x
+    confirm_alpha, which is `suite_alpha`, whatever the dependence between cases, because the second
+    stage uses fresh launches. Both stages look several times, and share their alpha between looks.
     """
 
     cases: int
-    screen_launches: int = 4
-    looks: tuple[int, ...] = (8, 16, 32)
+    screens: tuple[int, ...] = (4, 8, 16)
+    looks: tuple[int, ...] = (8, 16, 32, 64, 128)
     screen_alpha: float = 0.05
     suite_alpha: float = 0.005
+
+    @property
+    def screen_launches(self) -> int:
+        """What the first look at every case takes."""
+        return self.screens[0]
+
+    @property
+    def screen_look_alpha(self) -> float:
+        """Of each look of the first stage (Bonferroni)."""
+        return self.screen_alpha / len(self.screens)
+
+    @property
+    def equivalence_alpha(self) -> float:
+        """Of equivalence at each look of the first stage (Bonferroni)."""
+        return EQUIVALENCE_ALPHA / len(self.screens)
 
     @property
     def confirm_alpha(self) -> float:
@@ -236,12 +254,40 @@ class GatePlan:
         return self.confirm_alpha / len(self.looks)
 
 
-def screen(one: Difference, margins: Margins, plan: GatePlan) -> str:
-    """SLOWER or FASTER when the first stage finds a change to confirm, else an empty string."""
+@dataclass(frozen=True)
+class Screened:
+    """What the first stage says of a case: SLOWER or FASTER to be confirmed, an empty string for no
+    change, or GO_ON with `wanted` launches in all; `look` holds the launches that it looked at."""
+
+    state: str
+    look: Difference
+    wanted: int = 0
+
+
+def screen(first: Sequence[float], margins: Margins, plan: GatePlan) -> Screened | None:
+    """Looks at the first stage's launch values until they show a change, or would have shown one of
+    AIM times the least change. None below two launches.
+
+    How long it goes on depends on the spread of the launches and not on their mean.
+    """
+    look: Difference | None = None
+    for launches in plan.screens:
+        if look is not None and len(first) < launches:
+            return Screened(GO_ON, look, launches)
+        look = paired(first[:launches])
+        if look is None:
+            return None
+        state = _screen_look(look, margins, plan)
+        if state or _seen_by_gate(look, margins, plan) <= AIM * margins.least:
+            return Screened(state, look)
+    return look and Screened("", look)
+
+
+def _screen_look(one: Difference, margins: Margins, plan: GatePlan) -> str:
     least = math.log1p(margins.least)
-    if one.log_mean > least and one.p_slower() < plan.screen_alpha:
+    if one.log_mean > least and one.p_slower() < plan.screen_look_alpha:
         return SLOWER
-    if one.log_mean < -least and one.p_faster() < plan.screen_alpha:
+    if one.log_mean < -least and one.p_faster() < plan.screen_look_alpha:
         return FASTER
     return ""
 
@@ -267,25 +313,40 @@ def decide_gate(
 ) -> Verdict:
     """The verdict on one case from the launch values of both stages.
 
-    `second` holds as many launches as were taken, from the first on; looks are those of the plan.
-    With a look outstanding (a budget that ended) the verdict is inconclusive.
+    Both hold as many launches as were taken, from the first on; looks are those of the plan. With a
+    look of the second stage outstanding (a budget that ended) the verdict is inconclusive; with one
+    of the first, it rests on the launches that are there.
     """
-    one = paired(first)
-    if one is None:
+    screened = screen(first, margins, plan)
+    if screened is None:
         return Verdict(INCONCLUSIVE, reason="fewer than two launches: nothing is known of others")
-    direction = screen(one, margins, plan)
-    path = [
-        *describe(one),
-        f"Screen: p < {plan.screen_alpha:g} and more than {percent(margins.least)}: "
-        + (f"{direction}, to be confirmed" if direction else "no change to confirm"),
-    ]
-    if not direction:
-        verdict = no_change(one, margins, _seen_by_gate(one, margins, plan))
-        path.append(_equivalence_line(one, margins))
+    path = [*describe(screened.look), _screen_line(screened, margins, plan)]
+    if screened.state in (SLOWER, FASTER):
+        verdict = _decide_confirmation(second, screened.state, margins, plan, path)
     else:
-        verdict = _decide_confirmation(second, direction, margins, plan, path)
+        look, alpha = screened.look, plan.equivalence_alpha
+        verdict = no_change(look, margins, _seen_by_gate(look, margins, plan), alpha)
+        path.append(_equivalence_line(look, margins, alpha))
     path.append(f"Verdict: {verdict.verdict}")
     return replace(verdict, path=tuple(path))
+
+
+def decide_in_order(values: Sequence[float], margins: Margins, plan: GatePlan) -> Verdict:
+    """The verdict of a gate that takes these launches one after another, as many as it needs."""
+    screened = screen(values[: plan.screens[-1]], margins, plan)
+    used = screened.look.base_launches if screened else len(values)
+    return decide_gate(values[:used], values[used:], margins, plan)
+
+
+def _screen_line(screened: Screened, margins: Margins, plan: GatePlan) -> str:
+    said = {
+        "": "no change to confirm",
+        GO_ON: f"no change so far; {screened.wanted} launches were wanted to see more",
+    }
+    return (
+        f"Screen: p < {plan.screen_look_alpha:.2g} and more than {percent(margins.least)}: "
+        + said.get(screened.state, f"{screened.state}, to be confirmed")
+    )
 
 
 def _decide_confirmation(
@@ -320,7 +381,7 @@ def _seen_by_gate(one: Difference, margins: Margins, plan: GatePlan) -> float:
     Each stage is given half of the misses that the power allows.
     """
     each = 1 - (1 - POWER) / 2
-    screened = max(one.smallest_effect(plan.screen_alpha, 0.0, each), margins.least)
+    screened = max(one.smallest_effect(plan.screen_look_alpha, 0.0, each), margins.least)
     last = plan.looks[-1]
     error = one.standard_error * math.sqrt(one.base_launches / last)
     look = replace(
@@ -351,10 +412,11 @@ def _exp(log: float) -> float:
     return math.exp(max(-LARGEST_LOG, min(log, LARGEST_LOG)))
 
 
-def _equivalence_line(one: Difference, margins: Margins) -> str:
-    low, high = (_exp(end) - 1 for end in one.interval(1 - 2 * EQUIVALENCE_ALPHA))
-    inside = "inside" if one.within(margins.equivalent) else "not inside"
+def _equivalence_line(one: Difference, margins: Margins, alpha: float = EQUIVALENCE_ALPHA) -> str:
+    confidence = 1 - 2 * alpha
+    low, high = (_exp(end) - 1 for end in one.interval(confidence))
+    inside = "inside" if one.within(margins.equivalent, alpha) else "not inside"
     return (
-        f"Equivalence: 90 % interval {percent(low)} to {percent(high)} is {inside}"
+        f"Equivalence: {percent(confidence)} interval {percent(low)} to {percent(high)} is {inside}"
         f" +-{percent(margins.equivalent)}"
     )

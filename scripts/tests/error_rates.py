@@ -93,11 +93,11 @@ def suite_false_alarms(clock: Clock, plan: GatePlan, suites: int, seed: int = SE
     alarms = 0
     for start in range(0, suites, step := max(1, BATCH // plan.cases)):
         count = min(step, suites - start)
-        wanted = _all_launches(plan) if clock.remembers else plan.screen_launches
+        wanted = _all_launches(plan) if clock.remembers else plan.screens[-1]
         offsets = clock.offsets(random, count * plan.cases, wanted)
-        first = clock.measure(random, offsets[:, : plan.screen_launches])
-        flagged = np.flatnonzero(beyond(first, 1, plan.screen_alpha, DUET.least))
-        fresh = offsets[flagged, plan.screen_launches :]
+        first = clock.measure(random, offsets[:, : plan.screens[-1]])
+        flagged = np.flatnonzero(_may_be_flagged(first, plan))
+        fresh = offsets[flagged, plan.screens[-1] :]
         if not clock.remembers:
             fresh = clock.offsets(random, flagged.size, plan.looks[-1])
         second = clock.measure(random, fresh)
@@ -111,7 +111,7 @@ def regressed_rows(first: Values, second: Values, plan: GatePlan) -> list[int]:
     shown = np.zeros(len(first), dtype=bool)
     for look in plan.looks:
         shown |= beyond(second[:, :look], 1, plan.look_alpha, DUET.least, DUET.least)
-    shown &= beyond(first, 1, plan.screen_alpha, DUET.least)
+    shown &= _may_be_flagged(first, plan)
     return [
         int(row)
         for row in np.flatnonzero(shown)
@@ -119,8 +119,16 @@ def regressed_rows(first: Values, second: Values, plan: GatePlan) -> list[int]:
     ]
 
 
+def _may_be_flagged(first: Values, plan: GatePlan) -> NDArray[np.bool_]:
+    """Where any look of the screen shows a slow-down; a screen may end before that look."""
+    found = np.zeros(len(first), dtype=bool)
+    for look in plan.screens:
+        found |= beyond(first[:, :look], 1, plan.screen_look_alpha, DUET.least)
+    return found
+
+
 def _all_launches(plan: GatePlan) -> int:
-    return plan.screen_launches + plan.looks[-1]
+    return plan.screens[-1] + plan.looks[-1]
 
 
 def gate_verdicts(
@@ -129,15 +137,14 @@ def gate_verdicts(
     """Verdicts of the gate on cases whose head takes `effect` longer (a fraction)."""
     random = np.random.default_rng(SEED)
     values = clock.values(random, cases, _all_launches(plan)) + math.log1p(effect)
-    split = plan.screen_launches
-    return [decision.decide_gate(row[:split], row[split:], margins, plan) for row in values]
+    return [decision.decide_in_order(row, margins, plan) for row in values]
 
 
 def powers(clock: Clock, effect: float, plan: GatePlan, cases: int) -> Powers:
     """Shares of verdicts, and mean launches, under a true effect."""
     verdicts = gate_verdicts(clock, effect, plan, cases)
     names = [one.verdict for one in verdicts]
-    launches = [_launches(one, plan) for one in verdicts]
+    launches = [_launches(one) for one in verdicts]
     return Powers(
         names.count(decision.REGRESSED) / cases,
         names.count(decision.IMPROVED) / cases,
@@ -146,10 +153,11 @@ def powers(clock: Clock, effect: float, plan: GatePlan, cases: int) -> Powers:
     )
 
 
-def _launches(verdict: decision.Verdict, plan: GatePlan) -> int:
-    taken = verdict.difference.base_launches if verdict.difference else 0
-    confirmed = any(line.startswith("Confirmation") for line in verdict.path)
-    return plan.screen_launches + taken if confirmed else taken
+def _launches(verdict: decision.Verdict) -> int:
+    """Of both stages: the last look of each is in the path."""
+    lines = [line.removeprefix("Launches: ") for line in verdict.path if "Launches: " in line]
+    looks = [int(line.split(";")[0]) for line in lines]
+    return looks[0] + (looks[-1] if len(looks) > 1 else 0)
 
 
 def smallest_effect_found(clock: Clock, plan: GatePlan, cases: int) -> tuple[float, Rate]:
@@ -195,11 +203,13 @@ def wrongly_equivalent(clock: Clock, plan: GatePlan, cases: int, seed: int = SEE
     random = np.random.default_rng(seed)
     margin = math.log1p(DUET.equivalent)
     values = clock.values(random, cases, _all_launches(plan)) + margin
-    split = plan.screen_launches
+    split, alpha = plan.screens[-1], decision.EQUIVALENCE_ALPHA
+    stages = [(values[:, :n], plan.equivalence_alpha) for n in plan.screens]
+    stages += [(values[:, split : split + n], alpha) for n in plan.looks]
     possible = np.zeros(cases, dtype=bool)
-    for stage in (values[:, :split], *(values[:, split : split + n] for n in plan.looks)):
+    for stage, level in stages:
         error = stage.std(axis=1, ddof=1) / math.sqrt(stage.shape[1])
-        half = scipy_stats.t.ppf(1 - decision.EQUIVALENCE_ALPHA, stage.shape[1] - 1) * error
+        half = scipy_stats.t.ppf(1 - level, stage.shape[1] - 1) * error
         possible |= np.abs(stage.mean(axis=1)) + half < margin * (1 + 1e-9)
     hits = sum(
         decision.decide_gate(row[:split], row[split:], DUET, plan).verdict == decision.EQUIVALENT

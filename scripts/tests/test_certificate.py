@@ -19,6 +19,7 @@ from gpulift.certify.certificate import (
     write_certificate,
 )
 from gpulift.certify.issue import issue
+from gpulift.decision import DECISION_METHOD
 from gpulift.errors import GpuliftError
 from tests.trials_made import ROWS, planted, unchanged
 
@@ -37,7 +38,8 @@ def test_a_certificate_is_found_by_its_machine(tmp_path: Path, made: Certificate
     write_certificate(made, file_of(tmp_path, made.machine))
     found = find_certificate(tmp_path, "nvidia-h200")
     assert found == made
-    assert (made.name, made.method, dict(made.floors)) == ("nvidia-h200", "1", {ROWS[1]: 0.01})
+    assert (made.name, made.method) == ("nvidia-h200", DECISION_METHOD)
+    assert dict(made.floors) == {ROWS[1]: 0.01}
     assert find_certificate(tmp_path, "nvidia-b200") is None
 
 

@@ -22,6 +22,7 @@ from gpulift.certify.issue import (
     replay_suites,
     upper_bound,
 )
+from gpulift.decision import DECISION_METHOD
 from gpulift.errors import GpuliftError
 from tests.trials_made import ROWS, noise, planted, row, trial, unchanged
 
@@ -251,7 +252,7 @@ def test_a_build_without_a_commit_is_not_citable(change: dict[str, object], word
         ({"machine": "nvidia-b200"}, "several machines: nvidia-b200, nvidia-h200"),
         ({"method": "2"}, "several measuring methods: 1, 2"),
         ({"arm_time_s": 0.5}, "several arm times: 0.2, 0.5"),
-        ({"decision_method": "0"}, "decision method 0, and this is 1"),
+        ({"decision_method": "0"}, f"decision method 0, and this is {DECISION_METHOD}"),
     ],
 )
 def test_trials_that_do_not_go_together_are_refused(change: dict[str, object], words: str) -> None:

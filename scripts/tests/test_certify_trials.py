@@ -65,6 +65,14 @@ def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
     assert (first.seed, second.seed) == (trial_seed(session, 0), trial_seed(session, 1))
 
 
+def test_a_screen_of_rows_that_vary_goes_on(tmp_path: Path, bench: FakeDuets) -> None:
+    bench.noise = 0.03
+    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
+    assert [call["launches"] for call in bench.calls[:4]] == ["2", "2", "4", "8"]
+    assert {len(row.first) for row in trial.rows} == {16}
+    assert all(len(row.base_s) == len(row.first) for row in trial.rows)
+
+
 def test_what_a_suite_flags_is_confirmed_on_fresh_launches(
     tmp_path: Path, bench: FakeDuets
 ) -> None:

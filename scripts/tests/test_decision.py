@@ -42,6 +42,12 @@ def spread(centre: float, sd: float, count: int) -> list[float]:
     return [float(one) for one in centre + sd * line / np.std(line, ddof=1)]
 
 
+def mixed(centre: float, sd: float, count: int) -> list[float]:
+    """The same, large and small in turn, so that the first of them are like all."""
+    ordered = spread(centre, sd, count)
+    return [one for pair in zip(ordered[: count // 2], ordered[::-1], strict=False) for one in pair]
+
+
 # --- Differences ---
 
 
@@ -284,9 +290,11 @@ def test_a_slower_head_never_looks_better(
 
 
 def test_plan_spends_the_suites_error_over_its_cases() -> None:
-    """0.005 / (0.05 x 40) = 0.0025, a third of it at each of three looks."""
+    """0.005 / (0.05 x 40) = 0.0025, a fifth of it at each of five looks; the screen has three."""
     assert PLAN.confirm_alpha == pytest.approx(0.0025)
-    assert PLAN.look_alpha == pytest.approx(0.0025 / 3)
+    assert PLAN.look_alpha == pytest.approx(0.0025 / 5)
+    assert PLAN.screen_look_alpha == pytest.approx(0.05 / 3)
+    assert PLAN.equivalence_alpha == pytest.approx(0.05 / 3)
     assert PLAN.cases * PLAN.screen_alpha * PLAN.confirm_alpha == pytest.approx(PLAN.suite_alpha)
 
 
@@ -296,17 +304,53 @@ def test_plan_of_few_cases_is_never_laxer_than_the_screen(cases: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "found"),
+    ("log_mean", "deviation", "state", "wanted"),
     [
-        (difference(0.01), decision.SLOWER),
-        (difference(-0.01), decision.FASTER),
-        (difference(0.002, error=1e-5), ""),  # certain, and below the least
-        (difference(-0.002, error=1e-5), ""),
-        (difference(0.01, error=0.01), ""),  # p = 0.18
+        (0.01, 0.001, decision.SLOWER, 0),
+        (-0.01, 0.001, decision.FASTER, 0),
+        (0.002, 1e-5, "", 0),  # certain, and below the least
+        (-0.002, 1e-5, "", 0),
+        (0.01, 0.01, decision.GO_ON, 8),  # p = 0.07, and 0.5 % would not have been seen
+        (0.0, 0.004, decision.GO_ON, 8),
     ],
 )
-def test_screen(one: Difference, found: str) -> None:
-    assert decision.screen(one, DUET, PLAN) == found
+def test_first_look_of_the_screen(
+    log_mean: float, deviation: float, state: str, wanted: int
+) -> None:
+    made = known(decision.screen(spread(log_mean, deviation, 4), DUET, PLAN))
+    assert (made.state, made.wanted, made.look.base_launches) == (state, wanted, 4)
+
+
+def test_screen_goes_on_until_it_would_have_seen_twice_the_least_change() -> None:
+    """A standard error of 0.12 % after 4 launches cannot show 0.5 %; of 0.05 % after 16, it can."""
+    noisy = mixed(0, 0.002, 16)
+    looks = [known(decision.screen(noisy[:n], DUET, PLAN)) for n in (4, 7, 8, 15, 16)]
+    assert [(one.state, one.wanted) for one in looks[:2]] == [(decision.GO_ON, 8)] * 2
+    assert looks[-1].state == ""
+    assert known(decision.screen(noisy, DUET.above_floor(0.01), PLAN)).look.base_launches == 4
+
+
+def test_screen_ends_at_its_last_look() -> None:
+    made = known(decision.screen(mixed(0, 0.05, 30), DUET, PLAN))
+    assert (made.state, made.look.base_launches) == ("", 16)
+
+
+def test_screen_flags_at_a_later_look() -> None:
+    made = known(decision.screen(mixed(0.006, 0.006, 16), DUET, PLAN))
+    assert (made.state, made.look.base_launches) == (decision.SLOWER, 16)
+
+
+def test_a_screen_that_the_budget_ended_is_judged_by_its_launches() -> None:
+    made = decision.decide_gate(spread(0, 0.004, 4), [], DUET, PLAN)
+    assert made.verdict in (decision.EQUIVALENT, decision.INCONCLUSIVE)
+    assert "8 launches were wanted" in "\n".join(made.path)
+
+
+def test_launches_in_order_are_used_as_far_as_they_are_needed() -> None:
+    calm = spread(0, 0.0003, 4)
+    assert known(decision.decide_in_order(calm + [9.0] * 20, DUET, PLAN).difference).degrees == 3
+    slower = decision.decide_in_order(SLOWER_FIRST + spread(0.03, 0.002, 8), DUET, PLAN)
+    assert slower.verdict == decision.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -314,7 +358,7 @@ def test_screen(one: Difference, found: str) -> None:
     [
         (0.01, 0.001, 8, decision.CONFIRMED),
         (0.01, 0.004, 8, decision.GO_ON),  # p = 0.02: more than a look may spend
-        (0.01, 0.004, 32, decision.CLEARED),  # still so at the last look
+        (0.01, 0.004, 128, decision.CLEARED),  # still so at the last look
         (0.0, 0.0005, 8, decision.CLEARED),  # its interval ends below the least
         (-0.01, 0.001, 8, decision.CLEARED),
         (0.002, 0.0005, 8, decision.GO_ON),  # certain, and below the least, but it may be above
@@ -374,10 +418,10 @@ def test_gate_clears_a_screen_that_fresh_launches_do_not_bear_out() -> None:
 
 
 def test_gate_ends_at_the_last_look() -> None:
-    second = spread(0.006, 0.02, 8) * 4
+    second = spread(0.006, 0.04, 8) * 16
     made = decision.decide_gate(SLOWER_FIRST, second, DUET, PLAN)
     assert made.verdict == decision.INCONCLUSIVE
-    assert known(made.difference).base_launches == 32
+    assert known(made.difference).base_launches == 128
     assert made.smallest_effect is not None
 
 

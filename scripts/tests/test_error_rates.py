@@ -30,7 +30,7 @@ MACHINES = {
 }
 PLAN = GatePlan(40)
 SUITE_ALARMS = 0.01
-ROUGH = Clock(offset_sd=0.012, block_sd=0.0)  # where a wrong "equivalent" is likeliest
+ROUGH = Clock(offset_sd=0.02, block_sd=0.0)  # where a wrong "equivalent" is likeliest
 
 
 @pytest.mark.parametrize("cases", error_rates.SUITES)
@@ -122,7 +122,7 @@ def test_heavy_tails_cost_power_not_validity() -> None:
 def test_without_an_effect_launches_are_few() -> None:
     made = error_rates.powers(MACHINES["GEMM"]["white"], 0.0, PLAN, 100)
     assert made.equivalent > 0.95
-    assert 4 <= made.launches < 5
+    assert 4 <= made.launches < 9
 
 
 @pytest.mark.parametrize("rows", error_rates.SUITES)

@@ -17,6 +17,7 @@ from gpulift.gate.judge import (
     describe,
     judge,
     next_look,
+    next_screen,
     of_unknown_side,
     planted_size,
 )
@@ -230,9 +231,9 @@ def test_the_planted_size_follows_what_the_null_control_says_it_sees() -> None:
 
     assert size(CLEAN) == 0.01
     half_a_percent = (0.005, -0.005, 0.005, -0.005)
-    # By hand: a standard error of 0.00289 and twice the 95 % quantile of Student's t with three
-    # degrees of freedom, 2.353, are 1.37 %, and twice that 2.8 %.
-    assert size(half_a_percent) == size(CLEAN, half_a_percent) == 0.028
+    # By hand: a standard error of 0.00289 and the 98.3 and 95 % quantiles of Student's t with three
+    # degrees of freedom, 3.740 and 2.353, are 1.78 %, and twice that 3.6 %.
+    assert size(half_a_percent) == size(CLEAN, half_a_percent) == 0.036
     assert size((9.0, -9.0, 9.0, -9.0)) == 1.0
     assert size(CLEAN[:1]) == 0.01
 
@@ -270,6 +271,8 @@ def test_missing_launches_fail_the_control_of_rows() -> None:
     assert control(result, "rows") == f"missing: {ROW.id} (3 of 4 launches)"
     gone = judge(evidence({ROW: ()}))
     assert "0 of 4" in control(gone, "rows")
+    more = judge(evidence({ROW: launches(NOISY[:2] * 3)}))
+    assert "6 of 8" in control(more, "rows")
     half = judge(evidence({ROW: launches(SLOWER)}, {ROW: launches(SLOWER)}))
     assert "4 launches of stage 2" in control(half, "rows")
 
@@ -411,10 +414,24 @@ def test_looks_go_on_until_a_row_is_decided() -> None:
     assert look(launches(SLOWER), launches(CLEAN * 2)) == 0
     assert look(launches(SLOWER), launches(NOISY * 2)) == 16
     assert look(launches(SLOWER), launches(NOISY * 4)) == 32
-    assert look(launches(SLOWER), launches(NOISY * 8)) == 0
+    assert look(launches(SLOWER), launches(NOISY * 32)) == 0
     assert look((*launches(SLOWER), ERROR)) == 0
     assert look(launches(SLOWER), (*launches(SLOWER), ERROR)) == 0
     assert look(()) == 0
+
+
+def test_screens_go_on_where_launches_vary() -> None:
+    def wanted(first: Sequence[Launch]) -> int:
+        made = evidence({ROW: first})
+        return next_screen(ROW, made.cases, made.setup.margins(ROW), GatePlan(1))
+
+    assert wanted(()) == 4
+    assert wanted(launches(CLEAN)) == 0
+    assert wanted(launches(SLOWER)) == 0
+    assert wanted(launches(NOISY)) == 8
+    assert wanted(launches(NOISY * 2)) == 16
+    assert wanted(launches(NOISY * 4)) == 0
+    assert wanted((*launches(NOISY), ERROR)) == 0
 
 
 def test_the_null_rows_are_one_of_the_gpu_and_one_of_launches() -> None:

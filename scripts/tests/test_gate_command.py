@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from gpulift.certify.issue import issue
-from gpulift.decision import ARM_TIME_S
+from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import GpuliftError
 from gpulift.gate import command as gate_command
 from gpulift.gate import setup as gate_setup
@@ -550,19 +550,20 @@ def test_a_certificate_raises_the_margins(
         monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
 
     head_is(*SLOWER)
-    certified_with("1")
+    certified_with(DECISION_METHOD)
     assert against_base() == 0
     said = capsys.readouterr().out
     assert "certificate nvidia-h200 (1 card): 0 of 1 A/A suites raised an alarm" in said
     assert "no slow-down was planted; 1 of 3 rows are in it" in said
     certified_with("0")
     assert run("--base", "base") == 1
-    assert "is of decision method 0, this gate of 1: it does not cover" in capsys.readouterr().out
-    certified_with("1", arm_time_s=0.3)
+    said = capsys.readouterr().out
+    assert f"is of decision method 0, this gate of {DECISION_METHOD}: it does not cover" in said
+    certified_with(DECISION_METHOD, arm_time_s=0.3)
     assert run("--base", "base") == 1
     said = capsys.readouterr().out
     assert "was made with 0.3 s per build and launch, this gate takes 0.2 s: it does not" in said
-    certified_with("1", arm_time_s=0.3)
+    certified_with(DECISION_METHOD, arm_time_s=0.3)
     assert run("--base", "base", "--arm-time", "0.3") == 0
 
 

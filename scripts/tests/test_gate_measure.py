@@ -109,6 +109,33 @@ def test_what_was_measured_is_what_its_folder_says(bench: FakeBench, tmp_path: P
     assert len(bench.calls) == len(list(gate.folder.glob("*/stage*/launch-*"))) > 6
 
 
+def screens_of(bench: FakeBench) -> list[str]:
+    folders = [call[call.index("--records") + 1] for call in bench.calls]
+    return [folder.rpartition("cases/stage1/")[2] for folder in folders if "cases/stage1" in folder]
+
+
+def test_a_screen_goes_on_where_launches_vary(bench: FakeBench, tmp_path: Path) -> None:
+    gate, setup, said = prepare(tmp_path, bench, None)
+    bench.noise = 0.02
+    result = judge(measure(gate, setup))
+    assert screens_of(bench) == ["launch-0000", "launch-0002", "launch-0004", "launch-0008"]
+    assert {len(one.first) for one in result.rows} == {16}
+    assert "screen: 2 of cases vary, 8 launches in all" in said
+
+
+def test_a_budget_ends_a_screen_and_leaves_time_for_the_controls(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    # Ten seconds a call: 2.5 s for a launch of a row, and the controls alone take 48 of them.
+    gate, setup, said = prepare(tmp_path, bench, 155.0)
+    bench.noise = 0.02
+    result = judge(measure(gate, setup))
+    assert screens_of(bench) == ["launch-0000", "launch-0002"]
+    assert {len(one.first) for one in result.rows} == {4}
+    assert any(line.startswith("the budget ends here: 2 of cases vary too much") for line in said)
+    assert not any(control.broken for control in result.controls)
+
+
 def test_every_later_run_recalls_what_the_first_one_searched(
     bench: FakeBench, tmp_path: Path
 ) -> None:

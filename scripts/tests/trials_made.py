@@ -9,6 +9,7 @@ import numpy as np
 
 from gpulift.certify.certificate import SCHEMA
 from gpulift.certify.issue import AA, PLANTED, RowTrial, RuleCount, Trial, schedule_hash
+from gpulift.decision import DECISION_METHOD
 
 NOISE = 3e-4
 ROWS = ("ceiling/memory/n:1/copy", "launch/empty/n:1/plain")
@@ -51,7 +52,7 @@ def trial(number: int, rows: Sequence[RowTrial], **other: object) -> Trial:
         kind=PLANTED if planted else AA,
         number=number,
         method="1",
-        decision_method="1",
+        decision_method=DECISION_METHOD,
         machine="nvidia-h200",
         card="1a2b3c4d",
         driver="580.159.04",

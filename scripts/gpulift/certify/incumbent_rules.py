@@ -141,8 +141,7 @@ def tally(cases: Sequence[Sequence[Launch]], plan: GatePlan, margins: Margins) -
 
 def _gate(case: Sequence[Launch], plan: GatePlan, margins: Margins) -> str:
     values = [launch.value for launch in case]
-    first, second = values[: plan.screen_launches], values[plan.screen_launches :]
-    return decision.decide_gate(first, second, margins, plan).verdict
+    return decision.decide_in_order(values, margins, plan).verdict
 
 
 def _next_launch(case: Sequence[Launch]) -> Iterator[tuple[Sample, Sample]]:

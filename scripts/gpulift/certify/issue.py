@@ -42,6 +42,7 @@ from gpulift.decision import (
     GatePlan,
     Verdict,
     decide_gate,
+    decide_in_order,
     paired,
     percent,
 )
@@ -277,8 +278,9 @@ def autocorrelation(unchanged: Sequence[Trial]) -> Correlation:
 def replay_suites(unchanged: Sequence[Trial], wanted: int) -> Suites:
     """Pseudo suites out of the recorded A/A launches, with labels exchanged at random.
 
-    A row's screen is two pairs of launches of any suites; each pair keeps or exchanges its labels.
-    Its confirmation is drawn from what is left of the recorded launches, again in pairs. Exchanging
+    A row's screen is as many pairs of launches of any suites as it needs; each pair keeps or
+    exchanges its labels. Its confirmation is drawn from what is left of the recorded launches,
+    again in pairs. Exchanging
     labels hides a steady bias, so that replays support the real suites and do not replace them.
     """
     random = np.random.default_rng(REPLAY_SEED)
@@ -453,7 +455,7 @@ def _pools(unchanged: Sequence[Trial]) -> dict[str, Values]:
                 found = zip(stage[::PAIR], stage[1::PAIR], strict=False)
                 pairs.setdefault(row.row, []).extend(found)
     plan = GatePlan(1)
-    needed = (plan.screen_launches + plan.looks[0]) // PAIR
+    needed = (plan.screens[-1] + plan.looks[0]) // PAIR
     return {name: np.array(found) for name, found in pairs.items() if len(found) >= needed}
 
 
@@ -467,20 +469,19 @@ def _replay_row(
     pool: Values, wanted: int, plan: GatePlan, random: np.random.Generator
 ) -> Iterator[tuple[int, Verdict]]:
     """Pseudo suites in which the row may be flagged, each with its verdict."""
-    first = plan.screen_launches // PAIR
-    most = min(len(pool), first + plan.looks[-1] // PAIR)
+    most = min(len(pool), (plan.screens[-1] + plan.looks[-1]) // PAIR)
     drawn = random.permuted(np.tile(np.arange(len(pool)), (wanted, 1)), axis=1)[:, :most]
     signs = random.choice((-1.0, 1.0), size=(wanted, most, 1))
     launches = (pool[drawn] * signs).reshape(wanted, most * PAIR)
-    screens = launches[:, : plan.screen_launches]
-    mean = screens.mean(axis=1)
-    error = screens.std(axis=1, ddof=1) / math.sqrt(plan.screen_launches)
-    limit = NEARLY * scipy_stats.t.isf(plan.screen_alpha, plan.screen_launches - 1)
-    near = (np.abs(mean) > NEARLY * math.log1p(DUET.least)) & (np.abs(mean) > limit * error)
+    near = np.zeros(wanted, dtype=bool)
+    for look in plan.screens:
+        screens = launches[:, :look]
+        mean = screens.mean(axis=1)
+        error = screens.std(axis=1, ddof=1) / math.sqrt(look)
+        limit = NEARLY * scipy_stats.t.isf(plan.screen_look_alpha, look - 1)
+        near |= (np.abs(mean) > NEARLY * math.log1p(DUET.least)) & (np.abs(mean) > limit * error)
     for suite in np.flatnonzero(near):
-        values = [float(value) for value in launches[suite]]
-        screened, fresh = values[: plan.screen_launches], values[plan.screen_launches :]
-        yield int(suite), decide_gate(screened, fresh, DUET, plan)
+        yield int(suite), decide_in_order(launches[suite].tolist(), DUET, plan)
 
 
 def _incumbents(trials: Sequence[Trial]) -> Iterator[RuleTally]:

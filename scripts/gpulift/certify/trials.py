@@ -15,6 +15,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ from gpulift.gate.evidence import (
     read_series,
     stage_folder,
 )
-from gpulift.gate.judge import next_look, values
+from gpulift.gate.judge import next_look, next_screen, values
 from gpulift.gate.measure import Budget, Say, filter_of
 from gpulift.records.fields import Fields
 from gpulift.records.model import Record
@@ -259,6 +260,7 @@ def run_trial(begun: Begun) -> Trial:
     _screen(begun)
     plan = GatePlan(max(1, len(session.rows) - len(_unusable(begun))))
     for part in begun.parts:
+        _screen_on(begun, part, plan)
         _confirm(begun, part, plan)
     records = {part.index: _records(begun, part) for part in begun.parts}
     first = next((one for held in records.values() for of in held.values() for one in of), None)
@@ -368,6 +370,15 @@ def _screen(begun: Begun) -> None:
             _measure(begun, part, 1, range(PILOT, launches), rows)
 
 
+def _screen_on(begun: Begun, part: Part, plan: GatePlan) -> None:
+    """More launches of the rows in which too little would have been seen."""
+    for before, look in pairwise(plan.screens):
+        series = _series(begun, part)
+        noisy = [row for row in part.rows if next_screen(row, series, DUET, plan) == look]
+        if noisy:
+            _measure(begun, part, 1, range(before, look), noisy)
+
+
 def _confirm(begun: Begun, part: Part, plan: GatePlan) -> None:
     """Takes looks with more and more fresh launches until every row is decided."""
     before = 0
@@ -468,7 +479,7 @@ def _row_trials(
         first, second = series.first.get(row, ()), series.second.get(row, ())
         launches = (*first, *second)
         outcome, reason = _outcome(first, second, plan)
-        screened = incumbent_rules.launches_of(records)[: plan.screen_launches]
+        screened = incumbent_rules.launches_of(records)[: len(first)]
         yield RowTrial(
             row=row.id,
             on_gpu=_on_gpu(records),
@@ -498,8 +509,8 @@ def _outcome(
     skips = [one for one in launches if one.outcome == SKIPPED]
     if skips:
         return (SKIPPED if len(skips) == len(launches) else ERROR), skips[0].reason
-    if len(first) < plan.screen_launches:
-        return ERROR, f"only {len(first)} of {plan.screen_launches} launches were recorded"
+    if len(first) not in plan.screens:
+        return ERROR, f"{len(first)} launches of the first stage were recorded"
     if len(second) not in (0, *plan.looks):
         return ERROR, f"{len(second)} launches of the second stage were recorded"
     return OK, ""

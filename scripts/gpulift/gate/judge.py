@@ -12,13 +12,16 @@ from statistics import median
 from gpulift import errors
 from gpulift.decision import (
     ERROR,
+    FASTER,
     GO_ON,
     IMPROVED,
     INCONCLUSIVE,
     REGRESSED,
     SKIPPED,
+    SLOWER,
     GatePlan,
     Margins,
+    Screened,
     Verdict,
     confirm,
     decide_gate,
@@ -201,20 +204,35 @@ def of_unknown_side(evidence: Evidence) -> list[Row]:
     return [row for row in evidence.setup.measurable if _of_unknown_side(row, evidence)]
 
 
+def next_screen(row: Row, series: Series, margins: Margins, plan: GatePlan) -> int:
+    """How many launches of the first stage a row needs for its next look; 0 when it has enough."""
+    first = series.first.get(row, ())
+    if len(first) not in plan.screens:  # some went missing, which more would not mend
+        return 0 if first else plan.screen_launches
+    found = _screened(first, margins, plan)
+    return found.wanted if found is not None else 0
+
+
 def next_look(row: Row, series: Series, margins: Margins, plan: GatePlan) -> int:
     """How many launches of the second stage a row needs for its next look; 0 when decided."""
     first, second = series.first.get(row, ()), series.second.get(row, ())
-    start = paired(values(first))
-    if start is None or len(values(first)) < len(first) or len(values(second)) < len(second):
+    screened = _screened(first, margins, plan)
+    if screened is None or len(values(second)) < len(second):
         return 0
-    direction = screen(start, margins, plan)
-    for look in plan.looks if direction else ():
+    direction = screened.state
+    for look in plan.looks if direction in (SLOWER, FASTER) else ():
         one = paired(values(second)[:look])
         if one is None or len(second) < look:
             return look
         if confirm(one, direction, margins, plan) != GO_ON:
             return 0
     return 0
+
+
+def _screened(first: Sequence[Launch], margins: Margins, plan: GatePlan) -> Screened | None:
+    """None where a launch has no value: no more launches would give the row a verdict."""
+    held = values(first)
+    return screen(held, margins, plan) if len(held) == len(first) else None
 
 
 def values(launches: Sequence[Launch]) -> list[float]:
@@ -242,8 +260,10 @@ def rows_control(evidence: Evidence) -> Control:
     for row in evidence.setup.measurable:
         first = evidence.cases.first.get(row, ())
         second = evidence.cases.second.get(row, ())
-        if not _reason_recorded(first) and _measured(first) < plan.screen_launches:
-            absent.append(f"{row.id} ({_measured(first)} of {plan.screen_launches} launches)")
+        held = _measured(first)
+        if not _reason_recorded(first) and held not in plan.screens:
+            planned = next((look for look in plan.screens if look > held), plan.screens[-1])
+            absent.append(f"{row.id} ({held} of {planned} launches)")
         elif not _reason_recorded(second) and _measured(second) not in (0, *plan.looks):
             absent.append(f"{row.id} ({_measured(second)} launches of stage 2)")
     said = f"{len(evidence.setup.rows)} rows are there"

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from gpulift import machine
@@ -39,6 +40,7 @@ from gpulift.gate.judge import (
     choose_null_rows,
     hardware_control,
     next_look,
+    next_screen,
     null_control,
     of_unknown_side,
     plan_of,
@@ -219,8 +221,36 @@ def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
     gate.say(f"screen: {len(setup.measurable)} comparisons x {launches} launches")
     evidence = _stage(gate, evidence, CASES, 1, setup.measurable, range(PILOT))
     rows = sound(evidence)
-    _require_time(gate, needed_row_launches(setup) - PILOT * len(setup.measurable), 1)
-    return _stage(gate, evidence, CASES, 1, rows, range(PILOT, launches)) if rows else evidence
+    needed = needed_row_launches(setup) - PILOT * len(setup.measurable)
+    _require_time(gate, needed, 1)
+    if not rows:
+        return evidence
+    evidence = _stage(gate, evidence, CASES, 1, rows, range(PILOT, launches))
+    return _screen_on(gate, evidence, CASES, rows)
+
+
+def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
+    """More launches of the rows in which too little would have been seen, as far as the budget
+    allows; what it does not allow is judged by the launches that are there."""
+    plan = plan_of(evidence)
+    kept = _launches_to_come(evidence, series)
+    for before, look in pairwise(plan.screens):
+        held = evidence.of(series)
+        noisy = [
+            row for row in rows if next_screen(row, held, evidence.setup.margins(row), plan) == look
+        ]
+        if not noisy:
+            continue
+        more = len(noisy) * (look - before)
+        if not gate.budget.allows(more + kept):
+            gate.say(
+                f"the budget ends here: {len(noisy)} of {series} vary too much for {before}"
+                f" launches, and {look} would take {gate.budget.estimate_s(more):.0f} s more"
+            )
+            return evidence
+        gate.say(f"screen: {len(noisy)} of {series} vary, {look} launches in all")
+        evidence = _stage(gate, evidence, series, 1, noisy, range(before, look))
+    return evidence
 
 
 def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
@@ -231,6 +261,7 @@ def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
 def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
     rows, launches = evidence.setup.null_rows, plan_of(evidence).screen_launches
     evidence = _stage(gate, evidence, series, 1, rows, range(launches))
+    evidence = _screen_on(gate, evidence, series, rows)
     return _confirm(gate, evidence, series, rows)
 
 
@@ -240,7 +271,7 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
     Where the budget ends first, the set-up says so. The null control leaves time for the planted.
     """
     plan, before = plan_of(evidence), 0
-    kept = len(rows) * _launches_of_control() if series == NULL else 0
+    kept = _launches_to_come(evidence, series)
     for look in plan.looks:
         held = evidence.of(series)
         open_rows = [
@@ -262,6 +293,13 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
         evidence = _stage(gate, evidence, series, 2, open_rows, range(before, look))
         before = look
     return evidence
+
+
+def _launches_to_come(evidence: Evidence, series: str) -> int:
+    """Of one row, for the controls that follow after what is measured now."""
+    controls = {CASES: 2, NULL: 1}.get(series, 0) if not evidence.setup.planted_size else 0
+    rows = min(NULL_ROWS, len(evidence.setup.measurable))
+    return controls * rows * _launches_of_control()
 
 
 def _launches_of_control() -> int:
