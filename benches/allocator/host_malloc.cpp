@@ -71,7 +71,7 @@ const gpulift::Technique gpulift::technique{
         "that gives memory back to the system pays 147 x 0.1 to 0.25 us = 15 to 40 us to get it again, which bounds "
         "the "
         "effect at 1.4 either way. Collate-like batches are nearly all image bytes: the same bound.",
-    .claims = {},
+    .claims = {"jemalloc-faster", "tcmalloc-faster"},
     .needs_device = false,
     .ceiling = false,
     .arms = {"glibc", "jemalloc", "tcmalloc", "mimalloc"},

@@ -84,7 +84,7 @@ const gpulift::Technique gpulift::technique{
         "so bf16 falls to 11x to 14x and fp8 below 20x. Errors: a format with unit roundoff u gives 0.6 u, and 0.74 u "
         "with "
         "a result rounded to it: fp32 1e-6 or less, tf32 3e-4 to 8e-4, fp16 4e-4, bf16 3e-3, fp8 4e-2.",
-    .claims = {},
+    .claims = {"half-precision-8x", "half-precision-16x", "tensor-cores-bf16-faster"},
     .arms = {"fp32", "tf32", "fp16", "bf16", "fp8"},
     // Last: the first layer of GPT-2's MLP (768 to 3072 features) over 16 sequences of 1024 tokens.
     .sweep = {{"shape",

@@ -174,7 +174,7 @@ const gpulift::Technique gpulift::technique{
         "its pages are locked. Pinning afresh locks 16384 pages of 4 KiB for 64 MiB, at 0.1 to 0.3 us each 2 to 5 ms, "
         "copies at 10 GB/s (6.7 ms), and unlocks: slower than pageable at every size, most at small ones, where "
         "allocation and release take 50 us or more.",
-    .claims = {"pinned-copy-faster"},
+    .claims = {"pinned-copy-faster", "pin-then-copy-faster"},
     .arms = {"pageable", "pinned", "registered_once", "pinned_afresh"},
     .sweep = {{"direction", {"h2d", "d2h"}},
               {"bytes", {4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB}}},

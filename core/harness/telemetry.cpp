@@ -42,6 +42,30 @@ std::optional<double> energy_j(const std::vector<GpuSample>& samples) {
   return readings.back() - readings.front();
 }
 
+/// A sample that is the first to show a new value of the energy counter.
+struct EnergyUpdate {
+  double time_s;
+  double energy_j;
+  double unsure_s;  // it came at most this long before
+};
+
+std::vector<EnergyUpdate> energy_updates(const std::deque<GpuSample>& samples, double from_s, double to_s) {
+  std::vector<EnergyUpdate> updates;
+  const GpuSample* before = nullptr;
+  for (const auto& sample : samples) {
+    if (!sample.energy_j) continue;
+    const bool inside = sample.time_s >= from_s && sample.time_s <= to_s;
+    if (inside && before != nullptr && *sample.energy_j != *before->energy_j) {
+      updates.push_back({sample.time_s, *sample.energy_j, sample.time_s - before->time_s});
+    }
+    before = &sample;
+  }
+  return updates;
+}
+
+constexpr std::size_t kEnergyUpdates = 8;
+constexpr double kEnergyUnsure = 0.05;
+
 constexpr std::size_t kSlopeSamples = 10;  // fewer, or over a shorter time, say nothing: readings are whole degrees
 constexpr double kSlopeSpan_s = 1;
 
@@ -129,6 +153,19 @@ unsigned long long Telemetry::throttle_between(double from_s, double to_s) const
 
 std::optional<double> Telemetry::energy_between(double from_s, double to_s) const {
   return energy_j(between(from_s, to_s));
+}
+
+std::optional<double> Telemetry::energy_within(double from_s, double to_s) const {
+  const std::scoped_lock lock(mutex_);
+  const auto updates = energy_updates(samples_, from_s, to_s);
+  if (updates.size() < kEnergyUpdates) return {};
+  const auto& first = updates.front();
+  const auto& last = updates.back();
+  const double span_s = last.time_s - first.time_s;
+  const double taken_j = last.energy_j - first.energy_j;
+  const bool was_reset = taken_j < 0;
+  if (was_reset || std::max(first.unsure_s, last.unsure_s) > kEnergyUnsure * span_s) return {};
+  return taken_j / span_s * (to_s - from_s);
 }
 
 std::optional<GpuSample> Telemetry::latest() const {

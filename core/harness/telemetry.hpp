@@ -33,6 +33,16 @@ class Telemetry {
   /// up to one sampling interval at either end. Absent with fewer than two readings.
   std::optional<double> energy_between(double from_s, double to_s) const;
 
+  /// Joules that the card took between the two moments: the mean power between the first and the last update of its
+  /// energy counter that were seen inside, times the whole length. So nothing that ran before or after has a part in
+  /// it, and the counter's jumps do not count as energy. Absent where the counter does not resolve the time: fewer than
+  /// 8 updates (with 8, seven ninths of the time or more are covered), or an update's moment, known to the time since
+  /// the sample before, leaves more than 5 % open. Counters are updated as rarely as every 100 ms (ml.energy,
+  /// "Thermally Stable Profiling"), and on A100 and H100 the sensor looks for a quarter of the time only (Z. Yang, K.
+  /// Adamek, W. Armour, "Part-time Power Measurements", arXiv:2312.02741): the power has to be steady between updates,
+  /// as it is in sustained windows.
+  std::optional<double> energy_within(double from_s, double to_s) const;
+
   std::optional<GpuSample> latest() const;
 
   /// Drops samples older than `time_s`, except the last of them.

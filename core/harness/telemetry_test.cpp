@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -101,6 +102,78 @@ TEST(Telemetry, EnergyIsTheDifferenceOfTheCounter) {
   EXPECT_EQ(telemetry.energy_between(0, 2), 20.0);
   EXPECT_EQ(telemetry.summary(1, 2).at("energy_j"), 13.0);
   EXPECT_EQ(telemetry.energy_between(1, 1), std::nullopt) << "one reading has no difference";
+}
+
+/// A counter that is sampled once a second and updated every `period` samples by `joules`.
+std::vector<GpuSample> counter(std::size_t samples, std::size_t period, double joules) {
+  std::vector<GpuSample> script;
+  for (std::size_t i = 0; i < samples; ++i) {
+    script.push_back(with_energy(1000 + joules * std::floor(static_cast<double>(i) / static_cast<double>(period))));
+  }
+  return script;
+}
+
+TEST(Telemetry, EnergyWithinAWindowIsItsMeanPowerTimesItsLength) {
+  ScriptedCard card(counter(100, 1, 7));
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_NEAR(telemetry.energy_within(10.5, 50.25).value_or(0), 7 * 39.75, 1e-9);
+}
+
+TEST(Telemetry, EnergyWithinAWindowIsNotThatOfTheCountersJumps) {
+  ScriptedCard card(counter(200, 10, 70));
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  // 11 updates in 105 s: the counter's own difference would be 770 J or 700 J, as the window falls.
+  EXPECT_NEAR(telemetry.energy_within(8, 113).value_or(0), 7 * 105, 1e-9);
+  EXPECT_NEAR(telemetry.energy_within(1, 106).value_or(0), 7 * 105, 1e-9);
+}
+
+TEST(Telemetry, EnergyWithinAWindowHasNoPartOfWhatRanBeforeAndAfter) {
+  auto script = counter(30, 1, 500);
+  for (int i = 0; i < 40; ++i) script.push_back(with_energy(*script.back().energy_j + 7));
+  for (int i = 0; i < 30; ++i) script.push_back(with_energy(*script.back().energy_j + 500));
+  ScriptedCard card(script);
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_NEAR(telemetry.energy_within(29.5, 69.5).value_or(0), 7 * 40, 1e-9);
+}
+
+TEST(Telemetry, AWindowThatTheCounterDoesNotResolveHasNoEnergy) {
+  ScriptedCard slow(counter(200, 10, 70));
+  const Telemetry telemetry(slow.source(), 1e-4);
+  slow.wait_until_played();
+  EXPECT_TRUE(telemetry.energy_within(5, 85)) << "updates at 10, 20 to 80: eight";
+  EXPECT_FALSE(telemetry.energy_within(5, 79)) << "seven";
+  ScriptedCard fast(counter(200, 1, 7));
+  const Telemetry sampled_as_fast(fast.source(), 1e-4);
+  fast.wait_until_played();
+  EXPECT_TRUE(sampled_as_fast.energy_within(10, 30)) << "a second in 20 is 5 %";
+  EXPECT_FALSE(sampled_as_fast.energy_within(10, 29)) << "a second in 19 is more";
+}
+
+TEST(Telemetry, ACounterThatStandsStillOrWasResetOrIsAbsentHasNoEnergy) {
+  ScriptedCard still(counter(100, 1000, 7));
+  const Telemetry standing(still.source(), 1e-4);
+  still.wait_until_played();
+  EXPECT_FALSE(standing.energy_within(10, 90));
+  auto script = counter(50, 1, 7);
+  for (auto& sample : counter(50, 1, 7)) script.push_back(with_energy(*sample.energy_j - 900));
+  ScriptedCard reset(script);
+  const Telemetry began_anew(reset.source(), 1e-4);
+  reset.wait_until_played();
+  EXPECT_FALSE(began_anew.energy_within(10, 90));
+  ScriptedCard none(std::vector<GpuSample>(100, with_clock(1e9)));
+  const Telemetry without(none.source(), 1e-4);
+  none.wait_until_played();
+  EXPECT_FALSE(without.energy_within(10, 90));
+}
+
+TEST(Telemetry, TheFirstReadingOfAllIsNoUpdate) {
+  ScriptedCard card(counter(100, 10, 70));
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_FALSE(telemetry.energy_within(-1, 75)) << "updates at 10 to 70: seven";
 }
 
 TEST(Telemetry, TheSlopeOfTheTemperatureIsThatOfTheBestLine) {

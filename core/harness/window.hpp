@@ -9,8 +9,8 @@ namespace gpulift {
 
 /// Timings of one window of back-to-back steps: totals, not per step.
 struct Window {
-  double start_s = 0;                 // steady clock
-  double host_s = 0;                  // from the release (held) or the first step to the end of the work
+  double start_s = 0;                 // steady clock, at the release (held) or the first step
+  double host_s = 0;                  // from there to the end of the work
   double enqueue_s = 0;               // host time spent in the steps' calls
   std::optional<double> device_s;     // between two device events
   std::optional<double> sm_clock_hz;  // the device's cycle counter over its nanosecond timer

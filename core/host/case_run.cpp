@@ -315,7 +315,7 @@ class CaseMeasurement {
     return plan;
   }
 
-  static void write_samples(Entry& entry, const ArmSamples& samples) {
+  void write_samples(Entry& entry, const ArmSamples& samples) const {
     entry.json["steps_per_window"] = samples.steps_per_window;
     entry.json["lead_in_steps"] = samples.lead_in_steps;
     entry.json["held"] =
@@ -333,7 +333,21 @@ class CaseMeasurement {
     if (clocks) {
       for (const Window& window : samples.windows) windows["sm_clock_hz"].push_back(*window.sm_clock_hz);
     }
+    if (Json energy_j = energy_of(samples); !energy_j.empty()) windows["energy_j"] = std::move(energy_j);
     entry.json["windows"] = std::move(windows);
+  }
+
+  /// Joules of the card in each window, null where its counter does not resolve the window; empty where all are null.
+  Json energy_of(const ArmSamples& samples) const {
+    if (launch_.telemetry == nullptr || !uses_device_) return Json::array();
+    Json energy_j = Json::array();
+    bool known = false;
+    for (const Window& window : samples.windows) {
+      const auto taken_j = launch_.telemetry->energy_within(window.start_s, window.start_s + window.host_s);
+      energy_j.push_back(taken_j ? Json(*taken_j) : Json(nullptr));
+      known = known || taken_j.has_value();
+    }
+    return known ? energy_j : Json::array();
   }
 
   // Blocks name arms by their place among all arms of the record, skipped ones included.

@@ -78,21 +78,22 @@ class StreamRunner : public ArmRunner {
     issue(held_lead_in);
     sm_clock_.sample_begin(stream_);
     check(cudaEventRecord(begin_.get(), stream_));
-    window.start_s = now_s();
+    const double issued_s = now_s();
     issue(held);
     const double released_s = now_s();
     hold_.release();
     for (std::int64_t i = held; i < steps; ++i) step_(stream_);
-    window.enqueue_s = now_s() - window.start_s;
+    window.enqueue_s = now_s() - issued_s;
     check(cudaEventRecord(end_.get(), stream_));
     sm_clock_.sample_end(stream_);
     check(cudaStreamSynchronize(stream_));
-    window.host_s = now_s() - (hold ? released_s : window.start_s);
+    window.start_s = hold ? released_s : issued_s;
+    window.host_s = now_s() - window.start_s;
     read_clocks(window);
     if (hold && hold_.timed_out()) {
       capacity_.saw_time_out(queued);
     } else if (hold) {
-      const double issue_s = (released_s - window.start_s) / static_cast<double>(held);
+      const double issue_s = (released_s - issued_s) / static_cast<double>(held);
       window.held = capacity_.saw_release(held, steps, issue_s, *window.device_s / static_cast<double>(steps));
     }
     return window;

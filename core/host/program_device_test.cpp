@@ -2,7 +2,13 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
 
+#include "core/harness/machine.hpp"
+#include "core/harness/nvml.hpp"
+#include "core/harness/telemetry.hpp"
+#include "core/harness/window.hpp"
 #include "core/host/testing/program.hpp"
 
 namespace gpulift {
@@ -94,6 +100,87 @@ TEST_F(DeviceProgram, ARecordHasClocksTelemetryAndMemory) {
     EXPECT_TRUE(arm.contains("peak_device_bytes"));
     EXPECT_EQ(arm.at("windows").at("device_s").size(), arm.at("windows").at("host_s").size());
   }
+}
+
+class DeviceEnergy : public DeviceProgram {
+ protected:
+  /// The card that gpulift-bench measures on, as the driver's library sees it.
+  std::optional<Nvml> card() const {
+    const Json context = Json::parse(run({"--describe"}).output);
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+      const auto opened = Nvml::open(entry.path().filename());
+      const auto* nvml = std::get_if<Nvml>(&opened);
+      if (nvml != nullptr && card_id(nvml->facts().uuid) == context.at("gpu").at("card")) return *nvml;
+    }
+    return {};
+  }
+
+  struct Taken {
+    double from_s;
+    double to_s;
+    double power_w;  // its energy over its length
+  };
+
+  static std::vector<Taken> windows_of(const Json& arm) {
+    const Json& times = arm.at("windows");
+    std::vector<Taken> windows;
+    for (std::size_t i = 0; i < times.at("start_s").size(); ++i) {
+      const double from_s = times.at("start_s")[i];
+      const double length_s = times.at("host_s")[i];
+      EXPECT_TRUE(times.at("energy_j")[i].is_number()) << arm.at("name") << ", window " << i;
+      windows.push_back({from_s, from_s + length_s, times.at("energy_j")[i].get<double>() / length_s});
+    }
+    return windows;
+  }
+};
+
+// Expected on an H200 (700 W): idle some 75 to 120 W, one spinning thread 110 to 160 W, the triad 400 to 600 W. A
+// counter that is updated every 100 ms shows 10 or 11 updates in a window of 1.05 s, enough for it to have an energy.
+// What this process samples of the power in the same second is the same within 10 %: both come from one sensor.
+TEST_F(DeviceEnergy, OfASustainedWindowIsThatOfItsArmAlone) {
+  const auto nvml = card();
+  std::unique_ptr<Telemetry> watch;
+  double idle_w = 0;
+  if (nvml) {
+    watch = std::make_unique<Telemetry>([nvml] { return nvml->sample(); });
+    const double from_s = now_s();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const auto idle = watch->summary(from_s, now_s());
+    if (idle.contains("power_w")) idle_w = idle.at("power_w").at("min");
+  }
+  ASSERT_EQ(measure(modules({"device_power"}), {"--quick"}).exit_code, 0);
+  const Json record = record_of("device_power");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  const Json telemetry = record.value("telemetry", Json::object());
+  if (!telemetry.contains("energy_j")) GTEST_SKIP() << "the card has no energy counter";
+  const double limit_w = record.at("context").at("gpu").value("power_limit_w", 1e9);
+  std::vector<double> mean_w;
+  for (const Json& arm : record.at("arms")) {
+    ASSERT_TRUE(arm.at("windows").contains("energy_j")) << arm.at("name") << ": too few updates in a second";
+    ASSERT_EQ(arm.at("windows").at("energy_j").size(), arm.at("windows").at("start_s").size());
+    double sum_w = 0;
+    const auto windows = windows_of(arm);
+    for (const Taken& window : windows) {
+      sum_w += window.power_w;
+      EXPECT_GT(window.power_w, 0.95 * idle_w) << arm.at("name");
+      EXPECT_LT(window.power_w, 1.05 * limit_w) << arm.at("name");
+      if (!watch) continue;
+      const auto sampled = watch->summary(window.from_s, window.to_s);
+      ASSERT_TRUE(sampled.contains("power_w")) << arm.at("name") << ": the windows' clock is not ours";
+      const double sampled_w = sampled.at("power_w").at("median");
+      EXPECT_NEAR(window.power_w, sampled_w, 0.1 * sampled_w) << arm.at("name");
+    }
+    mean_w.push_back(sum_w / static_cast<double>(windows.size()));
+  }
+  EXPECT_LT(mean_w.at(0), 0.7 * mean_w.at(1)) << "an arm has part in the energy of the other";
+  if (!watch) GTEST_SKIP() << "which card it is cannot be told: its sampled power was not compared";
+}
+
+TEST_F(DeviceEnergy, OfAWindowOfMillisecondsIsNotKnown) {
+  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
+  const Json fine = record_of("device_fine");
+  for (const Json& arm : fine.at("arms")) EXPECT_FALSE(arm.at("windows").contains("energy_j")) << arm.at("name");
 }
 
 // The arms in chunks allocate nothing of their own. (The baseline comes first, and meets what its poison loads.)

@@ -280,7 +280,7 @@ def screen(first: Sequence[float], margins: Margins, plan: GatePlan) -> Screened
         state = _screen_look(look, margins, plan)
         if state or _seen_by_gate(look, margins, plan) <= AIM * margins.least:
             return Screened(state, look)
-    return look and Screened("", look)
+    return Screened("", look) if look is not None else None
 
 
 def _screen_look(one: Difference, margins: Margins, plan: GatePlan) -> str:

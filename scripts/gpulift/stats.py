@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,19 +107,21 @@ def block_values(
     `values` holds the windows of both arms in the order of their turns. Blocks that lack one of
     the two arms give no value.
     """
-    used = dict.fromkeys((arm, baseline), 0)
-    differences: list[float] = []
-    for block in blocks:
-        means: dict[int, float] = {}
-        for index in used:
-            turns = list(block).count(index)
-            taken = values[index][used[index] : used[index] + turns]
-            used[index] += turns
-            if turns:
-                means[index] = float(np.mean(np.log(taken)))
-        if len(means) == len(used):
-            differences.append(means[arm] - means[baseline])
-    return np.asarray(differences, dtype=np.float64)
+    arm_means, arm_turns = _block_means(blocks, arm, values[arm])
+    baseline_means, baseline_turns = _block_means(blocks, baseline, values[baseline])
+    both = (arm_turns > 0) & (baseline_turns > 0)
+    return arm_means[both] - baseline_means[both]
+
+
+def _block_means(
+    blocks: Sequence[Sequence[int]], arm: int, values: Values
+) -> tuple[Values, NDArray[np.intp]]:
+    """Per block: mean log value of the arm (0 without a turn), and its number of turns."""
+    turns = np.asarray([block.count(arm) for block in blocks], dtype=np.intp)
+    block_of = np.repeat(np.arange(turns.size), turns)
+    logs = np.log(values[: block_of.size])
+    sums = np.bincount(block_of, weights=logs, minlength=turns.size)
+    return sums / np.maximum(turns, 1), turns
 
 
 def over_launches(launch_logs: Sequence[float], within_one: Values) -> Estimate:
@@ -128,8 +131,13 @@ def over_launches(launch_logs: Sequence[float], within_one: Values) -> Estimate:
         return _median_of_one_launch(launch_logs[0], within_one)
     mean = float(np.mean(launch_logs))
     spread = float(np.std(launch_logs, ddof=1))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * spread / math.sqrt(count)
+    half = _t_quantile(count) * spread / math.sqrt(count)
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), count)
+
+
+@cache
+def _t_quantile(count: int) -> float:
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
 
 
 def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio | None:
@@ -153,17 +161,17 @@ def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio 
 
 def step_time(records: Sequence[Record], arm: str) -> Estimate | None:
     """Seconds of one step: the median window of each launch, then over launches."""
-    launches = [step_times(measured) for measured in measured_arms(records, arm)]
+    launches = measured_arms(records, arm)
     if not launches:
         return None
-    logs = [float(np.log(np.median(times))) for times in launches]
-    return over_launches(logs, np.log(launches[0]))
+    logs = [float(np.log(one.step_quartiles_s[1])) for one in launches]
+    return over_launches(logs, np.log(step_times(launches[0])))
 
 
 def spread(records: Sequence[Record], arm: str) -> float | None:
     """Interquartile range of an arm's windows over their median; the median over launches."""
-    launches = [step_times(measured) for measured in measured_arms(records, arm)]
-    relative = [float(stats.iqr(times) / np.median(times)) for times in launches]
+    quartiles = [one.step_quartiles_s for one in measured_arms(records, arm)]
+    relative = [(high - low) / middle for low, middle, high in quartiles]
     return float(np.median(relative)) if relative else None
 
 

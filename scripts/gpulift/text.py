@@ -6,6 +6,7 @@ from gpulift.stats import Estimate
 
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+ENERGY = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ"))
 BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -34,6 +35,12 @@ def seconds(value: float) -> str:
     return f"{digits(value / factor)} {unit}"
 
 
+def joules(value: float) -> str:
+    """0.00123 becomes 1.23 mJ."""
+    factor, unit = next((one for one in ENERGY if value >= one[0]), ENERGY[-1])
+    return f"{digits(value / factor)} {unit}"
+
+
 def size(value: int | None) -> str:
     """65536 becomes 64.0 KiB; an unknown size is a dash."""
     if value is None:
@@ -57,6 +64,11 @@ def speedup(estimate: Estimate) -> str:
         return f"{text} (too few blocks for an interval)"
     text = f"{text} [{estimate.low:.{places}f}, {estimate.high:.{places}f}]"
     return f"{text} one launch" if estimate.one_launch else text
+
+
+def ratio(value: float) -> str:
+    """1.004×, 5.46×, 12454×: a decimal more beside 1."""
+    return f"{value:.3f}×" if 0.95 < value < 1.05 else f"{digits(value)}×"
 
 
 def verdict(estimate: Estimate) -> tuple[str, str]:

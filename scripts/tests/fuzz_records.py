@@ -167,6 +167,7 @@ def _require_same_untouched(record: Record, raw: Any, original: Any) -> None:
         windows = written.get("windows", {})
         for key in ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s"):
             assert list(getattr(arm.windows, key)) == [float(v) for v in windows.get(key, [])], key
+        assert list(arm.windows.energy_j) == windows.get("energy_j", [])
         if record.outcome == "ok" and arm.outcome == "ok" and arm.window_s:
             _require_usable(Launch("run", record, arm))
 

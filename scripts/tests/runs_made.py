@@ -95,7 +95,9 @@ def _gpu_ceilings() -> list[Json]:
     flops = 2.0 * 8192**3
     for regime, scale in (("burst", 1.0), ("sustained", 0.87)):
         for dtype, peak in (("fp32", 51e12), ("tf32", 430e12), ("bf16", 848e12), ("fp8", 1490e12)):
-            one = arm("best", flops / peak / scale, cost={"flops": flops, "roof": f"gemm/{dtype}"})
+            power = {"power_w": 690.0} if regime == "sustained" else {}
+            cost = {"flops": flops, "roof": f"gemm/{dtype}"}
+            one = arm("best", flops / peak / scale, cost=cost, **power)
             made += launches(3, "ceiling/gemm", {"dtype": dtype, "regime": regime}, [one])
     return made
 

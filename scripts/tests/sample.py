@@ -150,7 +150,7 @@ def write(folder: Path, records: Iterable[Json]) -> Path:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.1",
+        "schema": "1.2",
         "method": "1",
         "kind": "technique",
         "technique": technique,
@@ -193,6 +193,8 @@ def _arm(one: Json, index: int, step_s: Sequence[float], on_gpu: bool) -> Json:
     windows: Json = {"host_s": [1.01 * v for v in totals], "enqueue_s": [1e-5 for _ in totals]}
     if on_gpu:
         windows |= {"device_s": totals, "sm_clock_hz": [1.98e9 for _ in totals]}
+    if "power_w" in one:
+        windows["energy_j"] = [one["power_w"] * v for v in windows["host_s"]]
     return {
         "name": one["name"],
         "role": role,

@@ -55,6 +55,33 @@ def test_what_schema_1_0_did_not_have_is_absent() -> None:
     assert record.telemetry.temperature_slope_c_per_s is None
 
 
+def with_energy(*energy_j: object) -> dict[str, object]:
+    """The record whose first arm has these energies of its windows."""
+    changed = copy.deepcopy(GOOD)
+    changed["arms"][0]["windows"]["energy_j"] = list(energy_j)
+    return changed
+
+
+def test_energies_are_read_with_their_gaps() -> None:
+    count = len(GOOD["arms"][0]["windows"]["host_s"])
+    record = read_record(with_energy(None, *[0.5] * (count - 1)))
+    assert record.arms[0].windows.energy_j == (None, *[0.5] * (count - 1))
+    assert record.arms[1].windows.energy_j == ()
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "problem"),
+    [
+        ((0.5,), "must have an entry for each window"),
+        ((-0.5,), "must not be negative"),
+        (("1 J",), "must be a number"),
+    ],
+)
+def test_wrong_energies_are_refused(energy_j: tuple[object, ...], problem: str) -> None:
+    with pytest.raises(RecordError, match=rf"arms\[0\]\.windows\.energy_j {problem}"):
+        read_record(with_energy(*energy_j))
+
+
 def test_the_id_is_of_the_content_and_not_of_its_spelling() -> None:
     shuffled = dict(reversed(list(GOOD.items())))
     spelled = json.loads(json.dumps(shuffled, indent=3))
@@ -68,6 +95,7 @@ def test_slugs() -> None:
     assert slug("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz") == "intel-xeon-platinum-8481c"
     assert slug("AMD EPYC 7B13 64-Core Processor") == "amd-epyc-7b13-64-core"
     assert slug("™") == "unknown"
+    assert slug("x" * 5000) == "x" * 100
 
 
 def test_a_cut_off_last_line_is_dropped_and_said(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
     for run in read_results([file for file in files if file.stat().st_size]):
         for warning in run.warnings:
             commands.say(f"warning: {warning}")
+        if any(record.synthetic for record in run.records):
+            raise GpuliftError(f"{run.folder}: holds synthetic test data, which decides no claim")
         for record in run.records:
             found.setdefault(record.context.slug, []).append(record)
     return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))

@@ -90,7 +90,7 @@ def judge(claims: Sequence[Claim], records: Sequence[Record]) -> tuple[Judgement
     """All claims against the records of one machine, in the order of the ledger."""
     by_technique: dict[str, list[Record]] = {}
     for record in records:
-        if record.kind == "technique":
+        if record.kind == "technique" and not record.synthetic:
             by_technique.setdefault(record.technique, []).append(record)
     return tuple(judge_claim(claim, by_technique) for claim in claims)
 

@@ -27,6 +27,7 @@ from gpulift.errors import (
     RecordError,
 )
 from gpulift.records.model import Arm, Cost, Record
+from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
 from gpulift.report.summary import SEVERITY
 
@@ -168,8 +169,9 @@ def compare(
     factor = require_factor(across)
     _require_once([*base, *head])
     notes = [_warned(run, text) for run in (*base, *head) for text in run.warnings]
-    base, base_notes = _techniques("base", base)
-    head, head_notes = _techniques("head", head)
+    kind = _kind([*base, *head])
+    base, base_notes = _of_kind(kind, "base", base)
+    head, head_notes = _of_kind(kind, "head", head)
     facts = require_comparable(base, head, factor)
     notes += [f"{fact} is known on one side only: not compared" for fact in facts.one_sided]
     sides = (_cases(base), _cases(head))
@@ -233,18 +235,32 @@ def _require_once(runs: Sequence[Run]) -> None:
             seen[record.id] = record
 
 
-def _techniques(side: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The runs without their duets, which `gpulift duet` shows, and a note where there are any."""
+def _kind(runs: Sequence[Run]) -> str:
+    """What is compared: techniques, or where all was imported from another tool, that."""
+    kinds = {record.kind for run in runs for record in run.records}
+    return IMPORT if kinds == {IMPORT} else "technique"
+
+
+def _of_kind(kind: str, side: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs without other records, as duets, which `gpulift duet` shows, and a note of those."""
     kept = []
-    duets = 0
+    left: list[str] = []
     for run in runs:
-        records = tuple(record for record in run.records if record.kind == "technique")
-        duets += len(run.records) - len(records)
+        records = tuple(record for record in run.records if record.kind == kind)
+        left += [record.kind for record in run.records if record.kind != kind]
         if records:
             kept.append(replace(run, records=records))
+    if not kept and IMPORT in left:
+        raise GpuliftError(
+            f"the {side} records were imported from another tool: they can be compared with such"
+            " records only",
+            NOT_COMPARABLE,
+        )
     if not kept:
         raise GpuliftError(f"the {side} records are all duets: use ./gpulift duet", USAGE)
-    return kept, [f"{side}: {duets} duet records are not part of this"] if duets else []
+    return kept, [
+        f"{side}: {left.count(one)} {one} records are not part of this" for one in sorted({*left})
+    ]
 
 
 def _cases(runs: Sequence[Run]) -> Side:

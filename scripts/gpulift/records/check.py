@@ -12,6 +12,7 @@ from typing import Any
 from gpulift.certify.check import check_certificates
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.model import Record
+from gpulift.records.parse import IMPORT
 from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders
 from gpulift.reference.entries import read_reference
@@ -92,12 +93,17 @@ def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Recor
 
 
 def _complaints(record: Record, validator: Any) -> Iterator[str]:
+    if record.kind == IMPORT:
+        yield "was imported from another tool: results are what gpulift measured"
+        return
     for error in validator.iter_errors(record.raw):
         where = ".".join(str(part) for part in error.absolute_path) or "the record"
         # jsonschema puts the value first and what is wrong with it last.
         yield f"{where}: {error.message if len(error.message) < 200 else error.message[-100:]}"
     for key, meaning in private_strings(dict(record.raw)):
         yield f"{key} looks like {meaning}"
+    if record.synthetic:
+        yield "is synthetic test data"
     if record.context.build.dirty:
         yield "was built from uncommitted changes"
     if record.file.name != f"{record.technique.replace('/', '.')}.jsonl":

@@ -65,11 +65,21 @@ class Fields:
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of finite numbers; empty when the key is absent."""
-        return tuple(self._finite(key, value) for value in self._list(key))
+        values = self._list(key)
+        if set(map(type, values)) == {float} and math.isfinite(sum(values)):
+            return tuple(values)  # nearly every list, in a tenth of the time
+        return tuple(self._finite(key, value) for value in values)
+
+    def maybe_numbers(self, key: str) -> tuple[float | None, ...]:
+        """A list of finite numbers and nulls; empty when the key is absent."""
+        values = self._list(key)
+        return tuple(None if value is None else self._finite(key, value) for value in values)
 
     def wholes(self, key: str) -> tuple[int, ...]:
         """A list of integers; empty when the key is absent."""
         values = self._list(key)
+        if set(map(type, values)) == {int} and -LARGEST <= min(values) <= max(values) <= LARGEST:
+            return tuple(values)
         if any(isinstance(value, bool) or not isinstance(value, int) for value in values):
             raise self.error(key, "must be a list of integers")
         return tuple(self._counted(key, value) for value in values)

@@ -24,13 +24,24 @@ from gpulift.records.model import (
 
 SCHEMA_MAJOR = 1
 OUTCOMES = ("ok", "skipped", "failed", "error")
-KINDS = ("technique", "duet")
+IMPORT = "import"  # measured by another tool: it has no build of ours, and no seed
+KINDS = ("technique", "duet", IMPORT)
+NO_BUILD = Build(commit="", dirty=False)
 
 
-def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> Record:
-    """One record from its JSON object. `file` and `line` appear in errors."""
+def read_record(
+    raw: Mapping[str, Any],
+    file: Path = Path(),
+    line: int = 0,
+    contexts: dict[str, Context] | None = None,
+) -> Record:
+    """One record from its JSON object. `file` and `line` appear in errors.
+
+    Records of the same machine and build share one Context where `contexts` is given.
+    """
     fields = Fields(raw, f"{file}:{line}")
     _require_known_schema(fields)
+    imported = raw.get("kind") == IMPORT
     record = Record(
         schema=fields.text("schema"),
         method=fields.text("method"),
@@ -45,7 +56,7 @@ def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> R
         launches=fields.whole("launches"),
         started_at=fields.text("started_at"),
         outcome=_one_of(fields, "outcome", OUTCOMES),
-        context=read_context(fields.child("context")),
+        context=_context(fields, imported, {} if contexts is None else contexts),
         reason=fields.text("reason", ""),
         remedy=fields.text("remedy", ""),
         question=fields.text("question", ""),
@@ -54,7 +65,7 @@ def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> R
         check_meaning=_check_meaning(fields),
         duet_arm=fields.text("arm", ""),
         arms=tuple(_arm(arm) for arm in fields.children("arms")),
-        order=_order(fields),
+        order=_order(fields, imported),
         stop=_stop(fields),
         discarded_blocks=fields.whole("discarded_blocks", 0),
         restarts=fields.whole("restarts", 0),
@@ -70,23 +81,22 @@ def read_record(raw: Mapping[str, Any], file: Path = Path(), line: int = 0) -> R
     return record
 
 
-def read_context(fields: Fields) -> Context:
+def _context(record: Fields, imported: bool, contexts: dict[str, Context]) -> Context:
+    fields = record.child("context")
+    key = repr((imported, fields.values))  # its spelling, since True == 1 == 1.0
+    if key not in contexts:
+        contexts[key] = read_context(fields, imported)
+    return contexts[key]
+
+
+def read_context(fields: Fields, imported: bool = False) -> Context:
     """Machine facts; the same object that `gpulift-bench --describe` prints."""
     host = fields.child("host")
-    build = fields.child("build")
     gpu = fields.maybe_child("gpu")
     options = fields.maybe_child("options")
     return Context(
         host=Host(host.text("cpu"), host.maybe_whole("cores"), host.values),
-        build=Build(
-            commit=build.text("commit"),
-            dirty=build.flag("dirty"),
-            type=build.text("type", ""),
-            compiler=build.text("compiler", ""),
-            cuda_compiler=build.text("cuda_compiler", ""),
-            architectures=build.text("architectures", ""),
-            sanitizers=build.text("sanitizers", ""),
-        ),
+        build=NO_BUILD if imported else _build(fields.child("build")),
         gpu=_gpu(gpu) if gpu else None,
         gpu_missing=fields.text("gpu_missing", ""),
         gpu_remedy=fields.text("gpu_remedy", ""),
@@ -96,6 +106,18 @@ def read_context(fields: Fields) -> Context:
         libraries=fields.texts_by_key("libraries"),
         environment=fields.texts_by_key("environment"),
         options=dict(options.values) if options else {},
+    )
+
+
+def _build(build: Fields) -> Build:
+    return Build(
+        commit=build.text("commit"),
+        dirty=build.flag("dirty"),
+        type=build.text("type", ""),
+        compiler=build.text("compiler", ""),
+        cuda_compiler=build.text("cuda_compiler", ""),
+        architectures=build.text("architectures", ""),
+        sanitizers=build.text("sanitizers", ""),
     )
 
 
@@ -173,19 +195,31 @@ def _windows(fields: Fields) -> Windows:
     windows = fields.maybe_child("windows")
     if windows is None:
         return Windows()
-    for key in ("device_s", "host_s"):
-        if any(value <= 0 for value in windows.numbers(key)):
-            raise windows.error(key, "must be positive")
+    device_s = _positive(windows, "device_s")
+    host_s = _positive(windows, "host_s")
+    energy_j = windows.maybe_numbers("energy_j")
+    if any(value is not None and value < 0 for value in energy_j):
+        raise windows.error("energy_j", "must not be negative")
+    if energy_j and len(energy_j) != len(host_s):
+        raise windows.error("energy_j", "must have an entry for each window")
     return Windows(
-        device_s=windows.numbers("device_s"),
-        host_s=windows.numbers("host_s"),
+        device_s=device_s,
+        host_s=host_s,
         enqueue_s=windows.numbers("enqueue_s"),
         sm_clock_hz=windows.numbers("sm_clock_hz"),
         start_s=windows.numbers("start_s"),
+        energy_j=energy_j,
     )
 
 
-def _order(fields: Fields) -> Order | None:
+def _positive(windows: Fields, key: str) -> tuple[float, ...]:
+    values = windows.numbers(key)
+    if values and min(values) <= 0:
+        raise windows.error(key, "must be positive")
+    return values
+
+
+def _order(fields: Fields, imported: bool) -> Order | None:
     order = fields.maybe_child("order")
     if order is None:
         return None
@@ -194,7 +228,7 @@ def _order(fields: Fields) -> Order | None:
         raise order.error("blocks", "must be a list")
     rows = Fields({str(i): block for i, block in enumerate(blocks)}, order.place, "order.blocks")
     return Order(
-        seed=order.whole("seed"),
+        seed=order.whole("seed", 0 if imported else None),
         blocks=tuple(rows.wholes(key) for key in rows.values),
         allocation=order.wholes("allocation"),
     )
@@ -257,7 +291,7 @@ def _require_consistent(record: Record, fields: Fields) -> None:
     if not record.arms or record.order is None:
         raise fields.error("outcome", "is ok, but there are no arms or no order")
     turns = [index for block in record.order.blocks for index in block]
-    if any(not 0 <= index < len(record.arms) for index in turns):
+    if turns and not 0 <= min(turns) <= max(turns) < len(record.arms):
         raise fields.error("order.blocks", "names an arm that is not there")
     for index, arm in enumerate(record.arms):
         if arm.outcome == "ok" and len(arm.window_s) != turns.count(index):

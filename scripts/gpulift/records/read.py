@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.model import Record
+from gpulift.records.model import Context, Record, record_id
 from gpulift.records.parse import read_record
+from gpulift.records.pool import read_by_processes, without_collection, worth_processes
 
 
 class NotJsonError(RecordError):
@@ -58,38 +59,97 @@ def read_file(path: Path) -> RecordFile:
     A process that is killed while it appends leaves a last line without its line feed; every other
     line that cannot be read is an error.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise GpuliftError(f"{path}: cannot be read: {error.strerror}") from None
-    lines = data.split(b"\n")
+    return _read_file(path, _record)
+
+
+def read_files(paths: Sequence[Path]) -> list[RecordFile]:
+    """All records of these files, in their order; many bytes by several processes at once."""
+    with without_collection():
+        known = read_by_processes(paths) if worth_processes(paths) else {}
+        return [_opened(known[path]) if path in known else read_file(path) for path in paths]
+
+
+def read_with_ids(path: Path) -> RecordFile:
+    """The same, with the id of each record computed already; sooner than one after the other."""
+    return _read_file(path, _record_with_id)
+
+
+def _opened(found: RecordFile | GpuliftError) -> RecordFile:
+    if isinstance(found, GpuliftError):
+        raise found
+    return found
+
+
+def read_again(record: Record) -> Mapping[str, Any]:
+    """The JSON object of a record that another process read. Its file must not have changed."""
+    place = f"{record.file}:{record.line}"
+    line = b"".join(_lines(record.file)[record.line - 1 : record.line])
+    raw = parse_line(line, place)
+    if record_id(raw) != record.id:
+        raise RecordError(f"{place}: has changed since it was read; call again")
+    return raw
+
+
+_ReadLine = Callable[[bytes, Path, int, dict[str, Context]], Record]
+
+
+def _read_file(path: Path, read_line: _ReadLine) -> RecordFile:
+    lines = _lines(path)
     records: list[Record] = []
     warnings: list[str] = []
+    contexts: dict[str, Context] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            raw = parse_line(line, f"{path}:{number}")
+            records.append(read_line(line, path, number, contexts))
         except NotJsonError:
             if number != len(lines):
                 raise
             warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
-            continue
-        records.append(read_record(raw, path, number))
     return RecordFile(tuple(records), tuple(warnings))
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise GpuliftError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _record(line: bytes, path: Path, number: int, contexts: dict[str, Context]) -> Record:
+    return read_record(parse_line(line, f"{path}:{number}"), path, number, contexts)
+
+
+def _record_with_id(line: bytes, path: Path, number: int, contexts: dict[str, Context]) -> Record:
+    """Numbers need no look of their own, since JSON for an id takes none that is not finite.
+
+    Whatever is wrong is left to `_record` to say.
+    """
+    try:
+        raw = _parsed(line, f"{path}:{number}", float)
+        record = read_record(raw, path, number, contexts)
+        assert record.id
+    except (RecordError, ValueError):
+        return _record(line, path, number, contexts)
+    return record
 
 
 def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
     """The JSON object of one line; NaN, infinity and a key that is there twice are refused."""
-
-    def refuse(constant: str) -> None:
-        raise RecordError(f"{place}: {constant} is not a number that a record may hold")
 
     def number(digits: str) -> float:
         value = float(digits)
         if not math.isfinite(value):
             raise RecordError(f"{place}: {digits[:20]} must be finite")
         return value
+
+    return _parsed(line, place, number)
+
+
+def _parsed(line: bytes, place: str, number: Callable[[str], float]) -> Mapping[str, Any]:
+    def refuse(constant: str) -> None:
+        raise RecordError(f"{place}: {constant} is not a number that a record may hold")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -125,8 +185,7 @@ def _require_writable(raw: Mapping[str, Any], place: str) -> None:
 
 def read_run(folder: Path) -> Run:
     """All records of a run folder; of records of the same launch, the last one counts."""
-    files = sorted(folder.glob("*.jsonl"))
-    return _run(folder, files)
+    return _runs([_files_of(folder)])[0]
 
 
 def read_results(paths: Iterable[Path]) -> list[Run]:
@@ -135,15 +194,15 @@ def read_results(paths: Iterable[Path]) -> list[Run]:
     A path is a record file, a run folder, or a folder above run folders, which stands for the
     newest full run of each machine in it (the newest quick one where there is no full one).
     """
-    runs: list[Run] = []
+    places: list[_Place] = []
     for path in paths:
         if not _exists(path):
             raise GpuliftError(f"{path}: there is no such file or folder")
-        found = _runs_at(path)
+        found = _places_at(path)
         if not found:
             raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
-        runs.extend(found)
-    return runs
+        places.extend(found)
+    return _runs(places)
 
 
 def _exists(path: Path) -> bool:
@@ -160,9 +219,13 @@ def run_folders(above: Path) -> list[Path]:
 
 def newest_run(folders: Sequence[Path]) -> Run | None:
     """Of these folders the run to show: full before quick, then of most techniques, then newest."""
-    filled = [folder for folder in folders if _files_with_records(folder)]
-    best = max(filled, key=_rank, default=None)
+    best = _newest(folders)
     return read_run(best) if best else None
+
+
+def _newest(folders: Sequence[Path]) -> Path | None:
+    filled = [folder for folder in folders if _files_with_records(folder)]
+    return max(filled, key=_rank, default=None)
 
 
 def _rank(folder: Path) -> tuple[bool, int, list[int | str]]:
@@ -176,23 +239,35 @@ def _files_with_records(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("*.jsonl")) if file.stat().st_size]
 
 
-def _runs_at(path: Path) -> list[Run]:
+_Place = tuple[Path, list[Path]]  # a run folder, and which of its files to read
+
+
+def _files_of(folder: Path) -> _Place:
+    return folder, sorted(folder.glob("*.jsonl"))
+
+
+def _places_at(path: Path) -> list[_Place]:
     if path.is_file():
-        return [_run(path.parent, [path])]
+        return [(path.parent, [path])]
     if any(path.glob("*.jsonl")):
-        return [read_run(path)]
+        return [_files_of(path)]
     machines: dict[Path, list[Path]] = {}
     for folder in run_folders(path):
         machines.setdefault(folder.parent, []).append(folder)
-    newest = (newest_run(folders) for folders in machines.values())
-    return [run for run in newest if run is not None]
+    newest = (_newest(folders) for folders in machines.values())
+    return [_files_of(folder) for folder in newest if folder is not None]
 
 
-def _run(folder: Path, files: Sequence[Path]) -> Run:
+def _runs(places: Sequence[_Place]) -> list[Run]:
+    """One run per place, all files being read together."""
+    contents = iter(read_files([file for _, files in places for file in files]))
+    return [_run(folder, files, [next(contents) for _ in files]) for folder, files in places]
+
+
+def _run(folder: Path, files: Sequence[Path], contents: Sequence[RecordFile]) -> Run:
     warnings: list[str] = []
     latest: dict[tuple[tuple[str, ...], int], Record] = {}
-    for file in files:
-        content = read_file(file)
+    for file, content in zip(files, contents, strict=True):
         warnings.extend(content.warnings)
         for record in content.records:
             key = (record.subject, record.launch)

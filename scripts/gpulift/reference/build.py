@@ -129,6 +129,8 @@ def rounded_tolerance(tolerance: float) -> float:
 
 
 def _require_citable(run: Run) -> None:
+    if any(record.synthetic for record in run.records):
+        raise GpuliftError(f"{run.folder}: holds synthetic test data; a reference needs a real GPU")
     builds = [record.context.build for record in run.records]
     if any(build.dirty for build in builds):
         raise GpuliftError(f"{run.folder}: built from uncommitted changes; commit, build, measure")

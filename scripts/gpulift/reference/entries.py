@@ -141,7 +141,11 @@ def read_reference(file: Path) -> Reference:
 def find_reference(results: Path, slug: str) -> Reference | None:
     """The reference of a machine under a results folder, or None where none is known."""
     file = results / "reference" / f"{slug}.json"
-    return read_reference(file) if file.is_file() else None
+    try:
+        known = file.is_file()
+    except OSError:  # a name that is too long for a file
+        return None
+    return read_reference(file) if known else None
 
 
 def _kind(entry: Fields, schema: str) -> str:
