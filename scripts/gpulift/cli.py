@@ -15,6 +15,7 @@ from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables
 from gpulift.certify.command import certify
 from gpulift.citing.command import cite, show
+from gpulift.citing.verify import verify
 from gpulift.claims.command import claims
 from gpulift.commands import (
     Gpu,
@@ -32,6 +33,7 @@ from gpulift.compare.command import compare
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.duets import duet_rows
 from gpulift.errors import FAILED, INTERRUPTED, OK, GpuliftError
+from gpulift.exchange.command import export, import_
 from gpulift.gate.command import gate, judge_again
 from gpulift.machine import TechniqueInfo
 from gpulift.qualify.command import qualify
@@ -58,6 +60,9 @@ app.command()(gate)
 app.command()(certify)
 app.command()(show)
 app.command()(cite)
+app.command()(verify)
+app.command()(export)
+app.command("import")(import_)
 app.command()(claims)
 app.add_typer(reference_command.app)
 

@@ -71,6 +71,16 @@ def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
         assert part in text
 
 
+def test_the_energy_of_a_step_is_that_of_the_median_window_that_has_one() -> None:
+    raw = pinned()
+    windows = raw["arms"][1]["windows"]
+    count = len(windows["device_s"])
+    windows["energy_j"] = [None] * (count - 3) + [0.1, 0.2, 0.9]
+    pageable, _, rest = shown(raw).partition("Arm pinned")
+    assert f"energy          20.0 mJ a step, median of 3 of {count} windows" in rest
+    assert "a step, median of" not in pageable
+
+
 def test_the_windows_are_those_of_the_record_in_their_order() -> None:
     raw = pinned()
     text = shown(raw)

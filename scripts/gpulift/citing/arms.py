@@ -55,6 +55,23 @@ def rates(record: Record, arm: Arm) -> list[str]:
     return [text.rate(amount / time.value, unit) for amount, unit in work if amount > 0]
 
 
+def joules_per_step(arm: Arm) -> float | None:
+    """Of the card, in the median window that its counter resolves; None where there is none."""
+    known = [energy_j for energy_j in arm.windows.energy_j if energy_j is not None]
+    middle = stats.median_over(known)
+    return None if middle is None else middle / arm.steps_per_window
+
+
+def energy(arm: Arm) -> str:
+    """`12.3 J a step`; empty where the card's counter resolved no window."""
+    known = [one for one in arm.windows.energy_j if one is not None]
+    joules = joules_per_step(arm)
+    if joules is None:
+        return ""
+    windows = f"{len(known)} of {len(arm.window_s)} windows"
+    return f"{text.joules(joules)} a step, median of {windows}"
+
+
 def check(arm: Arm) -> str:
     """The check's error beside what it may be."""
     if arm.check_error is None:

@@ -7,13 +7,18 @@ from gpulift.citing import arms, conditions
 from gpulift.citing.plain import bibtex_text, visible
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Arm, Record
+from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
 YEAR_DIGITS = 4
 
 
 def require_result(record: Record) -> None:
-    """Raises GpuliftError where the record holds no figure that could be cited."""
+    """Raises GpuliftError where the record holds no figure of ours that could be cited."""
+    if record.kind == IMPORT:
+        raise GpuliftError(
+            f"{record.citation} was imported: cite the tool that measured it, as `show` names it"
+        )
     if record.outcome != "ok":
         because = f": {record.reason}" if record.reason else ""
         raise GpuliftError(

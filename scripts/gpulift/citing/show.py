@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 from gpulift import stats, text
 from gpulift.citing import arms, conditions
 from gpulift.citing.again import command_again
 from gpulift.citing.plain import visible
 from gpulift.records.model import Arm, Range, Record, Telemetry
+from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
 WIDTH = 100
@@ -33,6 +36,9 @@ def lines(record: Record) -> list[str]:
         shown += ["", INTERVALS]
     shown += ["", "Telemetry of the case: median [least to most]", *_facts(_telemetry(record))]
     shown += ["", "Conditions", *_facts(_conditions(record))]
+    if record.kind == IMPORT:
+        said = record.raw.get("imported", {})
+        return [*shown, "", "What the other tool said, word for word", *_facts(_imported(said))]
     return [*shown, "", _how_again(record), f"  {visible(command_again(record))}"]
 
 
@@ -80,6 +86,7 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
     yield "step time", f"{time}, median window of this launch by the {arm.clock} clock{held}"
     yield "speedup", _speedup(record, arm)
     yield "rate", ", ".join(arms.rates(record, arm))
+    yield "energy", arms.energy(arm)
     yield "check", arms.check(arm)
     yield "memory", _memory(arm)
     yield "SM clock", _clock(arm)
@@ -164,6 +171,11 @@ def _conditions(record: Record) -> Iterator[Fact]:
     yield "options", conditions.pairs(context.options)
     yield "started", record.started_at
     yield "versions", f"schema {record.schema}, method {record.method}"
+
+
+def _imported(said: Any) -> Iterator[Fact]:
+    for name, value in said.items() if isinstance(said, dict) else [("", said)]:
+        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _how_again(record: Record) -> str:

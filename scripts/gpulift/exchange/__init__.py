@@ -1,0 +1,1 @@
+"""Records in the formats of other tools, and what other tools measured as records."""

@@ -1,0 +1,112 @@
+"""`gpulift export FORMAT` and `gpulift import FORMAT`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.commands import say, summary_of
+from gpulift.errors import GpuliftError
+from gpulift.exchange import imported, writing
+from gpulift.exchange.csv_table import csv_text
+from gpulift.exchange.gbench_in import read_gbench
+from gpulift.exchange.gbench_out import gbench_text
+from gpulift.exchange.github import github_text
+from gpulift.exchange.junit import junit_bytes
+from gpulift.exchange.nvbench_in import read_nvbench
+from gpulift.exchange.parquet import parquet_bytes
+from gpulift.exchange.prometheus import prometheus_text
+from gpulift.records.read import Run, read_results
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+PARQUET = "parquet"
+GITHUB = "github"
+EXPORTS: Mapping[str, Callable[[Sequence[Run]], bytes]] = {
+    "csv": lambda runs: csv_text(runs).encode(),
+    "gbench": lambda runs: gbench_text(runs).encode(),
+    GITHUB: lambda runs: github_text([summary_of(run) for run in runs]).encode(),
+    "junit": lambda runs: junit_bytes([summary_of(run) for run in runs]),
+    PARQUET: lambda runs: parquet_bytes(runs),
+    "prometheus": lambda runs: prometheus_text(runs).encode(),
+}
+IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], list[imported.Json]]] = {
+    "gbench": read_gbench,
+    "nvbench": read_nvbench,
+}
+
+
+def export(
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(EXPORTS))],
+    results: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Record files, run folders or folders above."),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="The file; standard output by default."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+) -> None:
+    """Records for another tool. Exits with 0 whatever the records say."""
+    _require_known(format, EXPORTS, "export")
+    if not results:
+        raise GpuliftError(f"export {format}: name RESULTS..., record files or run folders")
+    if format == PARQUET and out is None:
+        raise GpuliftError("parquet is no text: name a file with --out")
+    if out is not None:
+        writing.require_free(out, force)
+    runs = read_results(results)
+    if format not in (GITHUB, "junit"):  # these say the warnings themselves
+        for warning in (warning for run in runs for warning in run.warnings):
+            say(f"warning: {warning}")
+    if not any(record.outcome == "ok" for run in runs for record in run.records):
+        say("warning: nothing was measured in these records")
+    content = EXPORTS[format](runs)
+    summary_file = os.environ.get(STEP_SUMMARY)
+    if format == GITHUB and out is None and summary_file:
+        writing.append(content, Path(summary_file))
+        say("the step summary of this workflow was written")
+    else:
+        writing.deliver(content, out, force)
+
+
+def import_(
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(IMPORTS))],
+    files: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Files of the same benchmarks, each from another process."),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="DIR", help="Folder for the records: a new one, or an empty one."),
+    ] = None,
+    device: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Of an NVBench file with several devices: which one."),
+    ] = None,
+) -> None:
+    """What another tool measured, as records to show, compare and export; nothing judges them."""
+    _require_known(format, IMPORTS, "import")
+    if not files or out is None:
+        raise GpuliftError(f"import {format}: name FILES... and a folder for records with --out")
+    if device is not None and format != "nvbench":
+        raise GpuliftError(f"--device: a file of {format} names no devices")
+    records = IMPORTS[format](files, device)
+    if not records:
+        raise GpuliftError("these files hold no benchmarks; nothing was written")
+    imported.write(records, out)
+    skipped = sum(record["outcome"] != "ok" for record in records)
+    say(
+        f"{len(records)} records of {len(files)} launches"
+        + (f", {skipped} of them without a time" if skipped else "")
+    )
+    typer.echo(out)
+
+
+def _require_known(format: str, known: Mapping[str, object], command: str) -> None:
+    if format not in known:
+        raise GpuliftError(f"{command} {format!r}: the formats are {', '.join(known)}")

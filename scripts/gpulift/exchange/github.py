@@ -1,0 +1,106 @@
+"""A short Markdown page for the step summary of a GitHub workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpulift import text
+from gpulift.citing import conditions
+from gpulift.citing.plain import visible
+from gpulift.exchange.verdicts import checks_of
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, basis, coverage, overall
+from gpulift.report.summary import Roof, Summary, Worth, headline
+
+MOST_LINES = 10
+MOST_LETTERS = 160
+PLAIN = " -/,%"  # punctuation that is no markup inside a line
+MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "skipped": "➖"}
+
+
+def github_text(summaries: Sequence[Summary]) -> str:
+    """Verdict, what failed or is open, the best and worst of each technique, the roofs."""
+    return "\n".join(line for summary in summaries for line in _run(summary)) + "\n"
+
+
+def code(value: str) -> str:
+    """A text of a record as inline code in which nothing is markup, a mention or a link.
+
+    ASCII punctuation that could mean anything is a numeric character reference, which CommonMark
+    never takes for structure; GitHub turns no text inside <code> into mentions.
+    """
+    shown = visible(value)
+    if len(shown) > MOST_LETTERS:
+        shown = f"{shown[:MOST_LETTERS]}…"
+    inside = "".join(
+        letter
+        if letter.isalnum() or letter in PLAIN or not letter.isascii()
+        else f"&#{ord(letter)};"
+        for letter in shown
+    )
+    return f"<code>{inside}</code>"
+
+
+def _run(summary: Summary) -> Iterator[str]:
+    checks = checks_of(summary)
+    verdict = overall(checks)
+    context = summary.run.records[0].context
+    yield f"## gpulift: {MARKS[verdict]} {verdict} on {code(summary.run.machine)}"
+    yield ""
+    yield f"{coverage(checks)}; {basis(summary.reference)}."
+    yield f"Run {code(summary.run.name)}, commit {code(conditions.commit(context.build))}."
+    for mark in summary.marks:
+        yield f"**Mind: {mark}.**"
+    yield ""
+    yield from _checks(checks)
+    yield from _table(
+        ("technique", "case", "arm", "speedup", "fraction of the roof"),
+        [_worth(row) for row in headline(summary)],
+    )
+    yield from _table(
+        ("roof", "regime", "rate", "of the datasheet"), [_roof(one) for one in summary.roofs]
+    )
+    if not summary.worths and not summary.roofs:
+        yield "Nothing was measured in this run."
+        yield ""
+
+
+def _checks(checks: Sequence[CheckResult]) -> Iterator[str]:
+    for word in (FAIL, INCONCLUSIVE):
+        found = [check for check in checks if check.verdict == word]
+        for check in found[:MOST_LINES]:
+            why = "; ".join(part for part in (check.reason, check.remedy) if part)
+            yield f"- {MARKS[word]} {word} {code(check.id)} {code(why)}"
+        if len(found) > MOST_LINES:
+            yield f"- {MARKS[word]} and {len(found) - MOST_LINES} more that are {word}"
+        if found:
+            yield ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for cells in rows:
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _worth(row: Worth) -> tuple[str, ...]:
+    glyph, word = text.verdict(row.speedup)
+    return (
+        code(row.technique),
+        code(text.case_label(row.case.case_id)),
+        code(row.arm),
+        f"{glyph} {word}, {text.speedup(row.speedup)}",
+        text.percent(row.roof_fraction),
+    )
+
+
+def _roof(one: Roof) -> tuple[str, ...]:
+    return (
+        code(one.name),
+        code(one.regime),
+        text.rate(one.rate.value, one.unit),
+        text.percent(one.fraction),
+    )

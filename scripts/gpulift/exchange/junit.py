@@ -1,0 +1,79 @@
+"""The checks of runs as JUnit XML, for CI servers: a suite per run, a test case per check."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from gpulift.citing import conditions
+from gpulift.citing.plain import visible
+from gpulift.exchange.verdicts import checks_of
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, SKIPPED, CheckResult, basis
+from gpulift.qualify.command import explanation
+from gpulift.report.summary import Summary
+
+# JUnit has no word for what could not be told: as in the file of a gate, that is skipped.
+ELEMENTS = {FAIL: "failure", INCONCLUSIVE: "skipped", SKIPPED: "skipped"}
+
+
+def junit_bytes(summaries: Sequence[Summary]) -> bytes:
+    """The document, UTF-8. Whatever XML cannot hold is written as its escape."""
+    root = ET.Element("testsuites", name="gpulift qualify")
+    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for summary in summaries:
+        suite = _suite(root, summary)
+        for name in totals:
+            totals[name] += int(suite.attrib[name])
+    root.attrib.update({name: str(count) for name, count in totals.items()})
+    ET.indent(root)
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _suite(root: ET.Element, summary: Summary) -> ET.Element:
+    checks = checks_of(summary)
+    said = [ELEMENTS.get(check.verdict) for check in checks]
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        name=visible(summary.run.name),
+        tests=str(len(checks)),
+        failures=str(said.count("failure")),
+        errors="0",
+        skipped=str(said.count("skipped")),
+        timestamp=visible(min(record.started_at for record in summary.run.records)),
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in _conditions(summary).items():
+        ET.SubElement(properties, "property", name=name, value=visible(value))
+    for check in checks:
+        _case(suite, check)
+    return suite
+
+
+def _conditions(summary: Summary) -> dict[str, str]:
+    first = summary.run.records[0]
+    return {
+        "machine": summary.run.machine,
+        "card": conditions.card(first.context),
+        "software": conditions.software(first.context),
+        "commit": conditions.commit(first.context.build),
+        "method": first.method,
+        "basis": basis(summary.reference),
+        **{f"mark {number}": mark for number, mark in enumerate(summary.marks, start=1)},
+    }
+
+
+def _case(suite: ET.Element, check: CheckResult) -> None:
+    group, _, name = check.id.partition("/")
+    case = ET.SubElement(
+        suite, "testcase", classname=f"qualify.{visible(group)}", name=visible(name or group)
+    )
+    text = "\n".join(visible(line) for line in explanation(check).splitlines())
+    kind = ELEMENTS.get(check.verdict)
+    if kind is None:
+        ET.SubElement(case, "system-out").text = text
+        return
+    why = "; ".join(part for part in (check.reason, check.remedy) if part)
+    found = ET.SubElement(case, kind, message=visible(f"{check.verdict}: {why}"))
+    found.text = text
