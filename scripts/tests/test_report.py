@@ -48,7 +48,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script", "nav"} & set(self.open):
             self.text += data
 
 

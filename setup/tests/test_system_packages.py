@@ -97,3 +97,58 @@ def test_a_package_is_asked_for_by_the_name_that_this_release_knows(bare: Sandbo
     bare.fake("apt-get", 'echo "apt-get $*" >> "$LOG"')
     assert bare.call("setup/system_packages").returncode == 0
     assert bare.lines()[-1].endswith("libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0")
+
+
+@pytest.fixture
+def for_tests(bare: Sandbox) -> Sandbox:
+    """Root, on a Debian that knows all packages; a downloaded one is a file that dpkg-deb turns into a tar of it."""
+    for name in ("mktemp", "mv", "tar"):
+        if not (bare.bin / name).exists():
+            (bare.bin / name).symlink_to(f"/usr/bin/{name}")
+    bare.fake("id", "echo 0")
+    bare.fake("apt-cache", '[[ $1 == show ]] && echo "Size: 19257088" || echo "$2 | 1.0"')
+    bare.fake("apt-get", 'echo "apt-get $*" >> "$LOG"; [[ $1 != download ]] || touch prometheus_1_all.deb')
+    bare.fake("dpkg-deb", "mkdir -p usr/bin; echo exit > usr/bin/promtool; tar --create ./usr/bin/promtool")
+    return bare
+
+
+def test_what_tests_use_is_said_with_its_size_and_fetched(for_tests: Sandbox) -> None:
+    result = for_tests.call("setup/system_packages", "--for-tests")
+    assert result.returncode == 0
+    assert "prometheus is loaded (19 MB), not installed" in result.stderr
+    assert (for_tests.root / ".setup/bin/promtool").exists()
+    assert [one.name for one in (for_tests.root / ".setup/bin").iterdir()] == ["promtool"]
+    assert " install " in for_tests.lines()[-1]
+    assert "chromium" in for_tests.lines()[-1]
+    assert not any("prometheus" in line for line in for_tests.lines() if "install" in line)
+
+
+def test_what_is_there_is_not_fetched_again(for_tests: Sandbox) -> None:
+    for_tests.fake("promtool", "")
+    for_tests.fake("dpkg-query", "printf installed")
+    result = for_tests.call("setup/system_packages", "--for-tests")
+    assert (result.returncode, result.stderr, for_tests.lines()) == (0, "", [])
+
+
+def test_a_release_without_such_packages_says_so_and_goes_on(for_tests: Sandbox) -> None:
+    for_tests.fake("apt-cache", "exit 0")
+    for_tests.fake("apt-get", '[[ $1 == update ]] || { echo "apt-get $*" >> "$LOG"; exit 100; }')
+    result = for_tests.call("setup/system_packages", "--for-tests")
+    assert result.returncode == 0
+    assert "going on without promtool" in result.stderr
+    assert "going on without chromium" in result.stderr
+    assert "(not known to this release): tests that need them are skipped" in result.stderr
+    assert not any("install" in line for line in for_tests.lines())
+    assert list((for_tests.root / ".setup/bin").iterdir()) == []
+
+
+def test_without_root_or_apt_the_tests_go_on(for_tests: Sandbox) -> None:
+    for_tests.fake("id", "echo 1000")
+    result = for_tests.call("setup/system_packages", "--for-tests")
+    assert (result.returncode, "not root, and no sudo" in result.stderr) == (0, True)
+    for name in ("apt-get", "apt-cache", "dpkg-query"):
+        (for_tests.bin / name).unlink()
+    (for_tests.root / ".setup/bin/promtool").unlink()
+    result = for_tests.call("setup/system_packages", "--for-tests")
+    assert result.returncode == 0
+    assert "without promtool (this system has no apt-get)" in result.stderr

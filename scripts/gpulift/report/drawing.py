@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 from markupsafe import Markup
@@ -14,6 +20,9 @@ from gpulift.report import plots
 
 THEMED = {plots.INK: "var(--ink)", plots.MUTED: "var(--muted)", plots.GRID: "var(--grid)"}
 FONT = "system-ui, sans-serif"
+PNG_DPI = 200
+# What matplotlib sets for all elements by a style element, which would reach the whole page.
+LINES = 'stroke-linejoin="round" stroke-linecap="butt"'
 
 
 @dataclass(frozen=True)
@@ -24,19 +33,44 @@ class Drawing:
     alt: str
     figure: Figure
 
-    @property
+    @cached_property
     def svg(self) -> Markup:
         """For inline use: no header, the page's colours and font, a label for screen readers."""
-        out = io.StringIO()
-        with matplotlib.rc_context({**plots.STYLE, "svg.hashsalt": self.name}):
-            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-        drawn = out.getvalue()
+        drawn = self._drawn("none")
         drawn = drawn[drawn.index("<svg") :]
-        drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+        drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=re.DOTALL)
+        drawn = re.sub(r"<!--.*?-->|<defs>\s*</defs>", "", drawn, flags=re.DOTALL)
         drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
         drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawn, count=1)
+        drawn = re.sub(r' id="[\w.]+_\d+"', "", drawn)  # every figure has an axes_1; none is used
         drawn = re.sub(r"'DejaVu Sans'[^;\"]*", FONT, drawn)
+        drawn = re.sub(r"\n\s*", "\n", drawn)
         for colour, variable in THEMED.items():
             drawn = drawn.replace(colour, variable)
-        label = Markup('<svg role="img" aria-label="{}"').format(self.alt)
+        label = Markup('<svg role="img" aria-label="{}" {}').format(self.alt, Markup(LINES))
         return Markup(drawn.replace("<svg", label, 1))
+
+    def write_svg(self, file: Path) -> None:
+        """For slides: letters as outlines, so that it looks the same everywhere."""
+        file.write_text(self._drawn("path"), encoding="utf-8")
+
+    def write_png(self, file: Path) -> None:
+        """For slides and Markdown, on white."""
+        with drawing():
+            self.figure.savefig(file, format="png", dpi=PNG_DPI, facecolor="white")
+
+    def _drawn(self, letters: str) -> str:
+        out = io.StringIO()
+        with drawing({"svg.hashsalt": self.name, "svg.fonttype": letters}):
+            inline = letters == "none"  # on the page, which has its own ground and label
+            about = {"Date": None, "Creator": None} | ({} if inline else {"Title": self.alt})
+            self.figure.savefig(out, format="svg", transparent=inline, metadata=about)
+        return out.getvalue()
+
+
+@contextmanager
+def drawing(more: Any = None) -> Iterator[None]:
+    """Our style and `more` settings; a letter that the font lacks is drawn as a box, silently."""
+    with matplotlib.rc_context({**plots.STYLE, **(more or {})}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

@@ -7,7 +7,7 @@ has its own marker or hatch. Colours of text and lines are named, so that a page
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from gpulift import text
 from gpulift.certify.certificate import Detection
+from gpulift.citing.plain import visible
 from gpulift.report.summary import Roof, Worth
 from gpulift.stats import Estimate
 
@@ -26,7 +27,11 @@ matplotlib.use("Agg")
 
 WIDTH_IN = 5.0
 LABEL_LETTERS = 60
+BESIDE_LETTERS = 76
+TITLE_LETTERS = 66
 ROW_IN = 0.42
+BESIDE_IN = 0.22  # more height where rows have a second line of text
+LIFT = 0.25  # of the first line, in rows
 DODGE = 1.06  # of sizes on a log axis, between kinds of rows
 SPEEDUP_AXIS = "speedup with its 95 % interval (above 1: faster)"
 INK = "#1a1a1b"
@@ -48,6 +53,7 @@ STYLE: Any = {
     "axes.spines.right": False,
     "grid.color": GRID,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar sign in a record's text is a dollar sign
     "legend.frameon": False,
 }
 VERDICTS = {"faster": (BLUE, "^"), "slower": (VERMILLION, "v")}
@@ -61,6 +67,7 @@ class ForestRow:
     estimate: Estimate
     value: str
     slower_is_above: bool = False
+    beside: str = ""  # a second line of text: memory, energy
 
     @property
     def verdict(self) -> str:
@@ -74,13 +81,36 @@ def worth_row(row: Worth, short: bool = False) -> ForestRow:
     case = text.case_label(row.case.case_id, short=True)
     glyph, _ = text.verdict(row.speedup)
     label = f"{row.arm}, {case}" if short else f"{row.technique}: {row.arm}, {case}"
-    return ForestRow(label, row.speedup, f"{glyph} {_ratio(row.speedup.value)}")
+    value = f"{glyph} {text.ratio(row.speedup.value)}"
+    return ForestRow(label, row.speedup, value, beside="" if short else costs(row))
+
+
+def costs(row: Worth) -> str:
+    """Memory and energy of a step, arm against baseline; empty where neither is known."""
+    parts = []
+    if row.memory_bytes is not None and row.baseline_memory_bytes is not None:
+        memory = [text.size(value) for value in (row.memory_bytes, row.baseline_memory_bytes)]
+        parts.append(f"memory {memory[0]} against {memory[1]}")
+    if row.energy_j is not None and row.baseline_energy_j is not None:
+        energy = [text.joules(value) for value in (row.energy_j, row.baseline_energy_j)]
+        parts.append(f"energy of a step {energy[0]} against {energy[1]}")
+    return ", ".join(parts)
+
+
+def launches(estimates: Iterable[Estimate]) -> str:
+    """How many launches figures rest on: `3 launches`, `1 to 5 launches each`."""
+    counts = sorted({one.launches for one in estimates})
+    if not counts:
+        return "no launches"
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} launches each"
+    return "1 launch" if counts[0] == 1 else f"{counts[0]} launches each"
 
 
 def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
     """Ratios with their intervals on a log axis; the marker says which side of 1 they are on."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _row_figure(len(rows))
+        figure, axes = _row_figure(len(rows), any(row.beside for row in rows))
         for position, row in enumerate(rows):
             colour, marker = VERDICTS.get(row.verdict, (MUTED, "o"))
             low, high = row.estimate.low, row.estimate.high
@@ -88,9 +118,10 @@ def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
                 axes.plot([low, high], [position] * 2, color=colour, linewidth=2.2)
             axes.plot(row.estimate.value, position, marker, color=colour, markersize=6)
             axes.plot([1, 1], [position - 0.2, position + 0.2], color=MUTED, zorder=0)
-            _row_label(axes, position, row.label, row.value)
+            label_row(axes, position - (LIFT if row.beside else 0.0), row.label, row.value)
+            _row_beside(axes, position, row.beside)
         ends = [v for r in rows for v in (r.estimate.low, r.estimate.high, r.estimate.value) if v]
-        _ratio_axis(axes, ends, axis)
+        ratio_axis(axes, ends, f"{axis}\n{launches(row.estimate for row in rows)}")
         return figure
 
 
@@ -115,9 +146,10 @@ def roof_bars(roofs: Sequence[Roof]) -> Figure | None:
                 linewidth=0,
             )
             rate = text.rate(roof.rate.value, roof.unit)
-            _row_label(axes, position, f"{roof.name}, {roof.regime}", f"{rate}, {share:.1f} %")
+            label_row(axes, position, f"{roof.name}, {roof.regime}", f"{rate}, {share:.1f} %")
         axes.set_xlim(0, max(100.0, *(100 * (roof.fraction or 0) for roof in known)))
-        axes.set_xlabel("measured, % of the datasheet (full bar)")
+        counted = launches(roof.rate for roof in known)
+        axes.set_xlabel(f"measured, % of the datasheet (full bar; more is better)\n{counted}")
         return figure
 
 
@@ -145,7 +177,7 @@ def detection(lines: Sequence[Detection]) -> Figure:
                 markersize=5,
                 linewidth=1.4,
                 capsize=2,
-                label=f"bound by {kind}",
+                label=f"bound by {short(kind, TITLE_LETTERS // 3)}",
             )
         axes.set_ylim(-4, 104)
         axes.set_xscale("log")
@@ -164,6 +196,7 @@ def sweep(rows: Sequence[Worth]) -> Figure:
     """Speedup along a numeric axis of the cases, a panel for each value of the other axes."""
     axis = sweep_axis(rows)
     assert axis is not None, "sweep_axis says whether there is one"
+    rows = [row for row in rows if _along(row, axis) is not None]
     panels: dict[str, list[Worth]] = {}
     for row in rows:
         panels.setdefault(_other_axes(row, axis), []).append(row)
@@ -176,9 +209,11 @@ def sweep(rows: Sequence[Worth]) -> Figure:
         grid = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)
         for axes, (title, members) in zip(grid[:, 0], panels.items(), strict=True):
             _sweep_panel(axes, members, axis, arms)
-            axes.set_title(title, fontsize=10, loc="left")
-        grid[-1, 0].set_xlabel(f"{axis} (log scale)")
+            axes.set_title(short(title, TITLE_LETTERS), fontsize=10, loc="left")
+        grid[-1, 0].set_xlabel(f"{short(axis, TITLE_LETTERS)} (log scale)")
         figure.supylabel("speedup (above 1: faster)", fontsize=10)
+        level = f"bars: 95 % intervals, {launches(row.speedup for row in rows)}"
+        figure.supxlabel(level, fontsize=9, color=MUTED)
         handles, labels = _legend(list(grid[:, 0]))
         figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
         return figure
@@ -188,11 +223,18 @@ def sweep_axis(rows: Sequence[Worth]) -> str | None:
     """The numeric axis with most values, if it has at least three."""
     values: dict[str, set[float]] = {}
     for row in rows:
-        for axis, value in row.case.first.case.items():
-            if not isinstance(value, str) and value > 0:
+        for axis in row.case.first.case:
+            value = _along(row, axis)
+            if value is not None:
                 values.setdefault(axis, set()).add(value)
     best = max(values, key=lambda axis: len(values[axis]), default=None)
     return best if best is not None and len(values[best]) >= 3 else None
+
+
+def _along(row: Worth, axis: str) -> float | None:
+    """Where a case is on a log axis; None where it has no such positive number."""
+    value = row.case.first.case.get(axis)
+    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def _has(rows: Sequence[Worth], arm: str) -> bool:
@@ -213,7 +255,8 @@ def _legend(panels: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
 
 def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[str]) -> None:
     for number, arm in enumerate(arms):
-        points = sorted((float(r.case.first.case[axis]), r.speedup) for r in rows if r.arm == arm)
+        points = [(at, r.speedup) for r in rows if r.arm == arm and (at := _along(r, axis))]
+        points.sort(key=lambda point: point[0])
         if not points:
             continue
         below = [e.value - (e.value if e.low is None else e.low) for _, e in points]
@@ -224,10 +267,10 @@ def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[st
             yerr=[below, above],
             color=SERIES[number % len(SERIES)],
             marker=MARKERS[number % len(MARKERS)],
-            markersize=5,
-            linewidth=1.4,
+            markersize=max(3.5, 7 - 1.5 * number),  # equal arms: the one below stays visible
+            linewidth=max(1.0, 2.6 - 0.6 * number),
             capsize=2,
-            label=arm,
+            label=short(arm, TITLE_LETTERS // 3),
         )
     axes.axhline(1, color=MUTED, linewidth=1, linestyle="--")
     axes.set_xscale("log", base=2)
@@ -247,33 +290,45 @@ def _other_axes(row: Worth, axis: str) -> str:
     return ", ".join(others)
 
 
-def _row_figure(rows: int) -> tuple[Figure, Axes]:
+def _row_figure(rows: int, beside: bool = False) -> tuple[Figure, Axes]:
     """Rows with a line of text above each, from the top down."""
-    figure = Figure(figsize=(WIDTH_IN, ROW_IN * rows + 0.55), layout="constrained")
+    row_in = ROW_IN + (BESIDE_IN if beside else 0.0)
+    figure = Figure(figsize=(WIDTH_IN, row_in * rows + 0.72), layout="constrained")
     axes = figure.subplots()
-    axes.set_ylim(rows - 0.55, -0.8)
-    axes.yaxis.set_major_locator(NullLocator())
-    axes.spines["left"].set_visible(False)
+    prepare_rows(axes, rows)
     return figure, axes
 
 
-def _row_label(axes: Axes, position: int, label: str, value: str) -> None:
+def prepare_rows(axes: Axes, rows: int) -> None:
+    """Room for rows, each with its text above it; no axis at the left."""
+    axes.set_ylim(rows - 0.55, -0.8)
+    axes.yaxis.set_major_locator(NullLocator())
+    axes.spines["left"].set_visible(False)
+
+
+def label_row(axes: Axes, position: float, label: str, value: str) -> None:
+    """What a row is on the left, its value on the right, above its marks."""
     across = axes.get_yaxis_transform()
     axes.text(
-        0, position - 0.3, _short(label, LABEL_LETTERS - len(value)), transform=across, va="bottom"
+        0, position - 0.3, short(label, LABEL_LETTERS - len(value)), transform=across, va="bottom"
     )
     axes.text(1, position - 0.3, value, transform=across, va="bottom", ha="right", weight="bold")
 
 
-def _ratio(value: float) -> str:
-    return f"{value:.3f}×" if 0.95 < value < 1.05 else f"{text.digits(value)}×"
+def _row_beside(axes: Axes, position: int, words: str) -> None:
+    if words:
+        across = axes.get_yaxis_transform()
+        said = short(words, BESIDE_LETTERS)
+        axes.text(0, position - 0.24, said, transform=across, va="bottom", fontsize=8, color=MUTED)
 
 
-def _short(label: str, length: int) -> str:
-    return label if len(label) <= length else f"{label[: length - 1]}…"
+def short(label: str, length: int) -> str:
+    """A text of a record as a label: what is hidden is shown, what is too long is cut."""
+    clear = visible(label[: 2 * length])
+    return clear if len(clear) <= length and len(label) <= length else f"{clear[: length - 1]}…"
 
 
-def _ratio_axis(axes: Axes, ends: Sequence[float], label: str) -> None:
+def ratio_axis(axes: Axes, ends: Sequence[float], label: str) -> None:
     """A log axis around 1 with ticks that read as ratios."""
     low, high = min(1.0, *ends), max(1.0, *ends)
     margin = max((high / low) ** 0.06, 1.0005)

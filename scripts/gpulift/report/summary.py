@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from gpulift import stats
-from gpulift.records.model import Arm, Record
+from gpulift.citing.arms import joules_per_step
+from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.read import Run
 from gpulift.reference.entries import Reference
 from gpulift.stats import Estimate
@@ -28,10 +32,18 @@ class Case:
         """The record whose texts stand for the case: a measured one where there is one."""
         return next((r for r in self.records if r.outcome == "ok"), self.records[0])
 
-    @property
+    @cached_property
     def measured(self) -> tuple[Record, ...]:
         """The launches with results."""
         return tuple(record for record in self.records if record.outcome == "ok")
+
+    def record_ids(self, *arms: str) -> tuple[str, ...]:
+        """Citations of the launches in which all these arms were measured."""
+        return tuple(
+            record.citation
+            for record in self.measured
+            if all(stats.measured_arms([record], name) for name in arms)
+        )
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,11 @@ class Roof:
         """Of the datasheet's figure."""
         return self.rate.value / self.peak if self.peak else None
 
+    @property
+    def record_ids(self) -> tuple[str, ...]:
+        """Citations of the launches behind the rate."""
+        return self.case.record_ids(self.arm)
+
 
 @dataclass(frozen=True)
 class UnitCost:
@@ -79,10 +96,18 @@ class UnitCost:
         bound = self.clock == "device" and not self.held
         return "bound by the host's launch rate: not held" if bound else ""
 
+    @property
+    def record_ids(self) -> tuple[str, ...]:
+        """Citations of the launches behind the time."""
+        return self.case.record_ids(self.arm)
+
 
 @dataclass(frozen=True)
 class Worth:
-    """What one arm is worth against the baseline in one case."""
+    """What one arm is worth against the baseline in one case.
+
+    `throttle` and the case's telemetry are of all its arms together; the rest is of the arm alone.
+    """
 
     case: Case
     arm: str
@@ -96,6 +121,23 @@ class Worth:
     check_error: float | None
     check_tolerance: float | None
     spread: float | None
+    rate: Estimate | None = None  # of work per second, where the cost says how much work a step is
+    rate_unit: str = ""
+    clock: str = ""
+    sm_clock_hz: float | None = None
+    throttle: tuple[str, ...] = ()
+    energy_j: float | None = None  # of one step; None where windows are too short to tell
+    baseline_energy_j: float | None = None
+
+    @property
+    def record_ids(self) -> tuple[str, ...]:
+        """Citations of the launches behind the speedup."""
+        return self.case.record_ids(self.arm, self.baseline)
+
+    @property
+    def prediction(self) -> str:
+        """What was expected before the first run, in the technique's own words."""
+        return self.case.first.expectation
 
     @property
     def speedup(self) -> Estimate:
@@ -145,6 +187,17 @@ class Summary:
     def skipped(self) -> tuple[Problem, ...]:
         """What could not run here."""
         return tuple(p for p in self.problems if p.outcome == "skipped")
+
+    @cached_property
+    def _by_technique(self) -> Mapping[str, tuple[Worth, ...]]:
+        found: dict[str, list[Worth]] = {}
+        for row in self.worths:
+            found.setdefault(row.technique, []).append(row)
+        return {technique: tuple(rows) for technique, rows in found.items()}
+
+    def worths_of(self, technique: str) -> tuple[Worth, ...]:
+        """The comparisons of one technique, best first."""
+        return self._by_technique.get(technique, ())
 
     @property
     def notes(self) -> tuple[tuple[Case, str, str], ...]:
@@ -260,7 +313,7 @@ def _rates(case: Case, reference: Reference | None) -> list[Roof]:
                 name=arm.cost.roof,
                 regime=case.first.regime,
                 rate=stats.rate(time, work),
-                unit="FLOP/s" if arm.cost.roof.startswith("gemm/") else "B/s",
+                unit=work_of(arm.cost)[1],
                 case=case,
                 arm=arm.name,
                 peak=reference.peak(arm.cost.roof) if reference else None,
@@ -288,30 +341,68 @@ def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
     baseline = next((arm for arm in case.first.arms if arm.role == "baseline"), None)
     if baseline is None:
         return []
-    rows = []
-    for arm in case.first.arms:
-        pair = stats.pair_ratio(case.measured, arm.name, baseline.name)
-        time = stats.step_time(case.measured, arm.name)
-        baseline_time = stats.step_time(case.measured, baseline.name)
-        if arm is baseline or pair is None or time is None or baseline_time is None:
-            continue
-        rows.append(
-            Worth(
-                case=case,
-                arm=arm.name,
-                baseline=baseline.name,
-                pair=pair,
-                time_s=time,
-                baseline_time_s=baseline_time,
-                roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
-                memory_bytes=_memory(case, arm.name),
-                baseline_memory_bytes=_memory(case, baseline.name),
-                check_error=_worst_check(case, arm.name),
-                check_tolerance=arm.check_tolerance,
-                spread=stats.spread(case.measured, arm.name),
-            )
-        )
-    return rows
+    time_s = stats.step_time(case.measured, baseline.name)
+    if time_s is None:
+        return []
+    base = _Baseline(
+        baseline.name, time_s, _memory(case, baseline.name), _energy(case, baseline.name)
+    )
+    found = (_worth(case, arm, base, roofs) for arm in case.first.arms if arm is not baseline)
+    return [row for row in found if row is not None]
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    """What all arms of a case are held against."""
+
+    name: str
+    time_s: Estimate
+    memory_bytes: int | None
+    energy_j: float | None
+
+
+def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Worth | None:
+    """Arm against baseline, or None where no launch has both."""
+    pair = stats.pair_ratio(case.measured, arm.name, base.name)
+    time = stats.step_time(case.measured, arm.name)
+    if pair is None or time is None:
+        return None
+    work, unit = work_of(arm.cost)
+    return Worth(
+        case=case,
+        arm=arm.name,
+        baseline=base.name,
+        pair=pair,
+        time_s=time,
+        baseline_time_s=base.time_s,
+        roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
+        memory_bytes=_memory(case, arm.name),
+        baseline_memory_bytes=base.memory_bytes,
+        check_error=_worst_check(case, arm.name),
+        check_tolerance=arm.check_tolerance,
+        spread=stats.spread(case.measured, arm.name),
+        rate=stats.rate(time, work) if work > 0 else None,
+        rate_unit=unit,
+        clock=arm.clock,
+        sm_clock_hz=_arm_clock(case, arm.name),
+        throttle=_throttle(case),
+        energy_j=_energy(case, arm.name),
+        baseline_energy_j=base.energy_j,
+    )
+
+
+def work_of(cost: Cost | None) -> tuple[float, str]:
+    """Work of a step and the unit of its rate: what its roof counts, else the first that is known.
+
+    Zero and no unit where the cost tells nothing.
+    """
+    if cost is None:
+        return 0.0, ""
+    kinds = [(cost.flops, "FLOP/s"), (cost.bytes, "B/s"), (cost.items, "items/s")]
+    if cost.roof:
+        unit = "FLOP/s" if cost.roof.startswith("gemm/") else "B/s"
+        kinds.insert(0, (stats.work_for_roof(cost), unit))
+    return next((kind for kind in kinds if kind[0] > 0), (0.0, ""))
 
 
 def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
@@ -334,6 +425,16 @@ def _memory(case: Case, arm: str) -> int | None:
 def _worst_check(case: Case, arm: str) -> float | None:
     arms = stats.measured_arms(case.measured, arm)
     return max((a.check_error for a in arms if a.check_error is not None), default=None)
+
+
+def _energy(case: Case, arm: str) -> float | None:
+    """Joules of one step: the median window of each launch, then the mean over launches.
+
+    Only windows that the card's counter resolves have an energy; the case's own holds all arms.
+    """
+    found = (joules_per_step(one) for one in stats.measured_arms(case.measured, arm))
+    launches = [joules for joules in found if joules is not None]
+    return float(np.mean(launches)) if launches else None
 
 
 def _arm_clock(case: Case, arm: str) -> float | None:

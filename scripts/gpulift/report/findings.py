@@ -1,0 +1,154 @@
+"""What results say, in sentences: computed from intervals, no verdict is set by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpulift import text
+from gpulift.qualify.checks import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SKIPPED,
+    VERDICTS,
+    CheckResult,
+    basis,
+    overall,
+)
+from gpulift.qualify.tables import GLYPHS
+from gpulift.reference.entries import Reference
+from gpulift.report import plots
+from gpulift.report.summary import Worth
+
+FASTER, SLOWER = "faster", "slower"
+MOST_ARMS = 12
+MOST_LETTERS = 600  # of a sentence
+ANSWERS = {
+    PASS: "Yes: every check that could be judged passed",
+    FAIL: "No",
+    INCONCLUSIVE: "As far as could be told, yes: no check failed, but some could not be told",
+    SKIPPED: "Not judged",
+}
+SPEED = ("roof/", "time/", "cost/")
+PARTS = (
+    ("roofs", ("roof/",)),
+    ("health", ("health/",)),
+    ("step times", ("time/", "cost/")),
+    ("cases", ("case/",)),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a machine is as fast as it should be: the verdict of all checks together."""
+
+    verdict: str
+    sentence: str
+    counts: tuple[str, ...]
+    basis: str
+
+    @property
+    def glyph(self) -> str:
+        """A sign for the verdict."""
+        return GLYPHS[self.verdict]
+
+
+def answer(results: Sequence[CheckResult], reference: Reference | None) -> Answer:
+    """The verdict on a machine, in a sentence, and how many checks of each kind it rests on."""
+    verdict = overall(results)
+    words = Counter(one.verdict for one in results)
+    judged = len(results) - words[SKIPPED]
+    sentence = ANSWERS[verdict]
+    if verdict == FAIL:
+        sentence = f"No: {words[FAIL]} of {judged} checks failed"
+    if verdict in (PASS, INCONCLUSIVE) and not any(_of_speed(one) for one in results):
+        sentence = "Not known: no speed could be told from its limit"
+    if verdict == SKIPPED:
+        sentence = "Not judged: nothing that was measured here has a limit"
+    return Answer(verdict, sentence, _counts(results), basis(reference))
+
+
+def _of_speed(one: CheckResult) -> bool:
+    return one.verdict == PASS and one.id.startswith(SPEED)
+
+
+def _counts(results: Sequence[CheckResult]) -> tuple[str, ...]:
+    """`roofs: 15 pass, 1 inconclusive`, for each kind of check that there is."""
+    found = []
+    for name, beginnings in PARTS:
+        words = Counter(one.verdict for one in results if one.id.startswith(beginnings))
+        if words:
+            counted = ", ".join(f"{words[word]} {word}" for word in VERDICTS if words[word])
+            found.append(f"{name}: {counted}")
+    return tuple(found)
+
+
+def of_rows(rows: Sequence[Worth]) -> tuple[str, ...]:
+    """A sentence per arm of a technique on one machine, the arm with the largest gain first."""
+    arms: dict[str, list[Worth]] = {}
+    for row in sorted(rows, key=lambda one: -one.speedup.value):
+        arms.setdefault(row.arm, []).append(row)
+    axis = plots.sweep_axis(rows)
+    sentences = [_of_arm(arm, members, axis) for arm, members in arms.items()]
+    rest = len(sentences) - MOST_ARMS
+    more = [f"{rest} more arms: see the table"] if rest > 0 else []
+    return (*sentences[:MOST_ARMS], *more)
+
+
+def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
+    """`pinned: faster in 13 of 14 cases, 1.31× (h2d, 4 KiB) to 5.46× (h2d, 16 MiB); ...`."""
+    best, worst = rows[0], rows[-1]
+    if len(rows) == 1:
+        glyph, word = text.verdict(best.speedup)
+        return f"{arm}: {glyph} {word}, {text.ratio(best.speedup.value)} ({_case(best)})"
+    words = Counter(text.verdict(row.speedup)[1] for row in rows)
+    counted = [f"{word} in {count} of {len(rows)} cases" for word, count in words.most_common()]
+    ends = f"{text.ratio(worst.speedup.value)} ({_case(worst)}) to"
+    ends += f" {text.ratio(best.speedup.value)} ({_case(best)})"
+    where = _where_faster(rows, axis) if axis and 0 < words[FASTER] < len(rows) else ""
+    return f"{arm}: {', '.join(counted)}: {ends}{where}"
+
+
+def _where_faster(rows: Sequence[Worth], axis: str) -> str:
+    """From which value of the axis on every larger one gains, for each value of the others."""
+    groups: dict[str, list[Worth]] = {}
+    for row in rows:
+        groups.setdefault(others(row, axis), []).append(row)
+    found = []
+    for name, members in groups.items():
+        start = _faster_from(members, axis)
+        if start is not None:
+            label = f"{name}: " if name else ""
+            found.append(f"{label}faster from {_value(axis, start)} up")
+    return f"; {'; '.join(sorted(found))}" if found else ""
+
+
+def _faster_from(rows: Sequence[Worth], axis: str) -> float | None:
+    start = None
+    for value, row in sorted(_along(rows, axis), key=lambda pair: -pair[0]):
+        if text.verdict(row.speedup)[1] != FASTER:
+            break
+        start = value
+    return start
+
+
+def _along(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:
+    """The rows that have a number on the axis, with it."""
+    found = ((row.case.first.case.get(axis), row) for row in rows)
+    return [(float(value), row) for value, row in found if isinstance(value, (int, float))]
+
+
+def others(row: Worth, axis: str) -> str:
+    """The other axes of a row's case, with their values."""
+    parts = [f"{name} {value}" for name, value in row.case.first.case.items() if name != axis]
+    return ", ".join(parts)
+
+
+def _value(axis: str, value: float) -> str:
+    return text.round_size(value) if axis.endswith("bytes") else f"{axis} {value:g}"
+
+
+def _case(row: Worth) -> str:
+    return text.case_label(row.case.case_id, short=True)

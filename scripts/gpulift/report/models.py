@@ -1,0 +1,413 @@
+"""Models side by side: what the same case gives on each, and what others publish, kept apart.
+
+The figure of a model is a mean over its cards of log values, each card's a mean over its runs; its
+interval is Student's t over cards (over runs of one card, over launches of one run). One card does
+not show the spread between cards of its model, so two single cards never stand for two models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gpulift import stats, text
+from gpulift.records.model import Context, Cost, Record, slug
+from gpulift.reference.entries import Published, Reference, read_reference
+from gpulift.report import plots
+from gpulift.report.drawing import Drawing
+from gpulift.report.summary import Roof, Summary, Worth
+from gpulift.stats import Estimate
+
+MOST_ROWS = 12  # of a figure and of the Markdown twin; the page's table has all
+NAME_LETTERS = 34
+TEXT_LETTERS = 90
+ROOFS = "ceilings"
+DODGE_ROWS = 0.32  # between the first and the last model of a row
+MODEL_IN = 0.08  # more height of a row for each
+LEVEL = "95 % intervals over cards, of one card over its launches"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A GPU model, or a machine without a GPU; all summaries of it."""
+
+    slug: str
+    name: str
+    gpu: bool
+    summaries: tuple[Summary, ...] = field(repr=False)
+
+    @cached_property
+    def cards(self) -> int:
+        """How many cards were measured; those without a hash count as one."""
+        return len({_card(one) for one in self.summaries})
+
+    @property
+    def counted(self) -> str:
+        """`one card`, `5 cards`, or of a machine without a GPU `one machine`."""
+        return counted_cards(self.cards, self.gpu)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A quantity on one model: of how many cards, over what its interval is, from which records."""
+
+    value: Estimate
+    cards: int
+    gpu: bool
+    unit: str  # what the interval is over: "launches", "runs" or "cards"
+    records: tuple[Record, ...] = field(repr=False)
+    work: Cost | None = None
+
+    @property
+    def basis(self) -> str:
+        """`one card, 3 launches`."""
+        count = self.value.launches
+        what = self.unit if count != 1 else {"launches": "launch", "runs": "run"}[self.unit]
+        cards = counted_cards(self.cards, self.gpu)
+        return cards if self.unit == "cards" else f"{cards}, {count} {what}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm of a case, or one roof, on each model; None where it was not measured."""
+
+    case_id: str
+    arm: str
+    baseline: str
+    cells: tuple[Cell | None, ...]
+    unit: str = ""  # of a rate; empty for a speedup
+
+    @property
+    def same_work(self) -> bool:
+        """Whether a step was the same work on all models."""
+        works = [cell.work for cell in self.cells if cell and cell.work]
+        amounts = {(work.bytes, work.flops, work.items) for work in works}
+        return len(amounts) < 2
+
+    @cached_property
+    def change(self) -> float | None:
+        """The largest value over the smallest; None where fewer than two models can be compared."""
+        values = [cell.value.value for cell in self.cells if cell]
+        if len(values) < 2 or not self.same_work:
+            return None
+        return max(values) / min(values)
+
+    @property
+    def label(self) -> str:
+        """`mimalloc, one, tokens`."""
+        case = text.case_label(self.case_id, short=True)
+        return ", ".join(part for part in (self.arm, case) if part)
+
+    def shown(self, cell: Cell) -> str:
+        """The value with its interval: of a speedup, or of a rate."""
+        if not self.unit:
+            return text.speedup(cell.value)
+        low, high = cell.value.low, cell.value.high
+        ends = [text.rate(end, self.unit) for end in (low, high) if end is not None]
+        interval = f" [{ends[0]}, {ends[1]}]" if len(ends) == 2 else ""
+        return f"{text.rate(cell.value.value, self.unit)}{interval}"
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """What others report of a model, and what was measured of it here, for comparison by eye."""
+
+    model: str
+    entry: Published
+    measured: str
+
+    @property
+    def shown(self) -> str:
+        """The published value with its unit."""
+        return text.rate(self.entry.value, self.entry.unit)
+
+
+@dataclass(frozen=True)
+class ModelsView:
+    """A technique, or the ceilings, on all models that have it."""
+
+    title: str
+    anchor: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    figure: Drawing | None
+    differs: tuple[str, ...] = ()
+    published: tuple[PublishedRow, ...] = ()
+
+    @property
+    def ceilings(self) -> bool:
+        """Whether the rows are rates of roofs rather than speedups."""
+        return self.title == ROOFS
+
+    @property
+    def first_rows(self) -> tuple[Row, ...]:
+        """Those that change most."""
+        return self.rows[:MOST_ROWS]
+
+    @property
+    def said(self) -> str:
+        """What changes most from model to model, in a sentence."""
+        return _said(self.title, self.columns, self.rows)
+
+
+def counted_cards(cards: int, gpu: bool = True) -> str:
+    """`one card`, `5 cards`; records do not tell machines without a GPU apart."""
+    if not gpu:
+        return "one machine"
+    return "one card" if cards == 1 else f"{cards} cards"
+
+
+def known_references(results: Path) -> list[Reference]:
+    """The references of all models below a results folder, by file name."""
+    return [read_reference(file) for file in sorted((results / "reference").glob("*.json"))]
+
+
+def views(summaries: Sequence[Summary], references: Sequence[Reference]) -> tuple[ModelsView, ...]:
+    """A view per technique that two models or more have, then the ceilings with what is published.
+
+    Empty where there is one model and nothing published.
+    """
+    columns = _columns(summaries)
+    found: list[ModelsView] = []
+    for technique in dict.fromkeys(row.technique for one in summaries for row in one.worths):
+        having = [one for one in columns if _worths(one, technique)]
+        if len(having) > 1:
+            rows = _technique_rows(having, technique)
+            found.append(_view(technique, len(found), having, rows))
+    having = [one for one in columns if any(run.roofs for run in one.summaries)]
+    rows = _roof_rows(having) if len(having) > 1 else []
+    published = tuple(_published(columns, references))
+    if rows or published:
+        found.append(_view(ROOFS, len(found), having, rows, published))
+    return tuple(found)
+
+
+# --- Columns and cells ---
+
+
+def _columns(summaries: Sequence[Summary]) -> list[Column]:
+    """Models in the order in which they come."""
+    grouped: dict[str, list[Summary]] = {}
+    for one in summaries:
+        grouped.setdefault(_context(one).slug, []).append(one)
+    return [
+        Column(slug, mine[0].run.machine, _context(mine[0]).gpu is not None, tuple(mine))
+        for slug, mine in grouped.items()
+    ]
+
+
+def _context(summary: Summary) -> Context:
+    return summary.run.records[0].context
+
+
+def _card(summary: Summary) -> str:
+    gpu = _context(summary).gpu
+    return gpu.card if gpu else ""
+
+
+def _worths(column: Column, technique: str) -> list[tuple[str, Worth]]:
+    """With the card of each."""
+    return [(_card(one), row) for one in column.summaries for row in one.worths_of(technique)]
+
+
+def _technique_rows(columns: Sequence[Column], technique: str) -> list[Row]:
+    found: dict[tuple[str, str, str], list[Cell | None]] = {}
+    for number, column in enumerate(columns):
+        groups: dict[tuple[str, str, str], list[tuple[str, Worth]]] = {}
+        for card, row in _worths(column, technique):
+            groups.setdefault((row.case.case_id, row.arm, row.baseline), []).append((card, row))
+        for key, members in groups.items():
+            cells = found.setdefault(key, [None] * len(columns))
+            cells[number] = _speedup_cell(members, column.gpu)
+    return _largest_change_first([Row(*key, tuple(cells)) for key, cells in found.items()])
+
+
+def _speedup_cell(members: Sequence[tuple[str, Worth]], gpu: bool) -> Cell:
+    estimate, unit, cards = _over_cards([(card, row.speedup) for card, row in members])
+    first = members[0][1]
+    records = tuple(record for _, row in members for record in row.case.measured)
+    arm = first.case.first.arm(first.arm)
+    return Cell(estimate, cards, gpu, unit, records, arm.cost if arm else None)
+
+
+def _roof_rows(columns: Sequence[Column]) -> list[Row]:
+    found: dict[tuple[str, str, str], list[Cell | None]] = {}
+    for number, column in enumerate(columns):
+        groups: dict[tuple[str, str, str], list[tuple[str, Roof]]] = {}
+        for one in column.summaries:
+            for roof in one.roofs:
+                key = (roof.name, roof.regime, roof.unit)
+                groups.setdefault(key, []).append((_card(one), roof))
+        for key, members in groups.items():
+            cells = found.setdefault(key, [None] * len(columns))
+            values = [(card, roof.rate) for card, roof in members]
+            estimate, unit, cards = _over_cards(values)
+            records = tuple(record for _, roof in members for record in roof.case.measured)
+            cells[number] = Cell(estimate, cards, column.gpu, unit, records)
+    rows = [
+        Row(f"regime:{regime}", name, "", tuple(cells), unit)
+        for (name, regime, unit), cells in found.items()
+    ]
+    return _largest_change_first(rows)
+
+
+def _over_cards(values: Sequence[tuple[str, Estimate]]) -> tuple[Estimate, str, int]:
+    """The mean over the highest level of which there are two: cards, runs, else launches."""
+    cards: dict[str, list[Estimate]] = {}
+    for card, estimate in values:
+        cards.setdefault(card, []).append(estimate)
+    by_card = [[math.log(one.value) for one in mine] for mine in cards.values()]
+    if len(by_card) > 1:
+        logs, unit = [float(np.mean(mine)) for mine in by_card], "cards"
+    elif len(by_card[0]) > 1:
+        logs, unit = by_card[0], "runs"
+    else:
+        return values[0][1], "launches", 1
+    return stats.over_launches(logs, np.asarray(logs)), unit, len(by_card)
+
+
+def _largest_change_first(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: -(row.change or 0.0))
+
+
+def _view(
+    title: str,
+    number: int,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    published: tuple[PublishedRow, ...] = (),
+) -> ModelsView:
+    name = f"models-{number}"
+    drawn = [row for row in rows if row.change is not None][:MOST_ROWS]
+    figure = Drawing(name, _said(title, columns, rows), _figure(columns, drawn)) if drawn else None
+    differs = tuple(_differences(columns)) if rows else ()
+    return ModelsView(title, name, tuple(columns), tuple(rows), figure, differs, published)
+
+
+def _differences(columns: Sequence[Column]) -> Iterable[str]:
+    """What else differs between the models' records, besides the model."""
+    facts: tuple[tuple[str, Callable[[Record], str]], ...] = (
+        ("driver", lambda record: record.context.driver or "none"),
+        ("CUDA runtime", lambda record: record.context.cuda_runtime or "none"),
+        ("host", lambda record: record.context.host.name),
+        ("commit", lambda record: record.context.build.commit),
+        ("method", lambda record: record.method),
+    )
+    for what, of in facts:
+        values = [
+            ", ".join(sorted({of(run.run.records[0]) for run in column.summaries}))
+            for column in columns
+        ]
+        if len(set(values)) > 1:
+            parts = (
+                f"{plots.short(value, TEXT_LETTERS)} ({plots.short(column.name, NAME_LETTERS)})"
+                for column, value in zip(columns, values, strict=True)
+            )
+            yield f"{what}: {'; '.join(parts)}"
+
+
+def _published(
+    columns: Sequence[Column], references: Sequence[Reference]
+) -> Iterable[PublishedRow]:
+    by_slug = {column.slug: column for column in columns}
+    for reference in references:
+        column = by_slug.get(slug(reference.name))
+        for entry in reference.published:
+            yield PublishedRow(reference.name, entry, _measured(column, entry.subject))
+
+
+def _measured(column: Column | None, subject: str) -> str:
+    """The measured rates of that roof: of both regimes, or of the one that the subject names."""
+    if column is None:
+        return ""
+    rates: dict[str, list[tuple[str, Estimate]]] = {}
+    units = {}
+    for one in column.summaries:
+        for roof in one.roofs:
+            if subject in (roof.name, f"roof/{roof.name}/{roof.regime}"):
+                rates.setdefault(roof.regime, []).append((_card(one), roof.rate))
+                units[roof.regime] = roof.unit
+    return ", ".join(
+        f"{text.rate(_over_cards(found)[0].value, units[regime])} {regime}"
+        for regime, found in rates.items()
+    )
+
+
+# --- Figure and words ---
+
+
+def _figure(columns: Sequence[Column], rows: Sequence[Row]) -> Figure:
+    """A row per case and arm, a marker per model; rates are drawn over that of the first model."""
+    rates = bool(rows[0].unit)
+    with matplotlib.rc_context(plots.STYLE):
+        row_in = plots.ROW_IN + MODEL_IN * len(columns)
+        height = row_in * len(rows) + 1.0 + 0.2 * len(columns)
+        figure = Figure(figsize=(plots.WIDTH_IN, height), layout="constrained")
+        axes = figure.subplots()
+        plots.prepare_rows(axes, len(rows))
+        ends = [end for number in range(len(columns)) for end in _draw(axes, columns, number, rows)]
+        for position, row in enumerate(rows):
+            axes.plot([1, 1], [position - 0.25, position + 0.35], color=plots.MUTED, zorder=0)
+            plots.label_row(axes, position, row.label, f"{row.change:.2f}× apart")
+        first = plots.short(columns[0].name, NAME_LETTERS)
+        axis = (
+            f"rate over that of {first} (more is better)" if rates else "speedup (above 1: faster)"
+        )
+        plots.ratio_axis(axes, ends, f"{axis}\n{LEVEL}")
+        figure.legend(loc="outside upper left", fontsize=9)
+        return figure
+
+
+def _draw(
+    axes: Axes, columns: Sequence[Column], number: int, rows: Sequence[Row]
+) -> Iterator[float]:
+    """Values and intervals of one model; yields what the axis has to hold."""
+    column = columns[number]
+    colour = plots.SERIES[number % len(plots.SERIES)]
+    marker = plots.MARKERS[number % len(plots.MARKERS)]
+    offset = DODGE_ROWS * (number / max(1, len(columns) - 1) - 0.5)
+    label = f"{plots.short(column.name, NAME_LETTERS)}, {column.counted}"
+    for position, row in enumerate(rows):
+        cell = row.cells[number]
+        if cell is None:
+            continue
+        one = cell.value.scaled(1 / _first(row) if row.unit else 1.0)
+        place = position + 0.05 + offset
+        if one.low is not None and one.high is not None:
+            axes.plot([one.low, one.high], [place] * 2, color=colour, linewidth=1.8)
+        axes.plot(one.value, place, marker, color=colour, markersize=5, label=label)
+        label = "_"  # one entry of the legend per model
+        yield from (end for end in (one.low, one.value, one.high) if end)
+
+
+def _first(row: Row) -> float:
+    return next(cell.value.value for cell in row.cells if cell)
+
+
+def _said(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    names = ", ".join(f"{plots.short(one.name, NAME_LETTERS)} ({one.counted})" for one in columns)
+    head = f"{plots.short(title, NAME_LETTERS)} on {names}."
+    both = [row for row in rows if row.change is not None]
+    if not both:
+        return f"{head} No case was measured as the same work on two of them."
+    most, least = both[0], both[-1]
+    values = ", ".join(
+        f"{text.rate(cell.value.value, most.unit) if most.unit else text.ratio(cell.value.value)}"
+        f" on {plots.short(column.name, NAME_LETTERS)}"
+        for column, cell in zip(columns, most.cells, strict=True)
+        if cell
+    )
+    label = plots.short(most.label, TEXT_LETTERS)
+    said = f"{head} Changes most: {label}, {values}."
+    if least is not most:
+        changed = f"{least.change:.2f}×"
+        said += f" Changes least: {plots.short(least.label, TEXT_LETTERS)}, {changed} apart."
+    return said

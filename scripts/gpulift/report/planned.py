@@ -1,0 +1,134 @@
+"""Which figures a report has, and what each says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from gpulift import text
+from gpulift.duets import DuetRow
+from gpulift.report import escaping, findings, plots, roofline
+from gpulift.report.drawing import Drawing
+from gpulift.report.figures import Plan
+from gpulift.report.limits import Limits
+from gpulift.report.summary import Roof, Summary, Worth
+from gpulift.report.views import AnswerLine, MachineView, part_id
+
+
+def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Plan]:
+    """Roofline, ceilings and the forest of techniques of the first machines."""
+    for one in machines[: most.machines]:
+        yield partial(roofline.drawing, one.summary, one.number)
+        yield partial(_bars, one)
+        yield partial(_forest, one)
+
+
+def of_techniques(
+    machines: Sequence[MachineView], anchors: Mapping[str, str], most: Limits
+) -> Iterator[Plan]:
+    """Speedups along an axis of the cases, for the first techniques that have one."""
+    drawn = [pair for pair in _sweeps(machines, anchors) if _panels(*pair) <= most.panels]
+    for view, technique in drawn[: most.sweeps]:
+        yield partial(_sweep, view, technique, anchors[technique])
+
+
+def left_out(
+    machines: Sequence[MachineView], anchors: Mapping[str, str], models: int, most: Limits
+) -> str:
+    """What is not drawn because there is too much of it; empty where all is drawn."""
+    sweeps = _sweeps(machines, anchors)
+    drawn = [pair for pair in sweeps if _panels(*pair) <= most.panels][: most.sweeps]
+    counts = (
+        (len(machines) - most.machines, "machines"),
+        (len(sweeps) - len(drawn), "techniques on a machine"),
+        (models - most.models, "techniques over models"),
+    )
+    said = [f"{count} {what}" for count, what in counts if count > 0]
+    return f"Figures of {', of '.join(said)} are not drawn: tables have it." if said else ""
+
+
+def of_duets(rows: Sequence[DuetRow]) -> Drawing | None:
+    """Head against base, a row per arm; None without any."""
+    if not rows:
+        return None
+    shown = [
+        plots.ForestRow(
+            f"{row.technique}: {row.arm}, {text.case_label(row.case_id)}",
+            row.pair.ratio,
+            f"{row.pair.ratio.value:.4f}",
+            slower_is_above=True,
+        )
+        for row in rows
+    ]
+    figure = plots.forest(shown, "time of head / time of base, 95 % interval (below 1: faster)")
+    ratios = [row.pair.ratio.value for row in rows]
+    alt = f"Head build against base build: {min(ratios):.4f} to {max(ratios):.4f} times as long."
+    return Drawing("duet", alt, figure)
+
+
+def _bars(view: MachineView) -> Drawing | None:
+    figure = plots.roof_bars(view.summary.roofs)
+    return Drawing(view.bars, _roofs_alt(view.summary), figure) if figure else None
+
+
+def _forest(view: MachineView) -> Drawing | None:
+    rows = [row for line in view.lines for row in (line.best, line.worst) if row]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: -row.speedup.value)
+    figure = plots.forest([plots.worth_row(row) for row in rows], plots.SPEEDUP_AXIS)
+    return Drawing(view.forest, _forest_alt(view), figure)
+
+
+def _sweeps(
+    machines: Sequence[MachineView], anchors: Mapping[str, str]
+) -> list[tuple[MachineView, str]]:
+    """Machine by machine, the techniques whose cases have an axis."""
+    return [
+        (view, technique)
+        for view in machines
+        for technique in anchors
+        if plots.sweep_axis(_rows(view, technique))
+    ]
+
+
+def _panels(view: MachineView, technique: str) -> int:
+    rows = _rows(view, technique)
+    axis = plots.sweep_axis(rows) or ""
+    return len({findings.others(row, axis) for row in rows})
+
+
+def _sweep(view: MachineView, technique: str, anchor: str) -> Drawing:
+    rows = _rows(view, technique)
+    where = f"{escaping.brief(technique)} on {escaping.brief(view.summary.run.machine)}"
+    said = ". ".join(escaping.brief(one, findings.MOST_LETTERS) for one in findings.of_rows(rows))
+    alt = f"{where}, speedup along {escaping.brief(plots.sweep_axis(rows) or '')}. {said}."
+    return Drawing(part_id(anchor, view), alt, plots.sweep(rows))
+
+
+def _rows(view: MachineView, technique: str) -> list[Worth]:
+    return [row for row in view.summary.worths if row.technique == technique]
+
+
+def _forest_alt(view: MachineView) -> str:
+    said = "; ".join(_line(one) for one in view.lines)
+    name = escaping.brief(view.summary.run.machine)
+    return f"Speedups of each technique's best and worst case on {name}: {said}."
+
+
+def _line(line: AnswerLine) -> str:
+    best = f"{escaping.brief(line.technique)} up to {text.ratio(line.best.speedup.value)}"
+    return f"{best}, down to {text.ratio(line.worst.speedup.value)}" if line.worst else best
+
+
+def _roofs_alt(summary: Summary) -> str:
+    known = [(roof.fraction, roof) for roof in summary.roofs if roof.fraction is not None]
+    known.sort(key=lambda pair: pair[0])
+    ends = [f"{text.percent(share)} ({_roof(roof)})" for share, roof in (known[0], known[-1])]
+    name = escaping.brief(summary.run.machine)
+    said = " to ".join(dict.fromkeys(ends))
+    return f"The measured ceilings of {name} are {said} of the datasheet."
+
+
+def _roof(roof: Roof) -> str:
+    return f"{escaping.brief(roof.name)}, {roof.regime}"

@@ -1,0 +1,95 @@
+"""The page and its Markdown twin from the same values, each with its own way of escaping."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gpulift import decision, tables, text
+from gpulift.claims import command as claims
+from gpulift.qualify.tables import GLYPHS, quantity
+from gpulift.report import escaping
+from gpulift.report.claimed import CLAIM_STYLES
+from gpulift.report.views import energy, memory
+
+SCRIPT, STYLE = "report.js", "report.css"
+PARTS = {
+    "answer": "the answer",
+    "verdicts": "verdicts on changes",
+    "roofs": "the roofs",
+    "techniques": "the techniques",
+    "claims": "the claims",
+    "models": "the models side by side",
+    "missing": "what was not measured",
+    "conditions": "the conditions",
+    "certificates": "how often the verdict is wrong",
+    "records": "the records",
+}
+
+
+def page(values: Mapping[str, Any]) -> str:
+    """The HTML page. Its one script is allowed by its hash, and nothing may be fetched."""
+    environment = _environment(html=True)
+    script, style = (_file(environment, one) for one in (SCRIPT, STYLE))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = environment.get_template("report.html.j2")
+    return template.render({**values, "script": script, "style": style, "digest": digest})
+
+
+def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Titles and texts of the Markdown twin's parts, in the page's order."""
+    environment = _environment(html=False)
+    return [
+        (title, environment.get_template(f"{name}.md.j2").render(values))
+        for name, title in PARTS.items()
+        if name != "models" or values["models"]
+    ]
+
+
+def _file(environment: Environment, name: str) -> str:
+    assert environment.loader is not None
+    source = environment.loader.get_source(environment, name)[0]
+    return source.strip("\n")
+
+
+def _environment(html: bool) -> Environment:
+    made = Environment(
+        loader=PackageLoader("gpulift.report"),
+        autoescape=html,
+        finalize=escaping.html if html else escaping.markdown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(claim_styles=CLAIM_STYLES)
+    made.filters.update(
+        rate=text.rate,
+        ratio=text.ratio,
+        seconds=text.seconds,
+        size=text.size,
+        percent=text.percent,
+        change=decision.percent,
+        speedup=text.speedup,
+        glyph=lambda estimate: text.verdict(estimate)[0],
+        verdict=lambda estimate: text.verdict(estimate)[1],
+        case=text.case_label,
+        short_case=partial(text.case_label, short=True),
+        check=tables.check,
+        energy=energy,
+        memory=memory,
+        quantity=quantity,
+        judged=lambda result: GLYPHS[result.verdict],
+        groups=tables.group_problems,
+        name=escaping.name,
+        brief=escaping.brief,
+        code=escaping.code,
+        ready=escaping.Ready,
+        claim_measured=claims.measured,
+        claim_conditions=claims.conditions,
+    )
+    return made

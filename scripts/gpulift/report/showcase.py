@@ -1,0 +1,146 @@
+"""The two figures of README.md, made from committed records: `python -m gpulift.report.showcase`.
+
+Each SVG holds what it shows as JSON in a description. Fonts differ from machine to machine, so that
+a test holds these values, and not the drawing, against what the committed records give today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, unescape
+
+from gpulift import machine, text
+from gpulift.errors import USAGE, GpuliftError
+from gpulift.records.read import Run, newest_run
+from gpulift.report import plots
+from gpulift.report.drawing import Drawing
+from gpulift.report.summary import Summary, Worth, headline, summarise
+from gpulift.runs import write_error
+
+MODEL = "nvidia-h200"
+PINNED = "transfer/pinned_copy"
+DIGITS = 6
+DATA = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A figure, and the values that it shows."""
+
+    drawing: Drawing
+    values: Mapping[str, Any]
+
+    @property
+    def file_name(self) -> str:
+        """Below results/figures."""
+        return f"{self.drawing.name}.svg"
+
+
+def committed_run(results: Path) -> Run:
+    """The run of the model to show, of those that git has. GpuliftError where there is none."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl"],
+        cwd=results,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        raise GpuliftError(f"{results}: git lists no files here: {listed.stderr.strip()}", USAGE)
+    folders = {(results / name).parent for name in listed.stdout.split("\0") if name}
+    found = newest_run(sorted(folders))
+    if found is None:
+        raise GpuliftError(f"{results}: there are no committed records of {MODEL}", USAGE)
+    return found
+
+
+def exhibits(run: Run) -> list[Exhibit]:
+    """What each technique is worth, and pinned copies by size."""
+    summary = summarise(run)
+    best = headline(summary)
+    copies = summary.worths_of(PINNED)
+    if not copies:
+        raise GpuliftError(f"{run.folder}: has no {PINNED} to show", USAGE)
+    forest = plots.forest([plots.worth_row(row) for row in best], plots.SPEEDUP_AXIS)
+    return [
+        _exhibit("techniques", _of_techniques(summary, best), forest, run, best),
+        _exhibit("pinned-copy", _of_copies(summary, copies), plots.sweep(copies), run, copies),
+    ]
+
+
+def write(found: Sequence[Exhibit], folder: Path) -> None:
+    """Writes the SVG files with their values."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in found:
+            file = folder / one.file_name
+            one.drawing.write_svg(file)
+            head, body = file.read_text(encoding="utf-8").split("<title>", 1)
+            said = escape(json.dumps(one.values, indent=1))
+            file.write_text(f"{head}<desc>{said}</desc>\n<title>{body}", encoding="utf-8")
+    except OSError as error:
+        raise write_error(folder, error) from None
+
+
+def values_in(file: Path) -> Mapping[str, Any]:
+    """The values that a written figure shows."""
+    found = DATA.search(file.read_text(encoding="utf-8"))
+    if found is None:
+        raise GpuliftError(
+            f"{file}: holds no values; python -m gpulift.report.showcase makes it anew"
+        )
+    values: Mapping[str, Any] = json.loads(unescape(found[1]))
+    return values
+
+
+def _exhibit(name: str, alt: str, figure: Any, run: Run, rows: Sequence[Worth]) -> Exhibit:
+    values = {"alt": alt, "run": run.name, "rows": [_values(row) for row in rows]}
+    return Exhibit(Drawing(name, alt, figure), values)
+
+
+def _values(row: Worth) -> dict[str, Any]:
+    one = row.speedup
+    ends = {"speedup": one.value, "low": one.low, "high": one.high}
+    rounded = {key: end and float(f"{end:.{DIGITS}g}") for key, end in ends.items()}
+    name = f"{row.technique}/{row.case.case_id}/{row.arm}"
+    return {"name": name, "launches": one.launches, **rounded}
+
+
+def _of_techniques(summary: Summary, rows: Sequence[Worth]) -> str:
+    best: dict[str, Worth] = {}
+    for row in rows:
+        best.setdefault(row.technique, row)
+    said = [f"{one.technique} up to {text.ratio(one.speedup.value)}" for one in best.values()]
+    return f"Best and worst case of each technique on {summary.run.machine}: {', '.join(said)}."
+
+
+def _of_copies(summary: Summary, rows: Sequence[Worth]) -> str:
+    arms: dict[str, list[float]] = {}
+    for row in rows:
+        arms.setdefault(row.arm, []).append(row.speedup.value)
+    ends = "; ".join(
+        f"{arm} from {text.ratio(min(found))} to {text.ratio(max(found))}"
+        for arm, found in arms.items()
+    )
+    return f"Host copies by size on {summary.run.machine}, speedup over pageable memory: {ends}."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Writes the figures; --out names another folder than results/figures."""
+    results = machine.checkout_root() / "results"
+    parser = argparse.ArgumentParser(description="Makes the figures of README.md anew.")
+    parser.add_argument("--out", type=Path, default=results / "figures")
+    folder: Path = parser.parse_args(arguments).out
+    write(exhibits(committed_run(results)), folder)
+    print(folder)
+
+
+if __name__ == "__main__":
+    main()

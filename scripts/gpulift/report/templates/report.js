@@ -1,0 +1,108 @@
+// Without this script everything is on the page; with it, tables can be sorted, filtered and folded.
+(function () {
+  "use strict";
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+  const make = (tag, text, attributes) => {
+    const made = Object.assign(document.createElement(tag), attributes);
+    made.textContent = text;
+    return made;
+  };
+
+  // Filter: rows of technique tables that have every word; parts without any row go too.
+  const parts = [];
+  const collect = () => {
+    for (const part of all(".part")) {
+      const about = part.dataset.about.toLowerCase();
+      const rows = all("table.t tbody tr", part).map((row) =>
+        ({ row, text: `${about} ${row.cells[0].textContent} ${row.cells[1].textContent} ${row.cells[2].textContent}`.toLowerCase() }));
+      parts.push({ part, rows });
+    }
+  };
+  const filter = (words, said) => {
+    if (!parts.length) collect();
+    let shown = 0, total = 0;
+    for (const { part, rows } of parts) {
+      let here = 0;
+      for (const { row, text } of rows) {
+        const hide = !words.every((word) => text.includes(word));
+        if (row.hidden !== hide) row.hidden = hide;
+        here += !hide;
+      }
+      part.hidden = here === 0;
+      shown += here;
+      total += rows.length;
+    }
+    for (const one of all(".technique")) one.hidden = !all(".part", one).some((part) => !part.hidden);
+    said.textContent = words.length ? `${shown} of ${total} rows` : "";
+  };
+  const place = document.getElementById("filter");
+  if (place && document.querySelector("table.t")) {
+    const box = make("input", "", { type: "search", id: "words", autocomplete: "off" });
+    const said = make("output", "");
+    said.htmlFor.add("words");
+    place.append(make("label", "Show only rows with ", { htmlFor: "words" }), box, said);
+    box.addEventListener("input", () => filter(box.value.toLowerCase().split(/\s+/).filter(Boolean), said));
+  }
+
+  // Sorting: a button in each head; numbers by their value, texts by their letters.
+  const key = (row, index) => {
+    const cell = row.cells[index];
+    const value = cell ? cell.dataset.v : undefined;
+    return value === undefined ? (cell ? cell.textContent.trim() : "") : value === "" ? NaN : Number(value);
+  };
+  const order = (a, b) => {
+    if (typeof a === "number" || typeof b === "number") return (Number.isNaN(a) ? -Infinity : a) - (Number.isNaN(b) ? -Infinity : b);
+    return a.localeCompare(b, "en", { numeric: true });
+  };
+  const sort = (head, table) => {
+    const down = head.getAttribute("aria-sort") !== "descending";
+    for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const body = table.tBodies[0];
+    const keyed = Array.from(body.rows, (row) => [key(row, head.cellIndex), row]);
+    keyed.sort((a, b) => (down ? order(b[0], a[0]) : order(a[0], b[0])));
+    body.append(...keyed.map((pair) => pair[1]));
+  };
+  for (const table of all("table.sort")) {
+    for (const head of all("thead th:not(.plot)", table)) {
+      const button = make("button", head.textContent, { type: "button" });
+      head.textContent = "";
+      head.append(button);
+      button.addEventListener("click", () => sort(head, table));
+    }
+  }
+
+  // Folding, and opening what a link or a printer needs.
+  const folds = all("details");
+  const fold = document.getElementById("fold");
+  if (fold && folds.length) {
+    for (const [text, open] of [["Unfold all", true], ["Fold all", false]]) {
+      const button = make("button", text, { type: "button" });
+      button.addEventListener("click", () => folds.forEach((one) => { one.open = open; }));
+      fold.append(button);
+    }
+  }
+  const reveal = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+  let closed = [];
+  addEventListener("beforeprint", () => { closed = folds.filter((one) => !one.open); closed.forEach((one) => { one.open = true; }); });
+  addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
+
+  // Only a table that scrolls needs to be reached by keyboard.
+  if ("IntersectionObserver" in window) {
+    const seen = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+        else target.removeAttribute("tabindex");
+      }
+    });
+    all(".wide").forEach((one) => seen.observe(one));
+  }
+})();

@@ -1,0 +1,345 @@
+"""What page and twin show, in one shape for both: made from summaries and their checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from gpulift import tables, text
+from gpulift.claims.judge import Judgement
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.records.model import Record
+from gpulift.report import findings, marks, strips
+from gpulift.report.claimed import ClaimsView
+from gpulift.report.summary import Case, Summary, Worth, group_cases
+
+SYNTHETIC = "synthetic test data"
+NO_DIFFERENCE = "no difference shown"
+NO_INTERVAL = "no interval"
+MOST_GAPS = 4
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """A technique on the first screen: its largest gain, and where it gains least."""
+
+    technique: str
+    anchor: str
+    best: Worth
+    worst: Worth | None
+    plot: Markup
+
+    @property
+    def matters(self) -> bool:
+        """Whether any effect is shown in the two."""
+        shown = [self.best, self.worst] if self.worst else [self.best]
+        words = {text.verdict(row.speedup)[1] for row in shown}
+        return bool(words - {NO_DIFFERENCE, NO_INTERVAL})
+
+
+@dataclass(frozen=True)
+class MachineView:
+    """A machine's answer, its checks and its figures."""
+
+    number: int
+    anchor: str
+    summary: Summary
+    results: tuple[CheckResult, ...]
+    answer: findings.Answer
+    lines: tuple[AnswerLine, ...]
+    axis: str
+    marks: tuple[str, ...]
+
+    @property
+    def forest(self) -> str:
+        """Names of figures; the figure is there where there is something to draw."""
+        return f"techniques-{self.number}"
+
+    @property
+    def roofline(self) -> str:
+        """Of the cases below the measured ceilings."""
+        return f"roofline-{self.number}"
+
+    @property
+    def bars(self) -> str:
+        """Of the ceilings as shares of the datasheet."""
+        return f"roofs-{self.number}"
+
+    @property
+    def failed(self) -> list[CheckResult]:
+        """The checks that failed."""
+        return [one for one in self.results if one.verdict == FAIL]
+
+    @property
+    def notable(self) -> list[CheckResult]:
+        """What failed, then roofs and health that have a verdict; the rest is counted."""
+        order = (FAIL, INCONCLUSIVE, PASS)
+        found = [one for one in self.results if one.verdict == FAIL or _decides(one)]
+        return sorted(found, key=lambda one: order.index(one.verdict))
+
+    @property
+    def untold(self) -> list[CheckResult]:
+        """Step times and costs that could not be told from their limit."""
+        return [r for r in self.results if r.verdict == INCONCLUSIVE and not _decides(r)]
+
+    @property
+    def energy(self) -> bool:
+        """Whether the joules of a line are known."""
+        return any(line.best.energy_j is not None for line in self.lines)
+
+    @property
+    def problems(self) -> list[tuple[tuple[str, str, str, str], str]]:
+        """What has no result, failures first, equal reasons together."""
+        return tables.group_problems([*self.summary.broken, *self.summary.skipped])
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the records do not hold, though the cases were measured."""
+        return tuple(_gaps(self))
+
+    @property
+    def cases(self) -> list[Case]:
+        """All cases in the order of their records, techniques and duets alike."""
+        records = self.summary.run.records
+        kinds = dict.fromkeys(record.kind for record in records)
+        return [case for kind in kinds for case in group_cases(records, kind)]
+
+    @property
+    def methods(self) -> list[str]:
+        """Versions of the method in its records."""
+        return sorted({record.method for record in self.summary.run.records})
+
+    @property
+    def schemas(self) -> list[str]:
+        """Versions of the schema in its records."""
+        return sorted({record.schema for record in self.summary.run.records})
+
+    @property
+    def quiet(self) -> list[str]:
+        """Techniques in which no difference is shown."""
+        return [line.technique for line in self.lines if not line.matters]
+
+
+@dataclass(frozen=True)
+class RowView:
+    """An arm of a case on one machine."""
+
+    worth: Worth
+    plot: Markup
+
+    @property
+    def clock(self) -> str:
+        """The SM clock in the arm's windows, the gain in its cycles, what held the clock down."""
+        row = self.worth
+        parts = [f"{row.sm_clock_hz / 1e6:.0f} MHz"] if row.sm_clock_hz else []
+        if row.pair.cycles:
+            parts.append(f"{text.ratio(1 / row.pair.cycles.value)} in cycles")
+        return ", ".join([*parts, *row.throttle])
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The launches behind the figures, in order."""
+        return self.worth.case.measured
+
+
+@dataclass(frozen=True)
+class PartView:
+    """A technique on one machine; `strips` are the raw windows of cases, not of all where many."""
+
+    machine: MachineView
+    id: str
+    rows: tuple[RowView, ...]
+    axis: str
+    said: tuple[str, ...]
+    strips: tuple[tuple[Case, Markup], ...]
+    not_stripped: int
+
+    @property
+    def figure(self) -> str:
+        """Name of the figure along an axis of the cases, which is there where there is one."""
+        return self.id
+
+    @property
+    def baselines(self) -> str:
+        """What the arms are held against."""
+        return ", ".join(dict.fromkeys(row.worth.baseline for row in self.rows))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether cases have different baselines, so that each row must name its own."""
+        return len({row.worth.baseline for row in self.rows}) > 1
+
+    @property
+    def energy(self) -> bool:
+        """Whether any arm's joules are known."""
+        return any(row.worth.energy_j is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class TechniqueView:
+    """A technique on all machines that measured it, and what was claimed of it."""
+
+    id: str
+    anchor: str
+    first: Record
+    parts: tuple[PartView, ...]
+    claims: tuple[tuple[str, str, Judgement], ...]
+
+
+def machine_view(
+    summary: Summary,
+    results: Sequence[CheckResult],
+    number: int,
+    techniques: Mapping[str, str],
+) -> MachineView:
+    """A machine's first screen; `techniques` has the anchor of each."""
+    lines = _lines(summary, techniques)
+    axis = marks.scale([row.speedup for one in lines for row in (one.best, one.worst) if row])
+    synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
+    return MachineView(
+        number=number,
+        anchor=f"m{number}",
+        summary=summary,
+        results=tuple(results),
+        answer=findings.answer(results, summary.reference),
+        lines=lines,
+        axis=axis.label if lines else "",
+        marks=(*synthetic, *summary.marks),
+    )
+
+
+def technique_views(
+    machines: Sequence[MachineView],
+    techniques: Mapping[str, str],
+    claims: Sequence[ClaimsView],
+    most_strips: int,
+) -> tuple[TechniqueView, ...]:
+    """Every technique in the given order, on every machine that measured it.
+
+    At most so many cases have their raw windows drawn, as many of each technique and machine.
+    """
+    rows: dict[tuple[str, int], list[Worth]] = {}
+    for machine in machines:
+        for row in machine.summary.worths:
+            rows.setdefault((row.technique, machine.number), []).append(row)
+    made = []
+    strips_each = max(1, most_strips // max(1, len(rows)))
+    for id, anchor in techniques.items():
+        parts = [
+            _part(machine, anchor, found, strips_each)
+            for machine in machines
+            if (found := rows.get((id, machine.number)))
+        ]
+        tested = tuple(
+            (view.model, view.anchor_of(one), one)
+            for view in claims
+            for one in view.decided
+            if one.claim.test and one.claim.test.technique == id
+        )
+        made.append(
+            TechniqueView(id, anchor, parts[0].rows[0].worth.case.first, tuple(parts), tested)
+        )
+    return tuple(made)
+
+
+def part_id(anchor: str, machine: MachineView) -> str:
+    """The id of a technique on a machine, which is also the name of its figure."""
+    return f"{anchor}-{machine.number}"
+
+
+def technique_ids(summaries: Sequence[Summary]) -> list[str]:
+    """Techniques in the order of their best gain on the first machine that has them."""
+    return list(dict.fromkeys(row.technique for one in summaries for row in one.worths))
+
+
+def _part(machine: MachineView, anchor: str, rows: Sequence[Worth], most_strips: int) -> PartView:
+    axis = marks.scale([row.speedup for row in rows])
+    cases = list({row.case.case_id: row.case for row in rows}.values())
+    return PartView(
+        machine=machine,
+        id=part_id(anchor, machine),
+        rows=tuple(_row(row, axis) for row in rows),
+        axis=axis.label,
+        said=findings.of_rows(rows),
+        strips=tuple(_strips(cases[:most_strips])),
+        not_stripped=max(0, len(cases) - most_strips),
+    )
+
+
+def _strips(cases: Sequence[Case]) -> Iterator[tuple[Case, Markup]]:
+    """The raw windows of each case."""
+    for case in cases:
+        drawn = strips.strip(case, [arm.name for arm in case.first.arms])
+        if drawn:
+            yield case, drawn
+
+
+def _row(row: Worth, axis: marks.Scale) -> RowView:
+    return RowView(row, marks.draw([row.speedup], axis))
+
+
+def energy(row: Worth) -> str:
+    """Joules of a step, of the arm and of its baseline."""
+    both = (row.energy_j, row.baseline_energy_j)
+    if both == (None, None):
+        return "–"
+    return " / ".join("–" if joules is None else text.joules(joules) for joules in both)
+
+
+def _lines(summary: Summary, techniques: Mapping[str, str]) -> tuple[AnswerLine, ...]:
+    rows: dict[str, list[Worth]] = {}
+    for row in summary.worths:
+        rows.setdefault(row.technique, []).append(row)
+    pairs = [(found[0], found[-1] if len(found) > 1 else None) for found in rows.values()]
+    pairs.sort(key=lambda pair: -pair[0].speedup.value)
+    axis = marks.scale([row.speedup for pair in pairs for row in pair if row])
+    return tuple(
+        AnswerLine(
+            best.technique,
+            techniques[best.technique],
+            best,
+            worst,
+            marks.draw([row.speedup for row in (best, worst) if row], axis),
+        )
+        for best, worst in pairs
+    )
+
+
+def memory(row: Worth) -> str:
+    """Peak memory of the arm and of its baseline."""
+    if row.memory_bytes is None and row.baseline_memory_bytes is None:
+        return "–"
+    return f"{text.size(row.memory_bytes)} / {text.size(row.baseline_memory_bytes)}"
+
+
+def _decides(result: CheckResult) -> bool:
+    return result.verdict != SKIPPED and result.id.startswith(("roof/", "health/"))
+
+
+def _gaps(view: MachineView) -> Iterator[str]:
+    summary = view.summary
+    on_gpu = summary.run.records[0].context.gpu is not None
+    if on_gpu and summary.worths and all(row.energy_j is None for row in summary.worths):
+        yield (
+            "Joules of a step: no arm has windows that the card's energy counter resolves;"
+            " sustained cases on a card with that counter have them, in records of schema 1.2"
+            " or later."
+        )
+    if summary.worths and all(row.roof_fraction is None for row in summary.worths):
+        yield (
+            "Share of the measured roof: no arm has a ceiling in this run; a run that has the"
+            " ceiling techniques gives it."
+        )
+    skipped = sum(one.verdict == SKIPPED for one in view.results)
+    if skipped:
+        reasons = Counter(one.reason for one in view.results if one.verdict == SKIPPED)
+        said = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common(MOST_GAPS))
+        more = len(reasons) - MOST_GAPS
+        rest = f"; and for {more} more reason{'s' if more > 1 else ''}" if more > 0 else ""
+        yield f"{skipped} checks were skipped: {said}{rest}."
+    missing = {r.telemetry_missing for r in summary.run.records if r.telemetry_missing}
+    if missing:
+        yield f"Telemetry is missing: {'; '.join(sorted(missing)[:MOST_GAPS])}."

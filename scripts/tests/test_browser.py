@@ -1,0 +1,161 @@
+"""The page of the committed records: accessibility, keyboard, print, and without script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpulift.cli import main
+from gpulift.errors import OK
+from tests import browser
+from tests.conftest import CHECKOUT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
+CELLS = "[...document.querySelectorAll('main td, main dd, main p')].map(one => one.textContent)"
+# Not those without text, and not what no screen shows: texts for a screen reader, parts of figures.
+UNSEEN = """[...document.querySelectorAll('main td, main dd, main p')].filter(
+    one => one.textContent.trim() && !one.checkVisibility()).map(one => one.textContent.trim())"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the newest full run of each machine with committed records."""
+    out = tmp_path_factory.mktemp("committed")
+    machines = [str(CHECKOUT / "results" / name) for name in ("nvidia-h200", "cpu-amd-epyc")]
+    assert main(["report", *machines, "--out", str(out)]) == OK
+    return out / "report.html"
+
+
+def axe_core() -> Any:
+    """The rules of axe-core, which runs in the page."""
+    name = "axe_playwright_python.sync_playwright"
+    return pytest.importorskip(name, reason="axe-playwright-python is not there").Axe()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [browser.PHONE, browser.WIDE], ids=["phone", "wide"])
+def test_axe_finds_no_violation(
+    chromium: Browser, report: Path, size: dict[str, int], scheme: str
+) -> None:
+    axe = axe_core()
+    with browser.page(chromium, report, **browser.options(size, scheme)) as (page, seen):
+        page.evaluate(OPEN_ALL)
+        found = axe.run(page, options={"resultTypes": ["violations"]})
+        assert found.violations_count == 0, found.generate_report()
+        assert seen.all() == []
+
+
+def test_axe_does_find_what_is_wrong(chromium: Browser, tmp_path: Path) -> None:
+    axe = axe_core()
+    (tmp_path / "bad.html").write_text("<h1></h1><button></button>", encoding="utf-8")
+    with browser.page(chromium, tmp_path / "bad.html") as (page, _):
+        assert axe.run(page).violations_count > 0
+
+
+def test_the_page_can_be_sent_by_mail(report: Path) -> None:
+    assert report.stat().st_size <= 3_000_000
+
+
+@pytest.mark.parametrize("size", [browser.PHONE, browser.WIDE], ids=["phone", "wide"])
+def test_the_page_is_not_wider_than_the_screen(
+    chromium: Browser, report: Path, size: dict[str, int]
+) -> None:
+    with browser.page(chromium, report, **browser.options(size)) as (page, _):
+        page.evaluate(OPEN_ALL)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_without_script_all_is_there_and_no_control_is_dead(
+    chromium: Browser, report: Path
+) -> None:
+    with browser.page(chromium, report, **browser.options()) as (page, _):
+        with_script = page.evaluate(CELLS)
+    with browser.page(chromium, report, **browser.options(java_script_enabled=False)) as (page, _):
+        assert page.evaluate(CELLS) == with_script
+        controls = page.locator("button, input, select, output, [role=button]")
+        assert [one for one in controls.all() if one.is_visible()] == []
+        page.locator("details > summary").first.click()
+        assert page.locator("details[open]").count() > 0, "folding needs no script"
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_print_shows_what_is_folded(chromium: Browser, report: Path, script: bool) -> None:
+    plain = browser.options(java_script_enabled=script)
+    with browser.page(chromium, report, **plain) as (page, _):
+        assert page.evaluate(UNSEEN), "on the screen some of it is folded"
+        page.emulate_media(media="print")
+        if script:
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate(UNSEEN) == []
+        assert page.pdf().startswith(b"%PDF")
+
+
+def test_the_first_stop_of_the_keyboard_skips_to_the_answer(
+    chromium: Browser, report: Path
+) -> None:
+    with browser.page(chromium, report, **browser.options()) as (page, _):
+        page.keyboard.press("Tab")
+        assert "skip" in focused(page, "textContent").lower()
+        assert page.evaluate("document.activeElement.getBoundingClientRect().height") > 0
+        page.keyboard.press("Enter")
+        assert page.evaluate("location.hash") == "#main"
+
+
+def test_the_filter_is_reached_by_keyboard_and_hides_rows(chromium: Browser, report: Path) -> None:
+    with browser.page(chromium, report, **browser.options()) as (page, seen):
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            if focused(page, "type") == "search":
+                break
+        assert focused(page, "type") == "search"
+        rows = page.locator("table.t tbody tr")
+        before = rows.count()
+        page.keyboard.type("pinned")
+        shown = rows.filter(visible=True).count()
+        assert 0 < shown < before
+        page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
+        assert rows.filter(visible=True).count() > shown
+        assert seen.all() == []
+
+
+def test_a_heading_s_button_sorts_its_table(chromium: Browser, report: Path) -> None:
+    with browser.page(chromium, report, **browser.options()) as (page, _):
+        page.evaluate(OPEN_ALL)
+        table = page.locator("table.sort").first
+        head = table.locator("thead th").first
+        first = table.locator("tbody tr").first
+        head.locator("button").press("Enter")
+        one_way = (head.get_attribute("aria-sort"), first.text_content())
+        head.locator("button").press("Enter")
+        other_way = (head.get_attribute("aria-sort"), first.text_content())
+        assert {one_way[0], other_way[0]} == {"ascending", "descending"}
+        assert one_way[1] != other_way[1]
+
+
+def test_every_link_inside_the_page_has_its_target(chromium: Browser, report: Path) -> None:
+    with browser.page(chromium, report, **browser.options()) as (page, _):
+        dead = page.evaluate(
+            """[...document.querySelectorAll('a[href^="#"]')].map(
+                one => one.getAttribute('href').slice(1)).filter(
+                id => !document.getElementById(id))"""
+        )
+        assert dead == []
+
+
+def focused(page: Page, key: str) -> str:
+    return str(page.evaluate("key => document.activeElement[key] ?? ''", key))

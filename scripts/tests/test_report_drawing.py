@@ -1,0 +1,90 @@
+"""Figures on the page and as files: themed, labelled, and safe from what records hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from gpulift.report import plots
+from gpulift.report.drawing import Drawing
+from gpulift.stats import Estimate
+from tests import runs_made
+from tests.figures import HOSTILE, summary
+
+ESTIMATE = Estimate(2.0, 1.9, 2.1, 3)
+
+
+def forest(label: str, alt: str = "finding") -> Drawing:
+    rows = [plots.ForestRow(label, ESTIMATE, "2.00×", beside=label)]
+    return Drawing("x", alt, plots.forest(rows, plots.SPEEDUP_AXIS))
+
+
+def test_inline_figures_bring_no_style_and_no_ids_of_their_own() -> None:
+    drawn = forest("a").svg
+    ElementTree.fromstring(drawn)
+    assert drawn.startswith('<svg role="img" aria-label="finding"')
+    for unwanted in ("<style", "<!--", "<metadata", "<title", 'id="figure_1"', 'id="axes_1"'):
+        assert unwanted not in drawn
+    assert "var(--ink)" in drawn
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_drawn_as_they_are(text: str, tmp_path: Path) -> None:
+    one = forest(text, text)
+    one.write_svg(tmp_path / "x.svg")
+    one.write_png(tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert "<script" not in one.svg
+    printable = text.isprintable() and len(text) < 50
+    labels = [words.get_text() for words in one.figure.axes[0].texts]
+    assert (text in labels) == printable
+
+
+@pytest.mark.parametrize("text", ["$x_{", r"\frac{1}{2}$$"])
+def test_hostile_arms_and_axes_of_a_sweep(text: str) -> None:
+    records = runs_made.full_gpu()
+    for one in records:
+        for arm in one["arms"]:
+            arm["name"] = {"pinned": text}.get(arm["name"], arm["name"])
+        if "direction" in one["case"]:
+            one["case"] = {text: one["case"]["direction"], "bytes": one["case"]["bytes"]}
+    rows = summary(records).worths_of("transfer/pinned_copy")
+    assert text in Drawing("x", "a", plots.sweep(rows)).svg.unescape()
+
+
+def test_figures_say_how_many_launches_they_rest_on() -> None:
+    assert forest("a").figure.axes[0].get_xlabel().endswith("\n3 launches each")
+    assert plots.launches([ESTIMATE, Estimate(1.0, launches=5)]) == "3 to 5 launches each"
+    assert plots.launches([Estimate(1.0, launches=1)]) == "1 launch"
+    assert plots.launches([]) == "no launches"
+
+
+def test_costs_stand_beside_a_speedup() -> None:
+    best = summary(runs_made.full_gpu()).worths[0]
+    assert plots.costs(best).startswith("memory 384 MiB against 1.00 MiB")
+    assert plots.worth_row(best).beside == plots.costs(best)
+    assert plots.worth_row(best, short=True).beside == ""
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"), [("short", "short"), ("a" * 11, "a" * 9 + "…"), ("a\u202eb", "a\\u202eb")]
+)
+def test_labels_are_short_and_visible(label: str, shown: str) -> None:
+    assert plots.short(label, 10) == shown
+
+
+def test_cases_without_the_axis_are_no_part_of_a_sweep() -> None:
+    records = runs_made.full_gpu()
+    for one in records:
+        if one["case"].get("bytes") == 4096:
+            one["case"] = {"direction": one["case"]["direction"], "other": 1}
+        if one["case"].get("bytes") == 65536:
+            one["case"] |= {"bytes": "many"}
+    rows = summary(records).worths_of("transfer/pinned_copy")
+    assert plots.sweep_axis(rows) == "bytes"
+    panels = plots.sweep(rows).axes
+    assert len(panels) == 2
+    assert all(np.size(axes.lines[0].get_xdata()) == 3 for axes in panels)

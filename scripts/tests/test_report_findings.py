@@ -1,0 +1,145 @@
+"""What the report says in words, against rows with known truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.report import findings, marks
+from gpulift.stats import Estimate
+from tests import runs_made, sample
+from tests.test_report import summary
+
+
+def checks(**verdicts: int) -> list[CheckResult]:
+    return [
+        CheckResult(f"roof/{word}/{number}", word)
+        for word, count in verdicts.items()
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("results", "verdict", "said"),
+    [
+        (checks(**{PASS: 2, SKIPPED: 1}), PASS, "Yes: every check that could be judged passed"),
+        (checks(**{PASS: 3, FAIL: 1, SKIPPED: 5}), FAIL, "No: 1 of 4 checks failed"),
+        (checks(**{PASS: 1, INCONCLUSIVE: 1}), INCONCLUSIVE, "As far as could be told, yes"),
+        (checks(**{INCONCLUSIVE: 1}), INCONCLUSIVE, "Not known"),
+        ([CheckResult("health/ecc", PASS)], PASS, "Not known: no speed"),
+        (checks(**{SKIPPED: 1}), SKIPPED, "Not judged"),
+        ([], SKIPPED, "Not judged"),
+    ],
+)
+def test_the_answer_is_the_verdict_of_all_checks(
+    results: list[CheckResult], verdict: str, said: str
+) -> None:
+    found = findings.answer(results, None)
+    assert found.verdict == verdict
+    assert found.sentence.startswith(said)
+
+
+def test_checks_are_counted_by_kind() -> None:
+    results = [*checks(**{PASS: 2, INCONCLUSIVE: 1}), CheckResult("health/ecc", PASS)]
+    assert findings.answer(results, None).counts == (
+        "roofs: 2 pass, 1 inconclusive",
+        "health: 1 pass",
+    )
+
+
+def sweep(gains: dict[int, float], direction: str = "h2d") -> list[sample.Json]:
+    made = []
+    for size, gain in gains.items():
+        arms = [sample.arm("pageable", 1e-3), sample.arm("pinned", 1e-3 / gain)]
+        made += sample.launches(3, "transfer/x", {"direction": direction, "bytes": size}, arms)
+    return made
+
+
+def test_from_which_size_on_an_arm_gains() -> None:
+    records = sweep({4096: 0.7, 65536: 1.5, 1 << 20: 5.0})
+    (said,) = findings.of_rows(summary(records).worths)
+    assert said.startswith("pinned: faster in 2 of 3 cases, slower in 1 of 3 cases: 0.7")
+    assert said.endswith("; direction h2d: faster from 64 KiB up")
+
+
+def test_a_gain_that_larger_sizes_lose_has_no_start() -> None:
+    (said,) = findings.of_rows(summary(sweep({4096: 3.0, 65536: 1.5, 1 << 20: 0.5})).worths)
+    assert "up" not in said.split(": ", 1)[1].replace("faster in", "")
+
+
+def test_each_value_of_the_other_axes_has_its_own_start() -> None:
+    records = [
+        *sweep({4096: 0.7, 65536: 1.5, 1 << 20: 5.0}),
+        *sweep({4096: 2.0, 65536: 2.0, 1 << 20: 2.0}, "d2h"),
+    ]
+    (said,) = findings.of_rows(summary(records).worths)
+    assert "direction d2h: faster from 4 KiB up; direction h2d: faster from 64 KiB up" in said
+
+
+def test_an_arm_that_always_gains_needs_no_start() -> None:
+    (said,) = findings.of_rows(summary(sweep({4096: 2.0, 65536: 3.0, 1 << 20: 4.0})).worths)
+    assert said.startswith("pinned: faster in 3 of 3 cases: ")
+    assert "from" not in said
+
+
+def test_one_case_is_named() -> None:
+    (said,) = findings.of_rows(summary(sweep({4096: 2.0})).worths)
+    assert said.startswith("pinned: ▲ faster, 2.0")
+    assert said.endswith("(h2d, 4 KiB)")
+
+
+def test_cases_with_other_axes_do_no_harm() -> None:
+    arms = [sample.arm("pageable", 1e-3), sample.arm("pinned", 5e-4)]
+    records = [
+        *sweep({4096: 0.7, 65536: 1.5, 1 << 20: 5.0}),
+        *sample.launches(3, "transfer/x", {"mode": "graph"}, arms),
+    ]
+    (said,) = findings.of_rows(summary(records).worths)
+    assert "direction h2d: faster from 64 KiB up" in said
+
+
+def test_of_many_arms_the_rest_is_counted() -> None:
+    arms = [sample.arm("slow", 1e-3), *(sample.arm(f"a{i}", 5e-4) for i in range(15))]
+    said = findings.of_rows(summary(sample.launches(3, "a/b", {"n": 1}, arms)).worths)
+    assert len(said) == findings.MOST_ARMS + 1
+    assert said[-1] == "3 more arms: see the table"
+
+
+def test_a_mark_has_a_shape_for_its_verdict_and_one_is_on_the_axis() -> None:
+    up, down, same = (
+        Estimate(2.0, 1.9, 2.1, 3),
+        Estimate(0.5, 0.4, 0.6, 3),
+        Estimate(1, 0.9, 1.2, 3),
+    )
+    axis = marks.scale([up, down, same])
+    drawn = marks.draw([up, down, same], axis)
+    assert 'class="faster"' in drawn
+    assert 'class="slower"' in drawn
+    assert 'class="neither"' in drawn
+    assert axis.x(0.4) < axis.x(1.0) < axis.x(2.1) <= marks.WIDTH - marks.MARGIN
+    assert "aria-hidden" in drawn
+
+
+def test_what_is_far_off_stands_at_the_edge_and_the_axis_says_so() -> None:
+    axis = marks.scale([Estimate(12454.0, 11990.0, 12935.0, 3), Estimate(1.1, 1.05, 1.2, 3)])
+    assert axis.x(12454.0) == marks.WIDTH - marks.MARGIN
+    assert "the rest at its edge" in axis.label
+
+
+def test_equal_ratios_have_an_axis() -> None:
+    axis = marks.scale([Estimate(1.0, 1.0, 1.0, 3)])
+    assert axis.low < 1.0 < axis.high
+    assert marks.scale([]).x(1.0) == pytest.approx(marks.WIDTH / 2, abs=1)
+
+
+def test_no_interval_is_no_line() -> None:
+    drawn = marks.draw([Estimate(2.0, None, None, 1)], marks.scale([Estimate(2.0)]))
+    assert "H" not in drawn
+    assert 'class="neither"' in drawn
+
+
+def test_findings_of_a_whole_run_name_the_best_arm_first() -> None:
+    rows = [r for r in summary(runs_made.full_gpu()).worths if r.technique == "precision/matmul"]
+    said = findings.of_rows(rows)
+    assert [one.partition(":")[0] for one in said] == ["fp8", "bf16", "tf32"]
+    assert "27.0×" in said[0]

@@ -1,0 +1,155 @@
+"""Models side by side: means over cards, what is not comparable, what others publish."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import pytest
+
+from gpulift.reference.entries import Published, Reference
+from gpulift.report import models, render
+from gpulift.report.models import ModelsView
+from gpulift.report.summary import Summary
+from tests import runs_made, sample
+from tests.conftest import CHECKOUT
+from tests.figures import HOSTILE, on_gpu, summary
+
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def run(gain: float, context: sample.Json, **cost: float) -> Summary:
+    """A technique that gains so much on a card."""
+    quiet = {"noise": 1e-4, "launch_noise": 1e-4, "cost": cost}
+    arms = [sample.arm("slow", 1e-3, **quiet), sample.arm("fast", 1e-3 / gain, **quiet)]
+    made = sample.launches(3, "a/b", {"n": 1}, arms, context=context)
+    return summary(made, context["gpu"]["card"])
+
+
+def only(found: tuple[ModelsView, ...]) -> ModelsView:
+    (view,) = found
+    return view
+
+
+def test_a_models_figure_is_the_mean_over_its_cards() -> None:
+    cards = [run(gain, on_gpu(A100, card)) for gain, card in ((2.0, "aa"), (8.0, "bb"))]
+    view = only(models.views([run(3.0, sample.GPU_CONTEXT), *cards], []))
+    assert [column.counted for column in view.columns] == ["one card", "2 cards"]
+    h200, a100 = view.rows[0].cells
+    assert h200 is not None
+    assert a100 is not None
+    assert (h200.basis, a100.basis) == ("one card, 3 launches", "2 cards")
+    assert a100.value.value == pytest.approx(4.0, rel=1e-3)
+    # Student's t with one degree of freedom: 12.7 times ln 4 / sqrt 2 / sqrt 2.
+    assert a100.value.high == pytest.approx(4 * math.exp(12.706 * math.log(4) / 2), rel=0.01)
+    assert view.rows[0].change == pytest.approx(4 / 3, rel=1e-3)
+
+
+def test_runs_of_one_card_are_no_more_cards() -> None:
+    runs = [run(gain, on_gpu(A100, "aa")) for gain in (2.0, 2.1)]
+    view = only(models.views([run(3.0, sample.GPU_CONTEXT), *runs], []))
+    cell = view.rows[0].cells[1]
+    assert cell is not None
+    assert cell.basis == "one card, 2 runs"
+
+
+def test_a_machine_without_a_gpu_is_a_column_where_it_measured() -> None:
+    host = copy.deepcopy(runs_made.without_gpu()[3:6])
+    for one in host:
+        one["context"] = copy.deepcopy(sample.GPU_CONTEXT)
+    view = models.views([summary(runs_made.without_gpu()), summary(host)], [])[0]
+    assert view.title == "allocator/host_malloc"
+    assert [column.counted for column in view.columns] == ["one machine", "one card"]
+    assert any(one.startswith("host: ") for one in view.differs)
+
+
+def test_other_work_is_not_compared() -> None:
+    machines = [run(2.0, sample.GPU_CONTEXT, items=5.0), run(3.0, on_gpu(A100, "aa"), items=6.0)]
+    view = only(models.views(machines, []))
+    assert not view.rows[0].same_work
+    assert view.rows[0].change is None
+    assert view.figure is None
+    assert "not the same work" in rendered((view,))[0]
+
+
+def test_ceilings_stand_side_by_side_as_rates() -> None:
+    other = runs_made.full_gpu()
+    for one in other:
+        one["context"] = on_gpu(A100, "aa")
+    view = models.views([summary(runs_made.full_gpu()), summary(other)], [])[-1]
+    assert view.ceilings
+    row = next(row for row in view.rows if row.arm == "gemm/bf16")
+    assert row.change == pytest.approx(1.0)
+    cell = row.cells[0]
+    assert cell is not None
+    assert row.shown(cell).startswith("848 TFLOP/s [")
+
+
+def test_published_figures_stand_apart_beside_what_was_measured() -> None:
+    full = summary(runs_made.full_gpu())
+    entry = Published(9e14, "FLOP/s", "best shape", "torch", "a paper", "2026-01-01", "gemm/bf16")
+    known = [Reference("NVIDIA H200", {}, {}, (entry,)), Reference("Other", {}, {}, (entry,))]
+    view = only(models.views([full], known))
+    assert view.rows == ()
+    measured = [(row.model, row.shown, row.measured) for row in view.published]
+    both = "848 TFLOP/s burst, 738 TFLOP/s sustained"
+    assert measured == [("NVIDIA H200", "900 TFLOP/s", both), ("Other", "900 TFLOP/s", "")]
+    for shown in rendered((view,)):
+        assert "ublished by others, not measured by gpulift" in shown
+        assert "a paper" in shown
+
+
+def test_a_check_names_one_regime() -> None:
+    entry = Published(1.0, "FLOP/s", "m", "c", "s", "2026-01-01", check="roof/gemm/bf16/burst")
+    known = [Reference("NVIDIA H200", {}, {}, (entry,))]
+    view = only(models.views([summary(runs_made.full_gpu())], known))
+    assert view.published[0].measured == "848 TFLOP/s burst"
+
+
+def test_one_model_and_nothing_published_is_no_view() -> None:
+    assert models.views([summary(runs_made.full_gpu())], []) == ()
+    assert models.views([], []) == ()
+
+
+def test_every_committed_reference_is_read() -> None:
+    known = models.known_references(CHECKOUT / "results")
+    assert {"NVIDIA H200", "NVIDIA B200"} <= {one.name for one in known}
+    assert models.known_references(Path("/nowhere")) == []
+
+
+def test_figure_and_text_tell_what_changes_most() -> None:
+    machines = [run(2.0, sample.GPU_CONTEXT), run(3.0, on_gpu(A100, "aa"))]
+    view = only(models.views(machines, []))
+    assert view.figure is not None
+    assert "fast, n 1, 2.00× on NVIDIA H200, 3.00× on NVIDIA A100-SXM4-80GB" in view.figure.alt
+    (axes,) = view.figure.figure.axes
+    assert [words.get_text() for words in axes.texts] == ["fast, n 1", "1.50× apart"]
+    page, twin = rendered((view,))
+    for shown in (page, twin):
+        assert "Two single cards never stand for two models" in shown
+        assert "one card, 3 launches" in shown
+    assert "1.50×" in page
+    assert view.rows[0].cells[0] is not None
+    assert f"#r-{view.rows[0].cells[0].records[0].id}" in page
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_not_break_the_drawing(name: str) -> None:
+    machines = [run(2.0, on_gpu(name, "aa")), run(3.0, on_gpu(A100, "bb"))]
+    view = only(models.views(machines, []))
+    page, _ = rendered((view,))
+    assert "<script" not in page
+    assert "<b>&amp;amp;" not in page
+
+
+def rendered(found: tuple[ModelsView, ...]) -> tuple[str, str]:
+    """The section of the page and of its Markdown twin."""
+    figures = [view.figure for view in found if view.figure]
+    values = {"models": found, "svgs": {one.name: one.svg for one in figures}}
+    made = (render._environment(html=kind) for kind in (True, False))
+    names = ("models.html.j2", "models.md.j2")
+    page, twin = (
+        one.get_template(name).render(values) for one, name in zip(made, names, strict=True)
+    )
+    return page, twin

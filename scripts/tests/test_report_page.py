@@ -1,0 +1,291 @@
+"""The page itself: what it may load, what it links, what it says of runs that lack something."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import pytest
+from matplotlib.figure import Figure
+
+from gpulift.errors import GpuliftError
+from gpulift.records.read import read_run
+from gpulift.report import escaping, figures, limits, page, planned, views
+from gpulift.report.drawing import Drawing
+from gpulift.report.summary import summarise
+from tests import runs_made, sample
+from tests.conftest import DATA
+from tests.test_report import Page, pages, summary
+
+
+def html_of(records: list[sample.Json], out: Path) -> str:
+    return page.write([summary(records)], out).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a full run on a GPU, and its files."""
+    out = tmp_path_factory.mktemp("full")
+    page.write([summary(runs_made.full_gpu())], out)
+    return out
+
+
+def test_nothing_is_loaded_and_the_one_script_is_named_by_its_hash(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert html.count("<style") == 1
+    assert not re.search(r"<link|<img|<iframe|\bon\w+=", html.replace(script, ""))
+
+
+def test_headings_skip_no_level_and_tables_have_captions_and_heads(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    levels = [int(level) for level in re.findall(r"<h([1-6])\b", html)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    tables = re.findall(r"<table.*?</table>", html, flags=re.DOTALL)
+    assert len(tables) > 5
+    assert all("<caption" in one and 'scope="col"' in one for one in tables)
+    assert all('scope="row"' in one for one in tables if "<tbody>\n<tr>" in one)
+
+
+def test_without_script_no_control_is_there(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    script = html.index("<script>")
+    assert not re.search(r"<(button|input|select)\b", html[:script])
+
+
+def test_every_figure_is_an_svg_and_a_png_file(full: Path) -> None:
+    names = {file.stem for file in (full / "figures").glob("*.svg")}
+    assert names == {file.stem for file in (full / "figures").glob("*.png")}
+    assert {"roofs-0", "roofline-0", "techniques-0", "t-transfer-pinned-copy-0"} <= names
+    for file in (full / "figures").glob("*.svg"):
+        assert "<svg" in file.read_text("utf-8")
+
+
+def test_the_label_of_a_figure_states_what_was_found(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    labels = re.findall(r'role="img" aria-label="([^"]*)"', html)
+    (bars,) = [one for one in labels if one.startswith("The measured ceilings")]
+    assert re.search(r"are \d+\.\d % \(gemm/.*\) to \d+\.\d % \(.*\) of the datasheet", bars)
+    (sweep,) = [one for one in labels if one.startswith("transfer/pinned_copy on NVIDIA H200, ")]
+    assert "pinned: faster in 10 of 10 cases: " in sweep
+
+
+def test_figures_lead_to_the_records_that_they_come_from(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    records = summary(runs_made.full_gpu()).run.records
+    for record in records:
+        assert html.count(f'id="r-{record.id}"') == 1
+        assert f'./gpulift show <span class="id">{record.citation}</span>' in html
+    matmul = [r for r in records if r.technique == "precision/matmul" and r.case_id == "n:8192"]
+    for record in matmul:
+        assert html.count(f'href="#r-{record.id}"') >= 3
+
+
+def test_what_was_expected_stands_before_what_was_measured(full: Path) -> None:
+    text = Page((full / "report.html").read_text("utf-8")).text
+    part = text[text.index("What is transfer/pinned_copy worth?") :]
+    expected = part.index("From the bytes moved and the link's peak: about 2.")
+    assert expected < part.index("pinned: faster in 10 of 10 cases") < part.index("Raw windows")
+
+
+def test_raw_windows_are_drawn_for_every_case(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    worths = summary(runs_made.full_gpu()).worths
+    cases = {(row.technique, row.case.case_id) for row in worths}
+    assert html.count('<svg class="strip"') == len(cases)
+
+
+def test_claims_have_computed_verdicts_and_the_open_ones_are_folded(tmp_path: Path) -> None:
+    case = {"direction": "h2d", "bytes": 1 << 20}
+    arms = [sample.arm("pageable", 4e-3), sample.arm("pinned", 1e-3)]
+    html = html_of(sample.launches(3, "transfer/pinned_copy", case, arms), tmp_path)
+    text = Page(html).text
+    part = text[text.index("Which published claims") : text.index("What was not measured, and")]
+    assert "Copies to the device are faster from pinned host memory." in part
+    assert "✓ confirmed" in part
+    (folded,) = re.findall(
+        r"<details><summary>\d+ claims that are planned.*?</details>", html, re.S
+    )
+    assert "… not yet measured" in folded
+    assert "is planned" in folded
+    about = text[text.index("Published claims about it:") :]
+    assert about[:200].count("✓ confirmed") == 1
+
+
+def test_claims_without_data_say_so(tmp_path: Path) -> None:
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
+    text = Page(html_of(sample.launches(3, "a/b", {"n": 1}, arms), tmp_path)).text
+    assert "No claim has evidence in these records." in text
+
+
+def test_marks_are_on_the_first_screen(tmp_path: Path) -> None:
+    html = html_of(runs_made.with_troubles(), tmp_path)
+    text = Page(html).text
+    for mark in ("built from uncommitted changes", "not an optimised build"):
+        assert text.index(mark) < text.index("How close is it")
+
+
+def test_synthetic_records_are_marked(tmp_path: Path) -> None:
+    records = runs_made.without_gpu()
+    for one in records:
+        one["context"] = {**one["context"], "options": {"synthetic": True, "launches": 3}}
+    text = Page(html_of(records, tmp_path)).text
+    assert text.index(views.SYNTHETIC) < text.index("How close is it")
+    assert f"**{views.SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_joules_are_there_where_any_arm_has_them_and_else_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
+    records = sample.launches(3, "a/b", {"n": 1}, arms)
+    assert "Joules of a step: no arm" in Page(html_of(records, tmp_path / "without")).text
+    for one in records:
+        for arm in one["arms"]:
+            windows = arm["windows"]
+            windows["energy_j"] = [5.0 for _ in windows["host_s"]]
+    text = Page(html_of(records, tmp_path / "with")).text
+    assert "Joules of a step: no arm" not in text
+    assert "0.500 J / 0.500 J" in text or "500 mJ / 500 mJ" in text
+
+
+def test_one_record(tmp_path: Path) -> None:
+    one = [sample.record("a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])]
+    page_shown, twin = pages([summary(one)], tmp_path)
+    assert "one launch" in page_shown.text
+    assert "No ceiling was measured." in page_shown.text
+    assert "one launch" in twin
+
+
+def test_only_skipped_records(tmp_path: Path) -> None:
+    skipped = [sample.unmeasured("a/b", {"n": 1}, "skipped", "no such card", remedy="buy one")]
+    page_shown, twin = pages([summary(skipped)], tmp_path)
+    for text in (page_shown.text, twin):
+        for words in (
+            "No technique was measured.",
+            "no such card",
+            "buy one",
+            "Not known: no speed",
+        ):
+            assert words in text
+    assert not list((tmp_path / "figures").glob("t*"))
+
+
+@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2"])
+def test_records_of_every_minor_of_the_schema(minor: str, tmp_path: Path) -> None:
+    run = read_run(DATA / minor)
+    page.write([summarise(run)], tmp_path)
+    text = Page((tmp_path / "report.html").read_text("utf-8")).text
+    assert f"schema {minor}" in text
+    assert "transfer/pinned_copy" in text
+
+
+def test_a_font_that_is_not_there_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(matplotlib.rcParams, "font.family", ["No Such Font"])
+    html_of(runs_made.without_gpu(), tmp_path)
+    assert (tmp_path / "figures" / "techniques-0.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_figure_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "figures" / "techniques-0.png").mkdir(parents=True)
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        html_of(runs_made.without_gpu(), tmp_path)
+
+
+def test_a_page_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        html_of(runs_made.full_gpu(), tmp_path)
+
+
+def empty(name: str) -> Drawing:
+    return Drawing(name, "alt", Figure(figsize=(1, 1)))
+
+
+def test_what_goes_wrong_while_drawing_is_raised_where_the_page_is_made(tmp_path: Path) -> None:
+    def broken() -> Drawing:
+        raise KeyError("axis")
+
+    with (
+        pytest.raises(KeyError, match="axis"),
+        figures.drawn([lambda: empty("one"), broken], tmp_path) as collect,
+    ):
+        collect()
+
+
+def test_a_drawing_process_that_dies_is_no_silence(tmp_path: Path) -> None:
+    def dying() -> Drawing:
+        raise SystemExit(3)
+
+    with (
+        pytest.raises(GpuliftError, match="ended early"),
+        figures.drawn([dying], tmp_path) as collect,
+    ):
+        collect()
+
+
+def test_nobody_waits_for_figures_of_a_page_that_failed(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match="disk"),
+        figures.drawn([lambda: empty("one")], tmp_path),
+    ):
+        raise OSError(errno.ENOSPC, "disk is full")
+
+
+def test_a_plan_may_have_nothing_to_draw(tmp_path: Path) -> None:
+    with figures.drawn([lambda: None, lambda: empty("one")], tmp_path) as collect:
+        assert list(collect()) == ["one"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one.png", "one.svg"]
+
+
+def test_a_large_report_draws_less_and_says_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LARGE", 10)
+    machines = [summary(runs_made.full_gpu()), summary(runs_made.without_gpu())]
+    shown, twin = pages(machines, tmp_path)
+    assert "Figures of 1 machines" in shown.text
+    assert not (tmp_path / "figures" / "techniques-1.png").exists()
+    assert (tmp_path / "figures" / "techniques-0.png").exists()
+    assert "more of `nvidia-h200/" in twin
+
+
+def test_usual_reports_draw_everything() -> None:
+    one = summary(runs_made.full_gpu())
+    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    machine = views.machine_view(one, [], 0, anchors)
+    assert limits.limits(171) == limits.USUAL
+    assert planned.left_out([machine], anchors, 3, limits.USUAL) == ""
+
+
+def test_a_run_that_is_named_twice_is_shown_once(tmp_path: Path) -> None:
+    first, second = summary(runs_made.full_gpu()), summary(runs_made.without_gpu())
+    page.write([first, second, first], tmp_path)
+    html = (tmp_path / "report.html").read_text("utf-8")
+    assert re.findall(r"<h1>(.*?)</h1>", html) == ["NVIDIA H200 beside AMD EPYC 7B13"]
+    assert html.count(f'id="r-{first.run.records[0].id}"') == 1
+
+
+def test_two_runs_of_one_machine_are_told_apart(tmp_path: Path) -> None:
+    records = runs_made.without_gpu()
+    again = [{**one, "started_at": "2026-11-22T04:00:00Z"} for one in records]
+    runs = [summary(records), summary(again)]
+    runs[1] = replace(runs[1], run=replace(runs[1].run, folder=Path("2026-11-22-abc1234")))
+    page.write(runs, tmp_path)
+    text = Page((tmp_path / "report.html").read_text("utf-8")).text
+    for folder in ("2026-11-21-abc1234", "2026-11-22-abc1234"):
+        assert f"AMD EPYC 7B13 {folder}" in text

@@ -1,0 +1,96 @@
+"""The figures of README.md: made from committed records, and not stale."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpulift.errors import GpuliftError
+from gpulift.report import showcase
+from gpulift.report.summary import summarise
+from tests import runs_made
+from tests.conftest import CHECKOUT
+from tests.figures import summary
+
+FIGURES = CHECKOUT / "results" / "figures"
+MAKE_ANEW = "run python -m gpulift.report.showcase in scripts/, commit what it writes"
+needs_git = pytest.mark.skipif(
+    shutil.which("git") is None or not (CHECKOUT / ".git").exists(),
+    reason="not a git checkout: which records are committed is not known",
+)
+
+
+@needs_git
+def test_the_committed_figures_show_what_the_committed_records_give() -> None:
+    for one in showcase.exhibits(showcase.committed_run(CHECKOUT / "results")):
+        shown = showcase.values_in(FIGURES / one.file_name)
+        assert (shown["run"], shown["alt"]) == (one.values["run"], one.values["alt"]), MAKE_ANEW
+        assert len(shown["rows"]) == len(one.values["rows"]), MAKE_ANEW
+        for committed, today in zip(shown["rows"], one.values["rows"], strict=True):
+            assert committed.pop("name") == today.pop("name"), MAKE_ANEW
+            assert committed == pytest.approx(today, rel=1e-4), MAKE_ANEW
+
+
+def test_readme_shows_both_with_their_own_texts() -> None:
+    shown = dict(
+        (file, alt)
+        for alt, file in re.findall(
+            r"!\[([^\]]*)\]\(results/figures/([^)]*)\)", (CHECKOUT / "README.md").read_text("utf-8")
+        )
+    )
+    assert sorted(shown) == ["pinned-copy.svg", "techniques.svg"]
+    for file, alt in shown.items():
+        assert alt == showcase.values_in(FIGURES / file)["alt"], MAKE_ANEW
+
+
+def test_a_written_figure_holds_its_values(tmp_path: Path) -> None:
+    made = showcase.exhibits(summary(runs_made.full_gpu()).run)
+    showcase.write(made, tmp_path / "new")
+    showcase.write(showcase.exhibits(summary(runs_made.full_gpu()).run), tmp_path / "again")
+    for one in made:
+        file = tmp_path / "new" / one.file_name
+        assert showcase.values_in(file) == one.values
+        assert file.read_bytes() == (tmp_path / "again" / one.file_name).read_bytes()
+        assert "<text" not in file.read_text("utf-8")  # outlines, which look the same everywhere
+    rows = made[0].values["rows"]
+    assert rows[0]["speedup"] == pytest.approx(27.0, rel=0.01)
+    assert rows[0]["launches"] == 3
+
+
+def test_a_changed_value_is_noticed(tmp_path: Path) -> None:
+    made = showcase.exhibits(summary(runs_made.full_gpu()).run)
+    showcase.write(made, tmp_path)
+    other = summarise(summary(runs_made.full_gpu()[:-3]).run)
+    changed = showcase.exhibits(other.run)
+    assert showcase.values_in(tmp_path / made[0].file_name) != changed[0].values
+
+
+def test_a_figure_without_values_is_a_clear_error(tmp_path: Path) -> None:
+    file = tmp_path / "x.svg"
+    file.write_text("<svg/>")
+    with pytest.raises(GpuliftError, match="holds no values"):
+        showcase.values_in(file)
+
+
+def test_no_committed_records_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match=r"no files|no committed records"):
+        showcase.committed_run(tmp_path)
+    if shutil.which("git"):
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+        with pytest.raises(GpuliftError, match="no committed records"):
+            showcase.committed_run(tmp_path)
+
+
+def test_records_without_pinned_copies_are_a_clear_error() -> None:
+    with pytest.raises(GpuliftError, match="has no transfer/pinned_copy"):
+        showcase.exhibits(summary(runs_made.with_troubles()[:1]).run)
+
+
+def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        showcase.write([], tmp_path / "file" / "below")

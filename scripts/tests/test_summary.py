@@ -1,0 +1,94 @@
+"""What a comparison knows besides its speedup: records, rate, clocks, energy."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulift.records.model import Cost
+from gpulift.report.summary import Worth, work_of
+from tests import sample
+from tests.figures import summary
+
+
+def with_energy(
+    energy: list[list[float | None]], cost: sample.Json | None = None
+) -> list[sample.Json]:
+    """Launches whose second arm has these joules in the windows of its ten steps."""
+    arms = [sample.arm("slow", 1e-3, cost=cost or {}), sample.arm("fast", 5e-4, cost=cost or {})]
+    made = sample.launches(len(energy), "a/b", {"n": 1}, arms, blocks=2)
+    for record, joules in zip(made, energy, strict=True):
+        record["schema"] = "1.2"
+        record["arms"][1]["windows"]["energy_j"] = joules
+    return made
+
+
+def worth(records: list[sample.Json]) -> Worth:
+    (found,) = summary(records).worths
+    return found
+
+
+def test_joules_are_of_a_step_in_the_median_window_and_the_mean_launch() -> None:
+    found = worth(with_energy([[10.0, 20.0, 90.0, 20.0], [40.0, 40.0, 40.0, 40.0]]))
+    assert found.energy_j == pytest.approx((2.0 + 4.0) / 2)
+    assert found.baseline_energy_j is None
+
+
+def test_windows_that_the_counter_does_not_resolve_are_left_out() -> None:
+    found = worth(with_energy([[None, 30.0, None, 50.0], [None] * 4]))
+    assert found.energy_j == pytest.approx(4.0)
+
+
+def test_the_energy_of_a_case_is_no_arms() -> None:
+    made = with_energy([[None] * 4])
+    for one in made:
+        one["telemetry"]["energy_j"] = 500.0
+        for arm in one["arms"]:
+            arm["windows"].pop("energy_j", None)
+    assert worth(made).energy_j is None
+
+
+def test_a_comparison_cites_the_launches_that_have_both_arms() -> None:
+    made = with_energy([[1.0] * 4] * 3)
+    made[1]["arms"][1] |= {"outcome": "skipped", "reason": "out of memory", "windows": {}}
+    made[1]["order"]["blocks"] = [[0] * len(made[1]["arms"][0]["windows"]["device_s"])]
+    full = summary(made)
+    (found,) = full.worths
+    first, _, last = full.run.records
+    assert found.record_ids == (first.citation, last.citation)
+    assert found.speedup.launches == 2
+
+
+def test_a_comparison_knows_its_clock_and_what_held_it_down() -> None:
+    found = worth(with_energy([[1.0] * 4]))
+    assert (found.clock, found.throttle) == ("device", ("sw_power_cap",))
+    assert found.sm_clock_hz == pytest.approx(1.98e9)
+    assert found.prediction.startswith("From the bytes moved")
+
+
+def test_a_rate_is_of_the_work_that_the_roof_counts() -> None:
+    found = worth(with_energy([[1.0] * 4], {"bytes": 5e5, "flops": 7.0, "roof": "device_memory"}))
+    assert found.rate is not None
+    assert found.rate.value == pytest.approx(1e9, rel=0.02)
+    assert found.rate_unit == "B/s"
+
+
+@pytest.mark.parametrize(
+    ("cost", "work"),
+    [
+        (None, (0.0, "")),
+        (Cost(), (0.0, "")),
+        (Cost(items=3.0), (3.0, "items/s")),
+        (Cost(bytes=2.0, items=3.0), (2.0, "B/s")),
+        (Cost(bytes=2.0, flops=1.0), (1.0, "FLOP/s")),
+        (Cost(bytes=2.0, flops=1.0, roof="host_memory"), (2.0, "B/s")),
+        (Cost(bytes=2.0, flops=1.0, roof="gemm/fp32"), (1.0, "FLOP/s")),
+    ],
+)
+def test_the_work_of_a_cost(cost: Cost | None, work: tuple[float, str]) -> None:
+    assert work_of(cost) == work
+
+
+def test_worths_are_found_by_technique() -> None:
+    full = summary(with_energy([[1.0] * 4]))
+    assert full.worths_of("a/b") == full.worths
+    assert full.worths_of("a/c") == ()
