@@ -111,7 +111,8 @@ class DeviceEnergy : public DeviceProgram {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
       const auto opened = Nvml::open(entry.path().filename());
       const auto* nvml = std::get_if<Nvml>(&opened);
-      if (nvml != nullptr && card_id(nvml->facts().uuid) == context.at("gpu").at("card")) return *nvml;
+      if (nvml != nullptr && card_id(nvml->facts().uuid) == context.at("gpu").at("card").get<std::string>())
+        return *nvml;
     }
     return {};
   }
