@@ -343,7 +343,9 @@ class CaseMeasurement {
     Json energy_j = Json::array();
     bool known = false;
     for (const Window& window : samples.windows) {
-      const auto taken_j = launch_.telemetry->energy_within(window.start_s, window.start_s + window.host_s);
+      // The host's time of a window holds the lead-in that ran with it; the device's is that of the counted steps.
+      const double end_s = window.start_s + window.host_s;
+      const auto taken_j = launch_.telemetry->energy_within(end_s - window.device_s.value_or(window.host_s), end_s);
       energy_j.push_back(taken_j ? Json(*taken_j) : Json(nullptr));
       known = known || taken_j.has_value();
     }

@@ -127,10 +127,10 @@ class DeviceEnergy : public DeviceProgram {
     const Json& times = arm.at("windows");
     std::vector<Taken> windows;
     for (std::size_t i = 0; i < times.at("start_s").size(); ++i) {
-      const double from_s = times.at("start_s")[i];
-      const double length_s = times.at("host_s")[i];
+      const double to_s = times.at("start_s")[i].get<double>() + times.at("host_s")[i].get<double>();
+      const double length_s = times.at("device_s")[i];  // of the counted steps, without their lead-in
       EXPECT_TRUE(times.at("energy_j")[i].is_number()) << arm.at("name") << ", window " << i;
-      windows.push_back({from_s, from_s + length_s, times.at("energy_j")[i].get<double>() / length_s});
+      windows.push_back({to_s - length_s, to_s, times.at("energy_j")[i].get<double>() / length_s});
     }
     return windows;
   }

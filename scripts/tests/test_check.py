@@ -264,6 +264,17 @@ def test_an_older_decision_method_is_only_said(certified: Path) -> None:
     assert "of decision method 0, and this is" in note
 
 
+def test_trials_of_an_older_method_have_no_part(certified: Path) -> None:
+    older = replace(unchanged(9), decision_method="0")
+    (certified / CERTIFICATE).with_suffix("").joinpath("old.trials").write_text(
+        line_of(older) + "\n"
+    )
+    found = checked(certified)
+    assert found.complaints == ()
+    (note,) = found.notes
+    assert "1 trials beside it are of decision method 0 and have no part in it" in note
+
+
 def test_nothing_else_lies_among_certificates(certified: Path) -> None:
     strays = [
         certified / "certificates" / "notes.txt",

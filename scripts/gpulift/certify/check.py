@@ -100,7 +100,15 @@ def _complaints(file: Path, files: Sequence[Path], notes: list[str]) -> Iterator
             for key, meaning in private_strings(_json(trial)):
                 yield f"{one}: trial {trial.id}: {key} looks like {meaning}"
         trials += found
-    yield from _trial_complaints(file, certificate, trials, notes)
+    others = [one for one in trials if one.decision_method != certificate.method]
+    if others:
+        methods = ", ".join(sorted({one.decision_method for one in others}))
+        notes.append(
+            f"{file}: note: {len(others)} trials beside it are of decision method {methods}"
+            " and have no part in it"
+        )
+    own = [one for one in trials if one.decision_method == certificate.method]
+    yield from _trial_complaints(file, certificate, own, notes)
 
 
 def _trial_complaints(
@@ -115,10 +123,9 @@ def _trial_complaints(
             f"{file}: does not name trials that are beside it: {_some(held - named)};"
             f" gpulift certify --reissue {file.parent / file.stem}/*{TRIALS_SUFFIX} takes them in"
         )
-    methods = {certificate.method, *(trial.decision_method for trial in trials)}
-    if methods != {DECISION_METHOD}:
+    if certificate.method != DECISION_METHOD:
         notes.append(
-            f"{file}: note: of decision method {', '.join(sorted(methods))}, and this is"
+            f"{file}: note: of decision method {certificate.method}, and this is"
             f" {DECISION_METHOD}: whether its trials give it was not checked"
         )
     elif held == named:
