@@ -18,8 +18,10 @@ from pathlib import Path
 SETUP = Path(__file__).resolve().parent
 GROUPS = ("base", "tools", "cuda", "nvml", "torch")
 OLDEST_PYTHON = "3.10"
-# One resolution for all groups, so that they can share an environment; Linux only, so that no other hashes are kept.
-PROJECT = "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]\n"
+# One resolution for all groups, so that they can share an environment; only for what CUDA's packages are made for, so
+# that no other hashes are kept.
+MACHINES = "platform_machine == 'x86_64' or platform_machine == 'aarch64'"
+PROJECT = f"[tool.uv]\nenvironments = [\"sys_platform == 'linux' and ({MACHINES})\"]\n"
 
 
 def compile_lock(folder: Path, inputs: list[str], output: str, constraints: str | None = None) -> None:

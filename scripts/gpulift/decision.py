@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from gpulift.stats import CONFIDENCE, Estimate
 
@@ -87,12 +87,12 @@ class Difference:
     def p_slower(self, least: float = 0.0) -> float:
         """One-sided: the chance of a mean this high when the head is slower by `least` at most."""
         distance = (self.log_mean - math.log1p(least)) / self.standard_error
-        return float(stats.t.sf(distance, self.degrees))
+        return float(scipy.stats.t.sf(distance, self.degrees))
 
     def p_faster(self, least: float = 0.0) -> float:
         """One-sided: the chance of a mean this low when the head is faster by `least` at most."""
         distance = (self.log_mean + math.log1p(least)) / self.standard_error
-        return float(stats.t.cdf(distance, self.degrees))
+        return float(scipy.stats.t.cdf(distance, self.degrees))
 
     def within(self, margin: float, alpha: float = EQUIVALENCE_ALPHA) -> bool:
         """Two one-sided tests: whether the head is shown to be within the margin of the base."""
@@ -106,7 +106,7 @@ class Difference:
 
     def quantile(self, probability: float) -> float:
         """Of Student's t with this difference's degrees of freedom."""
-        return float(stats.t.ppf(probability, self.degrees))
+        return float(scipy.stats.t.ppf(probability, self.degrees))
 
 
 @dataclass(frozen=True)

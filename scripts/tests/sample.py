@@ -150,7 +150,7 @@ def write(folder: Path, records: Iterable[Json]) -> Path:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.2",
+        "schema": "1.3",
         "method": "1",
         "kind": "technique",
         "technique": technique,
@@ -210,6 +210,7 @@ def _arm(one: Json, index: int, step_s: Sequence[float], on_gpu: bool) -> Json:
         "peak_pinned_bytes": 0,
         "peak_host_bytes": one.get("memory", 1 << 20),
         "windows": windows,
+        **({"metrics": one["metrics"]} if "metrics" in one else {}),
     }
 
 

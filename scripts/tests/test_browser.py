@@ -10,7 +10,8 @@ import pytest
 
 from gpulift.cli import main
 from gpulift.errors import OK
-from tests import browser
+from gpulift.report.page import write
+from tests import browser, test_report_facts, test_report_page
 from tests.conftest import CHECKOUT
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_answer(
 
 def test_the_filter_is_reached_by_keyboard_and_hides_rows(chromium: Browser, report: Path) -> None:
     with browser.page(chromium, report, **browser.options()) as (page, seen):
-        for _ in range(200):
+        page.locator("nav a[href='#techniques']").press("Enter")
+        for _ in range(60):
             page.keyboard.press("Tab")
             if focused(page, "type") == "search":
                 break
@@ -131,6 +133,48 @@ def test_the_filter_is_reached_by_keyboard_and_hides_rows(chromium: Browser, rep
         page.keyboard.press("Delete")
         assert rows.filter(visible=True).count() > shown
         assert seen.all() == []
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two runs of one machine, which has training steps with metrics."""
+    out = tmp_path_factory.mktemp("several")
+    records = test_report_facts.training(recomputed_share=0.25)
+    runs = [test_report_page.run_of(records, f"run{n}", f"2026-11-2{n}T04:00:00Z") for n in (1, 2)]
+    return write(runs, out)
+
+
+def test_the_filter_unfolds_the_runs_that_have_what_is_looked_for(
+    chromium: Browser, several: Path
+) -> None:
+    with browser.page(chromium, several, **browser.options()) as (page, seen):
+        fold = page.locator("details.run")
+        assert fold.count() == 1
+        page.locator("#words").fill("nothing has this")
+        assert fold.get_attribute("open") is None
+        page.locator("#words").fill("graph")
+        assert fold.get_attribute("open") is not None
+        assert seen.all() == []
+
+
+def test_axe_finds_no_violation_in_folds_and_metrics(chromium: Browser, several: Path) -> None:
+    axe = axe_core()
+    with browser.page(chromium, several, **browser.options()) as (page, _):
+        page.evaluate(OPEN_ALL)
+        found = axe.run(page, options={"resultTypes": ["violations"]})
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_heads_that_are_repeated_in_print_have_texts(chromium: Browser, several: Path) -> None:
+    with browser.page(chromium, several, **browser.options()) as (page, _):
+        page.emulate_media(media="print")
+        shown = page.evaluate(
+            """[...document.querySelectorAll('table.sort thead th[data-name]')].map(one => [
+                getComputedStyle(one, '::before').content,
+                one.querySelector('button').checkVisibility()])"""
+        )
+        assert len(shown) > 10
+        assert all(len(words) > 2 and not button for words, button in shown), shown
 
 
 def test_a_heading_s_button_sorts_its_table(chromium: Browser, report: Path) -> None:

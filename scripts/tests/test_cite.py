@@ -84,6 +84,19 @@ def test_a_ceiling_is_cited_by_its_rates_and_a_duet_as_two_builds() -> None:
     assert "one launch" in sentence(duet)
 
 
+def test_a_training_step_is_cited_with_its_items_and_joules() -> None:
+    cost = {"flops": 1e12, "items": 32.0, "item": "image", "roof": "gemm/bf16"}
+    quiet = {"noise": 0.0, "launch_noise": 0.0, "cost": cost}
+    arms = [
+        sample.arm("eager", 0.1, **quiet, metrics={"joules_per_step": 64.0}),
+        sample.arm("graph", 0.05, **quiet),
+    ]
+    said = sentence(read_record(sample.record("training/step", {"batch": 32}, arms)))
+    eager, graph = said.split("; ")[:2]
+    assert "320 images/s, 64.0 J a step, 2.00 J per image, in an untimed window, the" in eager
+    assert "640 images/s, 2.0" in graph
+
+
 def test_an_arm_that_was_skipped_is_named() -> None:
     arms = [*ARMS, sample.skipped_arm("registered", "no right to lock memory")]
     said = sentence(read_record(sample.record("transfer/pinned_copy", CASE, arms)))

@@ -257,6 +257,18 @@ def test_joules_and_rates_have_columns(tmp_path: Path) -> None:
     assert values["speedup"] is None  # a ceiling's arms stand for themselves
 
 
+def test_metrics_and_what_an_item_is_have_columns(tmp_path: Path) -> None:
+    said = {"cost": {"items": 8192.0, "item": "token"}, "metrics": {"joules_per_step": 1.5}}
+    arms = [sample.arm("eager", 1e-3, **said), sample.arm("graph", 1e-3)]
+    one = sample.record("training/step", {"n": 1}, arms)
+    known = {column.name: column for column in columns()}
+    first, second = rows_of([run_of(tmp_path / "run", [one])])
+    assert known["item"].value(first) == "token"
+    assert known["metrics_json"].value(first) == '{"joules_per_step":1.5}'
+    assert known["item"].value(second) is None
+    assert known["metrics_json"].value(second) == "{}"
+
+
 # --- Prometheus ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def test_a_record_keeps_what_was_written() -> None:
     assert record.technique == "transfer/pinned_copy"
     assert record.case == {"bytes": 4096}
     assert [arm.name for arm in record.arms] == ["a", "b"]
-    assert record.arms[0].window_s == tuple(GOOD["arms"][0]["windows"]["device_s"])
+    assert list(record.arms[0].window_s) == GOOD["arms"][0]["windows"]["device_s"]
     assert record.telemetry is not None
     assert record.telemetry.ranges["power_w"].median == 650.0
     assert record.telemetry.temperature_slope_c_per_s == 0.5
@@ -80,6 +81,42 @@ def test_energies_are_read_with_their_gaps() -> None:
 def test_wrong_energies_are_refused(energy_j: tuple[object, ...], problem: str) -> None:
     with pytest.raises(RecordError, match=rf"arms\[0\]\.windows\.energy_j {problem}"):
         read_record(with_energy(*energy_j))
+
+
+def with_facts(metrics: object, item: object = "token") -> sample.Json:
+    """The record whose first arm has these metrics and counts these items."""
+    changed = copy.deepcopy(GOOD)
+    changed["arms"][0]["metrics"] = metrics
+    changed["arms"][0]["cost"]["item"] = item
+    return changed
+
+
+def test_metrics_and_what_an_item_is_are_read() -> None:
+    first, second = read_record(with_facts({"joules_per_step": 1.5, "launches": 3})).arms
+    assert first.metrics == {"joules_per_step": 1.5, "launches": 3.0}
+    assert (first.cost and first.cost.item) == "token"
+    assert second.metrics == {}
+    assert (second.cost and second.cost.item) == ""
+
+
+@pytest.mark.parametrize(
+    ("metrics", "problem"),
+    [
+        ([1.5], "arms[0].metrics must be an object"),
+        ({"joules_per_step": "1.5"}, "arms[0].metrics.joules_per_step must be a number"),
+        ({"joules_per_step": None}, "arms[0].metrics.joules_per_step must be a number"),
+        ({"captured": True}, "arms[0].metrics.captured must be a number"),
+        ({"joules_per_step": float("nan")}, "arms[0].metrics.joules_per_step must be finite"),
+    ],
+)
+def test_wrong_metrics_are_refused(metrics: object, problem: str) -> None:
+    with pytest.raises(RecordError, match=re.escape(problem)):
+        read_record(with_facts(metrics))
+
+
+def test_an_item_without_a_name_is_refused() -> None:
+    with pytest.raises(RecordError, match=r"arms\[0\]\.cost\.item must be a string"):
+        read_record(with_facts({}, item=1))
 
 
 def test_the_id_is_of_the_content_and_not_of_its_spelling() -> None:

@@ -232,6 +232,19 @@ def test_sweep_draws_one_line_per_arm_and_panel() -> None:
     assert plots.sweep_axis(graphs[:2]) is None
 
 
+@pytest.mark.parametrize(("gain", "least"), [(1.02, 3), (1.3, 3), (40.0, 4)])
+def test_a_sweep_has_a_few_ratios_at_its_side_however_narrow_it_is(gain: float, least: int) -> None:
+    records = []
+    for number in (10, 100, 1000):
+        arms = [sample.arm("launches", 1e-3), sample.arm("graph", 1e-3 / gain)]
+        records += sample.launches(3, "a/b", {"kernels": number}, arms)
+    (axes,) = plots.sweep(summary(records).worths).axes
+    low, high = axes.get_ylim()
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    assert least <= len(ticks) <= 8
+    assert 1.0 in ticks
+
+
 def test_bars_need_a_datasheet() -> None:
     assert plots.roof_bars(summary(runs_made.without_gpu()).roofs) is None
 

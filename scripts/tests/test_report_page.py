@@ -15,10 +15,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from gpulift.errors import GpuliftError
+from gpulift.exchange import imported
+from gpulift.exchange.gbench_in import read_gbench
 from gpulift.records.read import read_run
 from gpulift.report import escaping, figures, limits, page, planned, views
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import summarise
+from gpulift.report.summary import Summary, summarise
 from tests import runs_made, sample
 from tests.conftest import DATA
 from tests.test_report import Page, pages, summary
@@ -183,7 +185,7 @@ def test_only_skipped_records(tmp_path: Path) -> None:
     assert not list((tmp_path / "figures").glob("t*"))
 
 
-@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3"])
 def test_records_of_every_minor_of_the_schema(minor: str, tmp_path: Path) -> None:
     run = read_run(DATA / minor)
     page.write([summarise(run)], tmp_path)
@@ -249,7 +251,31 @@ def test_nobody_waits_for_figures_of_a_page_that_failed(tmp_path: Path) -> None:
 def test_a_plan_may_have_nothing_to_draw(tmp_path: Path) -> None:
     with figures.drawn([lambda: None, lambda: empty("one")], tmp_path) as collect:
         assert list(collect()) == ["one"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["one.png", "one.svg"]
+    assert {file.name for file in tmp_path.iterdir()} == {"one.png", "one.svg", figures.MADE}
+
+
+def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_text("a slide", encoding="utf-8")
+    with figures.drawn([lambda: empty("old"), lambda: empty("kept")], tmp_path) as collect:
+        collect()
+    with figures.drawn([lambda: empty("kept"), lambda: empty("new")], tmp_path) as collect:
+        collect()
+    names = {file.name for file in tmp_path.glob("*.*g")}
+    assert names == {"mine.png", "kept.png", "kept.svg", "new.png", "new.svg"}
+
+
+@pytest.mark.parametrize(
+    "listed", [b"../mine.png", b"mine.txt", b"/mine.png", b"\xff\nmine.png", b""]
+)
+def test_a_list_of_figures_leads_to_no_other_file(listed: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    mine = [tmp_path / "mine.png", folder / "mine.txt", folder / "mine.png"]
+    for file in mine:
+        file.write_text("mine", encoding="utf-8")
+    (folder / figures.MADE).write_bytes(listed)
+    figures.clear(folder)
+    assert all(file.exists() for file in mine)
 
 
 def test_a_large_report_draws_less_and_says_what(
@@ -289,3 +315,71 @@ def test_two_runs_of_one_machine_are_told_apart(tmp_path: Path) -> None:
     text = Page((tmp_path / "report.html").read_text("utf-8")).text
     for folder in ("2026-11-21-abc1234", "2026-11-22-abc1234"):
         assert f"AMD EPYC 7B13 {folder}" in text
+
+
+def run_of(records: list[sample.Json], folder: str, started_at: str) -> Summary:
+    one = summary([{**record, "started_at": started_at} for record in records])
+    return replace(one, run=replace(one.run, folder=Path(folder)))
+
+
+def test_the_run_that_answers_most_is_first_and_others_of_its_machine_are_folded(
+    tmp_path: Path,
+) -> None:
+    full = runs_made.full_gpu()
+    quick = [one for one in full if one["technique"] == "launch/cuda_graph"]
+    other = sample.launches(2, "a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])
+    runs = [
+        run_of(quick, "quick", "2026-11-23T04:00:00Z"),
+        summary(runs_made.without_gpu()),
+        run_of(other, "other", "2026-11-22T04:00:00Z"),
+        run_of(full, "old", "2026-11-20T04:00:00Z"),
+        run_of(full, "new", "2026-11-21T04:00:00Z"),
+    ]
+    html = page.write(runs, tmp_path).read_text("utf-8")
+    answer = html[html.index('id="answer"') : html.index('id="roofs"')]
+    heads = re.findall(r'<h3>NVIDIA H200 <span class="muted">(\w+)</span>', answer)
+    assert heads == ["new"]
+    folds = re.findall(r"<details><summary>.*?, run (\w+), \d+ records(.*?)</summary>", answer)
+    assert [name for name, _ in folds] == ["old", "quick", "other"]
+    assert "with a/b" in folds[2][1]
+    assert "with" not in folds[1][1]
+    assert answer.count('<li><b aria-hidden="true">') == 2  # a line per machine
+    graph = html[html.index('<h3 id="t-launch-cuda-graph">') :]
+    graph = graph[: graph.index("</section>")]
+    assert graph.count("<h4>Measured on NVIDIA H200") == 1
+    assert graph.count('<details class="run">') == 2
+    Page(html)
+
+
+def test_one_run_has_nothing_folded_away(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    assert 'class="run"' not in html
+    assert ", run " not in html[: html.index('id="roofs"')]
+
+
+def test_a_head_that_is_repeated_in_print_has_its_text_without_a_button(full: Path) -> None:
+    html = (full / "report.html").read_text("utf-8")
+    printed = html[html.index("@media print") :]
+    assert "th button { display: none; } th[data-name]::before" in printed
+    assert "head.dataset.name = head.textContent" in html
+
+
+def test_imported_records_have_their_times_and_their_errors(tmp_path: Path) -> None:
+    imported.write(read_gbench(sorted((DATA / "exchange").glob("gbench_*.json"))), tmp_path / "in")
+    shown, twin = pages([summarise(read_run(tmp_path / "in"))], tmp_path / "out")
+    for text in (shown.text, twin):
+        assert "another tool made these, and nothing judges them" in text
+        assert re.search(r"732 ns \[\d+ ns, \d+ ns\]", text)
+        assert 'no such device, "x"' in text
+        assert "every case and arm of the run has a result" not in text.lower()
+        assert "commit not known" in text
+        assert "Every arm passed its check for equal results" not in text
+
+
+def test_two_builds_alone_say_so_and_their_errors_are_not_lost(tmp_path: Path) -> None:
+    records = runs_made.duet(count=2)
+    records.append({**records[0], "launch": 2, "outcome": "error", "reason": "it fell over"})
+    shown, twin = pages([summary(records)], tmp_path)
+    for text in (shown.text, twin):
+        assert "these records hold two builds against each other" in text
+        assert "it fell over" in text

@@ -59,6 +59,36 @@ def test_without_a_shape_that_gives_its_operations_a_product_has_no_intensity(sh
     assert [p.intensity for p in found] == [None]
 
 
+def test_a_whole_step_has_its_share_of_the_roof_and_no_intensity() -> None:
+    cost = {"bytes": 0.0, "flops": 8e12, "items": 32.0, "item": "image", "roof": "gemm/bf16"}
+    arms = [sample.arm(name, 0.02, cost=cost, noise=0.0, launch_noise=0.0) for name in ("a", "b")]
+    records = [
+        *product(),
+        *sample.launches(2, "training/step", {"batch": 32, "shape": "3x224x224"}, arms),
+    ]
+    found = [p for p in roofline.points(summary(records)) if p.technique == "training/step"]
+    assert [(p.arm, p.intensity) for p in found] == [("a", None), ("b", None)]
+    assert [p.share for p in found] == pytest.approx([0.5, 0.5])
+    drawn = roofline.drawing(summary(records), 0)
+    assert drawn is not None
+    assert len(drawn.figure.axes) == 2
+
+
+def test_techniques_without_a_place_in_the_roofline_are_named() -> None:
+    arms = [sample.arm("copy", 1e-3), sample.arm("sum", 1e-3)]
+    sustained = {"flops": 1e12, "roof": "gemm/bf16"}
+    records = [
+        *product(),
+        *sample.launches(1, "integrity/repeats", {"repeats": 2}, arms),
+        *sample.launches(
+            1, "a/long", {"regime": "sustained"}, [sample.arm("x", 1, cost=sustained)]
+        ),
+        sample.unmeasured("a/skipped", {"n": 1}, "skipped", "no such card"),
+    ]
+    assert roofline.unplaced(summary(records)) == ["a/long", "integrity/repeats"]
+    assert roofline.unplaced(summary(product())) == []
+
+
 def test_a_shape_in_the_notes_places_a_ceiling() -> None:
     records = product()
     for one in records[:3]:

@@ -12,6 +12,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.citing.again import command_again, filter_of
+from gpulift.citing.arms import joules_per_step, metric
 from gpulift.citing.plain import visible
 from gpulift.citing.show import lines
 from gpulift.errors import USAGE
@@ -79,6 +80,50 @@ def test_the_energy_of_a_step_is_that_of_the_median_window_that_has_one() -> Non
     pageable, _, rest = shown(raw).partition("Arm pinned")
     assert f"energy          20.0 mJ a step, median of 3 of {count} windows" in rest
     assert "a step, median of" not in pageable
+
+
+def test_metrics_are_shown_by_their_names_and_items_by_theirs() -> None:
+    cost = {"items": 8192.0, "item": "token"}
+    metrics = {
+        "peak_reserved_bytes": 3221225472,
+        "kernel_launches_per_step": 1234,
+        "joules_per_step": 16.384,
+        "recomputed_share": 0.25,
+        "compile_s": 1.5,
+    }
+    arms = [sample.arm(name, 1e-3, cost=cost, metrics=metrics) for name in ("eager", "graph")]
+    text = " ".join(shown(sample.record("training/step", {"batch": 8}, arms)).split())
+    for part in (
+        "peak_reserved_bytes 3.00 GiB, kernel_launches_per_step 1234, joules_per_step 16.4 J,",
+        "recomputed_share 0.250, compile_s 1.50 s",
+        "million tokens/s",
+        "16.4 J a step, 2.00 mJ per token, in an untimed window",
+    ):
+        assert part in text
+
+
+def test_joules_of_windows_come_before_those_of_an_untimed_one() -> None:
+    one = sample.arm("x", 1e-3, power_w=500.0, metrics={"joules_per_step": 99.0})
+    (arm,) = read_record(sample.record("a/b", {"n": 1}, [one])).arms
+    assert joules_per_step(arm) == pytest.approx(0.505, rel=0.02)
+    assert "99.0 J" in shown(sample.record("a/b", {"n": 1}, [one])), "nothing is left out"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("peak_reserved_bytes", 1536.0, "1.50 KiB"),
+        ("joules_per_step", 0.25, "250 mJ"),
+        ("warm_up_j", 2.0, "2.00 J"),
+        ("compile_s", 0.002, "2.00 ms"),
+        ("steps_per_s", 12.5, "12.5"),
+        ("kernel_launches_per_step", 12345.0, "12345"),
+        ("loss_change", -0.125, "-0.125"),
+        ("freed_bytes", -2048.0, "-2.00 KiB"),
+    ],
+)
+def test_a_metric_has_the_unit_that_its_name_ends_in(name: str, value: float, said: str) -> None:
+    assert metric(name, value) == said
 
 
 def test_the_windows_are_those_of_the_record_in_their_order() -> None:

@@ -40,6 +40,38 @@ def test_blocks_without_one_of_the_two_give_no_value() -> None:
     assert stats.block_values([[0, 1], [0, 2]], 2, 0, values) == pytest.approx([math.log(2)])
 
 
+def test_the_ratio_is_the_mean_of_what_each_launch_gives_alone() -> None:
+    """Launches of different lengths, of which one has no block with both arms."""
+    records = [
+        *read(arm("a", 1e-3), arm("b", 2e-3), count=2),
+        *read(arm("a", 1e-3), arm("b", 2e-3), count=1, blocks=5, seed=2),
+        *read(arm("b", 2e-3), arm("a", 1e-3), count=1, blocks=7, seed=3),
+    ]
+    apart = record("transfer/pinned_copy", CASE, [arm("a", 1e-3), arm("b", 2e-3)], blocks=2)
+    apart["order"]["blocks"] = [[0] * 4, [1] * 4]
+    medians = []
+    for one in records:
+        assert one.order is not None
+        names = [measured.name for measured in one.arms]
+        values = {index: stats.step_times(measured) for index, measured in enumerate(one.arms)}
+        turns = (names.index("b"), names.index("a"))
+        medians.append(np.median(stats.block_values(one.order.blocks, *turns, values)))
+    pair = ratio_of([records[0], read_record(apart), *records[1:]])
+    assert pair.ratio.value == float(np.exp(np.mean(medians)))
+    assert (pair.ratio.launches, pair.blocks) == (4, 8 + 8 + 5 + 7)
+    assert pair.cycles is not None
+    assert pair.cycles.launches == 4
+    assert stats.pair_ratio([read_record(apart)], "b", "a") is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 30, 1000])
+def test_the_interval_is_student_s(count: int) -> None:
+    logs = [0.01 * (number % 3) for number in range(count)]
+    made = stats.over_launches(logs, np.array([]))
+    half = scipy_stats.t.ppf(0.975, count - 1) * np.std(logs, ddof=1) / math.sqrt(count)
+    assert made.high == math.exp(float(np.mean(logs)) + float(half))
+
+
 def test_exact_clocks_give_the_exact_ratio() -> None:
     exact = {"noise": 0.0, "launch_noise": 0.0}
     pair = ratio_of(read(arm("a", 2e-3, **exact), arm("b", 1e-3, **exact)))

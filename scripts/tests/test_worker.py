@@ -125,9 +125,26 @@ def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
         worker.hello()
         worker.ask(lead_in_steps=1, steps=2)
     assert log.read_text().split() == [
-        *("step", "wait", "check"),
+        *("step", "wait", "check", "wait"),
         *("step", "wait", "step", "step", "wait"),
     ]
+
+
+def test_says_the_metrics_of_an_arm_after_its_check(tmp_path: Path, log: Path) -> None:
+    body = (
+        "return Arm(int, lambda: say('check') or 0.0,"
+        " metrics=lambda: say('metrics') or {'peak_allocated_bytes': 4096})"
+    )
+    with Worker(tmp_path, body, LOGGING) as worker:
+        assert worker.hello()["metrics"] == {"peak_allocated_bytes": 4096}
+    assert log.read_text().split() == ["check", "metrics"]
+
+
+def test_a_metric_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
+    with Worker(
+        tmp_path, "return Arm(int, float, metrics=lambda: {'speed': float('inf')})"
+    ) as worker:
+        assert worker.hello()["error"] == "ValueError: the metric speed is not finite"
 
 
 def test_times_a_device_between_two_marks(tmp_path: Path) -> None:

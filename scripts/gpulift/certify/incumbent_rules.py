@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from gpulift import decision
 from gpulift.decision import GatePlan, Margins
@@ -75,7 +75,7 @@ def u_test(base: Sample, head: Sample) -> str:
     and leaves the direction to the reader, who has the medians; so do we. Not here: its second
     test, on CPU time, which a duet does not have.
     """
-    p_value = scipy_stats.mannwhitneyu(base.times, head.times, alternative="two-sided").pvalue
+    p_value = scipy.stats.mannwhitneyu(base.times, head.times, alternative="two-sided").pvalue
     change = float(np.median(head.times) - np.median(base.times))
     return _direction(change) if p_value < U_TEST_ALPHA else NO_CHANGE
 

@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from gpulift.certify import incumbent_rules
 from gpulift.certify.certificate import (
@@ -243,7 +243,7 @@ def upper_bound(hits: int, trials: int) -> float:
     """The share is below this with 95 % confidence (Clopper and Pearson); 1 without a trial."""
     if not trials:
         return 1.0
-    test = scipy_stats.binomtest(hits, trials, alternative="less")
+    test = scipy.stats.binomtest(hits, trials, alternative="less")
     return float(test.proportion_ci(BOUND).high)
 
 
@@ -251,7 +251,7 @@ def lower_bound(hits: int, trials: int) -> float:
     """The share is above this with 95 % confidence (Clopper and Pearson); 0 without a trial."""
     if not trials:
         return 0.0
-    test = scipy_stats.binomtest(hits, trials, alternative="greater")
+    test = scipy.stats.binomtest(hits, trials, alternative="greater")
     return float(test.proportion_ci(BOUND).low)
 
 
@@ -478,7 +478,7 @@ def _replay_row(
         screens = launches[:, :look]
         mean = screens.mean(axis=1)
         error = screens.std(axis=1, ddof=1) / math.sqrt(look)
-        limit = NEARLY * scipy_stats.t.isf(plan.screen_look_alpha, look - 1)
+        limit = NEARLY * scipy.stats.t.isf(plan.screen_look_alpha, look - 1)
         near |= (np.abs(mean) > NEARLY * math.log1p(DUET.least)) & (np.abs(mean) > limit * error)
     for suite in np.flatnonzero(near):
         yield int(suite), decide_in_order(launches[suite].tolist(), DUET, plan)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from gpulift import stats, text
-from gpulift.records.model import Arm, Record
+from gpulift.records.model import Arm, Cost, Record
 from gpulift.stats import Estimate
 
 TIME_DIGITS = 4
+JOULES = "joules_per_step"
+UNTIMED = "in an untimed window"
+ALLOCATED = "peak_allocated_bytes"
+RESERVED = "peak_reserved_bytes"
+LAUNCHES = "kernel_launches_per_step"
 
 
 def time_unit(typical_s: float) -> tuple[float, str]:
@@ -43,33 +48,70 @@ def is_ceiling(record: Record) -> bool:
 
 
 def rates(record: Record, arm: Arm) -> list[str]:
-    """Of the work that a step needs, over its time."""
+    """Of the work that a step needs, over its time; items last."""
     time = stats.step_time([record], arm.name)
     if time is None or arm.cost is None:
         return []
     work = (
         (arm.cost.bytes, "B/s"),
         (arm.cost.flops, "FLOP/s"),
-        (arm.cost.items, "items/s"),
     )
-    return [text.rate(amount / time.value, unit) for amount, unit in work if amount > 0]
+    shown = [text.rate(amount / time.value, unit) for amount, unit in work if amount > 0]
+    if arm.cost.items > 0:
+        shown.append(item_rate(arm.cost.items / time.value, arm.cost.item))
+    return shown
+
+
+def item_rate(per_s: float, item: str) -> str:
+    """`1234 images/s`, `1.23 million tokens/s`; `items` where the cost does not name one."""
+    million = " million" if per_s >= 1e6 else ""
+    return f"{text.digits(per_s / 1e6 if million else per_s)}{million} {item or 'item'}s/s"
 
 
 def joules_per_step(arm: Arm) -> float | None:
-    """Of the card, in the median window that its counter resolves; None where there is none."""
-    known = [energy_j for energy_j in arm.windows.energy_j if energy_j is not None]
-    middle = stats.median_over(known)
-    return None if middle is None else middle / arm.steps_per_window
+    """Of the card: in the median window that its counter resolves, else in the arm's long one.
+
+    None where there is neither.
+    """
+    middle = stats.median_over(_resolved(arm))
+    return arm.metrics.get(JOULES) if middle is None else middle / arm.steps_per_window
 
 
 def energy(arm: Arm) -> str:
-    """`12.3 J a step`; empty where the card's counter resolved no window."""
-    known = [one for one in arm.windows.energy_j if one is not None]
+    """`12.3 J a step, 0.384 J an image, ...`; empty where the card's counter resolved nothing."""
     joules = joules_per_step(arm)
     if joules is None:
         return ""
-    windows = f"{len(known)} of {len(arm.window_s)} windows"
-    return f"{text.joules(joules)} a step, median of {windows}"
+    known = len(_resolved(arm))
+    of_item = joules_of_item(arm.cost, joules)
+    source = f"median of {known} of {len(arm.window_s)} windows" if known else UNTIMED
+    parts = [f"{text.joules(joules)} a step", of_item, source]
+    return ", ".join(part for part in parts if part)
+
+
+def joules_of_item(cost: Cost | None, joules: float) -> str:
+    """`0.384 J per image`; empty where the cost does not say what the items of a step are."""
+    if cost is None or not cost.item or cost.items <= 0:
+        return ""
+    return f"{text.joules(joules / cost.items)} per {cost.item}"
+
+
+def metric(name: str, value: float) -> str:
+    """A fact of an arm in the unit that its name ends in; a plain number where that is no unit."""
+    if value < 0:
+        return f"-{metric(name, -value)}"
+    words = name.split("_")
+    if words[-1] == "bytes":
+        return text.size(round(value))
+    if words[0] == "joules" or words[-1] == "j":
+        return text.joules(value)
+    if words[-1] == "s" and "per" not in words:
+        return text.seconds(value)
+    return f"{value:.0f}" if value == round(value) else text.digits(value)
+
+
+def _resolved(arm: Arm) -> list[float]:
+    return [energy_j for energy_j in arm.windows.energy_j if energy_j is not None]
 
 
 def check(arm: Arm) -> str:

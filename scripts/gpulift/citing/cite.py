@@ -85,7 +85,9 @@ def _result(record: Record, arm: Arm) -> str:
     if arms.is_ceiling(record) or baseline is None:
         return ", ".join([f"{arm.name} {time}", *arms.rates(record, arm)])
     against = "the baseline" if arm.name == baseline.name else arms.speedup(record, arm)
-    return f"{arm.name} {time}, {against or 'no ratio'}"
+    items = arms.rates(record, arm)[-1:] if arm.cost and arm.cost.item else []
+    joules = [one] if (one := arms.energy(arm)) and arm.cost and arm.cost.item else []
+    return ", ".join([f"{arm.name} {time}", *items, *joules, against or "no ratio"])
 
 
 def _a(outcome: str) -> str:

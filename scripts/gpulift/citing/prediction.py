@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats as distributions
+import scipy
 
 from gpulift import stats
 from gpulift.citing import arms
@@ -73,7 +73,7 @@ def prediction_interval(logs: Sequence[float], future: int) -> tuple[float, floa
     """Where the mean of so many future values falls in 95 of 100 such cases; of two or more."""
     count = len(logs)
     spread = float(np.std(logs, ddof=1)) * math.sqrt(1 / count + 1 / future)
-    quantile = float(distributions.t.ppf(0.5 + stats.CONFIDENCE / 2, count - 1))
+    quantile = float(scipy.stats.t.ppf(0.5 + stats.CONFIDENCE / 2, count - 1))
     half = quantile * max(spread, LEAST_ERROR)
     mean = float(np.mean(logs))
     return mean - half, mean + half

@@ -89,6 +89,10 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
     yield "energy", arms.energy(arm)
     yield "check", arms.check(arm)
     yield "memory", _memory(arm)
+    yield (
+        "metrics",
+        ", ".join(f"{name} {arms.metric(name, of)}" for name, of in arm.metrics.items()),
+    )
     yield "SM clock", _clock(arm)
     factor, unit = arms.time_unit(float(stats.step_times(arm).min()))
     yield (

@@ -28,7 +28,7 @@ def csv_text(runs: Sequence[Run]) -> str:
 
 def defused(text: str) -> str:
     """The text on one line, with an apostrophe before what a spreadsheet would calculate."""
-    harmless = visible(text)
+    harmless = text if text.isprintable() else visible(text)
     return f"'{harmless}" if text.lstrip(" ").startswith(FORMULA) else harmless
 
 

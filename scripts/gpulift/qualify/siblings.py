@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import (
@@ -155,7 +155,7 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
             continue
         logs = [math.log(check.estimate.value) for check in cards.values()]
         center = float(np.median(logs))
-        scale = max(float(stats.median_abs_deviation(logs, scale="normal")), FLOOR)
+        scale = max(float(scipy.stats.median_abs_deviation(logs, scale="normal")), FLOOR)
         for (card, check), log in zip(cards.items(), logs, strict=True):
             found.append(
                 Standing(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
+from array import array
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from gpulift.errors import RecordError
@@ -31,29 +35,29 @@ class Fields:
         return key in self.values
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A string; required when there is no default."""
-        value = self._get(key, default)
+        """A string; required when there is no default. Equal ones are one object."""
+        value = self.values.get(key, default)
         if not isinstance(value, str):
-            raise self.error(key, "must be a string")
-        return value
+            raise self._wrong(key, "must be a string")
+        return sys.intern(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """True or false; required when there is no default."""
-        value = self._get(key, default)
+        value = self.values.get(key, default)
         if not isinstance(value, bool):
-            raise self.error(key, "must be true or false")
+            raise self._wrong(key, "must be true or false")
         return value
 
     def whole(self, key: str, default: int | None = None) -> int:
         """An integer; required when there is no default."""
-        value = self._get(key, default)
+        value = self.values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, "must be an integer")
+            raise self._wrong(key, "must be an integer")
         return self._counted(key, value)
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number; required when there is no default."""
-        return self._finite(key, self._get(key, default))
+        return self._finite(key, self.values.get(key, default))
 
     def maybe_whole(self, key: str) -> int | None:
         """An integer, or None when the key is absent."""
@@ -65,10 +69,14 @@ class Fields:
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of finite numbers; empty when the key is absent."""
+        return tuple(self._finite(key, value) for value in self._list(key))
+
+    def doubles(self, key: str) -> array[float]:
+        """The same as an array; in a tenth of the time, since records have thousands of them."""
         values = self._list(key)
         if set(map(type, values)) == {float} and math.isfinite(sum(values)):
-            return tuple(values)  # nearly every list, in a tenth of the time
-        return tuple(self._finite(key, value) for value in values)
+            return array("d", values)
+        return array("d", self.numbers(key))
 
     def maybe_numbers(self, key: str) -> tuple[float | None, ...]:
         """A list of finite numbers and nulls; empty when the key is absent."""
@@ -78,11 +86,19 @@ class Fields:
     def wholes(self, key: str) -> tuple[int, ...]:
         """A list of integers; empty when the key is absent."""
         values = self._list(key)
-        if set(map(type, values)) == {int} and -LARGEST <= min(values) <= max(values) <= LARGEST:
-            return tuple(values)
         if any(isinstance(value, bool) or not isinstance(value, int) for value in values):
             raise self.error(key, "must be a list of integers")
         return tuple(self._counted(key, value) for value in values)
+
+    def rows(self, key: str) -> tuple[tuple[int, ...], ...]:
+        """A list of lists of integers; empty when the key is absent."""
+        rows = self._list(key)
+        if set(map(type, rows)) == {list}:
+            every = [*chain.from_iterable(rows)]
+            if set(map(type, every)) == {int} and 0 <= min(every) <= max(every) < LARGEST:
+                return tuple(_one_row(tuple(row)) for row in rows)  # nearly always, and far sooner
+        inner = Fields({str(i): row for i, row in enumerate(rows)}, self.place, self._name(key))
+        return tuple(inner.wholes(str(i)) for i in range(len(rows)))
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings; empty when the key is absent."""
@@ -93,7 +109,9 @@ class Fields:
 
     def child(self, key: str) -> Fields:
         """An object inside this one; required."""
-        return Fields(self._get(key, None), self.place, self._name(key))
+        if key not in self.values:
+            raise self.error(key, "is missing")
+        return Fields(self.values[key], self.place, self._name(key))
 
     def maybe_child(self, key: str) -> Fields | None:
         """An object inside this one, or None when the key is absent."""
@@ -117,10 +135,8 @@ class Fields:
     def _name(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 
-    def _get(self, key: str, default: Any) -> Any:
-        if key not in self.values and default is None:
-            raise self.error(key, "is missing")
-        return self.values.get(key, default)
+    def _wrong(self, key: str, problem: str) -> RecordError:
+        return self.error(key, problem if key in self.values else "is missing")
 
     def _list(self, key: str) -> list[Any]:
         values = self.values.get(key, [])
@@ -134,8 +150,10 @@ class Fields:
         return value
 
     def _finite(self, key: str, value: Any) -> float:
+        if type(value) is float and math.isfinite(value):
+            return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(key, "must be a number")
+            raise self._wrong(key, "must be a number")
         try:
             number = float(value)
         except OverflowError:
@@ -143,3 +161,9 @@ class Fields:
         if not math.isfinite(number):
             raise self.error(key, "must be finite")
         return number
+
+
+@lru_cache(maxsize=4096)
+def _one_row(row: tuple[int, ...]) -> tuple[int, ...]:
+    """The same object for equal rows, of which there are few: it is kept and pickled once."""
+    return row

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+
+from gpulift.records.quick import canonical
 
 ID_DIGITS = 12
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
@@ -19,36 +20,28 @@ SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywh
 
 @dataclass(frozen=True)
 class Cost:
-    """Work of one step. `roof` names the ceiling that bounds it, if one does."""
+    """Work of one step. `roof` names the ceiling that bounds it, if one does; `item` one item."""
 
     bytes: float = 0.0
     flops: float = 0.0
     items: float = 0.0
     roof: str = ""
+    item: str = ""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """One entry per window: totals of the window, not of one step."""
+    """One entry per window: totals of the window, not of one step.
 
-    device_s: tuple[float, ...] = ()
-    host_s: tuple[float, ...] = ()
-    enqueue_s: tuple[float, ...] = ()
-    sm_clock_hz: tuple[float, ...] = ()
-    start_s: tuple[float, ...] = ()
-    energy_j: tuple[float | None, ...] = ()  # None: the card's counter does not resolve that window
+    Those that were read are arrays of doubles, which take a quarter of the memory of tuples.
+    """
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as arrays of doubles, which takes a tenth of the time that objects take."""
-        return _unpacked, tuple(_packed(values) for values in vars(self).values())
-
-
-def _packed(values: tuple[float | None, ...]) -> array[float] | tuple[float | None, ...]:
-    return values if None in values else array("d", values)  # type: ignore[arg-type]
-
-
-def _unpacked(*fields: Any) -> Windows:
-    return Windows(*map(tuple, fields))
+    device_s: Sequence[float] = ()
+    host_s: Sequence[float] = ()
+    enqueue_s: Sequence[float] = ()
+    sm_clock_hz: Sequence[float] = ()
+    start_s: Sequence[float] = ()
+    energy_j: Sequence[float | None] = ()  # None: the card's counter does not resolve that window
 
 
 @dataclass(frozen=True)
@@ -71,9 +64,10 @@ class Arm:
     peak_pinned_bytes: int | None = None
     peak_host_bytes: int | None = None
     windows: Windows = Windows()
+    metrics: Mapping[str, float] = field(default_factory=dict)  # units are in the names
 
     @property
-    def window_s(self) -> tuple[float, ...]:
+    def window_s(self) -> Sequence[float]:
         """Seconds of each window on the clock that judges this arm."""
         return self.windows.device_s if self.clock == "device" else self.windows.host_s
 
@@ -83,7 +77,7 @@ class Arm:
 
         Between two windows the value is interpolated; without a window there is none.
         """
-        steps_s = sorted(one / self.steps_per_window for one in self.window_s)
+        steps_s = [one / self.steps_per_window for one in sorted(self.window_s)]
         if len(steps_s) == 1:
             return steps_s[0], steps_s[0], steps_s[0]
         low, _, high = quantiles(steps_s, n=4, method="inclusive")
@@ -97,6 +91,12 @@ class Order:
     seed: int
     blocks: tuple[tuple[int, ...], ...]
     allocation: tuple[int, ...] = ()
+
+    @cached_property
+    def turns(self) -> Mapping[int, tuple[int, ...]]:
+        """How many windows of each arm are in each block."""
+        arms = set(chain.from_iterable(self.blocks))
+        return {arm: tuple([block.count(arm) for block in self.blocks]) for arm in arms}
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def slug(self) -> str:
         """Folder name of the machine: its GPU model, or its CPU where there is no GPU."""
         return slug(self.gpu.name) if self.gpu else f"cpu-{slug(self.host.cpu)}"
@@ -226,33 +226,31 @@ class Record:
     telemetry: Telemetry | None = None
     telemetry_missing: str = ""
     time_s: Mapping[str, float] = field(default_factory=dict)
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    parsed: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     file: Path = field(default=Path(), compare=False)
     line: int = field(default=0, compare=False)
+    start: int = field(default=0, compare=False)  # bytes of the file before the line
 
     @cached_property
     def id(self) -> str:
         """Content address: the start of the SHA-256 of the record's canonical JSON."""
         return record_id(self.raw)
 
+    @property
+    def raw(self) -> Mapping[str, Any]:
+        """The JSON object, read again from the file where it was not kept."""
+        if self.parsed is not None:
+            return self.parsed
+        from gpulift.records.read import read_again
+
+        return read_again(self)
+
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled with its id and quartiles, without its JSON object if that can be read again."""
+        """Pickled with the quartiles of its arms, which take long where there are many."""
         for arm in self.arms:
             if arm.window_s:
                 arm.step_quartiles_s  # noqa: B018 (kept with the arm, for whoever unpickles it)
-        state = {**vars(self), "id": self.id}
-        if self.line:
-            state.pop("raw", None)
-        return state
-
-    def __getattr__(self, name: str) -> Any:
-        """The JSON object of a record that another process read."""
-        if name != "raw":
-            raise AttributeError(name)
-        from gpulift.records.read import read_again
-
-        raw = vars(self)["raw"] = read_again(self)
-        return raw
+        return vars(self)
 
     @property
     def synthetic(self) -> bool:
@@ -271,13 +269,15 @@ class Record:
 
     def arm(self, name: str) -> Arm | None:
         """The arm of that name, or None."""
-        return next((arm for arm in self.arms if arm.name == name), None)
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        return None
 
 
 def record_id(raw: Mapping[str, Any]) -> str:
     """First 12 hex digits of SHA-256 of the JSON with sorted keys, no spaces and ASCII escapes."""
-    canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:ID_DIGITS]
+    return hashlib.sha256(canonical(raw).encode("ascii")).hexdigest()[:ID_DIGITS]
 
 
 def slug(name: str) -> str:

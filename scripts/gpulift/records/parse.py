@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,13 @@ def read_record(
     file: Path = Path(),
     line: int = 0,
     contexts: dict[str, Context] | None = None,
+    start: int = 0,
+    keep: bool = True,
 ) -> Record:
     """One record from its JSON object. `file` and `line` appear in errors.
 
-    Records of the same machine and build share one Context where `contexts` is given.
+    Records of the same machine and build share one Context where `contexts` is given. An object
+    that is not kept is read again from the line that begins at byte `start`.
     """
     fields = Fields(raw, f"{file}:{line}")
     _require_known_schema(fields)
@@ -73,9 +76,10 @@ def read_record(
         telemetry=_telemetry(fields),
         telemetry_missing=fields.text("telemetry_missing", ""),
         time_s=fields.numbers_by_key("time_s"),
-        raw=raw,
+        parsed=raw if keep else None,
         file=file,
         line=line,
+        start=start,
     )
     _require_consistent(record, fields)
     return record
@@ -176,6 +180,7 @@ def _arm(fields: Fields) -> Arm:
         peak_pinned_bytes=fields.maybe_whole("peak_pinned_bytes"),
         peak_host_bytes=fields.maybe_whole("peak_host_bytes"),
         windows=_windows(fields),
+        metrics=fields.numbers_by_key("metrics"),
     )
 
 
@@ -188,6 +193,7 @@ def _cost(fields: Fields) -> Cost | None:
         flops=cost.number("flops", 0.0),
         items=cost.number("items", 0.0),
         roof=cost.text("roof", ""),
+        item=cost.text("item", ""),
     )
 
 
@@ -205,15 +211,15 @@ def _windows(fields: Fields) -> Windows:
     return Windows(
         device_s=device_s,
         host_s=host_s,
-        enqueue_s=windows.numbers("enqueue_s"),
-        sm_clock_hz=windows.numbers("sm_clock_hz"),
-        start_s=windows.numbers("start_s"),
+        enqueue_s=windows.doubles("enqueue_s"),
+        sm_clock_hz=windows.doubles("sm_clock_hz"),
+        start_s=windows.doubles("start_s"),
         energy_j=energy_j,
     )
 
 
-def _positive(windows: Fields, key: str) -> tuple[float, ...]:
-    values = windows.numbers(key)
+def _positive(windows: Fields, key: str) -> Sequence[float]:
+    values = windows.doubles(key)
     if values and min(values) <= 0:
         raise windows.error(key, "must be positive")
     return values
@@ -223,13 +229,9 @@ def _order(fields: Fields, imported: bool) -> Order | None:
     order = fields.maybe_child("order")
     if order is None:
         return None
-    blocks = order.values.get("blocks", [])
-    if not isinstance(blocks, list):
-        raise order.error("blocks", "must be a list")
-    rows = Fields({str(i): block for i, block in enumerate(blocks)}, order.place, "order.blocks")
     return Order(
         seed=order.whole("seed", 0 if imported else None),
-        blocks=tuple(rows.wholes(key) for key in rows.values),
+        blocks=order.rows("blocks"),
         allocation=order.wholes("allocation"),
     )
 

@@ -45,13 +45,18 @@ def read_by_processes(paths: Sequence[Path]) -> dict[Path, RecordFile | GpuliftE
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """For millions of new objects of which none is garbage: looking for it would take long."""
+def without_collection(freeze: bool) -> Iterator[None]:
+    """For many new objects of which none is garbage: looking for it would take long.
+
+    Frozen, they are not looked at later either.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if freeze:
+            gc.freeze()
         if enabled:
             gc.enable()
 
@@ -86,7 +91,7 @@ def _bytes(path: Path) -> int:
 
 def main() -> None:
     """The other process."""
-    from gpulift.records.read import read_with_ids
+    from gpulift.records.read import read_file
 
     gc.disable()
     # An interrupt is told by the process that asked, and so is that it went away.
@@ -94,7 +99,7 @@ def main() -> None:
         for path in pickle.load(sys.stdin.buffer):
             answer: RecordFile | GpuliftError
             try:
-                answer = read_with_ids(path)
+                answer = read_file(path, keep=False)
             except GpuliftError as error:
                 answer = error
             pickle.dump(answer, out, pickle.HIGHEST_PROTOCOL)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.model import Context, Record, record_id
+from gpulift.records import quick
+from gpulift.records.model import ID_DIGITS, Context, Record, record_id
 from gpulift.records.parse import read_record
 from gpulift.records.pool import read_by_processes, without_collection, worth_processes
 
@@ -53,25 +54,39 @@ class Run:
         return not self.records[0].context.options.get("quick", False)
 
 
-def read_file(path: Path) -> RecordFile:
+def read_file(path: Path, keep: bool = True) -> RecordFile:
     """All records of a file. A last line that was cut off is dropped with a warning.
 
     A process that is killed while it appends leaves a last line without its line feed; every other
-    line that cannot be read is an error.
+    line that cannot be read is an error. JSON objects that are not kept are read again when asked
+    for.
     """
-    return _read_file(path, _record)
+    lines = _lines(path)
+    records: list[Record] = []
+    warnings: list[str] = []
+    contexts: dict[str, Context] = {}
+    start = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                raw, id = _identified(line, f"{path}:{number}")
+                record = read_record(raw, path, number, contexts, start, keep)
+                vars(record)["id"] = id  # as cached_property does
+                records.append(record)
+        except NotJsonError:
+            if number != len(lines):
+                raise
+            warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
+        start += len(line) + 1
+    return RecordFile(tuple(records), tuple(warnings))
 
 
 def read_files(paths: Sequence[Path]) -> list[RecordFile]:
     """All records of these files, in their order; many bytes by several processes at once."""
-    with without_collection():
-        known = read_by_processes(paths) if worth_processes(paths) else {}
+    many = worth_processes(paths)
+    with without_collection(freeze=many):
+        known = read_by_processes(paths) if many else {}
         return [_opened(known[path]) if path in known else read_file(path) for path in paths]
-
-
-def read_with_ids(path: Path) -> RecordFile:
-    """The same, with the id of each record computed already; sooner than one after the other."""
-    return _read_file(path, _record_with_id)
 
 
 def _opened(found: RecordFile | GpuliftError) -> RecordFile:
@@ -83,56 +98,41 @@ def _opened(found: RecordFile | GpuliftError) -> RecordFile:
 def read_again(record: Record) -> Mapping[str, Any]:
     """The JSON object of a record that another process read. Its file must not have changed."""
     place = f"{record.file}:{record.line}"
-    line = b"".join(_lines(record.file)[record.line - 1 : record.line])
-    raw = parse_line(line, place)
-    if record_id(raw) != record.id:
-        raise RecordError(f"{place}: has changed since it was read; call again")
+    changed = RecordError(f"{place}: has changed since it was read; call again")
+    try:
+        with record.file.open("rb") as file:
+            file.seek(record.start)
+            line = file.readline()
+        raw, id = _identified(line, place)
+    except NotJsonError:
+        raise changed from None
+    except OSError as error:
+        raise _unreadable(record.file, error) from None
+    if id != record.id:
+        raise changed
     return raw
-
-
-_ReadLine = Callable[[bytes, Path, int, dict[str, Context]], Record]
-
-
-def _read_file(path: Path, read_line: _ReadLine) -> RecordFile:
-    lines = _lines(path)
-    records: list[Record] = []
-    warnings: list[str] = []
-    contexts: dict[str, Context] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(read_line(line, path, number, contexts))
-        except NotJsonError:
-            if number != len(lines):
-                raise
-            warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
-    return RecordFile(tuple(records), tuple(warnings))
 
 
 def _lines(path: Path) -> list[bytes]:
     try:
         return path.read_bytes().split(b"\n")
     except OSError as error:
-        raise GpuliftError(f"{path}: cannot be read: {error.strerror}") from None
+        raise _unreadable(path, error) from None
 
 
-def _record(line: bytes, path: Path, number: int, contexts: dict[str, Context]) -> Record:
-    return read_record(parse_line(line, f"{path}:{number}"), path, number, contexts)
+def _unreadable(path: Path, error: OSError) -> GpuliftError:
+    return GpuliftError(f"{path}: cannot be read: {error.strerror}")
 
 
-def _record_with_id(line: bytes, path: Path, number: int, contexts: dict[str, Context]) -> Record:
-    """Numbers need no look of their own, since JSON for an id takes none that is not finite.
-
-    Whatever is wrong is left to `_record` to say.
-    """
-    try:
-        raw = _parsed(line, f"{path}:{number}", float)
-        record = read_record(raw, path, number, contexts)
-        assert record.id
-    except (RecordError, ValueError):
-        return _record(line, path, number, contexts)
-    return record
+def _identified(line: bytes, place: str) -> tuple[Mapping[str, Any], str]:
+    """The object of a line of records, and its id."""
+    quickly = quick.parsed(line)
+    if quickly is not None:
+        digest = quick.sha256(quickly, line)
+        if digest is not None:
+            return quickly, digest[:ID_DIGITS]
+    raw = parse_line(line, place)
+    return raw, record_id(raw)
 
 
 def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
@@ -144,10 +144,6 @@ def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
             raise RecordError(f"{place}: {digits[:20]} must be finite")
         return value
 
-    return _parsed(line, place, number)
-
-
-def _parsed(line: bytes, place: str, number: Callable[[str], float]) -> Mapping[str, Any]:
     def refuse(constant: str) -> None:
         raise RecordError(f"{place}: {constant} is not a number that a record may hold")
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import Check, measured_checks
@@ -114,8 +114,8 @@ def write(reference: Reference, file: Path) -> None:
 def tolerance_of_cards(logs: Sequence[float], value: float, higher_is_better: bool) -> float:
     """How far from `value` the tolerance limit of cards with these log values is, as a fraction."""
     count = len(logs)
-    z = float(stats.norm.ppf(COVERAGE))
-    k = float(stats.nct.ppf(CONFIDENCE, count - 1, math.sqrt(count) * z)) / math.sqrt(count)
+    z = float(scipy.stats.norm.ppf(COVERAGE))
+    k = float(scipy.stats.nct.ppf(CONFIDENCE, count - 1, math.sqrt(count) * z)) / math.sqrt(count)
     mean, sd = float(np.mean(logs)), float(np.std(logs, ddof=1))
     if higher_is_better:
         return 1 - math.exp(mean - k * sd) / value

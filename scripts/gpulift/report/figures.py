@@ -17,6 +17,7 @@ from gpulift.errors import FAILED, GpuliftError
 from gpulift.report.drawing import Drawing
 
 NAME_LETTERS = 80
+MADE = ".made-by-report"  # names of the files that a report made, to remove when it makes others
 ERRNO_FROM = 100  # the second process's exit code less this is the errno that it met
 
 Plan = Callable[[], Drawing | None]
@@ -64,6 +65,19 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "-", name)[:NAME_LETTERS].strip("-") or "figure"
 
 
+def clear(folder: Path) -> None:
+    """Removes what an earlier report says that it made here, and nothing else."""
+    made = folder / MADE
+    try:
+        names = made.read_text(encoding="utf-8").split("\n")
+    except (FileNotFoundError, UnicodeDecodeError):  # none, or somebody else's
+        return
+    for name in names:
+        stem, _, end = name.rpartition(".")
+        if end in ("png", "svg") and stem == file_name(stem):
+            (folder / name).unlink(missing_ok=True)
+
+
 def _received(receiver: Connection, folder: Path) -> Figures:
     try:
         found = receiver.recv()
@@ -89,6 +103,9 @@ def _work(plans: Sequence[Plan], folder: Path, receiver: Connection, sender: Con
         sender.send(error)
         return
     try:
+        clear(folder)
+        names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
+        (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         for one in drawings:
             one.write_svg(folder / f"{file_name(one.name)}.svg")
             one.write_png(folder / f"{file_name(one.name)}.png")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from gpulift import text
 from gpulift.qualify.checks import (
@@ -64,6 +65,7 @@ def answer(results: Sequence[CheckResult], reference: Reference | None) -> Answe
     if verdict == FAIL:
         sentence = f"No: {words[FAIL]} of {judged} checks failed"
     if verdict in (PASS, INCONCLUSIVE) and not any(_of_speed(one) for one in results):
+        verdict = INCONCLUSIVE
         sentence = "Not known: no speed could be told from its limit"
     if verdict == SKIPPED:
         sentence = "Not judged: nothing that was measured here has a limit"
@@ -112,26 +114,26 @@ def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
 
 
 def _where_faster(rows: Sequence[Worth], axis: str) -> str:
-    """From which value of the axis on every larger one gains, for each value of the others."""
+    """From which value of the axis on every larger one gains, and how much; for each other axis."""
     groups: dict[str, list[Worth]] = {}
     for row in rows:
         groups.setdefault(others(row, axis), []).append(row)
     found = []
     for name, members in groups.items():
-        start = _faster_from(members, axis)
-        if start is not None:
+        gaining = _gaining(members, axis)
+        if gaining:
             label = f"{name}: " if name else ""
-            found.append(f"{label}faster from {_value(axis, start)} up")
+            gains = sorted(row.speedup.value for _, row in gaining)
+            ends = list(dict.fromkeys(text.ratio(gain) for gain in (gains[0], gains[-1])))
+            start = _value(axis, gaining[-1][0])
+            found.append(f"{label}faster from {start} up, {' to '.join(ends)}")
     return f"; {'; '.join(sorted(found))}" if found else ""
 
 
-def _faster_from(rows: Sequence[Worth], axis: str) -> float | None:
-    start = None
-    for value, row in sorted(_along(rows, axis), key=lambda pair: -pair[0]):
-        if text.verdict(row.speedup)[1] != FASTER:
-            break
-        start = value
-    return start
+def _gaining(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:
+    """The rows from the largest value of the axis down to the first that does not gain."""
+    found = sorted(_along(rows, axis), key=lambda pair: -pair[0])
+    return list(takewhile(lambda pair: text.verdict(pair[1].speedup)[1] == FASTER, found))
 
 
 def _along(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:

@@ -44,12 +44,12 @@ def write(
     """
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
-    summaries = _distinct(summaries)
+    summaries = _ordered(_distinct(summaries))
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
-    machines = [
-        views.machine_view(one, _judged(one, verdicts or {}), number, anchors)
-        for number, one in enumerate(summaries)
-    ]
+    machines: list[views.MachineView] = []
+    for one in summaries:
+        judged = _judged(one, verdicts or {})
+        machines.append(views.machine_view(one, judged, len(machines), anchors, machines))
     results = results or machine.checkout_root() / "results"
     slugs = [one.run.records[0].context.slug for one in summaries]
     certificates = error_rates.views([*slugs, *(change.machine for change in changes)], results)
@@ -93,6 +93,14 @@ def _distinct(summaries: Sequence[Summary]) -> list[Summary]:
     """Each run once, though it may be named twice: ids on a page must differ."""
     found = {tuple(record.id for record in one.run.records): one for one in summaries}
     return list(found.values())
+
+
+def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
+    """Machines as they came; of each the run that answers most is first, of equals the newest."""
+    names = list(dict.fromkeys(one.run.machine for one in summaries))
+    newest = sorted(summaries, key=lambda one: one.run.records[0].started_at, reverse=True)
+    most = sorted(newest, key=lambda one: -len(one.worths) - len(one.roofs))
+    return sorted(most, key=lambda one: names.index(one.run.machine))
 
 
 def _as_it_is(drawing: Drawing) -> Drawing:

@@ -33,6 +33,8 @@ ROW_IN = 0.42
 BESIDE_IN = 0.22  # more height where rows have a second line of text
 LIFT = 0.25  # of the first line, in rows
 DODGE = 1.06  # of sizes on a log axis, between kinds of rows
+FACTORS = (2.0, 4.0, 10.0, 100.0, 1e4)  # between the ticks of a wide axis of ratios
+MOST_TICKS = 7
 SPEEDUP_AXIS = "speedup with its 95 % interval (above 1: faster)"
 INK = "#1a1a1b"
 MUTED = "#6b6b6c"
@@ -88,7 +90,7 @@ def worth_row(row: Worth, short: bool = False) -> ForestRow:
 def costs(row: Worth) -> str:
     """Memory and energy of a step, arm against baseline; empty where neither is known."""
     parts = []
-    if row.memory_bytes is not None and row.baseline_memory_bytes is not None:
+    if row.memory_bytes and row.baseline_memory_bytes:
         memory = [text.size(value) for value in (row.memory_bytes, row.baseline_memory_bytes)]
         parts.append(f"memory {memory[0]} against {memory[1]}")
     if row.energy_j is not None and row.baseline_energy_j is not None:
@@ -214,6 +216,7 @@ def sweep(rows: Sequence[Worth]) -> Figure:
         figure.supylabel("speedup (above 1: faster)", fontsize=10)
         level = f"bars: 95 % intervals, {launches(row.speedup for row in rows)}"
         figure.supxlabel(level, fontsize=9, color=MUTED)
+        _speedup_ticks(grid[0, 0])
         handles, labels = _legend(list(grid[:, 0]))
         figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
         return figure
@@ -276,13 +279,20 @@ def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[st
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.grid(visible=True, linewidth=0.6)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}×"))
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=6))
     axes.xaxis.set_minor_locator(NullLocator())
     as_bytes = axis.endswith("bytes")
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: text.round_size(value) if as_bytes else f"{value:.0f}")
     )
+
+
+def _speedup_ticks(axes: Axes) -> None:
+    """Of all panels, which share this axis: a few ratios, however narrow their range is."""
+    ticks = ratio_ticks(*axes.get_ylim())
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}×"))
 
 
 def _other_axes(row: Worth, axis: str) -> str:
@@ -341,9 +351,9 @@ def ratio_axis(axes: Axes, ends: Sequence[float], label: str) -> None:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """1 and round values around it: a step of 2, 5 or 10 for wide ranges, even steps for narrow."""
+    """1 and values around it: equal factors for wide ranges, even steps for narrow ones."""
     if high / low > 3:
-        every = 2.0 if high / low < 100 else 10.0
+        every = next((one for one in FACTORS if one**MOST_TICKS > high / low), FACTORS[-1])
         exponents = range(math.ceil(math.log(low, every)), math.floor(math.log(high, every)) + 1)
         return [every**exponent for exponent in exponents]
     step = 10 ** math.floor(math.log10(high - low))

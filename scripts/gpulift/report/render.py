@@ -13,9 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gpulift import decision, tables, text
 from gpulift.claims import command as claims
 from gpulift.qualify.tables import GLYPHS, quantity
-from gpulift.report import escaping
+from gpulift.report import escaping, views
 from gpulift.report.claimed import CLAIM_STYLES
-from gpulift.report.views import energy, memory
 
 SCRIPT, STYLE = "report.js", "report.css"
 PARTS = {
@@ -80,8 +79,10 @@ def _environment(html: bool) -> Environment:
         case=text.case_label,
         short_case=partial(text.case_label, short=True),
         check=tables.check,
-        energy=energy,
-        memory=memory,
+        energy=views.energy,
+        launches=views.launches,
+        memory=views.memory,
+        rates=views.rates,
         quantity=quantity,
         judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,

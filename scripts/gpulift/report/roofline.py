@@ -91,6 +91,18 @@ def points(summary: Summary) -> list[Point]:
     return [point for point in found if point is not None]
 
 
+def unplaced(summary: Summary) -> list[str]:
+    """Techniques of which no measured arm names a roof that was measured in its regime."""
+    roofs = {(roof.name, roof.regime) for roof in summary.roofs}
+    placed: dict[str, bool] = {}
+    for record in summary.run.records:
+        if record.kind == "technique" and record.outcome == "ok":
+            named = ((arm.cost.roof, record.regime) for arm in record.arms if arm.cost)
+            here = any(one in roofs for one in named)
+            placed[record.technique] = placed.get(record.technique, False) or here
+    return sorted(technique for technique, here in placed.items() if not here)
+
+
 def least_traffic(case: Case, arm: Arm) -> float | None:
     """Bytes that a step cannot do without: as the cost counts them, else each matrix once.
 

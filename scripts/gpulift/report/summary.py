@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from gpulift import stats
-from gpulift.citing.arms import joules_per_step
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.read import Run
 from gpulift.reference.entries import Reference
+from gpulift.report.facts import Facts, facts
 from gpulift.stats import Estimate
 
 BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
+TECHNIQUE = "technique"  # the kind of record that says what a technique is worth
 SEVERITY = ("ok", "skipped", "failed", "error")
 
 
@@ -116,18 +115,38 @@ class Worth:
     time_s: Estimate
     baseline_time_s: Estimate
     roof_fraction: float | None
-    memory_bytes: int | None
-    baseline_memory_bytes: int | None
+    facts: Facts
+    baseline_facts: Facts
     check_error: float | None
     check_tolerance: float | None
     spread: float | None
     rate: Estimate | None = None  # of work per second, where the cost says how much work a step is
     rate_unit: str = ""
+    items_per_s: Estimate | None = None  # where the cost names its items
+    item: str = ""
     clock: str = ""
     sm_clock_hz: float | None = None
     throttle: tuple[str, ...] = ()
-    energy_j: float | None = None  # of one step; None where windows are too short to tell
-    baseline_energy_j: float | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Peak of the arm: of the device where it used any, else of the host."""
+        return self.facts.memory_bytes
+
+    @property
+    def baseline_memory_bytes(self) -> int | None:
+        """Peak of the baseline."""
+        return self.baseline_facts.memory_bytes
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of one step; None where they are not known."""
+        return self.facts.joules
+
+    @property
+    def baseline_energy_j(self) -> float | None:
+        """Joules of one step of the baseline."""
+        return self.baseline_facts.joules
 
     @property
     def record_ids(self) -> tuple[str, ...]:
@@ -187,6 +206,15 @@ class Summary:
     def skipped(self) -> tuple[Problem, ...]:
         """What could not run here."""
         return tuple(p for p in self.problems if p.outcome == "skipped")
+
+    @cached_property
+    def beside(self) -> tuple[Problem, ...]:
+        """What has no result of duets and of other tools' records: no check judges it."""
+        kinds = dict.fromkeys(record.kind for record in self.run.records)
+        cases = (
+            c for kind in kinds if kind != TECHNIQUE for c in group_cases(self.run.records, kind)
+        )
+        return tuple(problem for case in cases for problem in _problems(case))
 
     @cached_property
     def _by_technique(self) -> Mapping[str, tuple[Worth, ...]]:
@@ -260,7 +288,7 @@ def _count(number: int, what: str) -> str:
 
 def summarise(run: Run, reference: Reference | None = None) -> Summary:
     """All rows of a run: roofs, speedups (best first) and what was not measured."""
-    cases = group_cases(run.records, "technique")
+    cases = group_cases(run.records, TECHNIQUE)
     roofs = _roofs([case for case in cases if case.first.ceiling], reference)
     worths = [row for case in cases if not case.first.ceiling for row in _worths(case, roofs)]
     return Summary(
@@ -344,9 +372,7 @@ def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
     time_s = stats.step_time(case.measured, baseline.name)
     if time_s is None:
         return []
-    base = _Baseline(
-        baseline.name, time_s, _memory(case, baseline.name), _energy(case, baseline.name)
-    )
+    base = _Baseline(baseline.name, time_s, _facts(case, baseline.name))
     found = (_worth(case, arm, base, roofs) for arm in case.first.arms if arm is not baseline)
     return [row for row in found if row is not None]
 
@@ -357,8 +383,7 @@ class _Baseline:
 
     name: str
     time_s: Estimate
-    memory_bytes: int | None
-    energy_j: float | None
+    facts: Facts
 
 
 def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Worth | None:
@@ -368,6 +393,7 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
     if pair is None or time is None:
         return None
     work, unit = work_of(arm.cost)
+    item, items = (arm.cost.item, arm.cost.items) if arm.cost else ("", 0.0)
     return Worth(
         case=case,
         arm=arm.name,
@@ -376,18 +402,18 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         time_s=time,
         baseline_time_s=base.time_s,
         roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
-        memory_bytes=_memory(case, arm.name),
-        baseline_memory_bytes=base.memory_bytes,
+        facts=_facts(case, arm.name),
+        baseline_facts=base.facts,
         check_error=_worst_check(case, arm.name),
         check_tolerance=arm.check_tolerance,
         spread=stats.spread(case.measured, arm.name),
         rate=stats.rate(time, work) if work > 0 else None,
         rate_unit=unit,
+        items_per_s=stats.rate(time, items) if item and items > 0 else None,
+        item=item,
         clock=arm.clock,
         sm_clock_hz=_arm_clock(case, arm.name),
         throttle=_throttle(case),
-        energy_j=_energy(case, arm.name),
-        baseline_energy_j=base.energy_j,
     )
 
 
@@ -414,27 +440,13 @@ def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof])
     return None
 
 
-def _memory(case: Case, arm: str) -> int | None:
-    """Peak memory of an arm: of the device where it used any, else of the host."""
-    arms = stats.measured_arms(case.measured, arm)
-    device = [a.peak_device_bytes for a in arms if a.peak_device_bytes]
-    host = [a.peak_host_bytes for a in arms if a.peak_host_bytes is not None]
-    return max(device or host, default=None)
+def _facts(case: Case, arm: str) -> Facts:
+    return facts(stats.measured_arms(case.measured, arm))
 
 
 def _worst_check(case: Case, arm: str) -> float | None:
     arms = stats.measured_arms(case.measured, arm)
     return max((a.check_error for a in arms if a.check_error is not None), default=None)
-
-
-def _energy(case: Case, arm: str) -> float | None:
-    """Joules of one step: the median window of each launch, then the mean over launches.
-
-    Only windows that the card's counter resolves have an energy; the case's own holds all arms.
-    """
-    found = (joules_per_step(one) for one in stats.measured_arms(case.measured, arm))
-    launches = [joules for joules in found if joules is not None]
-    return float(np.mean(launches)) if launches else None
 
 
 def _arm_clock(case: Case, arm: str) -> float | None:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from markupsafe import Markup
 
-from gpulift import tables, text
+from gpulift import stats, tables, text
+from gpulift.citing import arms
 from gpulift.claims.judge import Judgement
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.qualify.checks import FAIL, INCONCLUSIVE, INTEGRITY, PASS, SKIPPED, CheckResult
 from gpulift.records.model import Record
-from gpulift.report import findings, marks, strips
+from gpulift.records.parse import IMPORT
+from gpulift.report import facts, findings, marks, roofline, strips
 from gpulift.report.claimed import ClaimsView
 from gpulift.report.summary import Case, Summary, Worth, group_cases
+from gpulift.stats import Estimate
 
 SYNTHETIC = "synthetic test data"
 NO_DIFFERENCE = "no difference shown"
 NO_INTERVAL = "no interval"
+ITEMS = "items/s"
 MOST_GAPS = 4
 
 
@@ -41,6 +46,22 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
+class ImportedRow:
+    """A benchmark of another tool, and the time of its step."""
+
+    case: Case
+    arm: str
+    time_s: Estimate
+
+    @property
+    def time(self) -> str:
+        """`1.23 ms [1.22 ms, 1.24 ms]`; no interval where there is none."""
+        ends = [text.seconds(end) for end in (self.time_s.low, self.time_s.high) if end]
+        value = text.seconds(self.time_s.value)
+        return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+@dataclass(frozen=True)
 class MachineView:
     """A machine's answer, its checks and its figures."""
 
@@ -52,6 +73,8 @@ class MachineView:
     lines: tuple[AnswerLine, ...]
     axis: str
     marks: tuple[str, ...]
+    main: bool = True  # the first run of its machine; others are folded
+    added: tuple[str, ...] = ()  # techniques that no run of the machine before it has
 
     @property
     def forest(self) -> str:
@@ -67,6 +90,16 @@ class MachineView:
     def bars(self) -> str:
         """Of the ceilings as shares of the datasheet."""
         return f"roofs-{self.number}"
+
+    @property
+    def unplaced(self) -> list[str]:
+        """Techniques that the roofline has no place for."""
+        return roofline.unplaced(self.summary)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some of them repeat work for equal bits, which a check judges and no roof."""
+        return any(one.startswith(INTEGRITY) for one in self.unplaced)
 
     @property
     def failed(self) -> list[CheckResult]:
@@ -93,7 +126,8 @@ class MachineView:
     @property
     def problems(self) -> list[tuple[tuple[str, str, str, str], str]]:
         """What has no result, failures first, equal reasons together."""
-        return tables.group_problems([*self.summary.broken, *self.summary.skipped])
+        one = self.summary
+        return tables.group_problems([*one.broken, *one.skipped, *one.beside])
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -116,6 +150,24 @@ class MachineView:
     def schemas(self) -> list[str]:
         """Versions of the schema in its records."""
         return sorted({record.schema for record in self.summary.run.records})
+
+    @cached_property
+    def imported(self) -> tuple[ImportedRow, ...]:
+        """The times that another tool measured."""
+        cases = group_cases(self.summary.run.records, IMPORT)
+        named = ((case, arm.name) for case in cases for arm in case.first.arms)
+        rows = ((case, arm, stats.step_time(case.measured, arm)) for case, arm in named)
+        return tuple(ImportedRow(case, arm, time) for case, arm, time in rows if time)
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no comparison of techniques."""
+        kinds = {record.kind for record in self.summary.run.records}
+        if kinds == {"duet"}:
+            return "No technique was measured: these records hold two builds against each other."
+        if kinds == {IMPORT}:
+            return "No technique was measured: another tool made these, and nothing judges them."
+        return "No technique was measured."
 
     @property
     def quiet(self) -> list[str]:
@@ -146,6 +198,15 @@ class RowView:
 
 
 @dataclass(frozen=True)
+class MetricsRow:
+    """An arm of a case and its metrics, in the order of their names at the table's head."""
+
+    case: Case
+    arm: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PartView:
     """A technique on one machine; `strips` are the raw windows of cases, not of all where many."""
 
@@ -156,6 +217,7 @@ class PartView:
     said: tuple[str, ...]
     strips: tuple[tuple[Case, Markup], ...]
     not_stripped: int
+    folded: bool = False  # another run of the same machine stands before it
 
     @property
     def figure(self) -> str:
@@ -177,6 +239,23 @@ class PartView:
         """Whether any arm's joules are known."""
         return any(row.worth.energy_j is not None for row in self.rows)
 
+    @property
+    def launches(self) -> bool:
+        """Whether any arm's kernel launches are known."""
+        return any(row.worth.facts.launches is not None for row in self.rows)
+
+    @cached_property
+    def metric_names(self) -> tuple[str, ...]:
+        """All metrics that any of its arms has."""
+        each = [row.worth for row in self.rows]
+        both = [one for row in each for one in (row.baseline_facts, row.facts)]
+        return tuple(dict.fromkeys(name for one in both for name in one.metrics))
+
+    @cached_property
+    def metrics(self) -> tuple[MetricsRow, ...]:
+        """What arms say of themselves, arm by arm."""
+        return tuple(_metrics([row.worth for row in self.rows], self.metric_names))
+
 
 @dataclass(frozen=True)
 class TechniqueView:
@@ -194,8 +273,11 @@ def machine_view(
     results: Sequence[CheckResult],
     number: int,
     techniques: Mapping[str, str],
+    before: Sequence[MachineView] = (),
 ) -> MachineView:
     """A machine's first screen; `techniques` has the anchor of each."""
+    earlier = [one for one in before if one.summary.run.machine == summary.run.machine]
+    known = {line.technique for one in earlier for line in one.lines}
     lines = _lines(summary, techniques)
     axis = marks.scale([row.speedup for one in lines for row in (one.best, one.worst) if row])
     synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
@@ -208,6 +290,8 @@ def machine_view(
         lines=lines,
         axis=axis.label if lines else "",
         marks=(*synthetic, *summary.marks),
+        main=not earlier,
+        added=tuple(line.technique for line in lines if line.technique not in known),
     )
 
 
@@ -228,11 +312,10 @@ def technique_views(
     made = []
     strips_each = max(1, most_strips // max(1, len(rows)))
     for id, anchor in techniques.items():
-        parts = [
-            _part(machine, anchor, found, strips_each)
-            for machine in machines
-            if (found := rows.get((id, machine.number)))
-        ]
+        parts: list[PartView] = []
+        for machine in machines:
+            if found := rows.get((id, machine.number)):
+                parts.append(_part(machine, anchor, found, strips_each, parts))
         tested = tuple(
             (view.model, view.anchor_of(one), one)
             for view in claims
@@ -255,7 +338,13 @@ def technique_ids(summaries: Sequence[Summary]) -> list[str]:
     return list(dict.fromkeys(row.technique for one in summaries for row in one.worths))
 
 
-def _part(machine: MachineView, anchor: str, rows: Sequence[Worth], most_strips: int) -> PartView:
+def _part(
+    machine: MachineView,
+    anchor: str,
+    rows: Sequence[Worth],
+    most_strips: int,
+    before: Sequence[PartView],
+) -> PartView:
     axis = marks.scale([row.speedup for row in rows])
     cases = list({row.case.case_id: row.case for row in rows}.values())
     return PartView(
@@ -266,6 +355,9 @@ def _part(machine: MachineView, anchor: str, rows: Sequence[Worth], most_strips:
         said=findings.of_rows(rows),
         strips=tuple(_strips(cases[:most_strips])),
         not_stripped=max(0, len(cases) - most_strips),
+        folded=any(
+            machine.summary.run.machine == one.machine.summary.run.machine for one in before
+        ),
     )
 
 
@@ -281,12 +373,41 @@ def _row(row: Worth, axis: marks.Scale) -> RowView:
     return RowView(row, marks.draw([row.speedup], axis))
 
 
-def energy(row: Worth) -> str:
-    """Joules of a step, of the arm and of its baseline."""
-    both = (row.energy_j, row.baseline_energy_j)
-    if both == (None, None):
-        return "–"
-    return " / ".join("–" if joules is None else text.joules(joules) for joules in both)
+def energy(row: Worth) -> tuple[str, ...]:
+    """Joules of a step and of an item, of the arm and of its baseline."""
+    return facts.energy(row.facts, row.baseline_facts)
+
+
+def launches(row: Worth) -> str:
+    """Kernel launches of a step, of the arm and of its baseline."""
+    return facts.launches(row.facts, row.baseline_facts)
+
+
+def rates(row: Worth) -> tuple[str, ...]:
+    """Items in a second where they have a name, then what the roof counts."""
+    found = []
+    if row.items_per_s:
+        found.append(arms.item_rate(row.items_per_s.value, row.item))
+    if row.rate and row.rate_unit != ITEMS:
+        found.append(text.rate(row.rate.value, row.rate_unit))
+    elif row.rate and not found:
+        found.append(arms.item_rate(row.rate.value, ""))
+    return tuple(found) or (facts.UNKNOWN,)
+
+
+def _metrics(rows: Sequence[Worth], names: Sequence[str]) -> Iterator[MetricsRow]:
+    """Each arm that has metrics, once: those of baselines stand before their arms."""
+    seen = set()
+    for row in rows:
+        for arm, found in ((row.baseline, row.baseline_facts), (row.arm, row.facts)):
+            if found.metrics and (row.case.case_id, arm) not in seen:
+                seen.add((row.case.case_id, arm))
+                yield MetricsRow(row.case, arm, tuple(_metric(found, name) for name in names))
+
+
+def _metric(found: facts.Facts, name: str) -> str:
+    value = found.metrics.get(name)
+    return facts.UNKNOWN if value is None else arms.metric(name, value)
 
 
 def _lines(summary: Summary, techniques: Mapping[str, str]) -> tuple[AnswerLine, ...]:
@@ -308,11 +429,9 @@ def _lines(summary: Summary, techniques: Mapping[str, str]) -> tuple[AnswerLine,
     )
 
 
-def memory(row: Worth) -> str:
-    """Peak memory of the arm and of its baseline."""
-    if row.memory_bytes is None and row.baseline_memory_bytes is None:
-        return "–"
-    return f"{text.size(row.memory_bytes)} / {text.size(row.baseline_memory_bytes)}"
+def memory(row: Worth) -> tuple[str, ...]:
+    """Peak memory of the arm and of its baseline, by kind."""
+    return facts.memory(row.facts, row.baseline_facts)
 
 
 def _decides(result: CheckResult) -> bool:

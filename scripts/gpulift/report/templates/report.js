@@ -29,6 +29,8 @@
         here += !hide;
       }
       part.hidden = here === 0;
+      const run = part.querySelector("details.run");
+      if (run && here && words.length) run.open = true;
       shown += here;
       total += rows.length;
     }
@@ -66,6 +68,7 @@
   for (const table of all("table.sort")) {
     for (const head of all("thead th:not(.plot)", table)) {
       const button = make("button", head.textContent, { type: "button" });
+      head.dataset.name = head.textContent;  // for print: no control is painted in a repeated head
       head.textContent = "";
       head.append(button);
       button.addEventListener("click", () => sort(head, table));

@@ -1,0 +1,120 @@
+"""What arms are beside their time: memory, launches, joules, rates, and metrics of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpulift import text
+from gpulift.citing import arms
+from gpulift.records.model import Arm, Cost
+
+PEAK = "peak_"
+SMALL_PART = 1e-3  # of the most: such a kind of memory is left out of a table's cell
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of one arm over its launches. Bytes are peaks; joules are of one step."""
+
+    device_bytes: int | None = None
+    pinned_bytes: int | None = None
+    host_bytes: int | None = None
+    joules: float | None = None  # None where windows are too short to tell
+    cost: Cost | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Of the device where it used any or nothing else is known, else of the host."""
+        known = (self.device_bytes, self.host_bytes)
+        return self.device_bytes or next((one for one in reversed(known) if one is not None), None)
+
+    @property
+    def memory(self) -> dict[str, float | None]:
+        """Peaks by kind; of a framework's allocator there is also what it took from the device."""
+        return {
+            "device": self.device_bytes,
+            "reserved": self.metrics.get(arms.RESERVED),
+            "pinned": self.pinned_bytes,
+            "host": self.host_bytes,
+        }
+
+    @property
+    def launches(self) -> float | None:
+        """Kernel launches of a step, None where they are not known."""
+        return self.metrics.get(arms.LAUNCHES)
+
+
+def facts(measured: Sequence[Arm]) -> Facts:
+    """Of an arm's launches: the largest peaks, the mean joules, the median of other metrics."""
+    joules = [one for arm in measured if (one := arms.joules_per_step(arm)) is not None]
+    names = dict.fromkeys(name for arm in measured for name in arm.metrics)
+    return Facts(
+        device_bytes=_most(arm.peak_device_bytes for arm in measured),
+        pinned_bytes=_most(arm.peak_pinned_bytes for arm in measured),
+        host_bytes=_most(arm.peak_host_bytes for arm in measured),
+        joules=float(np.mean(joules)) if joules else None,
+        cost=measured[0].cost if measured else None,
+        metrics={name: _over_launches(measured, name) for name in names},
+    )
+
+
+def memory(arm: Facts, baseline: Facts) -> tuple[str, ...]:
+    """`device 11.6 GiB / 6.12 GiB` for each kind of memory that either has used, arm first."""
+    found = []
+    pairs = [(kind, most, baseline.memory[kind]) for kind, most in arm.memory.items()]
+    least = SMALL_PART * max((one or 0 for _, *both in pairs for one in both), default=0)
+    for kind, *both in pairs:
+        if max(one or 0 for one in both) > least:
+            found.append(f"{kind} {' / '.join(_size(one) for one in both)}")
+    return tuple(found) or (UNKNOWN,)
+
+
+def energy(arm: Facts, baseline: Facts) -> tuple[str, ...]:
+    """Joules of a step, and of an item where it has a name; arm first."""
+    both = (arm.joules, baseline.joules)
+    if both == (None, None):
+        return (UNKNOWN,)
+    steps = " / ".join(UNKNOWN if one is None else text.joules(one) for one in both)
+    if not all(_has_item(one) for one in (arm, baseline)):
+        return (steps,)
+    assert arm.cost is not None, "it has an item"
+    items = " / ".join(_of_item(one) for one in (arm, baseline))
+    return f"{steps} a step", f"{items} per {arm.cost.item}"
+
+
+def launches(arm: Facts, baseline: Facts) -> str:
+    """Kernel launches of a step, arm first."""
+    both = (arm.launches, baseline.launches)
+    return UNKNOWN if both == (None, None) else " / ".join(_count(one) for one in both)
+
+
+def _has_item(one: Facts) -> bool:
+    return one.cost is not None and bool(one.cost.item) and one.cost.items > 0
+
+
+def _of_item(one: Facts) -> str:
+    if one.joules is None or one.cost is None:
+        return UNKNOWN
+    return text.joules(one.joules / one.cost.items)
+
+
+def _size(value: float | None) -> str:
+    return "not known" if value is None else text.size(round(value))
+
+
+def _count(value: float | None) -> str:
+    return "not known" if value is None else arms.metric(arms.LAUNCHES, value)
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((one for one in values if one is not None), default=None)
+
+
+def _over_launches(measured: Sequence[Arm], name: str) -> float:
+    values = [arm.metrics[name] for arm in measured if name in arm.metrics]
+    return max(values) if name.startswith(PEAK) else float(np.median(values))
