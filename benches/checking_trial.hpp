@@ -25,6 +25,7 @@ class CheckingTrial final : public Trial {
     double error = 0;
     double tolerance = 0;
     Cost cost;
+    Metrics metrics;
     std::string unavailable;
     std::size_t peak_device_bytes = 0;
   };
@@ -38,6 +39,7 @@ class CheckingTrial final : public Trial {
 
   const Point& point() const override { return point_; }
   Device& device() override { return device_; }
+  bool has_device() const override { return true; }
   std::uint64_t seed() const override { return 1; }
   void cost(const Cost& per_step) override { cost_ = per_step; }
   void check(Check same_result) override { check_ = std::move(same_result); }
@@ -57,7 +59,7 @@ class CheckingTrial final : public Trial {
     device_.memory().reset_peak();
     const std::size_t before_bytes = device_.memory().live_bytes();
     const Step step = arm.make();
-    check_.poison(stream.get());
+    if (check_.poison) check_.poison(stream.get());
     step(stream.get());
     gpulift::check(cudaStreamSynchronize(stream.get()));
     ArmResult result;
@@ -65,6 +67,8 @@ class CheckingTrial final : public Trial {
     result.error = check_.error(stream.get());
     result.tolerance = arm.tolerance.value_or(check_.tolerance);
     result.cost = arm.cost.value_or(cost_);
+    if (arm.metrics) result.metrics = arm.metrics(step, stream.get());
+    gpulift::check(cudaStreamSynchronize(stream.get()));
     return result;
   }
 

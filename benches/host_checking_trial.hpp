@@ -33,6 +33,7 @@ class HostCheckingTrial final : public Trial {
 
   const Point& point() const override { return point_; }
   Device& device() override { throw std::logic_error("a host technique asked for a device"); }
+  bool has_device() const override { return false; }
   std::uint64_t seed() const override { return seed_; }
   void cost(const Cost& per_step) override { cost_ = per_step; }
   void check(Check same_result) override { check_ = std::move(same_result); }
@@ -62,7 +63,7 @@ class HostCheckingTrial final : public Trial {
       result.not_made = error.what();
       return result;
     }
-    check_.poison(nullptr);
+    if (check_.poison) check_.poison(nullptr);
     result.poisoned_error = check_.error(nullptr);
     step(nullptr);
     result.error = check_.error(nullptr);

@@ -45,6 +45,7 @@ class IdleTrial final : public Trial {
 
   const Point& point() const override { return point_; }
   Device& device() override { return device_; }
+  bool has_device() const override { return true; }
   std::uint64_t seed() const override { return 1; }
   void cost(const Cost&) override {}
   void check(Check same_result) override { check_ = std::move(same_result); }

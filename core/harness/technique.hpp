@@ -39,9 +39,10 @@ using Point = std::vector<std::pair<std::string, Value>>;
 
 /// Work of one step, counted by hand. Rates and the fraction of the roof come from it.
 struct Cost {
-  double bytes = 0;  // moved through the memory or the link that `roof` names
-  double flops = 0;  // arithmetic operations; integer ones too
-  double items = 0;  // whatever the technique counts: launches, allocations, samples
+  double bytes = 0;       // moved through the memory or the link that `roof` names
+  double flops = 0;       // arithmetic operations; integer ones too
+  double items = 0;       // whatever the technique counts: launches, allocations, samples
+  std::string item = {};  // what one of them is, in the singular: "image", "token"; empty: nothing worth a rate
   std::string roof =
       {};  // the ceiling that bounds it: device_memory, host_memory, host_link/h2d, gemm/bf16, ...; may be empty
 };
@@ -63,10 +64,15 @@ enum class Clock {
 /// Runs an arm in a child process of its own that answers windows over pipes.
 struct Worker {
   bool python = false;       // the script <name>.py beside the technique's file makes the arm; see python_arm()
+  bool device = false;       // the arm's steps run on the device, which the child opens for itself
   std::string preload = {};  // library name for LD_PRELOAD, e.g. "libjemalloc.so.2"; may be empty
   std::string remedy = {};   // what to install when `preload` is missing
   std::map<std::string, std::string> environment = {};
 };
+
+/// Facts about an arm beyond its time, for the record. Names end in their units: "peak_reserved_bytes". Of those that
+/// the report knows: "peak_allocated_bytes", which stands for the arm's device memory, and "kernel_launches_per_step".
+using Metrics = std::map<std::string, double>;
 
 struct Arm {
   std::string name;
@@ -78,6 +84,8 @@ struct Arm {
   std::optional<double> tolerance = {};  // where it differs from the check's
   std::optional<Worker> worker = {};
   std::string unavailable = {};  // why this arm cannot run here; empty: it can
+  /// Asked once, after the check and with this arm alone; may take steps of its own.
+  std::function<Metrics(const Step&, StreamHandle)> metrics = {};
 };
 
 /// An arm that the script <name>.py beside the technique's <name>.cpp makes, steps and checks, in a Python process of
@@ -94,6 +102,8 @@ class Trial {
   virtual const Point& point() const = 0;
   /// Throws Skipped when there is no usable device.
   virtual Device& device() = 0;
+  /// Whether device() is there: for techniques that run on the host too.
+  virtual bool has_device() const = 0;
   /// Fresh for every launch, the same for all arms of a case.
   virtual std::uint64_t seed() const = 0;
   virtual void cost(const Cost& per_step) = 0;
@@ -127,8 +137,9 @@ struct Technique {
   std::string question;                  // one sentence; heading in the report
   std::string expectation;               // the prediction with its arithmetic, written before the first run
   std::vector<std::string> claims = {};  // ids of the published statements that it tests
-  bool needs_device = true;              // false: runs on any machine
+  bool needs_device = true;              // false: runs on any machine; whole steps then take the device if there is one
   bool ceiling = false;                  // true: its arms measure the machine's own roofs, not one against another
+  bool whole_steps = false;              // true: a step is a whole training step, and takes milliseconds
   std::vector<std::string> arms = {};    // the baseline first
   std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
   std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the

@@ -22,6 +22,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kPeakAllocated = "peak_allocated_bytes";
+constexpr double kWholeStepTime_s = 1.5;  // per arm and launch, unless more is asked: a step may take a quarter second
+constexpr double kEnergyLeadIn_s = 0.3;   // the arm's own power before its energy counts
+constexpr double kEnergyWindow_s = 1.2;   // 8 updates of a counter that is updated every 100 ms, and some to spare
+
 /// A named profiler range for as long as it lives.
 class Range {
  public:
@@ -69,6 +74,7 @@ class CaseTrial : public Trial {
     if (launch_.device == nullptr) skip(launch_.no_device.reason, launch_.no_device.remedy);
     return launch_.device->device();
   }
+  bool has_device() const override { return launch_.device != nullptr; }
   std::uint64_t seed() const override { return case_seed(job_, launch_.settings); }
   void cost(const Cost& per_step) override { cost_ = per_step; }
   void check(Check same_result) override { check_ = std::move(same_result); }
@@ -129,11 +135,12 @@ struct Entry {
 
 class CaseMeasurement {
  public:
-  CaseMeasurement(const Job& job, LaunchContext& launch, bool ceiling, bool needs_device, Json& record)
+  CaseMeasurement(const Job& job, LaunchContext& launch, const Technique& technique, Json& record)
       : job_(job),
         launch_(launch),
-        ceiling_(ceiling),
-        device_(needs_device ? launch.device : nullptr),
+        ceiling_(technique.ceiling && !job.is_duet()),
+        whole_steps_(technique.whole_steps),
+        device_(technique.needs_device || technique.whole_steps ? launch.device : nullptr),
         uses_device_(device_ != nullptr),
         record_(record) {}
 
@@ -157,7 +164,10 @@ class CaseMeasurement {
       // Of a duet's head, or of the last arm.
       if (const auto planted = entry->runner->planted()) record_["notes"]["planted"] = std::to_string(*planted);
     }
-    for (std::size_t i = 0; i < usable.size(); ++i) write_samples(*usable[i], samples.arms[i]);
+    for (std::size_t i = 0; i < usable.size(); ++i) {
+      write_samples(*usable[i], samples.arms[i]);
+      if (whole_steps_ && !launch_.settings.quick) write_joules(*usable[i], samples.arms[i]);
+    }
     record_["arms"] = Json::array();
     for (const Entry& entry : entries) record_["arms"].push_back(entry.json);
     write_order(samples, usable, entries, allocation);
@@ -185,6 +195,7 @@ class CaseMeasurement {
     }
     entry.json["clock"] = clock_of(entry) == Clock::kHost ? "host" : "device";
     entry.json["cost"] = {{"bytes", entry.cost.bytes}, {"flops", entry.cost.flops}, {"items", entry.cost.items}};
+    if (!entry.cost.item.empty()) entry.json["cost"]["item"] = entry.cost.item;
     if (!entry.cost.roof.empty()) entry.json["cost"]["roof"] = entry.cost.roof;
     try {
       const double error = entry.arm.worker ? check_worker(entry) : check_here(entry);
@@ -204,12 +215,23 @@ class CaseMeasurement {
     const Range range(device_, "check " + entry.label);
     if (device_ != nullptr) device_->reset_peak();
     const Step step = entry.arm.make();
-    return checked_error(step, entry.check, device_, [&] {
+    const double error = checked_error(step, entry.check, device_, [&] {
       if (device_ == nullptr) return;
       const auto peak = device_->peak();
       entry.json["peak_device_bytes"] = peak.device_bytes;
       entry.json["peak_pinned_bytes"] = peak.pinned_bytes;
     });
+    keep_metrics(entry, metrics_of(entry.arm, step, device_));
+    return error;
+  }
+
+  // What a framework's own allocator says of an arm is exact; free memory of the device knows only what it reserved.
+  static void keep_metrics(Entry& entry, const Json& metrics) {
+    if (metrics.empty()) return;
+    entry.json["metrics"] = metrics;
+    if (metrics.contains(kPeakAllocated)) {
+      entry.json["peak_device_bytes"] = static_cast<std::uint64_t>(metrics.at(kPeakAllocated).get<double>());
+    }
   }
 
   double check_worker(Entry& entry) {
@@ -220,7 +242,7 @@ class CaseMeasurement {
     const bool of_base = job.is_duet() && entry.baseline && !settings.base_python.empty();
     const std::string& python = of_base ? settings.base_python : settings.python;
     const bool has_device = launch_.device != nullptr;
-    uses_device_ = uses_device_ || (has_device && is_python(entry.arm));
+    uses_device_ = uses_device_ || (has_device && (is_python(entry.arm) || entry.arm.worker->device));
     auto worker = std::make_unique<WorkerRunner>(WorkerStart{job, settings, python, has_device}, entry.arm);
     const Json& hello = worker->hello();
     if (hello.contains("skipped")) {
@@ -229,6 +251,7 @@ class CaseMeasurement {
     }
     keep_notes(entry, hello);
     entry.json["peak_host_bytes"] = hello.at("peak_host_bytes");
+    keep_metrics(entry, hello.value("metrics", Json::object()));
     entry.runner = std::move(worker);
     return hello.at("check_error");
   }
@@ -303,6 +326,13 @@ class CaseMeasurement {
     plan.lead_in_s = plan.window_s / 10;
     plan.warm_up_s = std::max(plan.window_s, 5e-3);
     plan.budget_s = launch_.settings.arm_time_s * arms;
+    if (whole_steps_) {
+      // Several steps a window, so that the device's emptying at its end is a small part even where launches bound.
+      plan.window_s = 0.05;
+      plan.lead_in_s = plan.window_s / 10;
+      if (!launch_.settings.quick) plan.budget_s = std::max(launch_.settings.arm_time_s, kWholeStepTime_s) * arms;
+      return plan;
+    }
     const bool draws_power = std::any_of(entries.begin(), entries.end(),
                                          [](const Entry* entry) { return entry->cost.roof.starts_with("gemm/"); });
     // Shorter windows after rests: the power cap answers within milliseconds and would make a burst a sustained load.
@@ -335,6 +365,19 @@ class CaseMeasurement {
     }
     if (Json energy_j = energy_of(samples); !energy_j.empty()) windows["energy_j"] = std::move(energy_j);
     entry.json["windows"] = std::move(windows);
+  }
+
+  // Windows of some steps are too short for the energy counter: one of more than a second, untimed, has enough updates.
+  void write_joules(Entry& entry, const ArmSamples& samples) const {
+    if (launch_.telemetry == nullptr || !uses_device_ || samples.windows.empty()) return;
+    const double step_s =
+        judged_s(samples.windows.back(), clock_of(entry)) / static_cast<double>(samples.steps_per_window);
+    const auto steps_in = [&](double time_s) { return static_cast<std::int64_t>(std::ceil(time_s / step_s)); };
+    const std::int64_t steps = steps_in(kEnergyWindow_s);
+    const Window window = entry.runner->run(steps_in(kEnergyLeadIn_s), steps);
+    const double end_s = window.start_s + window.host_s;
+    const auto taken_j = launch_.telemetry->energy_within(end_s - window.device_s.value_or(window.host_s), end_s);
+    if (taken_j) entry.json["metrics"]["joules_per_step"] = *taken_j / static_cast<double>(steps);
   }
 
   /// Joules of the card in each window, null where its counter does not resolve the window; empty where all are null.
@@ -405,6 +448,7 @@ class CaseMeasurement {
   const Job& job_;
   LaunchContext& launch_;
   bool ceiling_;
+  bool whole_steps_;
   DeviceSession* device_;
   bool uses_device_;  // here, or in a Python worker
   Json& record_;
@@ -439,8 +483,11 @@ void keep_notes_of_both(Json& record, const Json& head, const Json& base) {
   }
 }
 
-// The base build's case runs inside the head's compare(), so that the arms of both live at the same time. What the head
-// searched and noted (an algorithm, a calibrated length), the base recalls: else both would be right and not the same.
+// One build's case runs inside the other's compare(), so that the arms of both live at the same time. What the outer
+// one searched and noted (an algorithm, a calibrated length), the inner one recalls: else both would be right and not
+// the same. The outer one makes its buffers and streams first, which has an effect of its own (seen: 1 % in copies of
+// both directions at once): every two launches they change places, so that four launches hold each order of arms with
+// each.
 void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasurement& measurement,
                   const Technique& head, const Technique& base) {
   const auto arm_of = [&job](const PreparedArms& prepared) -> Arm& {
@@ -449,11 +496,14 @@ void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasu
     }
     throw std::logic_error("no arm " + job.arm + " in one of the builds");
   };
-  run_up_to_compare(head, job, launch, [&](const PreparedArms& ours) {
-    if (!ours.notes.empty()) record["notes"] = ours.notes;
-    Job base_job = job;
-    base_job.recalled.update(ours.notes);
-    run_up_to_compare(base, base_job, launch, [&](const PreparedArms& theirs) {
+  const bool head_outside = (job.launch / 2) % 2 == 0;
+  run_up_to_compare(head_outside ? head : base, job, launch, [&](const PreparedArms& outer) {
+    if (head_outside && !outer.notes.empty()) record["notes"] = outer.notes;
+    Job inner_job = job;
+    inner_job.recalled.update(outer.notes);
+    run_up_to_compare(head_outside ? base : head, inner_job, launch, [&](const PreparedArms& inner) {
+      const PreparedArms& ours = head_outside ? outer : inner;
+      const PreparedArms& theirs = head_outside ? inner : outer;
       Arm& base_arm = arm_of(theirs);
       Arm& head_arm = arm_of(ours);
       std::vector<Entry> entries;
@@ -476,7 +526,7 @@ void measure_job(const Job& job, LaunchContext& launch, Json& record) {
   if (technique.needs_device && launch.device == nullptr)
     throw Skipped(launch.no_device.reason, launch.no_device.remedy);
   const Range range(launch.device, full_case_id(job.technique, job.case_id));
-  CaseMeasurement measurement(job, launch, technique.ceiling && !job.is_duet(), technique.needs_device, record);
+  CaseMeasurement measurement(job, launch, technique, record);
   if (job.is_duet()) {
     const Module base = Module::load_copy(job.base_module);
     measure_duet(job, launch, record, measurement, technique, base.technique());
@@ -514,6 +564,17 @@ double checked_error(const Step& step, const Check& check, DeviceSession* device
   if (device != nullptr) device->synchronize();
   after_step();
   return check.error(stream);
+}
+
+Json metrics_of(const Arm& arm, const Step& step, DeviceSession* device) {
+  Json metrics = Json::object();
+  if (!arm.metrics) return metrics;
+  for (const auto& [name, value] : arm.metrics(step, device != nullptr ? device->stream() : nullptr)) {
+    metrics[name] = value;
+  }
+  require_finite(metrics, "arms." + arm.name + ".metrics");  // a worker's line could not even say such a number
+  if (device != nullptr) device->synchronize();
+  return metrics;
 }
 
 void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext& launch,

@@ -54,6 +54,10 @@ void run_up_to_compare(const Technique& technique, const Job& job, LaunchContext
 double checked_error(const Step& step, const Check& check, DeviceSession* device,
                      const std::function<void()>& after_step);
 
+/// What the arm says of itself beyond its time, after the check and with this arm alone; empty for most. Throws
+/// std::domain_error for a number that is not finite.
+nlohmann::ordered_json metrics_of(const Arm& arm, const Step& step, DeviceSession* device);
+
 /// The seed of a case's inputs: fresh for every launch, the same for all arms and for both sides of a duet.
 std::uint64_t case_seed(const Job& job, const RunSettings& settings);
 

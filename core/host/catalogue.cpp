@@ -33,11 +33,34 @@ std::string regime_of(const Point& point) {
   return "burst";
 }
 
+/// The version that a version.py names; empty when there is none.
+std::string version_in(const std::filesystem::path& version_file) {
+  std::ifstream file(version_file);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t begin = line.find_first_of("'\"");
+    if (!line.starts_with("__version__") || begin == std::string::npos) continue;
+    return line.substr(begin + 1, line.find_first_of("'\"", begin + 1) - begin - 1);
+  }
+  return "";
+}
+
+/// Another LibTorch than the one compiled against would crash or, worse, compute something else: says so instead.
+void refuse_other_torch(nlohmann::ordered_json& manifest) {
+  if (!manifest.contains("torch")) return;
+  const std::string built = manifest.at("torch").at("version");
+  const std::string found = version_in(manifest.at("torch").at("file").get<std::string>());
+  if (found == built) return;
+  manifest["unavailable"] = "built against torch " + built + ", but " +
+                            (found.empty() ? "it is no longer there" : "torch " + found + " is there now");
+  manifest["remedy"] = "./gpulift setup builds it anew";
+}
+
 TechniqueInfo parse_manifest(const std::filesystem::path& file) {
   std::ifstream stream(file);
   TechniqueInfo info;
   info.manifest = nlohmann::ordered_json::parse(stream);
   info.id = info.manifest.at("id");
+  refuse_other_torch(info.manifest);
   info.module = std::filesystem::path(file).replace_extension(".so");
   info.unavailable = info.manifest.value("unavailable", "");
   info.remedy = info.manifest.value("remedy", "");
@@ -107,6 +130,12 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
         {{"id", case_id(point)}, {"point", point_to_json(point)}, {"quick", quick}, {"regime", regime_of(point)}});
   }
   return manifest;
+}
+
+nlohmann::ordered_json torch_in(const std::filesystem::path& version_file) {
+  const std::string version = version_in(version_file);
+  if (version.empty()) throw CatalogueError(version_file.string() + " names no version");
+  return {{"version", version}, {"file", version_file.string()}};
 }
 
 std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder) {

@@ -44,6 +44,10 @@ std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder);
 /// The manifest of a module; written at build time, so that listing loads no module.
 nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi_tag, const Technique& technique);
 
+/// What a module of LibTorch was compiled against, by the version.py of its Python package: a manifest's "torch".
+/// Throws CatalogueError when the file names no version.
+nlohmann::ordered_json torch_in(const std::filesystem::path& version_file);
+
 /// "direction:h2d/bytes:4096"
 std::string case_id(const Point& point);
 /// The point as a JSON object, and back. from_json throws nlohmann::json::exception.

@@ -129,6 +129,31 @@ TEST_F(ReadCatalogue, KeepsTheReasonOfWhatWasNotBuilt) {
   EXPECT_TRUE(catalogue[0].cases.empty());
 }
 
+TEST_F(ReadCatalogue, AModuleOfAnotherLibTorchIsRefusedWithBothVersions) {
+  write("version.py", "from typing import Optional\n__version__ = '2.11.0+cu130'\ndebug = False\n");
+  auto manifest = manifest_of("compile/graph", "tag", example());
+  manifest["torch"] = torch_in(folder_ / "version.py");
+  write("compile.graph.json", manifest.dump());
+  EXPECT_EQ(read_catalogue(folder_)[0].unavailable, "");
+  EXPECT_EQ(read_catalogue(folder_)[0].cases.size(), 4U);
+
+  write("version.py", "__version__ = '2.12.1+cpu'\n");
+  const auto other = read_catalogue(folder_)[0];
+  EXPECT_EQ(other.unavailable, "built against torch 2.11.0+cu130, but torch 2.12.1+cpu is there now");
+  EXPECT_THAT(other.remedy, HasSubstr("./gpulift setup"));
+  EXPECT_TRUE(other.cases.empty());
+  EXPECT_EQ(other.manifest.at("unavailable"), other.unavailable);  // what `list` shows
+
+  std::filesystem::remove(folder_ / "version.py");
+  EXPECT_EQ(read_catalogue(folder_)[0].unavailable, "built against torch 2.11.0+cu130, but it is no longer there");
+}
+
+TEST_F(ReadCatalogue, AFileWithoutAVersionIsNoLibTorch) {
+  write("version.py", "debug = False\n");
+  EXPECT_THAT([this] { torch_in(folder_ / "version.py"); },
+              ThrowsMessage<CatalogueError>(HasSubstr("names no version")));
+}
+
 TEST_F(ReadCatalogue, ABrokenManifestIsNamed) {
   for (const char* text : {"", "{", "[]", R"({"id":"a/b"})", R"({"id":5})"}) {
     write("a.b.json", text);

@@ -29,10 +29,13 @@ constexpr int kNotComparable = 4;
 constexpr int kNothingRan = 77;
 constexpr int kInterrupted = 130;
 
-int write_manifest(const std::string& module_file, const std::string& manifest_file) {
-  const Module module(module_file);
-  std::ofstream file(manifest_file);
-  file << manifest_of(module.id(), own_abi_tag(), module.technique()).dump(1) << '\n';
+/// Arguments: the module, the manifest, and for a module of LibTorch the version.py of its Python package.
+int write_manifest(const std::vector<std::string>& arguments) {
+  const Module module(arguments.at(0));
+  auto manifest = manifest_of(module.id(), own_abi_tag(), module.technique());
+  if (arguments.size() > 2) manifest["torch"] = torch_in(arguments[2]);
+  std::ofstream file(arguments.at(1));
+  file << manifest.dump(1) << '\n';
   return file.good() ? 0 : 1;
 }
 
@@ -157,7 +160,8 @@ int run(int argc, char** argv) {
   if (arguments.size() == 1 && arguments[0] == "--serve-launch") return serve_launch();
   if (arguments.size() == 1 && arguments[0] == "--serve-worker") return serve_worker();
   if (arguments.size() == 2 && arguments[0] == "--is-preloaded") return answer_preloaded(arguments[1]);
-  if (arguments.size() == 3 && arguments[0] == "--write-manifest") return write_manifest(arguments[1], arguments[2]);
+  if (arguments.size() >= 3 && arguments[0] == "--write-manifest")
+    return write_manifest({arguments.begin() + 1, arguments.end()});
   Options options = parse_options(argc, argv);
   if (options.describe) {
     std::cout << look_at_machine(options.settings.gpu).context.dump(1) << '\n';

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "core/harness/stop_rule.hpp"
@@ -192,7 +193,7 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   const Result result = measure(modules({"fine"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json record = record_of("fine");
-  EXPECT_EQ(record.at("schema"), "1.2");
+  EXPECT_EQ(record.at("schema"), "1.3");
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("outcome"), "ok");
   EXPECT_EQ(record.at("case").at("rounds"), 1000);
@@ -213,6 +214,36 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   EXPECT_GT(windows, 0U);
   EXPECT_FALSE(record.at("telemetry_missing").get<std::string>().empty());
   EXPECT_TRUE(record.at("context").contains("host"));
+}
+
+TEST_F(Program, WhatAnArmSaysOfItselfIsInItsRecordWhereverItRuns) {
+  const Result result = measure(modules({"metrics"}), {"--quick"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json arms = record_of("metrics").at("arms");
+  for (const Json& arm : arms) {
+    EXPECT_EQ(arm.at("metrics").at("peak_allocated_bytes"), 4096);
+    EXPECT_EQ(arm.at("peak_device_bytes"), 4096) << "an allocator knows better than the device's free memory";
+    EXPECT_EQ(arm.at("cost").at("item"), "image");
+  }
+  EXPECT_EQ(arms[0].at("metrics").at("steps_before"), 1) << "asked after the check";
+  EXPECT_EQ(arms[1].at("metrics").at("steps_before"), 1) << "also in a process of its own";
+  EXPECT_FALSE(record_of("metrics").at("arms")[2].at("metrics").contains("steps_before")) << "Python says its own";
+}
+
+TEST_F(Program, AnArmWithoutMetricsHasNone) {
+  EXPECT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
+  for (const Json& arm : record_of("fine").at("arms")) {
+    EXPECT_FALSE(arm.contains("metrics"));
+    EXPECT_FALSE(arm.at("cost").contains("item"));
+  }
+}
+
+// As for sustained windows, half of what is asked for is what the sampler promises.
+TEST_F(Program, WindowsOfWholeStepsLastAtLeastHalfOf50ms) {
+  EXPECT_EQ(measure(modules({"metrics"}), {"--quick"}).exit_code, 0);
+  for (const Json& arm : record_of("metrics").at("arms")) {
+    for (const double window_s : arm.at("windows").at("host_s")) EXPECT_GE(window_s, 0.025);
+  }
 }
 
 TEST_F(Program, RecordsNameNoHostUserOrPath) {
@@ -285,12 +316,14 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
       {"needs_memory", "skipped", "out of memory: asked for too much"},
       {"skips", "skipped", "not on this machine"},
       {"not_finite", "failed", "not finite: arms.0.cost.items"},
+      {"metrics_not_finite", "failed", "not finite: arms.other.metrics.speed"},
       {"worker_crashes", "error", "the worker of arm other ended with signal 11"},
       {"python_crashes", "error", "the worker of arm baseline ended with signal 11"},
       {"python_hangs", "error", "the worker of arm baseline did not answer within"},
       {"python_raises", "error", "the worker of arm baseline: ValueError: raised on purpose"},
       {"python_wrong", "failed", "arm other does not give the same result: error nan"},
       {"python_missing", "skipped", "the Python package gpulift_no_such_package is not installed"},
+      {"python_metrics_not_finite", "error", "ValueError: the metric speed is not finite"},
       {"python_undeclared", "error", "the Python arms that the technique declares"},
   };
   std::vector<std::string> names{"fine"};
@@ -765,8 +798,21 @@ TEST_F(Duet, APythonArmIsSlowedDownToo) {
 TEST_F(Duet, WhatArmsNoteWhileTheyAreMadeIsKeptOfBothSides) {
   ASSERT_EQ(duet("head", "base", "planted_notes", 0.01).exit_code, 0);
   ASSERT_EQ(records().size(), 2U);
-  const Json expected{{"early", "same"}, {"late", "same"}, {"permille", "5"}, {"base:permille", "0"}};
+  const Json expected{{"came", "first"}, {"early", "same"},       {"late", "same"},
+                      {"permille", "5"}, {"base:came", "second"}, {"base:permille", "0"}};
   for (const Json& record : records()) EXPECT_EQ(record.at("notes"), expected);
+}
+
+TEST_F(Duet, TheSidesChangePlacesEveryTwoLaunches) {
+  const std::string folder = (build() / "testing-duet").string();
+  const Result result =
+      run({"--head", folder + "/head", "--base", folder + "/base", "--records", records_folder().string(), "--launches",
+           "4", "--arm-time", "0.01", "--benchmark_filter=planted_notes/other"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  std::map<int, std::string> heads;
+  for (const Json& record : records()) heads[record.at("launch")] = record.at("notes").at("came");
+  EXPECT_THAT(heads, ElementsAre(testing::Pair(0, "first"), testing::Pair(1, "first"), testing::Pair(2, "second"),
+                                 testing::Pair(3, "second")));
 }
 
 TEST_F(Duet, AReportOfGoogleBenchmarkIsRefusedBeforeAnythingRuns) {

@@ -74,7 +74,9 @@ std::size_t status_bytes(const std::string& key) {
 }
 
 Json window_to_json(const Window& window) {
-  return {{"start_s", window.start_s}, {"host_s", window.host_s}, {"enqueue_s", window.enqueue_s}};
+  Json json{{"start_s", window.start_s}, {"host_s", window.host_s}, {"enqueue_s", window.enqueue_s}};
+  if (window.device_s) json["device_s"] = *window.device_s;
+  return json;
 }
 
 Window window_from_json(const Json& json) {
@@ -86,19 +88,24 @@ Window window_from_json(const Json& json) {
   return window;
 }
 
-void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant) {
+void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant,
+                    DeviceSession* device) {
   for (Arm& arm : prepared.arms) {
     if (arm.name != name) continue;
     const std::size_t before_bytes = status_bytes("VmRSS:");
     reset_peak_rss();
     const Step step = arm.make();
     std::size_t peak_bytes = 0;
-    const double error = checked_error(step, prepared.check, nullptr, [&] { peak_bytes = status_bytes("VmHWM:"); });
+    const double error = checked_error(step, prepared.check, device, [&] { peak_bytes = status_bytes("VmHWM:"); });
     channel.send({{"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
-                  {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0}});
-    const auto plain = [](Step with_work) { return std::make_unique<HostRunner>(std::move(with_work)); };
-    const auto runner = plant > 0 ? std::make_unique<PlantedRunner>(step, Clock::kHost, plant, make_host_work(), plain)
-                                  : std::unique_ptr<ArmRunner>(plain(step));
+                  {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0},
+                  {"metrics", metrics_of(arm, step, device)}});
+    const auto plain = [device](Step with_work) -> std::unique_ptr<ArmRunner> {
+      if (device != nullptr) return device->runner(std::move(with_work), Clock::kHost);
+      return std::make_unique<HostRunner>(std::move(with_work));
+    };
+    const auto runner =
+        plant > 0 ? std::make_unique<PlantedRunner>(step, Clock::kHost, plant, make_host_work(), plain) : plain(step);
     while (const auto request = channel.receive()) {
       Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));
       if (const auto planted = runner->planted()) answer["planted"] = *planted;
@@ -128,7 +135,10 @@ WorkerRunner::WorkerRunner(const WorkerStart& start, const Arm& arm)
 void WorkerRunner::start_own(const WorkerStart& start, const Arm& arm) {
   const std::vector<std::string> command{own_program(), "--serve-worker"};
   process_ = std::make_unique<Process>(command, worker_environment(*arm.worker));
-  hello_ = ask({{"job", to_json(start.job)}, {"settings", to_json(start.settings)}, {"arm", arm.name}});
+  hello_ = ask({{"job", to_json(start.job)},
+                {"settings", to_json(start.settings)},
+                {"arm", arm.name},
+                {"device", start.has_device && arm.worker->device}});
 }
 
 void WorkerRunner::start_python(const WorkerStart& start, const Arm& arm) {
@@ -181,9 +191,11 @@ int serve_worker() {
   launch.settings = settings_from_json(request->at("settings"));
   launch.no_device = {"a worker arm of this technique has no device", ""};
   try {
+    const auto device = request->at("device").get<bool>() ? open_device(launch.settings.gpu) : nullptr;
+    launch.device = device.get();
     const Module module(job.module);
     run_up_to_compare(module.technique(), job, launch, [&](const PreparedArms& prepared) {
-      answer_windows(channel, prepared, request->at("arm"), launch.settings.plant);
+      answer_windows(channel, prepared, request->at("arm"), launch.settings.plant, launch.device);
     });
   } catch (const std::exception& error) {
     channel.send({{"error", error.what()}});

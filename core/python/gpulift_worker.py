@@ -55,6 +55,8 @@ class Arm:
     """What a script makes. `error` is called once, after one step: 0 for the same result.
 
     `synchronize` waits for the work of all steps; `mark` makes a mark in the device's queue.
+    `metrics` is called once, after `error`, and may take steps: facts whose names end in their
+    units, such as peak_allocated_bytes.
     """
 
     step: Callable[[], object]
@@ -62,6 +64,7 @@ class Arm:
     synchronize: Callable[[], object] = nothing
     mark: Callable[[], Mark] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    metrics: Callable[[], Mapping[str, float]] = dict
 
 
 class Skip(Exception):
@@ -155,7 +158,17 @@ def check(make: Callable[..., Arm], question: Json) -> tuple[Arm, Json]:
     peak_bytes = max(0, _status_bytes("VmHWM:") - before_bytes)
     error = float(arm.error())
     shown = error if math.isfinite(error) else "not a number"
-    return arm, {"check_error": shown, "peak_host_bytes": peak_bytes}
+    metrics = _finite(arm.metrics())
+    arm.synchronize()
+    return arm, {"check_error": shown, "peak_host_bytes": peak_bytes, "metrics": metrics}
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics, or ValueError: a record cannot hold a number that is not finite."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the metric {name} is not finite")
+    return dict(metrics)
 
 
 def serve(script: Path, questions: TextIO, replies: TextIO) -> int:

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <string>
 
 #include "core/host/testing/busy_work.hpp"
@@ -6,9 +7,14 @@ namespace {
 
 using namespace gpulift::testing_techniques;
 
+// In the environment of the process, which both builds of a duet share.
+constexpr const char* kCame = "GPULIFT_TESTING_CAME";
+
 // Built several times: each says which build it is while its arm is made, and no earlier.
 void run(gpulift::Trial& trial) {
   const Output output = make_output();
+  trial.note("came", std::getenv(kCame) == nullptr ? "first" : "second");
+  setenv(kCame, "yes", 1);
   trial.note("early", "same");
   gpulift::Arm arm = working_arm("other", output, 1000);
   arm.make = [&trial, make = arm.make] {
