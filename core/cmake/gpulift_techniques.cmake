@@ -3,7 +3,7 @@
 # Makes every <name>.cpp of the folder a technique with the id <theme>/<name>: a shared module, its manifest, the shared
 # contract tests, and <name>_test.cpp if it is there. A new file is found by the next build. Where something in NEEDS is
 # missing, each technique gets a manifest that says so instead. <name>.py, which makes the technique's Python arms, is
-# copied beside the module, so that every build has its own.
+# copied beside the module with what core/python has, so that every build has its own.
 function(gpulift_add_techniques theme)
   cmake_parse_arguments(arg "" "" "NEEDS;LIBRARIES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -26,10 +26,15 @@ function(gpulift_add_techniques theme)
   endforeach()
 endfunction()
 
-# What a technique needs: what its folder needs, and "cuda" unless the file says `.needs_device = false`.
+# What a technique needs: what its folder needs, "torch" where the file includes workloads/torch/, and "cuda" unless it
+# says `.needs_device = false`.
 function(gpulift_technique_needs source folder_needs result)
   file(STRINGS ${source} host_only REGEX "\\.needs_device = false")
+  file(STRINGS ${source} torch_include REGEX "^#include \"workloads/torch/")
   set(needs ${folder_needs})
+  if(torch_include)
+    list(APPEND needs torch)
+  endif()
   if(NOT host_only)
     list(PREPEND needs cuda)
   endif()
@@ -57,24 +62,34 @@ function(gpulift_add_technique theme name source needs libraries)
   set(technique_id ${theme}/${name})
   set(entry ${CMAKE_CURRENT_BINARY_DIR}/${name}_entry.cpp)
   configure_file(${CMAKE_SOURCE_DIR}/core/cmake/module_entry.cpp.in ${entry} @ONLY)
-  set(links gpulift::options gpulift::technique gpulift::host_workloads ${libraries})
+  set_source_files_properties(${entry} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # it needs none of them
+  set(links gpulift::options gpulift::technique ${libraries})
   if("cuda" IN_LIST needs)
     list(APPEND links gpulift::workloads)
   endif()
   if("torch" IN_LIST needs)
-    list(APPEND links gpulift::torch)
+    list(APPEND links gpulift::torch_workloads)
+  else()
+    list(APPEND links gpulift::host_workloads)  # compiles with OpenMP, with which LibTorch's precompiled headers are not
   endif()
 
   add_library(object.${target} OBJECT ${source} ${entry})
   target_link_libraries(object.${target} PRIVATE ${links})
   target_compile_definitions(object.${target} PRIVATE ${arg_DEFINITIONS})
+  if("torch" IN_LIST needs AND NOT arg_DEFINITIONS)
+    gpulift_use_torch_headers(object.${target})
+  endif()
   add_library(module.${target} MODULE)
   target_link_libraries(module.${target} PRIVATE object.${target} ${links})
   set_target_properties(module.${target} PROPERTIES
     OUTPUT_NAME ${output} PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${folder})
   set(manifest ${folder}/${output}.json)
+  set(version_file "")
+  if("torch" IN_LIST needs)
+    set(version_file ${GPULIFT_TORCH_VERSION_FILE})
+  endif()
   add_custom_command(OUTPUT ${manifest}.stamp
-    COMMAND gpulift-bench --write-manifest $<TARGET_FILE:module.${target}> ${manifest}
+    COMMAND gpulift-bench --write-manifest $<TARGET_FILE:module.${target}> ${manifest} ${version_file}
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
     DEPENDS module.${target} gpulift-bench VERBATIM)
   add_custom_target(manifest.${target} ALL DEPENDS ${manifest}.stamp)
@@ -82,16 +97,22 @@ function(gpulift_add_technique theme name source needs libraries)
   file(GLOB script CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.py)
   if(script)
     configure_file(${script} ${folder}/${output}.py COPYONLY)
-    configure_file(${CMAKE_SOURCE_DIR}/core/python/gpulift_worker.py ${folder}/gpulift_worker.py COPYONLY)
+    file(GLOB shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/python/*.py)
+    foreach(file IN LISTS shared)
+      configure_file(${file} ${folder} COPYONLY)
+    endforeach()
   endif()
 
   set(test_source ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
   if(EXISTS ${test_source})
     set(gpu "")
-    if("cuda" IN_LIST needs)
+    if("cuda" IN_LIST needs OR "torch" IN_LIST needs)
       set(gpu GPU)
     endif()
     gpulift_add_test(test.${target} ${gpu} SOURCES ${test_source} LIBRARIES object.${target} ${links})
+    if("torch" IN_LIST needs)
+      gpulift_use_torch_headers(test.${target})
+    endif()
   elseif(NOT theme STREQUAL "testing")
     message(FATAL_ERROR "${source} has no test: write ${name}_test.cpp beside it")
   endif()

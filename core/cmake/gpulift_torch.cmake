@@ -27,6 +27,15 @@ target_link_directories(gpulift_torch INTERFACE ${torch_folder}/lib)
 target_link_options(gpulift_torch INTERFACE "LINKER:--no-as-needed" "LINKER:-rpath,${torch_folder}/lib")
 target_link_libraries(gpulift_torch INTERFACE torch torch_cpu torch_cuda c10 c10_cuda CUDA::cudart)
 set(GPULIFT_HAS_TORCH TRUE)
-file(STRINGS "${torch_folder}/version.py" torch_version REGEX "^__version__")
+set(GPULIFT_TORCH_VERSION_FILE "${torch_folder}/version.py")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GPULIFT_TORCH_VERSION_FILE})
+file(STRINGS ${GPULIFT_TORCH_VERSION_FILE} torch_version REGEX "^__version__")
 string(REGEX REPLACE ".*'(.*)'.*" "\\1" torch_version "${torch_version}")
 gpulift_note_part("LibTorch" "${torch_version}" "from the Python package")
+
+# Compiles a target with LibTorch's headers as workloads/torch/ precompiled them: -fPIC, since GCC refuses them where a
+# program's -fPIE differs from that.
+function(gpulift_use_torch_headers target)
+  target_precompile_headers(${target} REUSE_FROM gpulift_torch_headers)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+endfunction()

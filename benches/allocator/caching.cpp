@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/harness/technique.hpp"
+#include "workloads/torch/allocator_case.hpp"
+#include "workloads/torch/allocator_facts.hpp"
+
+namespace {
+
+using gpulift::TrainingRun;
+using Environment = std::map<std::string, std::string>;
+
+constexpr int kRounds = 2;
+
+/// One arm, in a process of its own: torch reads these variables once.
+struct Allocator {
+  std::string name;  // as allocator_in_use() calls it
+  Environment environment;
+};
+
+// Torch takes the one name or the other: with both, the user's own settings do not get through.
+Environment configured(const std::string& options) {
+  return {{"PYTORCH_CUDA_ALLOC_CONF", options}, {"PYTORCH_ALLOC_CONF", options}};
+}
+
+std::vector<Allocator> allocators() {
+  return {{"uncached", {{"PYTORCH_NO_CUDA_MEMORY_CACHING", "1"}}},
+          {"caching", configured("expandable_segments:False")},  // as without any setting
+          {"expandable_segments", configured("expandable_segments:True")},
+          {"malloc_async", configured("backend:cudaMallocAsync")},
+          {"roundup", configured("roundup_power2_divisions:4")}};
+}
+
+/// Times of single steps, calls to the driver, and memory as the driver sees it.
+gpulift::Metrics metrics_of(TrainingRun& run, torch::Device device, std::size_t free_before) {
+  gpulift::Metrics metrics = gpulift::allocator_metrics(run, device);
+  const int steps = kRounds * static_cast<int>(run.batches());
+  const auto take_steps = [&] {
+    for (int i = 0; i < steps; ++i) run.step();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
+  };
+  metrics.merge(gpulift::count_allocations(device, steps, take_steps));
+  const std::size_t lowest = gpulift::lowest_free_bytes_during(device, take_steps);
+  if (device.is_cuda())
+    metrics["device_bytes_taken"] = static_cast<double>(free_before - std::min(free_before, lowest));
+  return metrics;
+}
+
+void run(gpulift::Trial& trial) {
+  gpulift::TrainingComparison comparison = gpulift::compare_allocators(trial, trial.word("model"));
+  const torch::Device device = comparison.session().device();
+  const std::size_t free_before = gpulift::free_device_bytes(device);
+  std::vector<gpulift::Arm> arms;
+  for (const Allocator& allocator : allocators()) {
+    gpulift::TrainingOptions options = gpulift::allocator_options();
+    options.prepare = [name = allocator.name, prepare = options.prepare](gpulift::Model& model) {
+      const std::string found = gpulift::allocator_in_use();
+      if (found != name) throw std::runtime_error("torch's allocator is " + found + " here, not " + name);
+      prepare(model);
+    };
+    gpulift::TrainingComparison::ArmOptions arm_options{.capturable = false};
+    arm_options.metrics = [device, free_before](TrainingRun& run) { return metrics_of(run, device, free_before); };
+    arms.push_back(comparison.arm(allocator.name, options, arm_options));
+    arms.back().worker = gpulift::Worker{.device = true, .environment = allocator.environment};
+  }
+  comparison.compare_exactly(std::move(arms), gpulift::allocator_options());
+}
+
+}  // namespace
+
+const gpulift::Technique gpulift::technique{
+    .question = "What is torch's caching allocator worth in a training step, and what do its options change?",
+    .expectation =
+        "H200, BF16. The encoder's steps make some 1300 tensors, gpt2's 1500. Uncached, a pair of cudaMalloc and "
+        "cudaFree costs 20 to 56 us (the larger maps 14 MiB), so 26 to 84 ms per step, and since cudaFree waits for "
+        "the device the host never runs ahead: its 8 to 10 ms add to the device's 18 ms (encoder, 16 rows of 384 "
+        "padded tokens) or 25 ms (gpt2, 4 x 1024). Uncached 55 to 110 ms against 18 or 25 ms: caching is 3 to 5 times"
+        " as fast. malloc_async keeps its pool, but 7 us a pair make 9 to 10 ms of host: hidden behind gpt2's device,"
+        " up to 10 % slower than caching on the encoder. Expandable segments and rounding: within 1 % of caching; no "
+        "step asks the driver once the shapes were seen. Memory reserved beyond allocated: gpt2, whose shapes never "
+        "change, under 10 % in all arms; the encoder with caching 10 to 40 %, with expandable segments under 10 %, "
+        "rounded 10 to 25 %. No retries: the card is never near full, so what fragmentation does at the limit (the "
+        "published -28 and -34 % of reserved memory are of such cases) shows in the reserved bytes alone. p99 over "
+        "p50: 1.3 on the encoder from the lengths in every arm, 1.05 on gpt2.",
+    .whole_steps = true,
+    .arms = {"uncached", "caching", "expandable_segments", "malloc_async", "roundup"},
+    .sweep = {{"model", {"encoder", "gpt2"}}},
+    .quick = {},  // five processes that load torch take longer than all else together
+    .run = run,
+};

@@ -1,0 +1,37 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+const Point kPoint{{"model", std::string("encoder_toy")}};
+
+TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
+  HostCheckingTrial trial(kPoint);
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 5U);
+  for (const auto& result : trial.results()) {
+    ASSERT_TRUE(result.arm.worker.has_value());
+    EXPECT_TRUE(result.arm.worker->device);
+    EXPECT_FALSE(result.arm.worker->environment.empty());
+    // This process has torch's default; what is not what it says must not be measured.
+    const bool is_default = result.arm.name == "caching";
+    EXPECT_EQ(result.not_made, is_default ? "" : "torch's allocator is caching here, not " + result.arm.name);
+  }
+}
+
+TEST(CachingAllocator, LossesAreCheckedExactly) {
+  HostCheckingTrial trial(kPoint);
+  technique.run(trial);
+  const auto& caching = trial.results().at(1);
+  EXPECT_EQ(caching.tolerance, 0);
+  EXPECT_EQ(caching.error, 0);
+  EXPECT_FALSE(caching.poisoned_error <= caching.tolerance);  // nothing was trained
+  EXPECT_FALSE(caching.later_error <= caching.tolerance);     // other losses than the first
+}
+
+}  // namespace
+}  // namespace gpulift

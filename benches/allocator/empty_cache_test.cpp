@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const Point kPoint{{"model", std::string("encoder_toy")}};
+
+TEST(EmptyCache, ChangesNoLoss) {
+  HostCheckingTrial trial(kPoint);
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 2U);
+  for (const auto& result : trial.results()) {
+    EXPECT_EQ(result.not_made, "");
+    EXPECT_EQ(result.error, 0) << result.arm.name;
+    EXPECT_EQ(result.tolerance, 0);
+  }
+}
+
+TEST(EmptyCache, SingleStepsAreTimed) {
+  HostCheckingTrial trial(kPoint);
+  technique.run(trial);
+  for (const auto& result : trial.results()) {
+    const Step step = result.arm.make();
+    step(nullptr);
+    const Metrics metrics = result.arm.metrics(step, nullptr);
+    EXPECT_GT(metrics.at("step_p50_s"), 0) << result.arm.name;
+    EXPECT_GE(metrics.at("step_p99_s"), metrics.at("step_p50_s"));
+    EXPECT_GT(metrics.at("loss"), 0);
+  }
+}
+
+class EmptyCacheOnDevice : public DeviceTest {};
+
+TEST_F(EmptyCacheOnDevice, GivesTheSameLosses) {
+  CheckingTrial trial(device(), kPoint);
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 2U);
+  for (const auto& [name, arm] : trial.results()) {
+    EXPECT_EQ(arm.error, 0) << name;
+    EXPECT_GT(arm.metrics.at("peak_reserved_bytes"), 0) << name;
+    EXPECT_EQ(arm.metrics.contains("kernel_launches_per_step"), name == "off");  // emptying waits
+  }
+  EXPECT_EQ(trial.results().at("off").metrics.at("loss"), trial.results().at("each_step").metrics.at("loss"));
+}
+
+}  // namespace
+}  // namespace gpulift

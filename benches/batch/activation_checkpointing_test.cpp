@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+Point point(const std::string& model, const std::string& batch) { return {{"model", model}, {"batch", batch}}; }
+
+TEST(ActivationCheckpointing, TrainsExactlyAsWithoutOnAHost) {
+  HostCheckingTrial trial(point("gpt_toy", "equal"));
+  technique.run(trial);
+  const auto& results = trial.results();
+  ASSERT_EQ(results.size(), 5U);
+  EXPECT_EQ(results[0].error, 0);
+  EXPECT_EQ(results[1].arm.name, "fp32_every_block");
+  EXPECT_EQ(results[1].error, 0);
+  EXPECT_EQ(results[1].tolerance, 0);
+  EXPECT_GT(results[2].error, 0);
+  EXPECT_LE(results[2].error, results[2].tolerance);
+  EXPECT_EQ(results[3].error, results[2].error) << "BF16 with checkpoints is BF16, bit for bit";
+  EXPECT_EQ(results[4].error, results[2].error);
+}
+
+TEST(ActivationCheckpointing, HasNoLargestBatchOnAHost) {
+  HostCheckingTrial trial(point("gpt_toy", "largest"));
+  EXPECT_THROW(technique.run(trial), std::runtime_error);
+}
+
+class ActivationCheckpointingOnADevice : public DeviceTest {};
+
+TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
+  CheckingTrial trial(device(), point("resnet50", "equal"));
+  technique.run(trial);
+  const auto bytes = [&](const std::string& arm) { return trial.results().at(arm).metrics.at("peak_allocated_bytes"); };
+  for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << name;
+  EXPECT_LT(bytes("fp32_every_block"), bytes("fp32"));
+  EXPECT_LT(bytes("bf16_every_block"), bytes("bf16_selective"));
+  EXPECT_LT(bytes("bf16_selective"), bytes("bf16"));
+}
+
+TEST_F(ActivationCheckpointingOnADevice, TakesALargerBatchThatAnEarlierLaunchFound) {
+  std::map<std::string, std::string> known;
+  for (const std::string& arm : technique.arms) known["largest_batch_" + arm] = arm == "bf16_every_block" ? "32" : "16";
+  CheckingTrial trial(device(), point("gpt_toy", "largest"), known);
+  technique.run(trial);
+  EXPECT_EQ(trial.results().at("fp32").cost.items, 16 * 32);
+  EXPECT_EQ(trial.results().at("bf16_every_block").cost.items, 32 * 32);
+  EXPECT_LE(trial.results().at("bf16_every_block").error, 0.02);
+}
+
+}  // namespace
+}  // namespace gpulift

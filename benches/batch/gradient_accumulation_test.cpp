@@ -1,0 +1,36 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+HostCheckingTrial tried(const std::string& equal) {
+  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}, {"equal", equal}});
+  technique.run(trial);
+  return trial;
+}
+
+TEST(GradientAccumulation, GivesTheLossesOfTheWholeBatchAtAnEqualBatch) {
+  const HostCheckingTrial trial = tried("batch");
+  ASSERT_EQ(trial.results().size(), 3U);
+  for (const auto& result : trial.results()) {
+    EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+    EXPECT_EQ(result.arm.cost->items, trial.results().front().arm.cost->items) << result.arm.name;
+  }
+  EXPECT_GT(trial.results()[2].error, 0) << "sums in another order";
+}
+
+TEST(GradientAccumulation, TakesAsManyMicroBatchesForAStepAsItSaysAtEqualMicroBatches) {
+  const HostCheckingTrial trial = tried("micro_batch");
+  ASSERT_EQ(trial.results().size(), 3U);
+  const double micro_items = trial.results().front().arm.cost->items;
+  EXPECT_EQ(trial.results()[1].arm.cost->items, 4 * micro_items);
+  EXPECT_EQ(trial.results()[2].arm.cost->items, 16 * micro_items);
+  for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+Point point(const std::string& model, std::int64_t batch) { return {{"model", model}, {"batch", batch}}; }
+
+TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
+  HostCheckingTrial trial(point("resnet18", 7));
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 2);
+  for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+  const Cost smallest = trial.results()[0].arm.cost.value();
+  const Cost batch = trial.results()[1].arm.cost.value();
+  EXPECT_EQ(smallest.items, 4);
+  EXPECT_EQ(batch.items, 7);
+  EXPECT_EQ(batch.item, "image");
+  EXPECT_DOUBLE_EQ(batch.flops / smallest.flops, 7.0 / 4.0);
+}
+
+TEST(SizeSweep, SkipsWhatAMachineWithoutAGpuOrTheModelCannotTrain) {
+  for (const Point& skipped : {point("gpt2", 1), point("resnet18", 3), point("resnet18", 1024)}) {
+    HostCheckingTrial trial(skipped);
+    EXPECT_THROW(technique.run(trial), std::runtime_error);
+  }
+}
+
+TEST(SizeSweep, TrainsAnyBatchOnTheDevice) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Device device(0);
+  for (const auto& [model, batch] : {std::pair("resnet50", 3), std::pair("lstm", 7), std::pair("resnet18", 31)}) {
+    CheckingTrial trial(device, point(model, batch));
+    technique.run(trial);
+    for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << model << " " << name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift

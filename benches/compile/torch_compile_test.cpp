@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(TorchCompile, CostsWhatTheModelCostsAndTheArmInCppTrainsIt) {
+  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 5U);
+  for (const auto& result : trial.results()) {
+    ASSERT_TRUE(result.arm.cost.has_value()) << result.arm.name;
+    EXPECT_EQ(result.arm.cost->items, 8 * 32) << result.arm.name;
+  }
+  const auto& cpp = trial.results().back();
+  EXPECT_EQ(cpp.not_made, "");
+  EXPECT_LE(cpp.error, cpp.tolerance);
+  EXPECT_EQ(trial.notes().at("batch"), "8");
+}
+
+TEST(TorchCompile, SkipsLargeModelsWithoutAGpu) {
+  HostCheckingTrial trial(Point{{"model", std::string("gpt2")}});
+  EXPECT_THROW(technique.run(trial), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,24 @@
+#include <gtest/gtest.h>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(Xla, CountsProductsByHand) {
+  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
+  technique.run(trial);
+  // Per token and layer: 64 x 192, 64 x 64 and twice 64 x 256 of weights, twice 32 x 64 of attention; 64 x 64 at the
+  // end.
+  const double products = 8 * 32 * (2 * (64 * 192 + 64 * 64 + 2 * 64 * 256 + 2 * 32 * 64) + 64 * 64);
+  EXPECT_EQ(trial.trial_cost().flops, 3 * 2 * products);
+  EXPECT_EQ(trial.trial_cost().items, 8 * 32);
+}
+
+TEST(Xla, SkipsLargeModelsWithoutAGpu) {
+  HostCheckingTrial trial(Point{{"model", std::string("mlp")}});
+  EXPECT_THROW(technique.run(trial), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,39 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+Point point(const std::string& model, const std::string& precision) {
+  return {{"model", model}, {"precision", precision}};
+}
+
+TEST(ChannelsLast, SkipsWhatAMachineWithoutAGpuCannotTrain) {
+  for (const Point& skipped : {point("resnet18", "fp16"), point("resnet50", "tf32")}) {
+    HostCheckingTrial trial(skipped);
+    EXPECT_THROW(technique.run(trial), std::runtime_error);
+  }
+}
+
+TEST(ChannelsLast, CudnnConvertsOnlyTheContiguousLayout) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Device device(0);
+  CheckingTrial trial(device, point("resnet50", "fp16"));
+  technique.run(trial);
+  const auto& contiguous = trial.results().at("contiguous");
+  const auto& channels_last = trial.results().at("channels_last");
+  EXPECT_LE(contiguous.error, contiguous.tolerance);
+  EXPECT_LE(channels_last.error, channels_last.tolerance);
+  EXPECT_GT(contiguous.metrics.at("layout_kernels_per_step"), 0);
+  EXPECT_EQ(channels_last.metrics.at("layout_kernels_per_step"), 0);
+  EXPECT_EQ(channels_last.metrics.at("layout_copies_per_step"), 0);
+}
+
+}  // namespace
+}  // namespace gpulift

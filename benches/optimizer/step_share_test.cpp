@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(StepShare, EveryFormTrainsAlikeAndSaysItsShareOfTheStep) {
+  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 3U);
+  for (const auto& result : trial.results()) {
+    EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+    const Step step = result.arm.make();
+    step(nullptr);
+    const Metrics metrics = result.arm.metrics(step, nullptr);
+    const double optimizer_s = metrics.at("optimizer_time_s");
+    EXPECT_GT(optimizer_s, 0);
+    EXPECT_DOUBLE_EQ(metrics.at("optimizer_share"),
+                     optimizer_s / (optimizer_s + metrics.at("forward_backward_time_s")));
+  }
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+Point point(const std::string& batch) { return {{"model", std::string("gpt_toy")}, {"batch", batch}}; }
+
+TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
+  HostCheckingTrial trial(point("equal"));
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 5U);
+  for (const auto& result : trial.results()) {
+    if (!result.arm.unavailable.empty()) continue;
+    EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+    if (result.arm.name != "fp32") {
+      EXPECT_GT(result.error, 1e-7) << result.arm.name;
+    }
+  }
+  EXPECT_FALSE(trial.results()[1].arm.unavailable.empty()) << "TF32 on a host";
+}
+
+TEST(Mixed, HasNoLargestBatchOnAHost) {
+  HostCheckingTrial trial(point("largest"));
+  EXPECT_THROW(technique.run(trial), std::runtime_error);
+}
+
+class MixedOnADevice : public DeviceTest {};
+
+TEST_F(MixedOnADevice, FitsMoreAtHalfTheBytesAndStaysWithinTheBudget) {
+  CheckingTrial trial(device(), point("largest"));
+  technique.run(trial);
+  const auto batch_of = [&](const std::string& arm) { return std::stoll(trial.notes().at("largest_batch_" + arm)); };
+  EXPECT_GT(batch_of("bf16"), batch_of("fp32"));
+  EXPECT_GE(batch_of("pure_bf16"), batch_of("bf16"));
+  for (const auto& [name, arm] : trial.results()) {
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_LE(arm.metrics.at("peak_allocated_bytes"), 13.0 * (1 << 30)) << name;
+    EXPECT_GE(arm.metrics.at("peak_allocated_bytes"), 10.0 * (1 << 30)) << name;
+  }
+}
+
+TEST_F(MixedOnADevice, SearchesOnceForAllLaunches) {
+  std::map<std::string, std::string> known;
+  for (const std::string arm : {"fp32", "tf32", "fp16", "bf16", "pure_bf16"}) known["largest_batch_" + arm] = "16";
+  CheckingTrial trial(device(), point("largest"), known);
+  technique.run(trial);
+  for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.cost.items, 16 * 32) << name;
+  EXPECT_EQ(trial.notes().at("largest_batch_fp32"), "16");
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,21 @@
+#include "benches/checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+class TrainingPrefetch : public DeviceTest {};
+
+TEST_F(TrainingPrefetch, EveryStepOfEveryArmSeesTheBatchThatIsDue) {
+  CheckingTrial trial(device(), {{"model", std::string("resnet18")}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 3);
+  for (const auto& [name, arm] : trial.results()) {
+    EXPECT_EQ(arm.error, 0) << name;
+    EXPECT_EQ(arm.cost.items, 64) << name;
+    EXPECT_EQ(arm.metrics.at("copied_bytes_per_step"), 64 * (3 * 32 * 32 * 4 + 8)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,400 @@
+"""Training steps in PyTorch for Python arms: the models, sizes and rules of the C++ workloads.
+
+Batch sizes, precisions and layouts are those of workloads/torch/twin.cpp; a test compares them.
+Data are synthetic: seeded noise, classes and tokens from a uniform distribution.
+"""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import shutil
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+import torch.nn.functional as nnf
+from gpulift_worker import Arm, Skip
+from torch import nn
+from torch._dynamo.utils import counters, get_compilation_metrics
+
+CHECKED_STEPS = 20
+TIMED_STEPS = 20
+COLD_STEPS = 3  # the first compiles, the next two warm up and record graphs where a mode has them
+
+
+@dataclass(frozen=True)
+class GptSize:
+    """The sizes of a GPT-2."""
+
+    layers: int
+    width: int
+    heads: int
+    tokens: int
+    vocabulary: int
+
+
+@dataclass(frozen=True)
+class Twin:
+    """How a model is trained, in Python as in C++."""
+
+    batch: int
+    bf16: bool
+    channels_last: bool = False
+
+
+GPT_SIZES = {
+    "gpt2": GptSize(12, 768, 12, 1024, 50257),
+    "gpt_small": GptSize(4, 768, 12, 128, 50257),
+    "gpt_toy": GptSize(2, 64, 4, 32, 64),
+}
+IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
+TWINS = {
+    "resnet50": Twin(64, bf16=True, channels_last=True),
+    "resnet18": Twin(32, bf16=False),
+    "gpt2": Twin(8, bf16=True),
+    "gpt_small": Twin(1, bf16=True),
+    "gpt_toy": Twin(8, bf16=False),
+    "lstm": Twin(64, bf16=True),
+    "mlp": Twin(256, bf16=True),
+}
+
+
+class Block(nn.Module):
+    """One layer of a GPT-2, without dropout."""
+
+    def __init__(self, size: GptSize) -> None:
+        super().__init__()
+        width = size.width
+        self.heads = size.heads
+        self.ln_1 = nn.LayerNorm(width)
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+        self.ln_2 = nn.LayerNorm(width)
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.mlp_c_proj = nn.Linear(4 * width, width)
+        for name, parameter in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * size.layers))
+            elif name.startswith("c_") and name.endswith("weight"):
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        rows, tokens, width = state.shape
+        parts = self.c_attn(self.ln_1(state)).view(rows, tokens, 3, self.heads, -1)
+        query, key, value = (part.transpose(1, 2) for part in parts.unbind(2))
+        mixed = nnf.scaled_dot_product_attention(query, key, value, is_causal=True)
+        state = state + self.c_proj(mixed.transpose(1, 2).reshape(rows, tokens, width))
+        hidden = nnf.gelu(self.c_fc(self.ln_2(state)), approximate="tanh")
+        return state + self.mlp_c_proj(hidden)
+
+
+class Gpt(nn.Module):
+    """A GPT-2 whose output layer shares the weight of the token embedding."""
+
+    def __init__(self, size: GptSize) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(size.vocabulary, size.width)
+        self.wpe = nn.Embedding(size.tokens, size.width)
+        for table in (self.wte, self.wpe):
+            nn.init.normal_(table.weight, std=0.02)
+        self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.ln_f = nn.LayerNorm(size.width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        state = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        for block in self.h:
+            state = block(state)
+        return nnf.linear(self.ln_f(state), self.wte.weight)
+
+
+class Lstm(nn.Module):
+    """A language model of two LSTM layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10_000, 512)
+        self.lstm = nn.LSTM(512, 512, num_layers=2, batch_first=True)
+        self.decoder = nn.Linear(512, 10_000)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.decoder(self.lstm(self.embedding(tokens))[0])
+        return logits
+
+
+class Loss(nn.Module):
+    """A model with its loss: mean squared error of values, mean cross entropy of classes."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        found = self.model(given)
+        if found.shape == target.shape:
+            return nnf.mse_loss(found.float(), target)
+        return nnf.cross_entropy(found.reshape(-1, found.shape[-1]), target.reshape(-1))
+
+
+def make_model(name: str) -> nn.Module:
+    """The model of a name, on the host; weights from torch's default generator."""
+    if name in GPT_SIZES:
+        return Gpt(GPT_SIZES[name])
+    if name == "lstm":
+        return Lstm()
+    if name == "mlp":
+        layers = [nn.Linear(4096, 4096) for _ in range(8)]
+        return nn.Sequential(
+            layers[0], *(one for layer in layers[1:] for one in (nn.ReLU(), layer))
+        )
+    try:
+        from torchvision import models
+    except ModuleNotFoundError as error:
+        raise Skip(
+            f"the Python package {error.name} is not installed",
+            f"install {error.name}, in the version that fits this torch",
+        ) from error
+    model: nn.Module = getattr(models, name)(num_classes=IMAGE_SIZES[name][1])
+    return model
+
+
+def make_batch(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Input and target, on the host; data from torch's default generator."""
+    batch = TWINS[name].batch
+    if name == "mlp":
+        return torch.randn(batch, 4096), torch.randn(batch, 4096)
+    if name in IMAGE_SIZES:
+        pixels, classes = IMAGE_SIZES[name]
+        return torch.randn(batch, 3, pixels, pixels), torch.randint(classes, (batch,))
+    length, vocabulary = (128, 10_000)
+    if name in GPT_SIZES:
+        length, vocabulary = GPT_SIZES[name].tokens, GPT_SIZES[name].vocabulary
+    tokens = torch.randint(vocabulary, (batch, length + 1))
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """By the rule of the C++ workload, in one kernel."""
+    if name in IMAGE_SIZES:
+        return torch.optim.SGD(parameters, lr=0.001, momentum=0.9, weight_decay=1e-4, fused=True)
+    if name in GPT_SIZES:
+        rate = 3e-3 if name == "gpt_toy" else 3e-4
+        return torch.optim.AdamW(
+            parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        )
+    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=True)
+
+
+def device_of(gpu: int | None) -> torch.device:
+    """The GPU where there is one: what is measured must not depend on how torch was built."""
+    if gpu is None:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise Skip("torch cannot use the GPU", "install a build of torch for this CUDA driver")
+    torch.cuda.set_device(gpu)
+    return torch.device("cuda", gpu)
+
+
+def set_up(device: torch.device) -> int:
+    """Switches as the C++ arms have them: TF32 off, cuDNN searches. Returns the host's threads."""
+    # One core stays free: threads that wait for one another stall when one of them is preempted.
+    threads = max(1, len(os.sched_getaffinity(0)) - 1)
+    torch.set_num_threads(threads)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    if device.type == "cuda":
+        torch.cuda.init()
+    return threads
+
+
+class Training:
+    """A model in training: weights, data, optimizer. Two of the same seed start alike."""
+
+    def __init__(
+        self, name: str, device: torch.device, seed: int, *, plain: bool = False, mode: str = ""
+    ) -> None:
+        """`plain`: FP32 and contiguous, for reference. `mode`: of torch.compile; empty: eager."""
+        twin = TWINS[name]
+        torch.manual_seed(seed)
+        self.device = device
+        self.bf16 = twin.bf16 and not plain
+        self.model = make_model(name).to(device)
+        self.input, self.target = (one.to(device) for one in make_batch(name))
+        if twin.channels_last and not plain:
+            self.model = self.model.to(memory_format=torch.channels_last)
+            self.input = self.input.contiguous(memory_format=torch.channels_last)
+        self.optimizer = make_optimizer(name, list(self.model.parameters()))
+        self.loss: torch.Tensor | None = None
+        self.losses: list[float] = []
+        loss_of = Loss(self.model)
+        self._loss_of = torch.compile(loss_of, mode=mode) if mode else loss_of
+
+    def step(self) -> None:
+        """Zeroes the gradients, runs forward and backward, lets the optimizer step."""
+        self.loss = None
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            loss = self._loss_of(self.input, self.target)
+        loss.backward()
+        self.loss = loss.detach()
+        self.optimizer.step()
+
+    def record(self) -> None:
+        """Keeps the loss of the last step."""
+        assert self.loss is not None
+        self.losses.append(float(self.loss))
+
+    def train_until(self, steps: int) -> None:
+        """Steps until so many losses are kept."""
+        while len(self.losses) < steps:
+            self.step()
+            self.record()
+
+    def synchronize(self) -> None:
+        """Waits for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def mark(self) -> torch.cuda.Event:
+        """A place in the device's queue."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def step_time_s(self, steps: int = TIMED_STEPS) -> float:
+        """The mean time of a step, of so many."""
+        self.step()
+        self.synchronize()
+        start_s = monotonic()
+        for _ in range(steps):
+            self.step()
+        self.synchronize()
+        return (monotonic() - start_s) / steps
+
+
+def reference_losses(name: str, device: torch.device, seed: int) -> list[float]:
+    """Of eager steps in FP32 with TF32 off from the same weights; frees what it took."""
+    reference = Training(name, device, seed, plain=True)
+    reference.train_until(CHECKED_STEPS)
+    losses = reference.losses
+    del reference
+    free_memory(device)
+    return losses
+
+
+def largest_deviation(found: list[float], expected: list[float]) -> float:
+    """The largest |found - expected| / |expected|; not a number where one of them is none."""
+    deviations = [abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)]
+    return max(deviations) if all(map(math.isfinite, deviations)) else math.nan
+
+
+def free_memory(device: torch.device) -> None:
+    """Gives what nothing uses back, so that it counts in no later peak."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def memory_of_step(training: Training) -> dict[str, float]:
+    """The peaks of one step, in bytes; none on the host."""
+    device = training.device
+    if device.type != "cuda":
+        return {}
+    torch.cuda.reset_peak_memory_stats(device)
+    training.step()
+    training.synchronize()
+    return {
+        "peak_allocated_bytes": float(torch.cuda.max_memory_allocated(device)),
+        "peak_reserved_bytes": float(torch.cuda.max_memory_reserved(device)),
+    }
+
+
+def require_compiler(device: torch.device) -> None:
+    """What torch.compile needs and pip does not bring: a compiler and Python's headers."""
+    variable, usual = ("CC", "gcc") if device.type == "cuda" else ("CXX", "g++")
+    compiler = os.environ.get(variable, usual)
+    if shutil.which(compiler) is None:
+        raise Skip(
+            f"torch.compile finds no compiler called {compiler}",
+            f"install {usual}, or name a compiler in {variable}",
+        )
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        raise Skip("torch.compile does not find Python's headers", "install python3-dev")
+
+
+def use_cold_cache() -> None:
+    """Nothing that an earlier process compiled is found again; removed when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="gpulift-inductor-")
+    atexit.register(folder.cleanup)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
+    os.environ["TRITON_CACHE_DIR"] = str(Path(folder.name) / "triton")
+
+
+def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
+    """An arm that trains a model, eager or in a mode of torch.compile; its metrics say what
+    compiling cost."""
+    device = device_of(gpu)
+    if mode:
+        require_compiler(device)
+        use_cold_cache()
+    threads = set_up(device)
+    eager_step_s = _eager_step_s(name, device, seed) if mode else 0.0
+    training = Training(name, device, seed, mode=mode)
+    start_s = monotonic()
+    training.train_until(COLD_STEPS)
+    cold_start_s = monotonic() - start_s
+
+    def error() -> float:
+        training.record()  # of the step that was taken between
+        training.train_until(CHECKED_STEPS)
+        return largest_deviation(training.losses, reference_losses(name, device, seed))
+
+    def metrics() -> dict[str, float]:
+        found = memory_of_step(training)
+        if not mode:
+            return found
+        return {**found, **compilation(cold_start_s, eager_step_s, training.step_time_s())}
+
+    notes = {"torch": str(torch.__version__), "device": device.type}
+    if device.type == "cpu":
+        notes["torch_threads"] = str(threads)
+        return Arm(step=training.step, error=error, notes=notes, metrics=metrics)
+    return Arm(
+        step=training.step,
+        error=error,
+        synchronize=training.synchronize,
+        mark=training.mark,
+        notes=notes,
+        metrics=metrics,
+    )
+
+
+def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
+    """What compiling cost, and how often it happened. Break-even only where steps got shorter."""
+    recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
+    found = {
+        "cold_start_s": cold_start_s,
+        "graph_breaks": float(sum(counters["graph_break"].values())),
+        "recompiles": float(len(recompiled)),
+    }
+    if step_s < eager_step_s:
+        found["break_even_steps"] = cold_start_s / (eager_step_s - step_s)
+    return found
+
+
+def _eager_step_s(name: str, device: torch.device, seed: int) -> float:
+    """What a step takes that is not compiled, in this process; leaves nothing behind."""
+    training = Training(name, device, seed)
+    training.train_until(COLD_STEPS)
+    step_s = training.step_time_s()
+    del training
+    free_memory(device)
+    return step_s

@@ -1,0 +1,146 @@
+"""The C++ models give what torchvision's and transformers' give of the same weights and batch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(os.environ.get("GPULIFT_BUILD", ROOT / "build")) / "gpulift-torch-parity"
+
+# In a process of its own, where torch belongs: saves weights and batch, runs the program, and
+# prints by type and tensor the largest difference over the largest element.
+COMPARE = """
+import copy, subprocess, sys
+import torch
+from safetensors.torch import load_file, save_file
+
+def compare(program, name, model, given, target, tied):
+    state = {key: one.contiguous() for key, one in model.state_dict().items() if key not in tied}
+    save_file(state, "weights.safetensors")
+    save_file({"input": given, "target": target}, "batch.safetensors")
+    for kind in ("fp32", "fp64"):
+        found = outputs_of(program, name, kind)
+        print_differences(kind, found, copy.deepcopy(model), given, target)
+
+def outputs_of(program, name, kind):
+    files = ["--weights", "weights.safetensors", "--batch", "batch.safetensors", "--out", "out"]
+    flags = ["--fp64"] if kind == "fp64" else []
+    subprocess.run([program, "--model", name, *files, *flags], check=True)
+    return load_file("out")
+
+def print_differences(kind, found, model, given, target):
+    if kind == "fp64":
+        model = model.double()
+        given = given.double() if given.is_floating_point() else given
+    outputs = model.train()(given)
+    logits = getattr(outputs, "logits", outputs)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
+    loss.backward()
+    expected = {"logits": logits.detach(), "loss": loss.detach()}
+    for key, one in model.named_parameters():
+        expected["grad." + key] = one.grad
+    saved = model.state_dict()
+    expected.update({key: one for key, one in model.named_buffers() if key in saved})
+    print(kind, "missing", sorted(expected.keys() ^ found.keys()))
+    for key, one in expected.items():
+        scale = one.double().abs().max().item() or 1.0
+        print(kind, key, (one.double() - found[key].double()).abs().max().item() / scale)
+
+torch.manual_seed(1)
+torch.set_num_threads(1)
+"""
+IMAGES = """
+from torchvision.models import {name}
+model = {name}(num_classes={classes})
+compare(sys.argv[1], "{name}", model, torch.randn(4, 3, {pixels}, {pixels}),
+        torch.randint({classes}, (4,)), [])
+"""
+GPT = """
+from transformers import GPT2Config, GPT2LMHeadModel
+config = GPT2Config(n_layer=2, n_embd=64, n_head=4, n_positions=32, vocab_size=64,
+                    resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0)
+model = GPT2LMHeadModel(config)
+compare(sys.argv[1], "gpt_toy", model, torch.randint(64, (2, 32)), torch.randint(64, (2, 32)),
+        ["lm_head.weight"])
+"""
+
+
+def require(*packages: str) -> None:
+    """Skips without the program or a package, and says which."""
+    for package in ("torch", "safetensors", *packages):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    if not PROGRAM.is_file():
+        pytest.skip(f"{PROGRAM.name} is not built: it needs LibTorch")
+
+
+def differences(code: str, folder: Path) -> dict[str, dict[str, float]]:
+    """By type and tensor; fails where only one side has a tensor."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPARE + code, str(PROGRAM)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, float]] = {"fp32": {}, "fp64": {}}
+    for kind, name, value in (line.split(maxsplit=2) for line in done.stdout.splitlines()):
+        if name == "missing":
+            assert value == "[]"
+        else:
+            found[kind][name] = float(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels", "classes"), [("resnet50", 64, 1000), ("resnet18", 32, 10)]
+)
+def test_residual_networks_agree_with_torchvision(
+    tmp_path: Path, name: str, pixels: int, classes: int
+) -> None:
+    require("torchvision")
+    found = differences(IMAGES.format(name=name, pixels=pixels, classes=classes), tmp_path)
+    # The gradients' rounding in FP32 is itself a fifth of the largest, measured against FP64: a
+    # ReLU that opens or stays shut tells on a batch that small. So FP64 judges them.
+    forward = {key: one for key, one in found["fp32"].items() if not key.startswith("grad.")}
+    assert max(forward.values()) < 1e-4, forward
+    assert max(found["fp64"].values()) < 1e-5, found["fp64"]
+    assert found["fp32"]["bn1.num_batches_tracked"] == 0
+    assert sum(key.startswith("grad.") for key in found["fp64"]) > 60
+
+
+def test_gpt_agrees_with_transformers(tmp_path: Path) -> None:
+    require("transformers")
+    found = differences(GPT, tmp_path)
+    assert max(found["fp32"].values()) < 1e-4, found["fp32"]
+    assert max(found["fp64"].values()) < 1e-6, found["fp64"]  # the C++ loss is in FP32
+    assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]
+
+
+def test_the_program_names_the_tensor_of_a_file_that_does_not_fit(tmp_path: Path) -> None:
+    require()
+    code = """
+import sys, subprocess, torch
+from safetensors.torch import save_file
+save_file({"layers.0.weight": torch.zeros(2, 2)}, "weights")
+save_file({"input": torch.randn(2, 4096), "target": torch.randn(2, 4096)}, "batch")
+done = subprocess.run([sys.argv[1], "--model", "mlp", "--weights", "weights", "--batch", "batch",
+                       "--out", "out"], capture_output=True, text=True)
+print(done.returncode, done.stderr.strip())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(PROGRAM)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.fullmatch(r"1 weights: tensor layers\.0\.\w+ .*\n", done.stdout), done.stdout

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace gpulift {
+
+/// Copies of 4-D tensors (weights and their gradients too) from the contiguous layout to channels_last, or back, that
+/// torch makes while `work` runs; its backward threads are included. What cuDNN or oneDNN convert within a call is not
+/// among them.
+std::int64_t layout_copies(const std::function<void()>& work);
+
+/// Kernels among those that `work` launches whose names say that they turn NCHW into NHWC or back: cuDNN's. The work is
+/// captured on torch's current stream, which must not be the default one, and not run.
+std::int64_t layout_kernels(const std::function<void()>& work);
+
+}  // namespace gpulift

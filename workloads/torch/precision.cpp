@@ -1,0 +1,83 @@
+#include "precision.hpp"
+
+#include <ATen/autocast_mode.h>
+
+#include <stdexcept>
+
+namespace gpulift {
+namespace {
+
+constexpr double kFirstScale = 65536;
+constexpr double kGrowth = 2;
+constexpr double kBackoff = 0.5;
+constexpr std::int64_t kGrowthInterval = 2000;
+
+bool casts(Precision precision) { return precision == Precision::kFp16 || precision == Precision::kBf16; }
+
+}  // namespace
+
+Precision precision_named(const std::string& name) {
+  if (name == "fp32") return Precision::kFp32;
+  if (name == "tf32") return Precision::kTf32;
+  if (name == "fp16") return Precision::kFp16;
+  if (name == "bf16") return Precision::kBf16;
+  if (name == "pure_bf16") return Precision::kPureBf16;
+  throw std::invalid_argument("no precision is called " + name);
+}
+
+std::string roof_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "gemm/fp32";
+    case Precision::kTf32:
+      return "gemm/tf32";
+    case Precision::kFp16:
+      return "gemm/fp16";
+    case Precision::kBf16:
+    case Precision::kPureBf16:
+      return "gemm/bf16";
+  }
+  throw std::logic_error("a precision without a roof");
+}
+
+void use_switches_of(Precision precision) {
+  const auto wanted = precision == Precision::kTf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  auto& context = at::globalContext();
+  context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, wanted);
+  context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV, wanted);
+  context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::RNN, wanted);
+}
+
+Autocast::Autocast(Precision precision, torch::Device device)
+    : device_(device.type()),
+      was_enabled_(at::autocast::is_autocast_enabled(device_)),
+      was_dtype_(at::autocast::get_autocast_dtype(device_)) {
+  at::autocast::set_autocast_enabled(device_, casts(precision));
+  if (casts(precision)) {
+    at::autocast::set_autocast_dtype(device_, precision == Precision::kFp16 ? torch::kFloat16 : torch::kBFloat16);
+  }
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+  at::autocast::set_autocast_dtype(device_, was_dtype_);
+}
+
+GradScaler::GradScaler(torch::Device device)
+    : scale_(torch::full({}, kFirstScale, torch::TensorOptions(device))),
+      growth_steps_(torch::zeros({}, torch::TensorOptions(device).dtype(torch::kInt32))),
+      found_inf_(torch::zeros({}, torch::TensorOptions(device))) {}
+
+void GradScaler::unscale(const std::vector<torch::Tensor>& gradients) {
+  found_inf_.zero_();
+  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf_,
+                                                 scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32));
+}
+
+void GradScaler::update() {
+  at::_amp_update_scale_(scale_, growth_steps_, found_inf_, kGrowth, kBackoff, kGrowthInterval);
+}
+
+}  // namespace gpulift

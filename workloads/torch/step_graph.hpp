@@ -1,0 +1,51 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "training.hpp"
+
+namespace at::cuda {
+struct CUDAGraph;
+}
+
+namespace gpulift {
+
+/// A training step recorded once as a CUDA graph and replayed from then on, with the run's one batch. Recording runs
+/// nothing: the run is as it was made, and its first replay is its first step.
+class StepGraph {
+ public:
+  enum class Part {
+    kForwardBackward,  // the optimizer steps eagerly behind it
+    kWholeStep,
+  };
+
+  /// A run like the other, which takes some steps before the recording and is thrown away: libraries search for
+  /// algorithms, load kernels and allocate then, which a graph cannot hold.
+  using MakeRehearsal = std::function<std::unique_ptr<TrainingRun>()>;
+  /// Throws std::invalid_argument for a run on the host, or with more batches than one.
+  StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make_rehearsal, Part part);
+  ~StepGraph();
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
+
+  /// One step on the current stream.
+  void step();
+  /// Kernels, copies and fills of one replay.
+  std::size_t nodes() const { return nodes_; }
+  /// What lay in torch's allocator at the peak of the recording and no longer at its end: the graph needs it at every
+  /// replay, and the allocator does not see it again.
+  double passing_bytes() const { return passing_bytes_; }
+
+ private:
+  std::shared_ptr<TrainingRun> run_;
+  Part part_;
+  std::unique_ptr<at::cuda::CUDAGraph> graph_;
+  std::size_t nodes_ = 0;
+  double passing_bytes_ = 0;
+};
+
+}  // namespace gpulift

@@ -1,0 +1,147 @@
+#include "torch_session.hpp"
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
+#include "core/cuda/error.hpp"
+
+namespace gpulift {
+namespace {
+
+using Work = TorchSession::Work;
+
+/// What torch's allocator held before an arm was made.
+struct MemoryBefore {
+  double allocated_bytes = 0;
+  double reserved_bytes = 0;
+};
+
+const auto kAggregate = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+c10::CachingDeviceAllocator::DeviceStats memory_of(torch::Device device) {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+}
+
+MemoryBefore memory_before(torch::Device device) {
+  at::globalContext().lazyInitDevice(device.type());  // the allocator has no devices before
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const auto stats = memory_of(device);
+  return {static_cast<double>(stats.allocated_bytes[kAggregate].current),
+          static_cast<double>(stats.reserved_bytes[kAggregate].current)};
+}
+
+/// Makes the engine's stream torch's current one. On the host there is none.
+template <typename Action>
+void on_stream(torch::Device device, StreamHandle stream, const Action& action) {
+  try {
+    if (!device.is_cuda()) return action();
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream, device.index()));
+    action();
+  } catch (const c10::OutOfMemoryError& exhausted) {
+    throw OutOfMemory(exhausted.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    throw std::runtime_error(error.what_without_backtrace());  // the backtrace names paths of the build machine
+  }
+}
+
+/// Leaves the stream as it was. What made the capture fail is thrown already and says more.
+void end_broken_capture(at::cuda::CUDAGraph& graph) {
+  try {
+    graph.capture_end();
+  } catch (const c10::Error&) {
+    static_cast<void>(cudaGetLastError());
+  }
+}
+
+/// Kernels, copies and fills that one step launches: the nodes of its graph, which is never run.
+double launches_of(const Work& work) {
+  at::cuda::CUDAGraph graph(/*keep_graph=*/true);
+  graph.capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  try {
+    work();
+  } catch (...) {
+    end_broken_capture(graph);
+    throw;
+  }
+  graph.capture_end();
+  std::size_t nodes = 0;
+  check(cudaGraphGetNodes(graph.raw_cuda_graph(), nullptr, &nodes));
+  return static_cast<double>(nodes);
+}
+
+Metrics metrics_of_step(const Work& work, torch::Device device, const MemoryBefore& before, bool capturable) {
+  c10::cuda::CUDACachingAllocator::emptyCache();  // what the check's own runs left there
+  c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+  work();
+  check(cudaDeviceSynchronize());
+  const auto stats = memory_of(device);
+  Metrics metrics;
+  if (stats.allocated_bytes[kAggregate].peak > 0) {  // without caching, torch's allocator counts nothing
+    metrics = {{"peak_allocated_bytes",
+                std::max(0.0, static_cast<double>(stats.allocated_bytes[kAggregate].peak) - before.allocated_bytes)},
+               {"peak_reserved_bytes",
+                std::max(0.0, static_cast<double>(stats.reserved_bytes[kAggregate].peak) - before.reserved_bytes)}};
+  }
+  if (capturable) metrics["kernel_launches_per_step"] = launches_of(work);
+  return metrics;
+}
+
+torch::Device device_of(Trial& trial) {
+  return trial.has_device() ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(trial.device().index()))
+                            : torch::Device(torch::kCPU);
+}
+
+}  // namespace
+
+TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
+  // One core stays free: threads that wait for one another stall when one of them is preempted.
+  const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+  at::set_num_threads(threads);
+  at::globalContext().setBenchmarkCuDNN(true);
+  trial.note("torch", TORCH_VERSION);
+  trial.note("device", on_device() ? "cuda" : "cpu");
+  if (!on_device()) trial.note("torch_threads", std::to_string(threads));
+}
+
+Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const {
+  const auto before = std::make_shared<MemoryBefore>();
+  const torch::Device device = device_;
+  Arm arm{.name = name, .make = [device, make, before] {
+            if (device.is_cuda()) *before = memory_before(device);
+            Work work;
+            on_stream(device, nullptr, [&] { work = make(); });
+            if (device.is_cuda()) check(cudaDeviceSynchronize());
+            return Step([device, work](StreamHandle stream) { on_stream(device, stream, work); });
+          }};
+  arm.clock = Clock::kHost;
+  arm.cost = options.cost;
+  arm.tolerance = options.tolerance;
+  if (!device.is_cuda() && !options.metrics) return arm;
+  arm.metrics = [device, before, capturable = options.capturable, more = options.metrics,
+                 graph_bytes = options.graph_bytes](const Step& step, StreamHandle stream) {
+    Metrics metrics;
+    on_stream(device, stream, [&] {
+      if (device.is_cuda()) metrics = metrics_of_step([&] { step(stream); }, device, *before, capturable);
+      if (graph_bytes && metrics.contains("peak_allocated_bytes")) metrics["peak_allocated_bytes"] += graph_bytes();
+      if (more) metrics.merge(more());
+    });
+    return metrics;
+  };
+  return arm;
+}
+
+void TorchSession::run(StreamHandle stream, const std::function<void()>& work) const {
+  on_stream(device_, stream, work);
+  if (on_device()) check(cudaDeviceSynchronize());
+}
+
+}  // namespace gpulift

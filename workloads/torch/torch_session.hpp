@@ -1,0 +1,41 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/harness/technique.hpp"
+
+namespace gpulift {
+
+/// LibTorch's side of one case: its device is the engine's, or the host where there is no GPU.
+class TorchSession {
+ public:
+  /// Fixes the number of host threads, lets cuDNN search its convolutions, and notes both with the versions.
+  explicit TorchSession(Trial& trial);
+
+  torch::Device device() const { return device_; }
+  bool on_device() const { return device_.is_cuda(); }
+
+  /// One step; it enqueues on torch's current stream, which is the engine's.
+  using Work = std::function<void()>;
+  struct ArmOptions {
+    bool capturable = true;  // the step waits for nothing, so that its launches can be counted by capturing it
+    std::optional<Cost> cost = {};
+    std::optional<double> tolerance = {};
+    std::function<double()> graph_bytes = {};  // more at the peak than torch's allocator sees: it sees no replay
+    std::function<Metrics()> metrics = {};     // more of the arm's own; may take steps, must wait for them
+  };
+  /// An arm judged by the wall clock, with its memory and launches as metrics. `make` allocates and returns its step.
+  Arm arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const;
+
+  /// Runs work of a check on the engine's stream and waits for it.
+  void run(StreamHandle stream, const std::function<void()>& work) const;
+
+ private:
+  torch::Device device_;
+};
+
+}  // namespace gpulift

@@ -1,0 +1,104 @@
+#include "torch_session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/host_checking_trial.hpp"
+#include "core/cuda/error.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(TorchSessionOnAHost, TakesTheHostAndSaysSo) {
+  HostCheckingTrial trial(Point{});
+  const TorchSession session(trial);
+  EXPECT_FALSE(session.on_device());
+  EXPECT_EQ(trial.notes().at("device"), "cpu");
+  EXPECT_FALSE(trial.notes().at("torch").empty());
+  EXPECT_EQ(trial.notes().at("torch_threads"), std::to_string(at::get_num_threads()));
+}
+
+TEST(TorchSessionOnAHost, GivesAnArmItsStepByTheWallClock) {
+  HostCheckingTrial trial(Point{});
+  const TorchSession session(trial);
+  int made = 0;
+  int steps = 0;
+  const auto make = [&]() -> TorchSession::Work {
+    ++made;
+    return [&] { ++steps; };
+  };
+  const Arm arm = session.arm("arm", make, {.cost = Cost{.items = 2}, .tolerance = 0.5});
+  EXPECT_EQ(arm.clock, Clock::kHost);
+  EXPECT_EQ(arm.cost->items, 2);
+  EXPECT_EQ(arm.tolerance, 0.5);
+  EXPECT_FALSE(arm.metrics) << "a host has no device memory";
+  const Step step = arm.make();
+  step(nullptr);
+  step(nullptr);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(steps, 2);
+}
+
+// Torch's own backtrace names folders of the build machine, which have no place in records.
+TEST(TorchSessionOnAHost, SaysWhatTorchSaysWithoutItsBacktrace) {
+  HostCheckingTrial trial(Point{});
+  const TorchSession session(trial);
+  try {
+    session.run(nullptr, [] { torch::ones({2}) + torch::ones({3}); });
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("size of tensor a (2)"), std::string::npos) << text;
+    EXPECT_EQ(text.find("frame #"), std::string::npos) << text;
+  }
+}
+
+class TorchSessionOnADevice : public DeviceTest {};
+
+TEST_F(TorchSessionOnADevice, CountsMemoryAndLaunchesOfAStep) {
+  CheckingTrial trial(device(), {});
+  const TorchSession session(trial);
+  ASSERT_TRUE(session.on_device());
+  constexpr std::int64_t kFloats = std::int64_t{1} << 24;
+  const auto make = [&]() -> TorchSession::Work {
+    const torch::Tensor kept = torch::ones({kFloats}, torch::TensorOptions(session.device()));
+    return [kept] {
+      const torch::Tensor doubled = kept * 2;
+      kept.copy_(doubled - kept);
+    };
+  };
+  trial.check({.meaning = "none", .error = [](StreamHandle) { return 0.0; }});
+  trial.compare({session.arm("arm", make, {})});
+  const auto& metrics = trial.results().at("arm").metrics;
+  EXPECT_EQ(metrics.at("peak_allocated_bytes"), 3 * 4.0 * kFloats);
+  EXPECT_GE(metrics.at("peak_reserved_bytes"), metrics.at("peak_allocated_bytes"));
+  EXPECT_EQ(metrics.at("kernel_launches_per_step"), 3);
+}
+
+TEST_F(TorchSessionOnADevice, AddsTheBytesOfAGraphAndCapturesNothingThatCannotBe) {
+  CheckingTrial trial(device(), {});
+  const TorchSession session(trial);
+  const auto make = [&]() -> TorchSession::Work {
+    const torch::Tensor kept = torch::ones({1 << 20}, torch::TensorOptions(session.device()));
+    return [kept] { kept.sum().item<float>(); };  // waits: a capture of it would fail
+  };
+  trial.check({.meaning = "none", .error = [](StreamHandle) { return 0.0; }});
+  trial.compare({session.arm("arm", make, {.capturable = false, .graph_bytes = [] { return 1e9; }})});
+  const auto& metrics = trial.results().at("arm").metrics;
+  EXPECT_GE(metrics.at("peak_allocated_bytes"), 1e9 + 4 * (1 << 20));
+  EXPECT_FALSE(metrics.contains("kernel_launches_per_step"));
+}
+
+TEST_F(TorchSessionOnADevice, SaysThatMemoryIsExhausted) {
+  CheckingTrial trial(device(), {});
+  const TorchSession session(trial);
+  const auto exhausting = [&] { torch::empty({std::int64_t{1} << 44}, torch::TensorOptions(session.device())); };
+  EXPECT_THROW(session.run(nullptr, exhausting), OutOfMemory);
+}
+
+}  // namespace
+}  // namespace gpulift

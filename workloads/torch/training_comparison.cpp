@@ -1,0 +1,137 @@
+#include "training_comparison.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <utility>
+
+namespace gpulift {
+namespace {
+
+// Some seconds a step at 50 GFLOP/s, what a few cores reach: with its checks, a case is then minutes.
+constexpr double kHostFlops = 2e11;
+
+void step_with_each_batch(TrainingRun& run) {
+  for (std::size_t i = 0; i < run.batches(); ++i) run.step();
+}
+
+}  // namespace
+
+/// One arm's run and its step, and what its losses are compared with.
+struct TrainingComparison::Instance {
+  std::shared_ptr<TrainingRun> run;
+  TorchSession::Work step;
+  Workload workload;
+  std::int64_t reference_micro_batches = 1;
+};
+
+/// What the check needs: the arm that was made last, and the losses that it should have.
+struct TrainingComparison::Checked {
+  int steps;
+  std::uint64_t seed;
+  TrainingOptions reference_options = {};
+  std::map<std::pair<double, std::int64_t>, std::vector<double>> references = {};  // by items of a step, and its parts
+  std::weak_ptr<Instance> current = {};
+
+  const std::vector<double>& reference_of_current(torch::Device device) {
+    const auto instance = current.lock();
+    std::vector<double>& reference = references[{instance->workload.items, instance->reference_micro_batches}];
+    if (reference.empty()) {
+      TrainingOptions options = reference_options;
+      options.micro_batches = instance->reference_micro_batches;
+      TrainingRun run(instance->workload, options, device, seed);
+      const auto batches = run.batches();
+      const auto all = losses_of(run, steps * static_cast<int>(batches));
+      for (std::size_t last = batches - 1; last < all.size(); last += batches) reference.push_back(all[last]);
+    }
+    return reference;
+  }
+
+  /// The first step was taken; the others follow here.
+  std::vector<double> losses_of_current() const {
+    const auto instance = current.lock();
+    if (instance == nullptr || !instance->run->loss().defined()) return {};
+    std::vector<double> losses{instance->run->loss().item<double>()};
+    while (losses.size() < static_cast<std::size_t>(steps)) {
+      instance->step();
+      losses.push_back(instance->run->loss().item<double>());
+    }
+    return losses;
+  }
+};
+
+TrainingComparison::TrainingComparison(Trial& trial, Workload workload, int checked_steps)
+    : trial_(trial), session_(trial), workload_(std::move(workload)), checked_(std::make_shared<Checked>()) {
+  if (!session_.on_device() && workload_.flops > kHostFlops) {
+    std::ostringstream reason;
+    reason << "a step of " << workload_.flops / 1e9 << " GFLOP takes too long without a GPU";
+    trial.skip(reason.str(), "run it on a machine with a GPU");
+  }
+  checked_->steps = checked_steps;
+  checked_->seed = trial.seed();
+}
+
+Cost TrainingComparison::cost(Precision precision) const { return cost_of(workload_, precision); }
+
+Cost TrainingComparison::cost_of(const Workload& workload, Precision precision) const {
+  return {.flops = workload.flops,
+          .items = workload.items,
+          .item = workload.item,
+          .roof = session_.on_device() ? roof_of(precision) : ""};
+}
+
+Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& options,
+                            const ArmOptions& arm_options) const {
+  const Workload workload = arm_options.workload.value_or(workload_);
+  const torch::Device device = session_.device();
+  const auto make = [checked = checked_, workload, options, device, wrap = arm_options.wrap,
+                     reference_micro_batches = arm_options.reference_micro_batches] {
+    const auto instance = std::make_shared<Instance>();
+    instance->workload = workload;
+    instance->reference_micro_batches = reference_micro_batches;
+    instance->run = std::make_shared<TrainingRun>(workload, options, device, checked->seed);
+    instance->step = wrap ? wrap(instance->run) : [run = instance->run.get()] { step_with_each_batch(*run); };
+    checked->current = instance;
+    return [instance] { instance->step(); };
+  };
+  TorchSession::ArmOptions session_options{.capturable = arm_options.capturable};
+  session_options.cost = arm_options.cost.value_or(cost_of(workload, options.precision));
+  session_options.tolerance = arm_options.tolerance;
+  session_options.graph_bytes = arm_options.graph_bytes;
+  if (arm_options.metrics) {
+    session_options.metrics = [checked = checked_, metrics = arm_options.metrics] {
+      return metrics(*checked->current.lock()->run);
+    };
+  }
+  return session_.arm(name, make, session_options);
+}
+
+void TrainingComparison::compare(std::vector<Arm> arms, double tolerance) {
+  compare_with("relative to FP32", std::move(arms), tolerance);
+}
+
+void TrainingComparison::compare_exactly(std::vector<Arm> arms, const TrainingOptions& reference, double tolerance) {
+  checked_->reference_options = reference;
+  compare_with(tolerance > 0 ? "relative to plain steps" : "exactly those of plain steps", std::move(arms), tolerance);
+}
+
+void TrainingComparison::compare_with(const std::string& reference, std::vector<Arm> arms, double tolerance) {
+  trial_.cost(cost(Precision::kFp32));
+  trial_.check({.meaning = "losses of " + std::to_string(checked_->steps) +
+                           " steps from the same weights on the same data, " + reference,
+                .error =
+                    [this](StreamHandle stream) {
+                      double error = std::numeric_limits<double>::quiet_NaN();
+                      session_.run(stream, [&] {
+                        const auto losses = checked_->losses_of_current();
+                        if (losses.empty()) return;
+                        error = largest_deviation(losses, checked_->reference_of_current(session_.device()));
+                      });
+                      return error;
+                    },
+                .tolerance = tolerance});
+  trial_.compare(std::move(arms));
+}
+
+}  // namespace gpulift

@@ -1,0 +1,120 @@
+#include "training_comparison.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benches/host_checking_trial.hpp"
+#include "testing_workload.hpp"
+
+namespace gpulift {
+namespace {
+
+using testing_workloads::two_layers;
+
+constexpr double kTolerance = 1e-4;
+
+/// A comparison on the host, whose steps are checked.
+class ComparisonOnTheHost : public testing::Test {
+ protected:
+  const HostCheckingTrial::ArmResult& compare(const Arm& arm, double tolerance = kTolerance) {
+    comparison_.compare({arm}, tolerance);
+    return trial_.results().back();
+  }
+  /// An arm whose step does something else with its run.
+  Arm arm_that(const std::function<void(TrainingRun&)>& step) const {
+    TrainingComparison::ArmOptions options;
+    options.wrap = [step](const std::shared_ptr<TrainingRun>& run) { return [run, step] { step(*run); }; };
+    return comparison_.arm("arm", {}, options);
+  }
+
+  HostCheckingTrial trial_{Point{}};
+  TrainingComparison comparison_{trial_, two_layers(8)};
+};
+
+TEST_F(ComparisonOnTheHost, PassesAnArmThatTrainsAndFindsOneThatDidNotStep) {
+  const auto& result = compare(comparison_.arm("arm", {}));
+  EXPECT_EQ(result.error, 0);
+  EXPECT_TRUE(std::isnan(result.poisoned_error)) << "no step was taken";
+}
+
+TEST_F(ComparisonOnTheHost, FindsAnArmThatNeverUpdates) {
+  EXPECT_GT(compare(arm_that([](TrainingRun& run) { run.forward_backward(); })).error, 0.05);
+}
+
+TEST_F(ComparisonOnTheHost, FindsAnArmThatTakesTwoStepsAsOne) {
+  EXPECT_GT(compare(arm_that([](TrainingRun& run) { losses_of(run, 2); })).error, 0.01);
+}
+
+TEST_F(ComparisonOnTheHost, FindsAnArmThatUpdatesTwice) {
+  const auto step = [](TrainingRun& run) {
+    run.step();
+    run.update();
+  };
+  EXPECT_GT(compare(arm_that(step)).error, 0.01);
+}
+
+TEST_F(ComparisonOnTheHost, FindsAnArmWithOtherData) {
+  Workload other = two_layers(8);
+  other.make_batch = []() -> Batch { return {torch::ones({8, 8}), torch::ones({8, 4})}; };
+  TrainingComparison::ArmOptions options;
+  options.wrap = [other](const std::shared_ptr<TrainingRun>& run) {
+    run->use_batch(other.make_batch());
+    return [run] { run->step(); };
+  };
+  EXPECT_GT(compare(comparison_.arm("arm", {}, options)).error, 0.05);
+}
+
+TEST_F(ComparisonOnTheHost, ComparesASmallerBatchWithItself) {
+  TrainingComparison::ArmOptions options;
+  options.workload = two_layers(4);
+  EXPECT_EQ(compare(comparison_.arm("arm", {}, options)).error, 0);
+  EXPECT_EQ(trial_.results().back().arm.cost->items, 4);
+  EXPECT_EQ(trial_.results().back().arm.cost->flops, two_layers(4).flops);
+}
+
+TEST_F(ComparisonOnTheHost, ComparesPartsOfABatchWithPartsWhereItIsTold) {
+  TrainingComparison::ArmOptions options;
+  options.reference_micro_batches = 4;
+  EXPECT_EQ(compare(comparison_.arm("arm", {.micro_batches = 4}, options)).error, 0);
+}
+
+TEST_F(ComparisonOnTheHost, ExactlyMeansThatNothingMayDiffer) {
+  comparison_.compare_exactly({comparison_.arm("same", {.precision = Precision::kBf16}), comparison_.arm("other", {})},
+                              {.precision = Precision::kBf16});
+  EXPECT_EQ(trial_.results()[0].error, 0);
+  EXPECT_EQ(trial_.results()[0].tolerance, 0);
+  EXPECT_GT(trial_.results()[1].error, 0);
+}
+
+TEST_F(ComparisonOnTheHost, GivesCostToleranceAndMetricsOfAnArm) {
+  TrainingComparison::ArmOptions options;
+  options.tolerance = 0.5;
+  options.metrics = [](TrainingRun& run) { return Metrics{{"loss", run.loss().item<double>()}}; };
+  const auto& result = compare(comparison_.arm("arm", {}, options));
+  EXPECT_EQ(result.tolerance, 0.5);
+  EXPECT_EQ(result.arm.clock, Clock::kHost);
+  EXPECT_EQ(trial_.trial_cost().flops, two_layers(8).flops);
+  EXPECT_EQ(trial_.trial_cost().items, 8);
+  EXPECT_EQ(trial_.trial_cost().item, "sample");
+  EXPECT_EQ(trial_.trial_cost().roof, "") << "products of a host have no roof";
+  const Step step = result.arm.make();
+  step(nullptr);
+  EXPECT_GT(result.arm.metrics(step, nullptr).at("loss"), 0);
+}
+
+TEST(TrainingComparisonOnAHost, SkipsWhatWouldTakeMinutes) {
+  HostCheckingTrial trial(Point{});
+  Workload workload = two_layers(8);
+  workload.flops = 1e12;
+  EXPECT_THROW(TrainingComparison(trial, workload), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,30 @@
+#include "twin.hpp"
+
+#include <map>
+#include <stdexcept>
+
+namespace gpulift {
+namespace {
+
+// Losses of images drift most: 20 steps learn one batch by heart, and then little is left of the loss.
+const std::map<std::string, Twin>& twins() {
+  static const std::map<std::string, Twin> all{
+      {"resnet50", {.batch_size = 64, .precision = Precision::kBf16, .channels_last = true, .tolerance = 0.2}},
+      {"resnet18", {.batch_size = 32, .precision = Precision::kFp32, .tolerance = 0.05}},
+      {"gpt2", {.batch_size = 8, .precision = Precision::kBf16, .tolerance = 0.02}},
+      {"gpt_small", {.batch_size = 1, .precision = Precision::kBf16, .tolerance = 0.05}},
+      {"gpt_toy", {.batch_size = 8, .precision = Precision::kFp32, .tolerance = 0.001}},
+      {"lstm", {.batch_size = 64, .precision = Precision::kBf16, .tolerance = 0.05}},
+      {"mlp", {.batch_size = 256, .precision = Precision::kBf16, .tolerance = 0.05}}};
+  return all;
+}
+
+}  // namespace
+
+Twin twin_named(const std::string& model) {
+  const auto found = twins().find(model);
+  if (found == twins().end()) throw std::invalid_argument("no model with a twin in Python is called " + model);
+  return found->second;
+}
+
+}  // namespace gpulift
