@@ -69,6 +69,7 @@ TechniqueInfo parse_manifest(const std::filesystem::path& file) {
   info.arms = info.manifest.at("arms").get<std::vector<std::string>>();
   info.needs_device = info.manifest.at("needs_device");
   info.ceiling = info.manifest.at("ceiling");
+  info.whole_steps = info.manifest.at("whole_steps");
   for (const auto& entry : info.manifest.at("cases")) {
     info.cases.push_back({entry.at("id"), entry.at("point"), entry.at("quick"), entry.at("regime")});
   }
@@ -120,6 +121,7 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
                                   {"claims", technique.claims},
                                   {"needs_device", technique.needs_device},
                                   {"ceiling", technique.ceiling},
+                                  {"whole_steps", technique.whole_steps},
                                   {"arms", technique.arms},
                                   {"python", technique.python},
                                   {"cases", nlohmann::ordered_json::array()}};

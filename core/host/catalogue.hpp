@@ -27,6 +27,7 @@ struct TechniqueInfo {
   std::vector<CaseInfo> cases;
   bool needs_device = true;
   bool ceiling = false;
+  bool whole_steps = false;
   std::string abi_tag;
   std::string unavailable;  // why it was not built; empty: it was
   std::string remedy;

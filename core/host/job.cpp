@@ -58,6 +58,11 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json) {
   return settings;
 }
 
+double timeout_of(const Job& job, const RunSettings& settings) {
+  constexpr double kWholeStepPatience = 8;
+  return settings.timeout_s * (job.whole_steps ? kWholeStepPatience : 1);
+}
+
 nlohmann::ordered_json to_json(const Job& job) {
   return {{"technique", job.technique},
           {"module", job.module.string()},
@@ -67,6 +72,7 @@ nlohmann::ordered_json to_json(const Job& job) {
           {"point", job.point},
           {"quick", job.quick},
           {"regime", job.regime},
+          {"whole_steps", job.whole_steps},
           {"launch", job.launch},
           {"recalled", job.recalled},
           {"about", job.about}};
@@ -82,6 +88,7 @@ Job job_from_json(const nlohmann::ordered_json& json) {
   job.point = json.at("point");
   job.quick = json.at("quick");
   job.regime = json.at("regime");
+  job.whole_steps = json.at("whole_steps");
   job.launch = json.at("launch");
   job.recalled = json.at("recalled");
   job.about = json.at("about");

@@ -16,7 +16,7 @@ struct RunSettings {
   bool quick = false;
   double arm_time_s = 0.3;    // per arm, case and launch, inside windows and lead-ins
   double precision = 0.0025;  // stop earlier when the running interval's half-width is below
-  double timeout_s = 120;     // for one case in one launch, beyond what its windows are planned to take
+  double timeout_s = 120;  // for one case in one launch, beyond what its windows are planned to take; see timeout_of()
   std::uint64_t seed = 1;
   int gpu = 0;
   double plant = 0;  // fraction by which the head of a duet, or else every arm, is slowed down on purpose
@@ -34,12 +34,17 @@ struct Job {
   nlohmann::ordered_json point;
   bool quick = false;
   std::string regime;
+  bool whole_steps = false;
   int launch = 0;
   nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
   nlohmann::ordered_json about = nlohmann::ordered_json::object();     // see about_technique()
 
   bool is_duet() const { return !base_module.empty(); }
 };
+
+/// How long a case may be silent, in seconds. Whole training steps get eight times as long as others: an arm may have
+/// to compile its model, and each is checked over many steps.
+double timeout_of(const Job& job, const RunSettings& settings);
 
 nlohmann::ordered_json to_json(const RunSettings& settings);
 RunSettings settings_from_json(const nlohmann::ordered_json& json);

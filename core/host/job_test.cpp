@@ -129,5 +129,12 @@ TEST(PlannedTime, IsThatOfTheArmsOrOfTheLongWindows) {
   EXPECT_GT(planned_s(sustained, RunSettings{}, 1), 3.0);
 }
 
+TEST(TimeoutOf, IsLongerForWholeSteps) {
+  RunSettings settings;
+  settings.timeout_s = 10;
+  EXPECT_EQ(timeout_of({}, settings), 10);
+  EXPECT_EQ(timeout_of({.whole_steps = true}, settings), 80);
+}
+
 }  // namespace
 }  // namespace gpulift

@@ -54,6 +54,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.point = one.info->point;
     job.quick = one.info->quick;
     job.regime = one.info->regime;
+    job.whole_steps = one.technique->whole_steps;
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
       jobs.push_back(job);

@@ -79,7 +79,9 @@ Options parse_options(int argc, char** argv) {
       "--precision", settings.precision,
       "Stop a case early when the half-width of its running interval is below (default 0.0025; duet 0.0005)");
   precision->check(CLI::PositiveNumber);
-  app.add_option("--timeout", settings.timeout_s, "Seconds after which a silent case is stopped (default 120)")
+  app.add_option(
+         "--timeout", settings.timeout_s,
+         "Seconds after which a silent case is stopped (default 120; eight times as long for whole training steps)")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Seed of inputs and orders (default 1)");
   app.add_option("--gpu", settings.gpu, "Index of the GPU to measure (default 0)");

@@ -97,7 +97,7 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
     const Job& job = jobs[index];
     progress_.begin(case_key(job) + ", launch " + std::to_string(job.launch + 1) + " of " +
                     std::to_string(settings_.launches));
-    const double limit_s = settings_.timeout_s + kPatience * planned_s(job, settings_, 1);
+    const double limit_s = timeout_of(job, settings_) + kPatience * planned_s(job, settings_, 1);
     std::string line;
     const auto got = child.receive(line, limit_s);
     if (interrupted() && got != Process::Read::kLine) return index;  // a record that came is kept

@@ -119,7 +119,7 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
 }  // namespace
 
 WorkerRunner::WorkerRunner(const WorkerStart& start, const Arm& arm)
-    : arm_(arm.name), timeout_s_(start.settings.timeout_s) {
+    : arm_(arm.name), timeout_s_(timeout_of(start.job, start.settings)) {
   if (!can_preload(*arm.worker)) {
     const std::filesystem::path library = arm.worker->preload;  // a record holds no path
     hello_ = {{"skipped", "the library " + library.filename().string() + " is not installed"},
