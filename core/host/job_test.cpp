@@ -132,8 +132,10 @@ TEST(PlannedTime, IsThatOfTheArmsOrOfTheLongWindows) {
 TEST(TimeoutOf, IsLongerForWholeSteps) {
   RunSettings settings;
   settings.timeout_s = 10;
-  EXPECT_EQ(timeout_of({}, settings), 10);
-  EXPECT_EQ(timeout_of({.whole_steps = true}, settings), 80);
+  Job job;
+  EXPECT_EQ(timeout_of(job, settings), 10);
+  job.whole_steps = true;
+  EXPECT_EQ(timeout_of(job, settings), 80);
 }
 
 }  // namespace

@@ -103,8 +103,10 @@ torch::Device device_of(Trial& trial) {
 }  // namespace
 
 TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
-  // One core stays free: threads that wait for one another stall when one of them is preempted.
-  const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+  // Beside a GPU the host only launches. Without one a core stays free, since threads that wait for one another stall
+  // when one of them is preempted; OMP_NUM_THREADS may ask for fewer.
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = on_device() ? 1 : std::max(1, std::min(at::get_num_threads(), cores - 1));
   at::set_num_threads(threads);
   at::globalContext().setBenchmarkCuDNN(true);
   trial.note("torch", TORCH_VERSION);
