@@ -42,7 +42,7 @@ class Size:
     heads: int = 0
     tokens: int = 0
     vocabulary: int = 0
-    rate: float = 3e-4
+    rate: float = 1e-4
     decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)
 

@@ -185,7 +185,7 @@ def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Opt
     if name in IMAGE_SIZES:
         return torch.optim.SGD(parameters, lr=0.001, momentum=0.9, weight_decay=1e-4, fused=True)
     if name in GPT_SIZES:
-        rate = 3e-3 if name == "gpt_toy" else 3e-4
+        rate = 3e-3 if name == "gpt_toy" else 1e-4
         return torch.optim.AdamW(
             parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True
         )

@@ -101,6 +101,13 @@ def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
     assert launcher.lines() == []
 
 
+def test_help_of_a_command_needs_no_build(launcher: Sandbox) -> None:
+    launcher.call("gpulift", "report", "x")
+    assert launcher.call("gpulift", "run", "--help").returncode == 0
+    assert launcher.lines()[-1] == "python -m gpulift run --help"
+    assert not [line for line in launcher.lines() if line.startswith(("cmake", "ninja"))]
+
+
 def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
     assert launcher.call("gpulift", "setup", "--download").returncode == 2
     assert launcher.call("gpulift", "setup", "--downlaod", "x").returncode == 2

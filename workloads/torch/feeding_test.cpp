@@ -77,8 +77,8 @@ TEST(Feeding, AllFeedsGiveTheDeviceTheSameBatches) {
   const UniqueStream side = make_stream();
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   for (const Feed feed : {Feed::kPageable, Feed::kNonBlocking, Feed::kPrefetch}) {
-    FedRun run(resnet50_workload(16), {.precision = Precision::kBf16, .channels_last = true}, torch::kCUDA, 1, feed,
-               side.get());
+    FedRun run(resnet50_workload(16), {.precision = Precision::kBf16, .channels_last = true},
+               torch::Device(torch::kCUDA, 0), 1, feed, side.get());
     torch::cuda::synchronize();  // the slots were filled on another stream
     for (int step = 0; step < 9; ++step) run.step();
     EXPECT_EQ(run.wrong_steps(), 0) << static_cast<int>(feed);

@@ -201,7 +201,9 @@ Workload gpt_workload(const GptConfig& config, std::int64_t batch_size) {
   workload.flops = 3 * static_cast<double>(batch_size) * forward_flops_of_row(config);
   workload.items = static_cast<double>(batch_size * config.tokens);
   workload.item = "token";
-  workload.rule = {.learning_rate = 3e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95};
+  // A third of the usual rate, since the steps of a check have no warm-up: at 3e-4 a loss may leap, and then two runs
+  // of the same kernels, some of which add in any order, are far apart (seen on one GPU: 38 % after 20 steps).
+  workload.rule = {.learning_rate = 1e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95};
   return workload;
 }
 
