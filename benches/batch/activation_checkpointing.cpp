@@ -11,7 +11,6 @@ namespace {
 using gpulift::Checkpointing;
 using gpulift::Precision;
 
-constexpr double kBudget_bytes = 12.0 * (std::int64_t{1} << 30);  // of one arm at its largest batch, as precision/mixed
 // Each arm's batch has a reference of its own, and at equal batches 20 steps are checked.
 constexpr int kStepsCheckedAtLargest = 5;
 
@@ -27,20 +26,6 @@ const Model& model_named(const std::string& name) {
                                                 {"resnet50", {128, 16, true, 0.05, 0.25}},
                                                 {"gpt_toy", {16, 256, false, 1e-3, 0.02}}};
   return all.at(name);
-}
-
-/// Searched in the first launch alone, so that all have the same.
-std::int64_t largest_batch_of(gpulift::Trial& trial, const gpulift::TorchSession& session, const std::string& model,
-                              const gpulift::TrainingOptions& options, const std::string& arm) {
-  const std::string key = "largest_batch_" + arm;
-  const auto known = trial.recall(key);
-  const auto peak_bytes = [&](std::int64_t batch_size) {
-    return gpulift::peak_bytes_of_step(session, gpulift::make_workload(model, batch_size), options, trial.seed());
-  };
-  const std::int64_t found =
-      known ? std::stoll(*known) : gpulift::largest_batch(peak_bytes, model_named(model).probe, kBudget_bytes);
-  trial.note(key, std::to_string(found));
-  return found;
 }
 
 void run(gpulift::Trial& trial) {
@@ -63,8 +48,8 @@ void run(gpulift::Trial& trial) {
     const double fp32 = on_device ? model.fp32 : 0;
     arm_options.tolerance = precision == Precision::kFp32 ? fp32 : model.bf16;
     if (largest) {
-      arm_options.workload =
-          gpulift::make_workload(name, largest_batch_of(trial, comparison.session(), name, options, arm_name));
+      arm_options.workload = gpulift::make_workload(
+          name, gpulift::largest_batch_of(trial, comparison.session(), arm_name, name, options, model.probe));
     }
     return comparison.arm(arm_name, options, arm_options);
   };

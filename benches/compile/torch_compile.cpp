@@ -3,23 +3,13 @@
 #include "core/harness/technique.hpp"
 #include "workloads/torch/training_comparison.hpp"
 #include "workloads/torch/twin.hpp"
-#include "workloads/torch/workload.hpp"
 
 namespace {
 
 void run(gpulift::Trial& trial) {
-  const std::string model = trial.word("model");
-  const gpulift::Twin twin = gpulift::twin_named(model);
-  if (!trial.has_device() && twin.precision == gpulift::Precision::kBf16) {
-    trial.skip("steps of this size take seconds without a GPU", "run it on a machine with a GPU");
-  }
-  trial.note("batch", std::to_string(twin.batch_size));
-  gpulift::TrainingComparison comparison(trial, gpulift::make_workload(model, twin.batch_size));
-  const auto python = [&](const std::string& name) {
-    gpulift::Arm arm = gpulift::python_arm(name);
-    arm.cost = comparison.cost(twin.precision);
-    return arm;
-  };
+  gpulift::TrainingComparison comparison = gpulift::compare_twins(trial);
+  const gpulift::Twin twin = gpulift::twin_named(trial.word("model"));
+  const auto python = [&](const std::string& name) { return gpulift::python_twin(trial, comparison, name); };
   // Weights of Python and of C++ differ: each side is checked against its own steps in FP32.
   comparison.compare({python("eager"), python("default"), python("reduce_overhead"), python("max_autotune"),
                       comparison.arm("cpp_eager", twin.options())},

@@ -11,8 +11,6 @@ namespace {
 
 using gpulift::Precision;
 
-// So that all arms fit beside one another on a card of 80 GB.
-constexpr double kBudget_bytes = 12.0 * (std::int64_t{1} << 30);
 // Each arm's batch has a reference of its own, and at equal batches 20 steps are checked.
 constexpr int kStepsCheckedAtLargest = 5;
 
@@ -35,20 +33,6 @@ const Model& model_named(const std::string& name) {
   return all.at(name);
 }
 
-/// The largest batch that fits at this precision, searched in the first launch alone, so that all have the same.
-std::int64_t largest_batch_of(gpulift::Trial& trial, const gpulift::TorchSession& session, const std::string& model,
-                              const gpulift::TrainingOptions& options, const std::string& arm) {
-  const std::string key = "largest_batch_" + arm;
-  const auto known = trial.recall(key);
-  const auto peak_bytes = [&](std::int64_t batch_size) {
-    return gpulift::peak_bytes_of_step(session, gpulift::make_workload(model, batch_size), options, trial.seed());
-  };
-  const std::int64_t found =
-      known ? std::stoll(*known) : gpulift::largest_batch(peak_bytes, model_named(model).probe, kBudget_bytes);
-  trial.note(key, std::to_string(found));
-  return found;
-}
-
 void run(gpulift::Trial& trial) {
   const std::string name = trial.word("model");
   const Model& model = model_named(name);
@@ -65,8 +49,8 @@ void run(gpulift::Trial& trial) {
     gpulift::TrainingComparison::ArmOptions arm_options;
     arm_options.tolerance = tolerance;
     if (largest) {
-      arm_options.workload =
-          gpulift::make_workload(name, largest_batch_of(trial, comparison.session(), name, options, arm_name));
+      arm_options.workload = gpulift::make_workload(
+          name, gpulift::largest_batch_of(trial, comparison.session(), arm_name, name, options, model.probe));
     }
     gpulift::Arm made = comparison.arm(arm_name, options, arm_options);
     if (!on_device && options.precision == Precision::kTf32) made.unavailable = "TF32 is a format of GPUs";

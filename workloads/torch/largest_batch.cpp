@@ -78,4 +78,16 @@ double peak_bytes_of_step(const TorchSession& session, const Workload& workload,
   return peak_bytes;
 }
 
+std::int64_t largest_batch_of(Trial& trial, const TorchSession& session, const std::string& arm,
+                              const std::string& workload, const TrainingOptions& options, std::int64_t probe) {
+  const std::string key = "largest_batch_" + arm;
+  const auto known = trial.recall(key);
+  const auto peak_bytes = [&](std::int64_t batch_size) {
+    return peak_bytes_of_step(session, make_workload(workload, batch_size), options, trial.seed());
+  };
+  const std::int64_t found = known ? std::stoll(*known) : largest_batch(peak_bytes, probe, kArmBudget_bytes);
+  trial.note(key, std::to_string(found));
+  return found;
+}
+
 }  // namespace gpulift

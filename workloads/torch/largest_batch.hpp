@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
+#include "core/harness/technique.hpp"
 #include "torch_session.hpp"
 #include "training.hpp"
 
@@ -18,5 +20,13 @@ std::int64_t largest_batch(const std::function<double(std::int64_t batch_size)>&
 /// more), beyond what was held before the run was made. Needs a device.
 double peak_bytes_of_step(const TorchSession& session, const Workload& workload, const TrainingOptions& options,
                           std::uint64_t seed);
+
+/// What an arm may hold at its largest batch: several arms then fit beside one another on a card of 80 GB.
+inline constexpr double kArmBudget_bytes = 12.0 * (std::int64_t{1} << 30);
+
+/// The largest batch of a workload that an arm can train within kArmBudget_bytes. Searched in the first launch alone
+/// and noted as "largest_batch_<arm>", so that all launches have the same.
+std::int64_t largest_batch_of(Trial& trial, const TorchSession& session, const std::string& arm,
+                              const std::string& workload, const TrainingOptions& options, std::int64_t probe);
 
 }  // namespace gpulift

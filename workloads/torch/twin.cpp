@@ -27,4 +27,20 @@ Twin twin_named(const std::string& model) {
   return found->second;
 }
 
+TrainingComparison compare_twins(Trial& trial) {
+  const std::string model = trial.word("model");
+  const Twin twin = twin_named(model);
+  if (!trial.has_device() && twin.precision == Precision::kBf16) {
+    trial.skip("steps of this size take seconds without a GPU", "run it on a machine with a GPU");
+  }
+  trial.note("batch", std::to_string(twin.batch_size));
+  return {trial, make_workload(model, twin.batch_size)};
+}
+
+Arm python_twin(Trial& trial, const TrainingComparison& comparison, const std::string& name) {
+  Arm arm = python_arm(name);
+  arm.cost = comparison.cost(twin_named(trial.word("model")).precision);
+  return arm;
+}
+
 }  // namespace gpulift

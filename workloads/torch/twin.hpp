@@ -5,6 +5,7 @@
 
 #include "precision.hpp"
 #include "training.hpp"
+#include "training_comparison.hpp"
 
 namespace gpulift {
 
@@ -20,5 +21,10 @@ struct Twin {
 
 /// Throws std::invalid_argument for a model that has none.
 Twin twin_named(const std::string& model);
+
+/// The comparison of a case whose axis "model" names a twin. Skips where its steps need a GPU and there is none.
+TrainingComparison compare_twins(Trial& trial);
+/// The Python arm of that name that trains the case's model.
+Arm python_twin(Trial& trial, const TrainingComparison& comparison, const std::string& name);
 
 }  // namespace gpulift
