@@ -232,7 +232,8 @@ TEST_F(Program, WhatAnArmSaysOfItselfIsInItsRecordWhereverItRuns) {
 
 TEST_F(Program, AnArmWithoutMetricsHasNone) {
   EXPECT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
-  for (const Json& arm : record_of("fine").at("arms")) {
+  const Json record = record_of("fine");
+  for (const Json& arm : record.at("arms")) {
     EXPECT_FALSE(arm.contains("metrics"));
     EXPECT_FALSE(arm.at("cost").contains("item"));
   }
@@ -241,7 +242,8 @@ TEST_F(Program, AnArmWithoutMetricsHasNone) {
 // As for sustained windows, half of what is asked for is what the sampler promises.
 TEST_F(Program, WindowsOfWholeStepsLastAtLeastHalfOf50ms) {
   EXPECT_EQ(measure(modules({"metrics"}), {"--quick"}).exit_code, 0);
-  for (const Json& arm : record_of("metrics").at("arms")) {
+  const Json record = record_of("metrics");
+  for (const Json& arm : record.at("arms")) {
     for (const double window_s : arm.at("windows").at("host_s")) EXPECT_GE(window_s, 0.025);
   }
 }
