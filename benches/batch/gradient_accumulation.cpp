@@ -27,10 +27,10 @@ const Model& model_named(const std::string& name) {
         .precision = Precision::kBf16,
         .channels_last = true,
         .batch_norm = true,
-        .tolerance = 0.25}},
+        .tolerance = 0.03}},
       {"gpt_toy", {.whole_batch = 32, .micro_batch = 2, .precision = Precision::kFp32, .tolerance = 1e-3}},
       {"resnet18",
-       {.whole_batch = 64, .micro_batch = 4, .precision = Precision::kFp32, .batch_norm = true, .tolerance = 0.05}}};
+       {.whole_batch = 64, .micro_batch = 4, .precision = Precision::kFp32, .batch_norm = true, .tolerance = 1e-3}}};
   return all.at(name);
 }
 

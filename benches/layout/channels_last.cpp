@@ -15,8 +15,11 @@ std::int64_t batch_of(const std::string& model) {
   return model == "resnet18" ? 64 : 128;
 }
 
-/// Twenty steps on one batch amplify how products are rounded.
-double tolerance_of(Precision precision) { return precision == Precision::kTf32 ? 0.1 : 0.2; }
+/// Of 20 steps. MobileNet's blocks do not begin as the identity: there FP32 in another layout is 2 % off already.
+double tolerance_of(const std::string& model, Precision precision) {
+  if (model.starts_with("mobilenet")) return 0.1;
+  return precision == Precision::kTf32 ? 0.01 : 0.03;
+}
 
 void run(gpulift::Trial& trial) {
   const std::string model = trial.word("model");
@@ -36,7 +39,7 @@ void run(gpulift::Trial& trial) {
           return metrics;
         }});
   };
-  comparison.compare({arm("contiguous", false), arm("channels_last", true)}, tolerance_of(precision));
+  comparison.compare({arm("contiguous", false), arm("channels_last", true)}, tolerance_of(model, precision));
 }
 
 }  // namespace

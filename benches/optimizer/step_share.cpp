@@ -20,12 +20,12 @@ struct Model {
 
 const Model& model_named(const std::string& name) {
   using gpulift::Precision;
-  // BF16 as precision/mixed; FP32 with the same formula in another order. Images learned by heart drift most.
+  // BF16 as precision/mixed; FP32 with the same formula in another order.
   static const std::map<std::string, Model> all{{"gpt2", {8, Precision::kBf16, false, 0.02}},
                                                 {"gpt_small", {1, Precision::kBf16, false, 0.05}},
-                                                {"resnet50", {64, Precision::kBf16, true, 0.25}},
+                                                {"resnet50", {64, Precision::kBf16, true, 0.03}},
                                                 {"gpt_toy", {8, Precision::kFp32, false, 1e-3}},
-                                                {"resnet18", {32, Precision::kFp32, false, 0.15}}};
+                                                {"resnet18", {32, Precision::kFp32, false, 1e-3}}};
   return all.at(name);
 }
 
@@ -92,6 +92,6 @@ const gpulift::Technique gpulift::technique{
     .whole_steps = true,
     .arms = {"loop", "foreach", "fused"},
     .sweep = {{"model", {"gpt_toy", "resnet18", "gpt_small", "gpt2", "resnet50"}}},
-    .quick = {},
+    .quick = {{{"model", "gpt_toy"}}},
     .run = run,
 };

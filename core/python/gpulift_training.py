@@ -161,7 +161,9 @@ def make_model(name: str) -> nn.Module:
             f"the Python package {error.name} is not installed",
             f"install {error.name}, in the version that fits this torch",
         ) from error
-    model: nn.Module = getattr(models, name)(num_classes=IMAGE_SIZES[name][1])
+    model: nn.Module = getattr(models, name)(
+        num_classes=IMAGE_SIZES[name][1], zero_init_residual=True
+    )
     return model
 
 

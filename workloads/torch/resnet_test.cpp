@@ -54,12 +54,13 @@ TEST(Resnet, CountsTheDocumentedProducts) {
   EXPECT_EQ(resnet50_workload(2).items, 2);
 }
 
-TEST(Resnet, StartsLikeTorchvision) {
+TEST(Resnet, StartsLikeTorchvisionsWhoseBlocksAreTheIdentity) {
   torch::manual_seed(1);
   Resnet model(resnet18_config());
   const torch::Tensor weight = model.named_parameters()["layer3.1.conv2.weight"];
   EXPECT_NEAR(weight.std().item<double>(), std::sqrt(2.0 / (256 * 9)), 0.0005);
-  EXPECT_TRUE(model.named_parameters()["layer3.1.bn2.weight"].eq(1).all().item<bool>());
+  EXPECT_TRUE(model.named_parameters()["layer3.1.bn1.weight"].eq(1).all().item<bool>());
+  EXPECT_TRUE(model.named_parameters()["layer3.1.bn2.weight"].eq(0).all().item<bool>());
   EXPECT_TRUE(model.named_parameters()["layer3.1.bn2.bias"].eq(0).all().item<bool>());
 }
 
@@ -73,6 +74,7 @@ TEST(Resnet, TheStrideIsInTheThreeByThreeConvolution) {
 TEST(Resnet, LearnsPatternsThatItHasNotSeen) {
   Workload workload = resnet_workload(tiny_config(false), 16);
   workload.make_batch = [] { return synthetic_patterns(16, 64, 10); };
+  workload.rule.learning_rate = 0.01;
   TrainingRun run(workload, {}, torch::kCPU, 1);
   const double untrained = std::log(10);
   double sum = 0;
