@@ -30,7 +30,8 @@ def compare(program, name, model, given, target, tied):
         print_differences(kind, found, copy.deepcopy(model), given, target)
 
 def outputs_of(program, name, kind):
-    files = ["--weights", "weights.safetensors", "--batch", "batch.safetensors", "--out", "out"]
+    files = ["--weights", "weights.safetensors", "--batch", "batch.safetensors", "--out", "out",
+             "--device", device]
     flags = ["--fp64"] if kind == "fp64" else []
     subprocess.run([program, "--model", name, *files, *flags], check=True)
     return load_file("out")
@@ -39,9 +40,9 @@ def print_differences(kind, found, model, given, target):
     if kind == "fp64":
         model = model.double()
         given = given.double() if given.is_floating_point() else given
-    outputs = model.train()(given)
+    outputs = model.to(device).train()(given.to(device))
     logits = getattr(outputs, "logits", outputs)
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.to(device).flatten())
     loss.backward()
     expected = {"logits": logits.detach(), "loss": loss.detach()}
     for key, one in model.named_parameters():
@@ -51,8 +52,10 @@ def print_differences(kind, found, model, given, target):
     print(kind, "missing", sorted(expected.keys() ^ found.keys()))
     for key, one in expected.items():
         scale = one.double().abs().max().item() or 1.0
-        print(kind, key, (one.double() - found[key].double()).abs().max().item() / scale)
+        print(kind, key, (one.cpu().double() - found[key].double()).abs().max().item() / scale)
 
+device = sys.argv[2]
+torch.backends.cudnn.allow_tf32 = False
 torch.manual_seed(1)
 torch.set_num_threads(1)
 """
@@ -72,6 +75,26 @@ compare(sys.argv[1], "gpt_toy", model, torch.randint(64, (2, 32)), torch.randint
 """
 
 
+HAS_GPU = """
+import torch
+print(torch.cuda.is_available())
+"""
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """Each kind; a test is skipped on a GPU that is not there."""
+    name = str(request.param)
+    if name == "cuda":
+        require()
+        found = subprocess.run(
+            [sys.executable, "-c", HAS_GPU], capture_output=True, text=True, check=True
+        )
+        if found.stdout.strip() != "True":
+            pytest.skip("no GPU")
+    return name
+
+
 def require(*packages: str) -> None:
     """Skips without the program or a package, and says which."""
     for package in ("torch", "safetensors", *packages):
@@ -81,10 +104,10 @@ def require(*packages: str) -> None:
         pytest.skip(f"{PROGRAM.name} is not built: it needs LibTorch")
 
 
-def differences(code: str, folder: Path) -> dict[str, dict[str, float]]:
+def differences(code: str, folder: Path, device: str) -> dict[str, dict[str, float]]:
     """By type and tensor; fails where only one side has a tensor."""
     done = subprocess.run(
-        [sys.executable, "-c", COMPARE + code, str(PROGRAM)],
+        [sys.executable, "-c", COMPARE + code, str(PROGRAM), device],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -104,10 +127,10 @@ def differences(code: str, folder: Path) -> dict[str, dict[str, float]]:
     ("name", "pixels", "classes"), [("resnet50", 64, 1000), ("resnet18", 32, 10)]
 )
 def test_residual_networks_agree_with_torchvision(
-    tmp_path: Path, name: str, pixels: int, classes: int
+    tmp_path: Path, name: str, pixels: int, classes: int, device: str
 ) -> None:
     require("torchvision")
-    found = differences(IMAGES.format(name=name, pixels=pixels, classes=classes), tmp_path)
+    found = differences(IMAGES.format(name=name, pixels=pixels, classes=classes), tmp_path, device)
     # The gradients' rounding in FP32 is itself a fifth of the largest, measured against FP64: a
     # ReLU that opens or stays shut tells on a batch that small. So FP64 judges them.
     forward = {key: one for key, one in found["fp32"].items() if not key.startswith("grad.")}
@@ -117,9 +140,9 @@ def test_residual_networks_agree_with_torchvision(
     assert sum(key.startswith("grad.") for key in found["fp64"]) > 60
 
 
-def test_gpt_agrees_with_transformers(tmp_path: Path) -> None:
+def test_gpt_agrees_with_transformers(tmp_path: Path, device: str) -> None:
     require("transformers")
-    found = differences(GPT, tmp_path)
+    found = differences(GPT, tmp_path, device)
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
     assert max(found["fp64"].values()) < 1e-6, found["fp64"]  # the C++ loss is in FP32
     assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]

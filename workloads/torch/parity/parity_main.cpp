@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workloads/torch/precision.hpp"
+#include "workloads/torch/precision.hpp"
 #include "workloads/torch/safetensors.hpp"
 #include "workloads/torch/workload.hpp"
 
@@ -59,6 +60,7 @@ void run(const Options& options) {
     model->to(torch::kFloat64);
     if (batch.input.is_floating_point()) batch.input = batch.input.to(torch::kFloat64);
   }
+  use_switches_of(Precision::kFp32);  // no TF32
   save_tensors(pass(*model, batch), options.out);
 }
 
