@@ -23,7 +23,7 @@ struct Model {
 
 const Model& model_named(const std::string& name) {
   static const std::map<std::string, Model> all{{"gpt2", {8, 2, false, 1e-3, 0.02}},
-                                                {"resnet50", {128, 16, true, 5e-3, 0.03}},
+                                                {"resnet50", {128, 16, true, 1e-3, 0.01}},
                                                 {"gpt_toy", {16, 256, false, 1e-3, 0.02}}};
   return all.at(name);
 }

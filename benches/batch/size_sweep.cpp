@@ -48,7 +48,7 @@ void run(gpulift::Trial& trial) {
   trial.note("smallest_batch", std::to_string(plan.smallest));
   comparison.compare({comparison.arm("smallest_batch", plan.options, {.workload = workload_of(model, plan.smallest)}),
                       comparison.arm("batch", plan.options)},
-                     plan.options.precision == Precision::kBf16 ? 0.03 : 1e-3);
+                     plan.options.precision == Precision::kBf16 ? 0.01 : 1e-3);
 }
 
 std::vector<gpulift::Value> batches() { return {1, 2, 3, 4, 7, 8, 16, 31, 32, 64, 128, 255, 256, 1024}; }

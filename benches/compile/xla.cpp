@@ -32,8 +32,9 @@ void run(gpulift::Trial& trial) {
     trial.skip("steps of this size take seconds without a GPU", "run it on a machine with a GPU");
   }
   trial.cost({.flops = size.flops, .items = size.items, .item = size.item, .roof = size.roof});
-  trial.check({.meaning = "losses of 20 steps from the same weights on the same batch, relative to FP32",
-               .tolerance = size.tolerance});
+  trial.check(
+      {.meaning = "losses of 20 steps from the same weights on the same batch, against FP32, relative to the first",
+       .tolerance = size.tolerance});
   trial.compare({gpulift::python_arm("no_jit"), gpulift::python_arm("jit")});
 }
 

@@ -328,7 +328,7 @@ class CaseMeasurement {
     plan.budget_s = launch_.settings.arm_time_s * arms;
     if (whole_steps_) {
       // Several steps a window, so that the device's emptying at its end is a small part even where launches bound.
-      plan.window_s = 0.05;
+      plan.window_s = launch_.settings.quick ? 0.02 : 0.05;
       plan.lead_in_s = plan.window_s / 10;
       if (!launch_.settings.quick) plan.budget_s = std::max(launch_.settings.arm_time_s, kWholeStepTime_s) * arms;
       return plan;

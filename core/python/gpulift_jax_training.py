@@ -252,8 +252,8 @@ def reference_losses(name: str, device: Any, seed: int) -> list[float]:
 
 
 def largest_deviation(found: list[float], expected: list[float]) -> float:
-    """The largest |found - expected| / |expected|; not a number where one of them is none."""
-    deviations = [abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)]
+    """The largest |found - expected| relative to the first expected; else not a number."""
+    deviations = [abs(a - b) / abs(expected[0]) for a, b in zip(found, expected, strict=True)]
     return max(deviations) if all(map(math.isfinite, deviations)) else math.nan
 
 

@@ -26,7 +26,7 @@ Batch synthetic_patterns(std::int64_t batch_size, std::int64_t pixels, std::int6
 }
 
 OptimizerRule image_rule() {
-  return {.kind = OptimizerRule::Kind::kSgd, .learning_rate = 0.001, .weight_decay = 1e-4, .beta1 = 0.9};
+  return {.kind = OptimizerRule::Kind::kSgd, .learning_rate = 0.01, .weight_decay = 1e-4, .beta1 = 0.9};
 }
 
 }  // namespace gpulift

@@ -74,7 +74,6 @@ TEST(Resnet, TheStrideIsInTheThreeByThreeConvolution) {
 TEST(Resnet, LearnsPatternsThatItHasNotSeen) {
   Workload workload = resnet_workload(tiny_config(false), 16);
   workload.make_batch = [] { return synthetic_patterns(16, 64, 10); };
-  workload.rule.learning_rate = 0.01;
   TrainingRun run(workload, {}, torch::kCPU, 1);
   const double untrained = std::log(10);
   double sum = 0;

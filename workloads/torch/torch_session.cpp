@@ -19,24 +19,16 @@ namespace {
 
 using Work = TorchSession::Work;
 
-/// What torch's allocator held before an arm was made.
-struct MemoryBefore {
-  double allocated_bytes = 0;
-  double reserved_bytes = 0;
-};
-
 const auto kAggregate = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 c10::CachingDeviceAllocator::DeviceStats memory_of(torch::Device device) {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
 }
 
-MemoryBefore memory_before(torch::Device device) {
-  at::globalContext().lazyInitDevice(device.type());  // the allocator has no devices before
+/// What is in use before an arm is made.
+double allocated_bytes_before(torch::Device device) {
   c10::cuda::CUDACachingAllocator::emptyCache();
-  const auto stats = memory_of(device);
-  return {static_cast<double>(stats.allocated_bytes[kAggregate].current),
-          static_cast<double>(stats.reserved_bytes[kAggregate].current)};
+  return static_cast<double>(memory_of(device).allocated_bytes[kAggregate].current);
 }
 
 /// Makes the engine's stream torch's current one. On the host there is none.
@@ -78,7 +70,7 @@ double launches_of(const Work& work) {
   return static_cast<double>(nodes);
 }
 
-Metrics metrics_of_step(const Work& work, torch::Device device, const MemoryBefore& before, bool capturable) {
+Metrics metrics_of_step(const Work& work, torch::Device device, double before_bytes, bool capturable) {
   c10::cuda::CUDACachingAllocator::emptyCache();  // what the check's own runs left there
   c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
   work();
@@ -86,10 +78,12 @@ Metrics metrics_of_step(const Work& work, torch::Device device, const MemoryBefo
   const auto stats = memory_of(device);
   Metrics metrics;
   if (stats.allocated_bytes[kAggregate].peak > 0) {  // without caching, torch's allocator counts nothing
-    metrics = {{"peak_allocated_bytes",
-                std::max(0.0, static_cast<double>(stats.allocated_bytes[kAggregate].peak) - before.allocated_bytes)},
-               {"peak_reserved_bytes",
-                std::max(0.0, static_cast<double>(stats.reserved_bytes[kAggregate].peak) - before.reserved_bytes)}};
+    // Both less what was in use before: what was reserved then, but free, the arm may use.
+    const auto more_than_before = [&](const auto& stat) {
+      return std::max(0.0, static_cast<double>(stat[kAggregate].peak) - before_bytes);
+    };
+    metrics = {{"peak_allocated_bytes", more_than_before(stats.allocated_bytes)},
+               {"peak_reserved_bytes", more_than_before(stats.reserved_bytes)}};
   }
   if (capturable) metrics["kernel_launches_per_step"] = launches_of(work);
   return metrics;
@@ -108,6 +102,7 @@ TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = on_device() ? 1 : std::max(1, std::min(at::get_num_threads(), cores - 1));
   at::set_num_threads(threads);
+  if (on_device()) at::globalContext().lazyInitDevice(device_.type());  // the allocator knows no device before
   at::globalContext().setBenchmarkCuDNN(true);
   trial.note("torch", TORCH_VERSION);
   trial.note("device", on_device() ? "cuda" : "cpu");
@@ -115,10 +110,10 @@ TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
 }
 
 Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const {
-  const auto before = std::make_shared<MemoryBefore>();
+  const auto before_bytes = std::make_shared<double>();
   const torch::Device device = device_;
-  Arm arm{.name = name, .make = [device, make, before] {
-            if (device.is_cuda()) *before = memory_before(device);
+  Arm arm{.name = name, .make = [device, make, before_bytes] {
+            if (device.is_cuda()) *before_bytes = allocated_bytes_before(device);
             Work work;
             on_stream(device, nullptr, [&] { work = make(); });
             if (device.is_cuda()) check(cudaDeviceSynchronize());
@@ -128,11 +123,11 @@ Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make
   arm.cost = options.cost;
   arm.tolerance = options.tolerance;
   if (!device.is_cuda() && !options.metrics) return arm;
-  arm.metrics = [device, before, capturable = options.capturable, more = options.metrics,
+  arm.metrics = [device, before_bytes, capturable = options.capturable, more = options.metrics,
                  graph_bytes = options.graph_bytes](const Step& step, StreamHandle stream) {
     Metrics metrics;
     on_stream(device, stream, [&] {
-      if (device.is_cuda()) metrics = metrics_of_step([&] { step(stream); }, device, *before, capturable);
+      if (device.is_cuda()) metrics = metrics_of_step([&] { step(stream); }, device, *before_bytes, capturable);
       if (graph_bytes && metrics.contains("peak_allocated_bytes")) metrics["peak_allocated_bytes"] += graph_bytes();
       if (more) metrics.merge(more());
     });

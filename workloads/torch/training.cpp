@@ -122,7 +122,7 @@ double largest_deviation(const std::vector<double>& found, const std::vector<dou
   if (found.size() != expected.size()) throw std::invalid_argument("losses of a different number of steps");
   double largest = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const double deviation = std::abs(found[i] - expected[i]) / std::abs(expected[i]);
+    const double deviation = std::abs(found[i] - expected[i]) / std::abs(expected[0]);
     if (!std::isfinite(deviation)) return std::numeric_limits<double>::quiet_NaN();
     largest = std::max(largest, deviation);
   }

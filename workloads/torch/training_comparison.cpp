@@ -12,6 +12,16 @@ namespace {
 // Some seconds a step at 50 GFLOP/s, what a few cores reach: with its checks, a case is then minutes.
 constexpr double kHostFlops = 2e11;
 
+/// While it lives, cuDNN takes the kernel that it guesses to be fast: to time them all for a reference, which has
+/// shapes and types of its own, took half a minute of a case.
+class CudnnGuesses {
+ public:
+  CudnnGuesses() { at::globalContext().setBenchmarkCuDNN(false); }
+  ~CudnnGuesses() { at::globalContext().setBenchmarkCuDNN(true); }
+  CudnnGuesses(const CudnnGuesses&) = delete;
+  CudnnGuesses& operator=(const CudnnGuesses&) = delete;
+};
+
 void step_with_each_batch(TrainingRun& run) {
   for (std::size_t i = 0; i < run.batches(); ++i) run.step();
 }
@@ -31,6 +41,7 @@ struct TrainingComparison::Checked {
   int steps;
   std::uint64_t seed;
   TrainingOptions reference_options = {};
+  bool exact = false;  // the reference has the arms' kernels
   std::map<std::pair<double, std::int64_t>, std::vector<double>> references = {};  // by items of a step, and its parts
   std::weak_ptr<Instance> current = {};
 
@@ -38,6 +49,8 @@ struct TrainingComparison::Checked {
     const auto instance = current.lock();
     std::vector<double>& reference = references[{instance->workload.items, instance->reference_micro_batches}];
     if (reference.empty()) {
+      std::optional<CudnnGuesses> guesses;
+      if (!exact) guesses.emplace();
       TrainingOptions options = reference_options;
       options.micro_batches = instance->reference_micro_batches;
       TrainingRun run(instance->workload, options, device, seed);
@@ -108,12 +121,14 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
 }
 
 void TrainingComparison::compare(std::vector<Arm> arms, double tolerance) {
-  compare_with("relative to FP32", std::move(arms), tolerance);
+  compare_with("against FP32, relative to the first", std::move(arms), tolerance);
 }
 
 void TrainingComparison::compare_exactly(std::vector<Arm> arms, const TrainingOptions& reference, double tolerance) {
   checked_->reference_options = reference;
-  compare_with(tolerance > 0 ? "relative to plain steps" : "exactly those of plain steps", std::move(arms), tolerance);
+  checked_->exact = true;
+  compare_with(tolerance > 0 ? "against plain steps, relative to the first" : "exactly those of plain steps",
+               std::move(arms), tolerance);
 }
 
 void TrainingComparison::compare_with(const std::string& reference, std::vector<Arm> arms, double tolerance) {

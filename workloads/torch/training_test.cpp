@@ -192,8 +192,8 @@ TEST(PartsOfAStep, AreTheWholeStep) {
   }
 }
 
-TEST(LargestDeviation, IsRelativeAndNotANumberWhereALossIsNone) {
-  EXPECT_DOUBLE_EQ(largest_deviation({1.1, 4.0}, {1.0, 5.0}), 0.2);
+TEST(LargestDeviation, IsRelativeToTheFirstLossAndNotANumberWhereALossIsNone) {
+  EXPECT_DOUBLE_EQ(largest_deviation({2.1, 0.5}, {2.0, 0.1}), 0.2);
   EXPECT_TRUE(std::isnan(largest_deviation({1.0, std::numeric_limits<double>::quiet_NaN()}, {1.0, 1.0})));
   EXPECT_TRUE(std::isnan(largest_deviation({std::numeric_limits<double>::infinity()}, {1.0})));
   EXPECT_THROW(largest_deviation({1.0}, {1.0, 2.0}), std::invalid_argument);

@@ -8,7 +8,7 @@ namespace {
 
 const std::map<std::string, Twin>& twins() {
   static const std::map<std::string, Twin> all{
-      {"resnet50", {.batch_size = 64, .precision = Precision::kBf16, .channels_last = true, .tolerance = 0.03}},
+      {"resnet50", {.batch_size = 64, .precision = Precision::kBf16, .channels_last = true, .tolerance = 0.01}},
       {"resnet18", {.batch_size = 32, .precision = Precision::kFp32, .tolerance = 0.001}},
       {"gpt2", {.batch_size = 8, .precision = Precision::kBf16, .tolerance = 0.02}},
       {"gpt_small", {.batch_size = 1, .precision = Precision::kBf16, .tolerance = 0.05}},
