@@ -143,7 +143,7 @@ def report(
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [])
+    found = read_results(results or [], every_technique=True)
     made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
     if base is not None:
         compared = compare_runs(read_results([base]), found, across)

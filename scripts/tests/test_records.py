@@ -277,6 +277,21 @@ def test_newest_full_run_wins_over_newer_quick_ones(tmp_path: Path) -> None:
     assert not only_quick.full
 
 
+def test_other_runs_follow_where_they_have_techniques_that_the_newest_lacks(tmp_path: Path) -> None:
+    full = runs_made.without_gpu()
+    moved = [{**one, "technique": "attention/sdpa"} for one in full if one.get("arms")][:1]
+    for name, records in {
+        "2026-11-20-a": full,
+        "2026-11-21-a": moved,
+        "2026-11-22-a": moved,
+        "2026-11-23-a": full[:1],
+    }.items():
+        sample.write(tmp_path / "cpu" / name, records)
+    found = read_results([tmp_path], every_technique=True)
+    assert [run.folder.name for run in found] == ["2026-11-20-a", "2026-11-22-a"]
+    assert [run.folder.name for run in read_results([tmp_path])] == ["2026-11-20-a"]
+
+
 def test_of_the_same_launch_the_last_record_counts(tmp_path: Path) -> None:
     first = sample.unmeasured("a/b", {"n": 1}, "error", "signal SIGSEGV")
     sample.write(tmp_path, [first, {**first, "reason": "timeout"}])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -184,17 +185,18 @@ def read_run(folder: Path) -> Run:
     return _runs([_files_of(folder)])[0]
 
 
-def read_results(paths: Iterable[Path]) -> list[Run]:
+def read_results(paths: Iterable[Path], *, every_technique: bool = False) -> list[Run]:
     """The runs that the paths name, in that order.
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
-    newest full run of each machine in it (the newest quick one where there is no full one).
+    newest full run of each machine in it (the newest quick one where there is no full one). With
+    `every_technique` the newest others follow that have techniques which it lacks.
     """
     places: list[_Place] = []
     for path in paths:
         if not _exists(path):
             raise GpuliftError(f"{path}: there is no such file or folder")
-        found = _places_at(path)
+        found = _places_at(path, every_technique=every_technique)
         if not found:
             raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
         places.extend(found)
@@ -220,8 +222,21 @@ def newest_run(folders: Sequence[Path]) -> Run | None:
 
 
 def _newest(folders: Sequence[Path]) -> Path | None:
+    return next(iter(_ranked(folders)), None)
+
+
+def _ranked(folders: Sequence[Path]) -> list[Path]:
     filled = [folder for folder in folders if _files_with_records(folder)]
-    return max(filled, key=_rank, default=None)
+    return sorted(filled, key=_rank, reverse=True)
+
+
+def _with_every_technique(folders: Sequence[Path]) -> Iterator[Path]:
+    seen: set[str] = set()
+    for folder in _ranked(folders):
+        techniques = {file.name for file in _files_with_records(folder)}
+        if techniques - seen:
+            yield folder
+        seen |= techniques
 
 
 def _rank(folder: Path) -> tuple[bool, int, list[int | str]]:
@@ -242,7 +257,7 @@ def _files_of(folder: Path) -> _Place:
     return folder, sorted(folder.glob("*.jsonl"))
 
 
-def _places_at(path: Path) -> list[_Place]:
+def _places_at(path: Path, *, every_technique: bool) -> list[_Place]:
     if path.is_file():
         return [(path.parent, [path])]
     if any(path.glob("*.jsonl")):
@@ -250,8 +265,9 @@ def _places_at(path: Path) -> list[_Place]:
     machines: dict[Path, list[Path]] = {}
     for folder in run_folders(path):
         machines.setdefault(folder.parent, []).append(folder)
-    newest = (_newest(folders) for folders in machines.values())
-    return [_files_of(folder) for folder in newest if folder is not None]
+    most = None if every_technique else 1
+    chosen = (islice(_with_every_technique(folders), most) for folders in machines.values())
+    return [_files_of(folder) for folder in chain.from_iterable(chosen)]
 
 
 def _runs(places: Sequence[_Place]) -> list[Run]:
