@@ -191,7 +191,8 @@ def install_plan(plan: Plan, own_python: bool) -> None:
         create_venv(own_python)
     python = VENV / "bin" / "python"
     for group in lacking:
-        packages.install(python, packages.lock_file(group).read_text(), SCRATCH)
+        # Else the first report would compile for seconds; of torch little is ever imported.
+        packages.install(python, packages.lock_file(group).read_text(), SCRATCH, compiled=group == "base")
     if single:
         blocks = packages.locked_blocks(packages.lock_file("base").read_text())
         packages.install(python, "".join(f"{block}\n" for name, block in blocks if name in single), SCRATCH)

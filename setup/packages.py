@@ -178,10 +178,11 @@ def applicable(python: Path, lock: str, version: str) -> list[str]:
     return [f"{head.split(';')[0].strip()} \\{block.partition(chr(92))[2]}\n" for head, block in chosen]
 
 
-def install(python: Path, lock: str, scratch: Path) -> None:
-    """Install what a lock file says, exactly, checked against its hashes."""
+def install(python: Path, lock: str, scratch: Path, *, compiled: bool = False) -> None:
+    """Install what a lock file says, exactly, checked against its hashes; `compiled`: with bytecode."""
     chosen = scratch.parent / "requirements.txt"
     chosen.parent.mkdir(parents=True, exist_ok=True)
     chosen.write_text("".join(applicable(python, lock, f"{sys.version_info.major}.{sys.version_info.minor}")))
-    arguments = ["install", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
+    arguments = ["install", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    arguments.append("--compile" if compiled else "--no-compile")
     run_pip(python, [*arguments, *wheelhouse_arguments(), "-r", str(chosen)], scratch)

@@ -36,8 +36,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def break_off(*_: object) -> None:
+def break_off(*_: object, compiled: bool) -> None:
     raise packages.SetupError("broken off")
+
+
+def install_nothing(*_: object, compiled: bool) -> None:
+    pass
 
 
 def test_an_environment_that_broke_off_is_not_used_but_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,14 +53,14 @@ def test_an_environment_that_broke_off_is_not_used_but_made_anew(place: Path, mo
     assert environment.read_stamp() == {}
     assert list((place / ".setup").glob("*.state")) == []
 
-    monkeypatch.setattr(packages, "install", lambda *_: None)
+    monkeypatch.setattr(packages, "install", install_nothing)
     environment.install_plan(PLAN, own_python=False)
     assert not (place / ".venv" / "half-made").exists()
     assert environment.read_stamp()["base"] == environment.fingerprint("base")
 
 
 def test_an_extension_that_broke_off_leaves_no_stamp(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "install", lambda *_: None)
+    monkeypatch.setattr(packages, "install", install_nothing)
     environment.install_plan(PLAN, own_python=False)
     monkeypatch.setattr(packages, "install", break_off)
     with pytest.raises(packages.SetupError):
@@ -65,7 +69,7 @@ def test_an_extension_that_broke_off_leaves_no_stamp(place: Path, monkeypatch: p
 
 
 def test_a_complete_environment_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "install", lambda *_: None)
+    monkeypatch.setattr(packages, "install", install_nothing)
     environment.install_plan(environment.Plan(("base", "torch")), own_python=False)
     monkeypatch.setattr(packages, "install", break_off)
     environment.install_plan(PLAN, own_python=False)
@@ -73,7 +77,7 @@ def test_a_complete_environment_is_left_alone(place: Path, monkeypatch: pytest.M
 
 
 def test_an_environment_of_another_python_is_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "install", lambda *_: None)
+    monkeypatch.setattr(packages, "install", install_nothing)
     environment.install_plan(PLAN, own_python=False)
     monkeypatch.setenv("GPULIFT_PYTHON", "/another/python3")
     monkeypatch.setattr(sys, "executable", "/another/python3")
