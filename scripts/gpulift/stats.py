@@ -74,13 +74,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PairRatio:
-    """An arm against a baseline: `ratio` is arm time / baseline time."""
+    """An arm against a baseline: `ratio` is arm time / baseline time.
+
+    Where their steps do different numbers of items, both are times per item, and `per_item` says
+    of what.
+    """
 
     ratio: Estimate
     cycles: Estimate | None
     log_sd: float | None
     blocks: int
     clocks_differ: bool
+    per_item: str = ""
 
     @property
     def speedup(self) -> Estimate:
@@ -159,6 +164,7 @@ def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio 
         log_sd=float(np.std(logs, ddof=1)) if len(logs) > 1 else None,
         blocks=sum(one.blocks for one in launches),
         clocks_differ=any(one.arms[0].clock != one.arms[1].clock for one in launches),
+        per_item=next((one.item for one in launches if one.item), ""),
     )
 
 
@@ -210,6 +216,8 @@ class _Together:
     arms: tuple[Arm, Arm]
     turns: tuple[tuple[int, ...], tuple[int, ...]]
     blocks: int  # in which both had a turn
+    items: tuple[float, float] = (1.0, 1.0)  # of a step of each, where they differ
+    item: str = ""
 
 
 def _together(record: Record, arm: str, baseline: str) -> _Together | None:
@@ -225,7 +233,12 @@ def _together(record: Record, arm: str, baseline: str) -> _Together | None:
     if not blocks:
         return None
     arms = (record.arms[first], record.arms[second])
-    return _Together(arms, (turns[first], turns[second]), blocks)
+    of_both = (turns[first], turns[second])
+    costs = [one.cost for one in arms if one.cost is not None and one.cost.items > 0]
+    if len(costs) < 2 or costs[0].items == costs[1].items:
+        return _Together(arms, of_both, blocks)
+    items = (costs[0].items, costs[1].items)
+    return _Together(arms, of_both, blocks, items, costs[0].item or "item")
 
 
 def _block_values(
@@ -234,7 +247,11 @@ def _block_values(
     """Block values of each launch, all computed together; None where any arm has no values."""
     values, turns = [], []
     for side in (0, 1):
-        found = [steps for one in launches if (steps := values_of(one.arms[side])) is not None]
+        found = [
+            steps / one.items[side]
+            for one in launches
+            if (steps := values_of(one.arms[side])) is not None
+        ]
         if not found or len(found) < len(launches):
             return None
         windows = [sum(one.turns[side]) for one in launches]

@@ -29,6 +29,20 @@ def ratio_of(records: list[Record]) -> stats.PairRatio:
     return pair
 
 
+def test_steps_of_different_numbers_of_items_are_held_against_each_other_per_item() -> None:
+    batch = {"cost": {"items": 8.0, "item": "image"}}
+    larger = {"cost": {"items": 32.0, "item": "image"}}
+    alike = ratio_of(read(arm("a", 1e-3, **batch), arm("b", 2e-3, **batch)))
+    pair = ratio_of(read(arm("a", 1e-3, **batch), arm("b", 2e-3, **larger)))
+    assert pair.ratio.value == pytest.approx(alike.ratio.value / 4)
+    assert pair.cycles is not None
+    assert alike.cycles is not None
+    assert pair.cycles.value == pytest.approx(alike.cycles.value / 4)
+    assert (pair.per_item, alike.per_item) == ("image", "")
+    unknown = ratio_of(read(arm("a", 1e-3, cost={"items": 0.0}), arm("b", 2e-3, **larger)))
+    assert (unknown.ratio, unknown.per_item) == (alike.ratio, "")
+
+
 def test_block_values_by_hand() -> None:
     values = {0: np.array([1.0, 4.0, 2.0, 2.0]), 1: np.array([2.0, 8.0, 2.0, 2.0])}
     made = stats.block_values([[0, 1, 1, 0], [1, 0, 0, 1]], 1, 0, values)

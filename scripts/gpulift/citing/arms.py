@@ -34,7 +34,8 @@ def speedup(record: Record, arm: Arm) -> str:
     if pair is None:
         return ""
     clocks = ", by two different clocks" if pair.clocks_differ else ""
-    return f"{text.speedup(pair.speedup)}{clocks}"
+    items = f" per {pair.per_item}" if pair.per_item else ""
+    return f"{text.speedup(pair.speedup)}{items}{clocks}"
 
 
 def baseline_of(record: Record) -> Arm | None:

@@ -150,10 +150,9 @@ def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:
 
 
 def _rate(records: Sequence[Record], test: Experiment) -> Estimate | None:
-    """Items per second of the arm over the baseline's."""
-    speedup = _speedup(records, test)
-    items = [_items(records, name) for name in (test.arm, test.baseline)]
-    return speedup.scaled(items[0] / items[1]) if speedup and all(items) else None
+    """Items per second of the arm over the baseline's: the speedup, where items are counted."""
+    counted = all(_items(records, name) for name in (test.arm, test.baseline))
+    return _speedup(records, test) if counted else None
 
 
 def _items(records: Sequence[Record], arm: str) -> float:
