@@ -13,6 +13,7 @@ import os
 import shutil
 import sysconfig
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -22,6 +23,7 @@ import torch.nn.functional as nnf
 from gpulift_worker import Arm, Skip
 from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
+from torch._inductor import config as inductor_config
 
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
@@ -340,6 +342,12 @@ def use_cold_cache() -> None:
     os.environ["TRITON_CACHE_DIR"] = str(Path(folder.name) / "triton")
 
 
+def keep_the_compiler_quiet() -> None:
+    """Its tables of candidates and its advice to its authors would be hundreds of lines."""
+    inductor_config.autotune_num_choices_displayed = 0
+    warnings.filterwarnings("ignore", module="torch._inductor")
+
+
 def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
     """An arm that trains a model, eager or in a mode of torch.compile; its metrics say what
     compiling cost."""
@@ -347,6 +355,7 @@ def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
     if mode:
         require_compiler(device)
         use_cold_cache()
+        keep_the_compiler_quiet()
     threads = set_up(device)
     eager_step_s = _eager_step_s(name, device, seed) if mode else 0.0
     training = Training(name, device, seed, mode=mode)
