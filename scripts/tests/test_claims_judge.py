@@ -124,7 +124,7 @@ def test_only_the_cases_that_the_claim_names_count() -> None:
     assert [one.case_id for one in found.cases] == ["n:2"]
 
 
-@pytest.mark.parametrize("metric", ["speedup", "memory", "rate"])
+@pytest.mark.parametrize("metric", ["speedup", "memory", "rate", "batch"])
 def test_one_launch_decides_nothing(metric: str) -> None:
     found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
     assert (found.verdict, found.cases) == (NOT_MEASURED, ())
@@ -195,6 +195,14 @@ def test_rate_counts_what_a_step_works_on() -> None:
     ]
     found = verdict(claim(metric="rate"), launches(3, "a/b", {"n": 1}, arms))
     assert found.cases[0].gain.value == pytest.approx(4.0, rel=1e-3)
+
+
+def test_batch_is_how_many_more_items_a_step_does() -> None:
+    arms = [arm("old", 1e-3, cost={"items": 9.0}), arm("new", 2e-3, cost={"items": 18.0})]
+    made = launches(2, "a/b", {"n": 1}, arms)
+    assert verdict(claim(Rule("up_to", 2.0), "batch"), made).verdict == CONFIRMED
+    assert verdict(claim(Rule("up_to", 3.0), "batch"), made).range == (2.0, 2.0)
+    assert verdict(claim(Rule("up_to", 2.0), "batch"), made[:1]).verdict == NOT_MEASURED
 
 
 def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> list[Json]:

@@ -155,6 +155,14 @@ def _rate(records: Sequence[Record], test: Experiment) -> Estimate | None:
     return _speedup(records, test) if counted else None
 
 
+def _batch(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """Items of a step of the arm over the baseline's: counted, so that the interval is a point."""
+    arm, baseline = (_items(records, name) for name in (test.arm, test.baseline))
+    if not arm or not baseline or len(records) < ENOUGH_LAUNCHES:
+        return None
+    return Estimate(arm / baseline, arm / baseline, arm / baseline, len(records))
+
+
 def _items(records: Sequence[Record], arm: str) -> float:
     cost = stats.measured_arms(records, arm)[0].cost
     return cost.items if cost else 0.0
@@ -192,6 +200,7 @@ METRICS: Mapping[str, Callable[[Sequence[Record], Experiment], Estimate | None]]
     "speedup": _speedup,
     "memory": _memory,
     "rate": _rate,
+    "batch": _batch,
 }
 
 

@@ -1,9 +1,9 @@
 """Reads the ledger of published claims: `claims.toml` beside this file, strictly.
 
 A test compares an arm with a baseline. Its metric is always a gain, baseline over arm, so that more
-than 1 is better: `speedup` (time), `memory` (peak memory) or `rate` (items per second, arm over
-baseline, for arms whose steps differ in size). Its rule is one of `at_least`, `at_most`,
-`between` (in every case) and `up_to` (in some case).
+than 1 is better: `speedup` (time), `memory` (peak memory), `rate` (items per second, arm over
+baseline, for arms whose steps differ in size) or `batch` (items of a step, arm over baseline). Its
+rule is one of `at_least`, `at_most`, `between` (in every case) and `up_to` (in some case).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpulift.errors import GpuliftError
 from gpulift.records.fields import Fields
 
 FILE = Path(__file__).parent / "claims.toml"
-METRICS = ("speedup", "memory", "rate")
+METRICS = ("speedup", "memory", "rate", "batch")
 RULES = ("at_least", "at_most", "between", "up_to")
 SOURCE_KEYS = frozenset({"name", "author", "date", "url"})
 CLAIM_KEYS = frozenset({"id", "statement", "source", "test", "not_testable"})
