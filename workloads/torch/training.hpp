@@ -64,8 +64,8 @@ class TrainingRun {
 
 /// Losses of the next `steps` steps.
 std::vector<double> losses_of(TrainingRun& run, int steps);
-/// The largest |found - expected| over the steps, relative to the first loss expected: the last ones come near 0 where a
-/// batch is learnt by heart. NaN when one of them is.
+/// The largest |found - expected| over the steps, relative to the first loss expected: the last ones come near 0 where
+/// a batch is learnt by heart. NaN when one of them is.
 double largest_deviation(const std::vector<double>& found, const std::vector<double>& expected);
 
 }  // namespace gpulift

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "workloads/torch/precision.hpp"
-#include "workloads/torch/precision.hpp"
 #include "workloads/torch/safetensors.hpp"
 #include "workloads/torch/workload.hpp"
 
