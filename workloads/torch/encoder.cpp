@@ -99,7 +99,17 @@ class Encoder : public Model {
         transform_norm_(add(*this, "cls.predictions.transform.LayerNorm", norm_of(config.width))) {
     for (std::int64_t i = 0; i < config.layers; ++i) layers_->push_back(std::make_shared<Layer>(config));
     bias_ = named_modules("", false)["cls.predictions"]->register_parameter("bias", torch::zeros({config.symbols}));
-    initialise();
+  }
+
+  /// Draws the first weights where the parameters are.
+  void initialise() {
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : named_parameters()) {
+      const bool is_bias = parameter.key().ends_with("bias");
+      const bool is_norm = parameter.key().find("LayerNorm") != std::string::npos;
+      if (is_bias) parameter.value().zero_();
+      if (!is_bias && !is_norm) parameter.value().normal_(0, kInitDeviation);
+    }
   }
 
   torch::Tensor forward(const Batch& batch) override {
@@ -119,16 +129,6 @@ class Encoder : public Model {
   }
 
  private:
-  void initialise() {
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : named_parameters()) {
-      const bool is_bias = parameter.key().ends_with("bias");
-      const bool is_norm = parameter.key().find("LayerNorm") != std::string::npos;
-      if (is_bias) parameter.value().zero_();
-      if (!is_bias && !is_norm) parameter.value().normal_(0, kInitDeviation);
-    }
-  }
-
   torch::nn::Embedding words_;
   torch::nn::Embedding positions_;
   torch::nn::Embedding types_;
@@ -167,7 +167,12 @@ Workload workload_of(const Config& config, std::int64_t batch_size) {
   std::vector<std::vector<std::int64_t>> lengths;
   for (std::size_t i = 0; i < kBatches; ++i) lengths.push_back(draw_lengths(config.lengths, rows, kLengthSeed + i));
   Workload workload;
-  workload.make_model = [config] { return std::make_shared<Encoder>(config); };
+  workload.make_model = [config](torch::Device device) {
+    const auto model = std::make_shared<Encoder>(config);
+    model->to(device);
+    model->initialise();
+    return model;
+  };
   workload.make_batches = [config, lengths] {
     const TokenChain chain(config.symbols - 2);
     std::vector<Batch> batches;

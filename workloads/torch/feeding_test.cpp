@@ -66,7 +66,7 @@ class Spoiler : public Model {
 
 TEST(Feeding, AStepWhoseBatchIsOverwrittenIsFound) {
   Workload workload = tiny_workload();
-  workload.make_model = [] { return std::make_shared<Spoiler>(); };
+  workload.make_model = [](torch::Device /*device*/) { return std::make_shared<Spoiler>(); };
   FedRun run(workload, {}, torch::kCPU, 1, Feed::kPageable);
   for (int step = 0; step < 4; ++step) run.step();
   EXPECT_EQ(run.wrong_steps(), 1);

@@ -14,8 +14,8 @@ constexpr double kInitialDeviation = 0.02;
 /// Hugging Face's Conv1D: a linear layer with the weight [in, out].
 class Conv1D : public torch::nn::Module {
  public:
-  Conv1D(std::int64_t in, std::int64_t out, double deviation)
-      : weight_(register_parameter("weight", torch::empty({in, out}))),
+  Conv1D(std::int64_t in, std::int64_t out, double deviation, torch::Device device)
+      : weight_(register_parameter("weight", torch::empty({in, out}, device))),
         bias_(register_parameter("bias", torch::zeros({out}))) {
     torch::nn::init::normal_(weight_, 0, deviation);
   }
@@ -34,7 +34,8 @@ class Conv1D : public torch::nn::Module {
 /// A weight [rows, width] that is looked up.
 class Table : public torch::nn::Module {
  public:
-  Table(std::int64_t rows, std::int64_t width) : weight_(register_parameter("weight", torch::empty({rows, width}))) {
+  Table(std::int64_t rows, std::int64_t width, torch::Device device)
+      : weight_(register_parameter("weight", torch::empty({rows, width}, device))) {
     torch::nn::init::normal_(weight_, 0, kInitialDeviation);
   }
 
@@ -51,11 +52,12 @@ double deviation_before_sum(const GptConfig& config) {
 
 class SelfAttention : public torch::nn::Module {
  public:
-  explicit SelfAttention(const GptConfig& config)
+  SelfAttention(const GptConfig& config, torch::Device device)
       : heads_(config.heads),
-        c_attn_(register_module("c_attn", std::make_shared<Conv1D>(config.width, 3 * config.width, kInitialDeviation))),
-        c_proj_(register_module("c_proj",
-                                std::make_shared<Conv1D>(config.width, config.width, deviation_before_sum(config)))) {}
+        c_attn_(register_module("c_attn",
+                                std::make_shared<Conv1D>(config.width, 3 * config.width, kInitialDeviation, device))),
+        c_proj_(register_module(
+            "c_proj", std::make_shared<Conv1D>(config.width, config.width, deviation_before_sum(config), device))) {}
 
   torch::Tensor forward(const torch::Tensor& input, Attention attention, const torch::Tensor& future) const {
     const std::vector<torch::Tensor> parts = c_attn_->forward(input).chunk(3, -1);
@@ -76,10 +78,12 @@ class SelfAttention : public torch::nn::Module {
 
 class FeedForward : public torch::nn::Module {
  public:
-  explicit FeedForward(const GptConfig& config)
-      : c_fc_(register_module("c_fc", std::make_shared<Conv1D>(config.width, 4 * config.width, kInitialDeviation))),
+  FeedForward(const GptConfig& config, torch::Device device)
+      : c_fc_(register_module("c_fc",
+                              std::make_shared<Conv1D>(config.width, 4 * config.width, kInitialDeviation, device))),
         c_proj_(register_module(
-            "c_proj", std::make_shared<Conv1D>(4 * config.width, config.width, deviation_before_sum(config)))) {}
+            "c_proj", std::make_shared<Conv1D>(4 * config.width, config.width, deviation_before_sum(config), device))) {
+  }
 
   torch::Tensor forward(const torch::Tensor& input) const {
     return c_proj_->forward(torch::gelu(c_fc_->forward(input), "tanh"));
@@ -96,11 +100,11 @@ torch::nn::LayerNorm make_norm(const GptConfig& config) {
 
 class GptBlock : public torch::nn::Module {
  public:
-  explicit GptBlock(const GptConfig& config)
+  GptBlock(const GptConfig& config, torch::Device device)
       : ln_1_(register_module("ln_1", make_norm(config))),
-        attn_(register_module("attn", std::make_shared<SelfAttention>(config))),
+        attn_(register_module("attn", std::make_shared<SelfAttention>(config, device))),
         ln_2_(register_module("ln_2", make_norm(config))),
-        mlp_(register_module("mlp", std::make_shared<FeedForward>(config))) {}
+        mlp_(register_module("mlp", std::make_shared<FeedForward>(config, device))) {}
 
   torch::Tensor forward(const torch::Tensor& input, Attention attention, const torch::Tensor& future) {
     const torch::Tensor attended = input + attn_->forward(ln_1_(input), attention, future);
@@ -129,13 +133,13 @@ double forward_flops_of_row(const GptConfig& config) {
 
 class Gpt::Transformer : public torch::nn::Module {
  public:
-  explicit Transformer(const GptConfig& config)
-      : wte_(register_module("wte", std::make_shared<Table>(config.vocabulary, config.width))),
-        wpe_(register_module("wpe", std::make_shared<Table>(config.tokens, config.width))),
+  Transformer(const GptConfig& config, torch::Device device)
+      : wte_(register_module("wte", std::make_shared<Table>(config.vocabulary, config.width, device))),
+        wpe_(register_module("wpe", std::make_shared<Table>(config.tokens, config.width, device))),
         h_(register_module("h", torch::nn::ModuleList())),
         ln_f_(nullptr) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
-      blocks_.push_back(std::make_shared<GptBlock>(config));
+      blocks_.push_back(std::make_shared<GptBlock>(config, device));
       h_->push_back(blocks_.back());
     }
     ln_f_ = register_module("ln_f", make_norm(config));
@@ -166,8 +170,8 @@ class Gpt::Transformer : public torch::nn::Module {
   torch::nn::LayerNorm ln_f_;
 };
 
-Gpt::Gpt(const GptConfig& config)
-    : transformer_(register_module("transformer", std::make_shared<Transformer>(config))) {}
+Gpt::Gpt(const GptConfig& config, torch::Device device)
+    : transformer_(register_module("transformer", std::make_shared<Transformer>(config, device))) {}
 
 torch::Tensor Gpt::forward(const Batch& batch) { return transformer_->logits(batch.input, attention_, checkpointing_); }
 
@@ -192,7 +196,7 @@ GptConfig gpt_toy_config() { return {.layers = 2, .width = 64, .heads = 4, .toke
 
 Workload gpt_workload(const GptConfig& config, std::int64_t batch_size) {
   Workload workload;
-  workload.make_model = [config] { return std::make_shared<Gpt>(config); };
+  workload.make_model = [config](torch::Device device) { return std::make_shared<Gpt>(config, device); };
   workload.make_batch = [config, batch_size]() -> Batch {
     const torch::Tensor tokens = TokenChain(config.vocabulary).sample(batch_size, config.tokens + 1);
     return {tokens.narrow(1, 0, config.tokens).contiguous(), tokens.narrow(1, 1, config.tokens).contiguous()};

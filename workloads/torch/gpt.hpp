@@ -37,7 +37,8 @@ GptConfig gpt_toy_config();
 /// output layer's weight is transformer.wte.weight, and is saved under that name alone, as Hugging Face does.
 class Gpt : public Model, public Checkpointable {
  public:
-  explicit Gpt(const GptConfig& config);
+  /// Its large weights are on the device at once; to(device) brings the norms there.
+  explicit Gpt(const GptConfig& config, torch::Device device = torch::kCPU);
 
   /// Logits [N, T, vocabulary] of tokens [N, T].
   torch::Tensor forward(const Batch& batch) override;

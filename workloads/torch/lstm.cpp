@@ -38,7 +38,7 @@ class Lstm : public Model {
 
 Workload workload_of(const Config& config, std::int64_t batch_size) {
   Workload workload;
-  workload.make_model = [config] { return std::make_shared<Lstm>(config); };
+  workload.make_model = [config](torch::Device /*device*/) { return std::make_shared<Lstm>(config); };
   workload.make_batch = [config, batch_size]() -> Batch {
     const torch::Tensor tokens = TokenChain(config.symbols).sample(batch_size, config.tokens + 1);
     return {tokens.narrow(1, 0, config.tokens).contiguous(), tokens.narrow(1, 1, config.tokens).contiguous()};

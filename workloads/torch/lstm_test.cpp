@@ -21,7 +21,8 @@ class Lstm : public testing::Test {
 
 TEST_F(Lstm, HasTheNamesOfPythonsModule) {
   std::set<std::string> names;
-  for (const auto& parameter : lstm_toy_workload(2).make_model()->named_parameters()) names.insert(parameter.key());
+  for (const auto& parameter : lstm_toy_workload(2).make_model(torch::kCPU)->named_parameters())
+    names.insert(parameter.key());
   EXPECT_EQ(names,
             (std::set<std::string>{"embedding.weight", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
                                    "lstm.bias_hh_l0", "lstm.weight_ih_l1", "lstm.weight_hh_l1", "lstm.bias_ih_l1",

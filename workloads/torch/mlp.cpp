@@ -36,7 +36,7 @@ class Mlp : public Model {
 
 Workload mlp_workload(std::int64_t batch_size) {
   Workload workload;
-  workload.make_model = [] { return std::make_shared<Mlp>(); };
+  workload.make_model = [](torch::Device /*device*/) { return std::make_shared<Mlp>(); };
   workload.make_batch = [batch_size]() -> Batch {
     return {torch::randn({batch_size, kWidth}), torch::randn({batch_size, kWidth})};
   };

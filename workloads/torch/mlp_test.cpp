@@ -7,7 +7,7 @@ namespace {
 
 TEST(Mlp, HasEightLayersOf4096AndCountsItsProducts) {
   const Workload workload = mlp_workload(2);
-  const auto model = workload.make_model();
+  const auto model = workload.make_model(torch::kCPU);
   std::int64_t parameters = 0;
   for (const torch::Tensor& parameter : model->parameters()) parameters += parameter.numel();
   EXPECT_EQ(parameters, 8 * (4096 * 4096 + 4096));
@@ -22,7 +22,7 @@ TEST(Mlp, GivesAScalarLossInFp32) {
   const Workload workload = mlp_workload(2);
   const torch::NoGradGuard no_grad;
   const Batch batch = workload.make_batch();
-  const torch::Tensor loss = workload.make_model()->loss(batch);
+  const torch::Tensor loss = workload.make_model(torch::kCPU)->loss(batch);
   EXPECT_EQ(loss.dim(), 0);
   EXPECT_EQ(loss.scalar_type(), torch::kFloat32);
   EXPECT_GT(loss.item<double>(), 0.5) << "values of variance 1 that it does not know";

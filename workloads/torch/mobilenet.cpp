@@ -116,7 +116,7 @@ namespace {
 
 Workload workload_at(std::int64_t pixels, std::int64_t batch_size) {
   Workload workload;
-  workload.make_model = [] { return std::make_shared<Mobilenet>(); };
+  workload.make_model = [](torch::Device /*device*/) { return std::make_shared<Mobilenet>(); };
   workload.make_batch = [pixels, batch_size] { return synthetic_images(batch_size, pixels, kClasses); };
   workload.flops = training_flops(mobilenet_products(pixels), kStem.products(pixels), batch_size);
   workload.items = static_cast<double>(batch_size);

@@ -140,7 +140,7 @@ double resnet_products(const ResnetConfig& config) {
 
 Workload resnet_workload(const ResnetConfig& config, std::int64_t batch_size) {
   Workload workload;
-  workload.make_model = [config] { return std::make_shared<Resnet>(config); };
+  workload.make_model = [config](torch::Device /*device*/) { return std::make_shared<Resnet>(config); };
   workload.make_batch = [config, batch_size] { return synthetic_images(batch_size, config.pixels, config.classes); };
   workload.flops = training_flops(resnet_products(config), kStem.products(config.pixels), batch_size);
   workload.items = static_cast<double>(batch_size);

@@ -28,7 +28,7 @@ class TwoLayers : public Model {
 inline Workload two_layers(std::int64_t batch_size) {
   Workload workload;
   workload.name = "two_layers";
-  workload.make_model = [] { return std::make_shared<TwoLayers>(); };
+  workload.make_model = [](torch::Device /*device*/) { return std::make_shared<TwoLayers>(); };
   workload.make_batch = [batch_size]() -> Batch {
     return {torch::randn({batch_size, 8}), torch::randn({batch_size, 4})};
   };

@@ -27,7 +27,7 @@ TrainingRun::TrainingRun(const Workload& workload, const TrainingOptions& option
                          std::uint64_t seed)
     : options_(options), device_(device) {
   torch::manual_seed(seed);
-  model_ = workload.make_model();
+  model_ = workload.make_model(device);
   if (workload.make_batches) {
     for (const Batch& batch : workload.make_batches()) batches_.push_back(placed(batch));
   } else {

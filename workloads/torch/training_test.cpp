@@ -39,7 +39,7 @@ class Convolution : public Model {
 
 Workload convolution_workload() {
   Workload workload;
-  workload.make_model = [] { return std::make_shared<Convolution>(); };
+  workload.make_model = [](torch::Device /*device*/) { return std::make_shared<Convolution>(); };
   workload.make_batch = []() -> Batch { return {torch::randn({2, 4, 8, 8}), torch::zeros({2}, torch::kInt64)}; };
   workload.items = 2;
   return workload;

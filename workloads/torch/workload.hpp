@@ -14,7 +14,9 @@ namespace gpulift {
 /// A model with its data at one batch size, and what a training step of it costs by formula.
 struct Workload {
   std::string name;
-  std::function<std::shared_ptr<Model>()> make_model;     // on the host; weights from torch's default generator
+  // On the device or the host, with weights from torch's default generator. Large ones are drawn on the device: a
+  // hundred million take half a second on a host, and each arm begins anew some times.
+  std::function<std::shared_ptr<Model>(torch::Device device)> make_model;
   std::function<Batch()> make_batch;                      // on the host; data from torch's default generator
   std::function<std::vector<Batch>()> make_batches = {};  // of different shapes, in turn: an arm's step is all of them
   double flops = 0;  // of an arm's step: forward and backward, two per multiply-add; norms and the like not counted

@@ -52,7 +52,7 @@ NamedTensors pass(Model& model, const Batch& batch) {
 void run(const Options& options) {
   const torch::Device device(options.device);
   Batch batch = load_batch(options.batch, device);
-  const auto model = make_workload(options.model, batch.input.size(0)).make_model();
+  const auto model = make_workload(options.model, batch.input.size(0)).make_model(torch::kCPU);
   load_weights(*model, options.weights);
   model->to(device);
   if (options.in_fp64) {
