@@ -12,6 +12,7 @@ from gpulift.doctor import Finding
 from gpulift.duets import DuetRow
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
+from gpulift.report import facts
 from gpulift.report.summary import Problem, Roof, Summary, Worth, headline
 
 PLAIN_WIDTH = 200
@@ -64,7 +65,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     )
     for name in ("technique", "case", "arm", "against"):
         table.add_column(name)
-    for name in ("speedup", "memory", "check"):
+    for name in ("speedup", "memory, arm / baseline", "check"):
         table.add_column(name, justify="right")
     for other in others:
         table.add_column(other.run.machine, justify="right")
@@ -180,7 +181,7 @@ def _roof_beside(roof: Roof | None) -> str:
 
 def _worth_cells(row: Worth) -> list[str]:
     glyph, _ = text.verdict(row.speedup)
-    memory = f"{text.size(row.memory_bytes)} / {text.size(row.baseline_memory_bytes)}"
+    memory = "\n".join(facts.memory(row.facts, row.baseline_facts))
     return [f"{glyph} {text.speedup(row.speedup)}", memory, check(row)]
 
 

@@ -24,7 +24,10 @@ def digits(value: float, significant: int = 3) -> str:
 
 
 def rate(value: float, unit: str) -> str:
-    """4.80e12, B/s becomes 4.80 TB/s."""
+    """4.80e12, B/s becomes 4.80 TB/s; 1.2e6, images/s, a word, becomes 1.20 million images/s."""
+    if unit[:1].islower():
+        million = " million" if value >= 1e6 else ""
+        return f"{digits(value / 1e6 if million else value)}{million} {unit}"
     factor, prefix = next((p for p in PREFIXES if value >= p[0]), PREFIXES[-1])
     return f"{digits(value / factor)} {prefix}{unit}"
 

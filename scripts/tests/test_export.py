@@ -21,11 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpulift import cli
 from gpulift.errors import FAILED, OK, USAGE
+from gpulift.exchange import parquet
 from gpulift.exchange.command import EXPORTS
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.parquet import WINDOW_LISTS, parquet_bytes
 from gpulift.exchange.prometheus import prometheus_text
-from gpulift.exchange.rows import columns, rows_of
+from gpulift.exchange.rows import cells_of, columns, rows_of
 from gpulift.records.read import Run, read_run
 from tests import runs_made, sample
 
@@ -222,6 +223,39 @@ def test_parquet_keeps_what_has_no_column(tmp_path: Path) -> None:
     assert kept["of_tomorrow"] == {"a": [1]}
     assert kept["arms"][0]["windows"] == {"colour": ["red"]}
     assert kept["context"] == one["context"]
+
+
+def test_parquet_in_several_groups_of_rows_is_the_same_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "run", runs_made.full_gpu())
+    whole, groups = tmp_path / "whole.parquet", tmp_path / "groups.parquet"
+    whole.write_bytes(parquet_bytes([run]))
+    monkeypatch.setattr(parquet, "BATCH", 7)
+    groups.write_bytes(parquet_bytes([run]))
+    assert whole.read_bytes() != groups.read_bytes()
+    assert rows_in_duckdb(f"FROM '{groups}'") == rows_in_duckdb(f"FROM '{whole}'")
+
+
+def test_parquet_keeps_an_integer_beyond_64_bits_in_its_json(tmp_path: Path) -> None:
+    one = runs_made.full_gpu()[0] | {"of_tomorrow": 1 << 70}
+    file = tmp_path / "x.parquet"
+    file.write_bytes(parquet_bytes([run_of(tmp_path / "run", [one])]))
+    kept = json.loads(rows_in_duckdb(f"SELECT record_json FROM '{file}'")[0][0])
+    assert kept["of_tomorrow"] == 1 << 70
+
+
+def test_cells_are_those_of_each_row_s_own_record(tmp_path: Path) -> None:
+    """What rows share is computed once, and never taken from another record or machine."""
+    runs = [
+        run_of(tmp_path / "gpu", runs_made.full_gpu()),
+        run_of(tmp_path / "cpu", runs_made.without_gpu()),
+        run_of(tmp_path / "troubles", runs_made.with_troubles()),
+    ]
+    found = list(cells_of(runs, lambda value: value))
+    assert len(found) == len(list(rows_of(runs)))
+    for row, cells in found:
+        assert cells == [column.value(row) for column in columns()]
 
 
 def test_parquet_needs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

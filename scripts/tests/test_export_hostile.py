@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpulift import cli
 from gpulift.errors import OK
 from gpulift.exchange.command import EXPORTS
-from gpulift.exchange.csv_table import csv_text, defused
+from gpulift.exchange.csv_table import csv_bytes, defused
 from gpulift.exchange.github import code
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.records.read import read_run
@@ -104,7 +104,7 @@ def test_gbench_holds_no_control_letters(
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_cell_of_a_spreadsheet_is_a_formula(hostile: str, tmp_path: Path) -> None:
     run = read_run(sample.write(tmp_path / "run", records(hostile)))
-    table = list(csv.DictReader(io.StringIO(csv_text([run]))))
+    table = list(csv.DictReader(io.StringIO(csv_bytes([run]).decode())))
     assert len(table) == 13
     for row in table:
         for name, cell in row.items():

@@ -299,6 +299,23 @@ def test_rates(value: float, shown: str) -> None:
     assert text.rate(value, "B/s") == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(4324.2, "4324 images/s"), (143510.0, "143510 images/s"), (3.07e6, "3.07 million images/s")],
+)
+def test_a_prefix_is_never_glued_to_a_word(value: float, shown: str) -> None:
+    assert text.rate(value, "images/s") == shown
+
+
+def test_memory_on_the_terminal_says_of_which_kind_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arms = [sample.arm("fp32", 1e-3, memory=3 << 20), sample.arm("bf16", 5e-4, memory=1 << 20)]
+    screen = tables.console()
+    screen.print(tables.worths(summary(sample.launches(3, "a/b", {"n": 1}, arms))))
+    assert "device 1.00 MiB / 3.00 MiB" in capsys.readouterr().out
+
+
 def test_other_texts() -> None:
     assert text.seconds(0.00123) == "1.23 ms"
     assert text.size(None) == "–"

@@ -92,6 +92,22 @@ def test_one_case_is_named() -> None:
     assert said.endswith("(h2d, 4 KiB)")
 
 
+def test_few_cases_without_an_axis_are_named_each_with_its_memory() -> None:
+    made = []
+    for model, gain, share in (("gpt2", 4.0, 0.83), ("resnet50", 5.0, 0.53), ("mlp", 10.0, 1.0)):
+        arms = [
+            sample.arm("fp32", 1e-2, memory=1 << 30),
+            sample.arm("bf16", 1e-2 / gain, memory=round(share * (1 << 30))),
+        ]
+        made += sample.launches(3, "precision/x", {"model": model}, arms)
+    (said,) = findings.of_rows(summary(made).worths)
+    assert re.fullmatch(
+        r"bf16: faster in 3 of 3 cases: \S+× \(mlp\), \S+× \(resnet50; 0\.530× the memory\),"
+        r" \S+× \(gpt2; 0\.830× the memory\)",
+        said,
+    )
+
+
 def test_cases_with_other_axes_do_no_harm() -> None:
     arms = [sample.arm("pageable", 1e-3), sample.arm("pinned", 5e-4)]
     records = [

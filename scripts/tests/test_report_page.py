@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import errno
 import hashlib
 import re
@@ -20,7 +21,8 @@ from gpulift.exchange.gbench_in import read_gbench
 from gpulift.records.read import read_run
 from gpulift.report import escaping, figures, limits, page, planned, views
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Summary, summarise
+from gpulift.report.summary import Summary, summarise, with_roofs
+from gpulift.text import percent
 from tests import runs_made, sample
 from tests.conftest import DATA
 from tests.test_report import Page, pages, summary
@@ -293,7 +295,7 @@ def test_a_large_report_draws_less_and_says_what(
 def test_usual_reports_draw_everything() -> None:
     one = summary(runs_made.full_gpu())
     anchors = escaping.anchors(views.technique_ids([one]), "t")
-    machine = views.machine_view(one, [], 0, anchors)
+    (machine,) = views.machine_views([(one, [])], anchors)
     assert limits.limits(171) == limits.USUAL
     assert planned.left_out([machine], anchors, 3, limits.USUAL) == ""
 
@@ -322,7 +324,7 @@ def run_of(records: list[sample.Json], folder: str, started_at: str) -> Summary:
     return replace(one, run=replace(one.run, folder=Path(folder)))
 
 
-def test_the_run_that_answers_most_is_first_and_others_of_its_machine_are_folded(
+def test_the_run_that_answers_most_speaks_for_its_machine_and_others_add_lines(
     tmp_path: Path,
 ) -> None:
     full = runs_made.full_gpu()
@@ -339,16 +341,84 @@ def test_the_run_that_answers_most_is_first_and_others_of_its_machine_are_folded
     answer = html[html.index('id="answer"') : html.index('id="roofs"')]
     heads = re.findall(r'<h3>NVIDIA H200 <span class="muted">(\w+)</span>', answer)
     assert heads == ["new"]
-    folds = re.findall(r"<details><summary>.*?, run (\w+), \d+ records(.*?)</summary>", answer)
-    assert [name for name, _ in folds] == ["old", "quick", "other"]
-    assert "with a/b" in folds[2][1]
-    assert "with" not in folds[1][1]
+    others = re.findall(r'<li id="m\d+"><code>(\w+)</code>, \d+ records(.*?)</li>', answer)
+    assert [name for name, _ in others] == ["old", "quick", "other"]
+    said = [text for _, text in others]
+    assert ": adds a/b." in said[2], "and no verdict where no speed could be told"
+    assert "adds" not in said[1]
+    assert "; measures again launch/cuda_graph." in said[1]
+    table = answer[answer.index('id="worth-0"') : answer.index("</table>")]
+    lines = re.findall(r'href="#t-[^"]*">([^<]+)</a>', table)
+    assert lines == ["precision/matmul", "transfer/pinned_copy", "a/b", "launch/cuda_graph"]
+    names = re.findall(r'<span class="muted keep">(\w+)</span>', table)
+    assert names == ["new", "new", "other", "new"], "sorted by gain, each with its run"
     assert answer.count('<li><b aria-hidden="true">') == 2  # a line per machine
     graph = html[html.index('<h3 id="t-launch-cuda-graph">') :]
     graph = graph[: graph.index("</section>")]
     assert graph.count("<h4>Measured on NVIDIA H200") == 1
     assert graph.count('<details class="run">') == 2
     Page(html)
+
+
+def test_a_failure_of_another_run_stands_above_the_techniques(tmp_path: Path) -> None:
+    broken = runs_made.with_troubles()
+    for one in broken:
+        one["context"] = {**one["context"], "build": runs_made.full_gpu()[0]["context"]["build"]}
+    runs = [
+        run_of(runs_made.full_gpu(), "full", "2026-11-21T04:00:00Z"),
+        run_of(broken, "broken", "2026-11-22T04:00:00Z"),
+    ]
+    html = page.write(runs, tmp_path).read_text("utf-8")
+    answer = html[html.index('id="answer"') : html.index('id="worth-0"')]
+    assert "2 failed</span> in run broken" in answer
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert "✗ 2 failed in run `broken`" in twin
+
+
+def test_another_run_repeats_no_check_that_the_first_answers_for(tmp_path: Path) -> None:
+    other = sample.launches(2, "a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])
+    runs = [
+        run_of(runs_made.full_gpu(), "full", "2026-11-21T04:00:00Z"),
+        run_of(other, "other", "2026-11-22T04:00:00Z"),
+    ]
+    html = page.write(runs, tmp_path).read_text("utf-8")
+    first, second = (
+        html[html.index(f'id="missing-{number}"') :].partition("</section>")[0] for number in (0, 1)
+    )
+    assert "not measured: filtered out" in first
+    assert "2 checks were skipped: 2 × the reference has no entry for it." in second
+    assert "not measured: filtered out" not in second
+
+
+def test_shares_of_roofs_of_another_run_have_a_star_and_their_source(tmp_path: Path) -> None:
+    full = runs_made.full_gpu()
+    ceilings = [one for one in full if one["technique"].startswith("ceiling/")]
+    rest = [one for one in full if not one["technique"].startswith("ceiling/")]
+    runs = [
+        run_of(ceilings, "ceilings", "2026-11-21T04:00:00Z"),
+        run_of(rest, "techniques", "2026-11-22T04:00:00Z"),
+    ]
+    alone = page.write(runs[1:], tmp_path / "alone").read_text("utf-8")
+    assert "Of a roof that another run measured" not in alone
+    page.write(runs, tmp_path / "both")
+    both = (tmp_path / "both" / "report.html").read_text("utf-8")
+    twin = (tmp_path / "both" / "report.md").read_text("utf-8")
+    rows = summary(full).worths
+    told = {percent(row.roof_fraction) for row in rows if row.roof_fraction is not None}
+    starred = set(re.findall(r'<td class="c7"[^>]*>([^<*]+)\*</td>', both))
+    assert starred == told
+    for page_text in (both, twin):
+        assert "* Of a roof that another run measured: ceilings." in page_text
+
+
+def test_a_roof_of_another_card_says_so() -> None:
+    full = runs_made.full_gpu()
+    other_card = copy.deepcopy([one for one in full if one["technique"] == "precision/matmul"])
+    for one in other_card:
+        one["context"]["gpu"]["card"] = "0123abcd"
+    roofs = run_of(full, "roofs", "2026-11-21T04:00:00Z")
+    (first, *_) = with_roofs(summary(other_card), [roofs]).worths
+    assert first.roof_from == "roofs, on another card"
 
 
 def test_one_run_has_nothing_folded_away(full: Path) -> None:

@@ -31,6 +31,17 @@ def test_two_long_parts_share_the_room() -> None:
     assert abs(made.index("of a are") - len(made) / 2) < 300
 
 
+def test_the_first_part_is_whole_while_it_leaves_half_of_the_room() -> None:
+    answer = "\n".join(f"answer {number:03d}" for number in range(200))
+    rows = "\n".join(f"line {number:05d}" for number in range(1000))
+    made = twin.fit([("the answer", answer), ("a", rows), ("b", rows)], limit=6000)
+    assert len(made) <= 6000
+    assert made.startswith(f"{answer}\n\nline 00000")
+    assert "more lines of a are" in made
+    too_long = twin.fit([("the answer", rows), ("a", rows)], limit=6000)
+    assert "more lines of the answer are" in too_long
+
+
 def test_a_report_of_many_cases_stays_below_what_github_takes(tmp_path: Path) -> None:
     arms = [sample.arm("slow", 2e-3), *(sample.arm(f"fast_{i}", 1e-3) for i in range(4))]
     records = [sample.record("a/b", {"n": n, "name": "x" * 90}, arms) for n in range(80)]

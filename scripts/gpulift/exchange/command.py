@@ -12,7 +12,7 @@ import typer
 from gpulift.commands import say, summary_of
 from gpulift.errors import GpuliftError
 from gpulift.exchange import imported, writing
-from gpulift.exchange.csv_table import csv_text
+from gpulift.exchange.csv_table import csv_bytes
 from gpulift.exchange.gbench_in import read_gbench
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.github import github_text
@@ -26,11 +26,11 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 PARQUET = "parquet"
 GITHUB = "github"
 EXPORTS: Mapping[str, Callable[[Sequence[Run]], bytes]] = {
-    "csv": lambda runs: csv_text(runs).encode(),
+    "csv": csv_bytes,
     "gbench": lambda runs: gbench_text(runs).encode(),
     GITHUB: lambda runs: github_text([summary_of(run) for run in runs]).encode(),
     "junit": lambda runs: junit_bytes([summary_of(run) for run in runs]),
-    PARQUET: lambda runs: parquet_bytes(runs),
+    PARQUET: parquet_bytes,
     "prometheus": lambda runs: prometheus_text(runs).encode(),
 }
 IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], list[imported.Json]]] = {

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from gpulift.citing.plain import visible
-from gpulift.exchange.rows import Column, Row, Scalar, columns, rows_of
+from gpulift.exchange.rows import Scalar, cells_of, columns
 from gpulift.records.read import Run
 
 # Owasp, "CSV Injection": cells that begin so are formulas to a spreadsheet. The last four are the
@@ -15,15 +15,15 @@ from gpulift.records.read import Run
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def csv_text(runs: Sequence[Run]) -> str:
+def csv_bytes(runs: Sequence[Run]) -> bytes:
     """A header and a row for each arm and launch; what is unknown is empty."""
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n")
-    known = columns()
-    writer.writerow([column.name for column in known])
-    for row in rows_of(runs):
-        writer.writerow([_cell(column, row) for column in known])
-    return made.getvalue()
+    made = io.BytesIO()
+    with io.TextIOWrapper(made, encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.name for column in columns()])
+        writer.writerows(cells for _, cells in cells_of(runs, _cell))
+        text.flush()
+        return made.getvalue()
 
 
 def defused(text: str) -> str:
@@ -32,8 +32,7 @@ def defused(text: str) -> str:
     return f"'{harmless}" if text.lstrip(" ").startswith(FORMULA) else harmless
 
 
-def _cell(column: Column, row: Row) -> Scalar:
-    value = column.value(row)
+def _cell(value: Scalar) -> Scalar:
     if isinstance(value, bool):
         return "true" if value else "false"
     return defused(value) if isinstance(value, str) else value

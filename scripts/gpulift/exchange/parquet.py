@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import islice
 from typing import Any
 
+import orjson
+
 from gpulift.errors import GpuliftError
-from gpulift.exchange.rows import as_json, columns, rows_of
+from gpulift.exchange.rows import as_json, cells_of, columns
 from gpulift.records.model import Record, Windows
 from gpulift.records.read import Run
 
 WINDOW_LISTS = tuple(field.name for field in fields(Windows))
+BATCH = 8192  # rows that are held at once, and that a group of the file has
 
 
 def parquet_bytes(runs: Sequence[Run]) -> bytes:
@@ -25,22 +29,36 @@ def parquet_bytes(runs: Sequence[Run]) -> bytes:
     from pyarrow import parquet
 
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-    rows = list(rows_of(runs))
-    made: dict[str, Any] = {}
-    for column in columns():
-        values = [column.value(row) for row in rows]
-        try:
-            made[column.name] = pa.array(values, types[column.type])
-        except OverflowError:
-            raise GpuliftError(f"{column.name}: a record holds a number beyond 64 bits") from None
-    for name in WINDOW_LISTS:
-        lists = [getattr(row.arm.windows, name) if row.arm else None for row in rows]
-        made[f"window_{name}"] = pa.array(lists, pa.list_(pa.float64()))
-    texts = {record.id: _without_windows(record) for run in runs for record in run.records}
-    made["record_json"] = pa.array([texts[row.record.id] for row in rows], pa.string())
+    scalars = [(column.name, types[column.type]) for column in columns()]
+    windows = [(f"window_{name}", pa.list_(pa.float64())) for name in WINDOW_LISTS]
+    schema = pa.schema([*scalars, *windows, ("record_json", pa.string())])
+    rows = _rows(runs)
     out = io.BytesIO()
-    parquet.write_table(pa.table(made), out, compression="zstd")
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        while batch := list(islice(rows, BATCH)):
+            arrays = [
+                _array(pa, field, values)
+                for field, values in zip(schema, zip(*batch, strict=True), strict=True)
+            ]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
     return out.getvalue()
+
+
+def _array(pa: Any, field: Any, values: Sequence[Any]) -> Any:
+    try:
+        return pa.array(values, field.type)
+    except OverflowError:
+        raise GpuliftError(f"{field.name}: a record holds a number beyond 64 bits") from None
+
+
+def _rows(runs: Sequence[Run]) -> Iterator[list[Any]]:
+    """Cells of the scalar columns, then lists of windows, then the rest as JSON."""
+    record, rest = None, ""
+    for row, cells in cells_of(runs, lambda value: value):
+        if row.record is not record:
+            record, rest = row.record, _without_windows(row.record)
+        lists = [getattr(row.arm.windows, name) if row.arm else None for name in WINDOW_LISTS]
+        yield [*cells, *lists, rest]
 
 
 def _without_windows(record: Record) -> str:
@@ -48,7 +66,10 @@ def _without_windows(record: Record) -> str:
     raw = dict(record.raw)
     if "arms" in raw:
         raw["arms"] = [_bare(arm) for arm in raw["arms"]]
-    return as_json(raw)
+    try:
+        return orjson.dumps(raw).decode()
+    except TypeError:  # an integer beyond 64 bits
+        return as_json(raw)
 
 
 def _bare(arm: dict[str, Any]) -> dict[str, Any]:

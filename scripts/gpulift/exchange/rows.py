@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from gpulift import stats
 from gpulift.citing import arms, conditions
-from gpulift.records.model import Arm, Gpu, Record, Telemetry
+from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
 from gpulift.records.read import Run
 
 TELEMETRY_RANGES = (
@@ -39,16 +37,18 @@ class Row:
     def step_s(self) -> float | None:
         """Seconds of a step in the median window of this launch."""
         measured = self.arm and stats.measured_arms([self.record], self.arm.name)
-        return float(np.median(stats.step_times(measured[0]))) if measured else None
+        return measured[0].step_quartiles_s[1] if measured else None
 
     @property
     def speedup(self) -> float | None:
         """Baseline time / arm time in this launch; None for the baseline itself."""
         baseline = arms.baseline_of(self.record)
-        if self.arm is None or baseline is None or arms.is_ceiling(self.record):
+        if self.arm is None or baseline is None or self.arm is baseline:
+            return None
+        if arms.is_ceiling(self.record):
             return None
         pair = stats.pair_ratio([self.record], self.arm.name, baseline.name)
-        return None if pair is None or self.arm is baseline else pair.speedup.value
+        return pair.speedup.value if pair else None
 
     def rate(self, work: str) -> float | None:
         """Bytes, flops or items of a step over its time."""
@@ -69,13 +69,41 @@ def rows_of(runs: Sequence[Run]) -> Iterator[Row]:
     """All rows, run by run, in the order of the records."""
     for run in runs:
         for record in run.records:
-            for arm in record.arms or (None,):
-                yield Row(run, record, arm)
+            yield from _of_arms(run, record)
+
+
+def _of_arms(run: Run, record: Record) -> Iterator[Row]:
+    for arm in record.arms or (None,):
+        yield Row(run, record, arm)
 
 
 def columns() -> list[Column]:
     """All scalar columns, in their order."""
     return [*_of_record(), *_of_context(), *_of_telemetry(), *_of_arm(), *_of_result()]
+
+
+def cells_of(
+    runs: Sequence[Run], cell: Callable[[Scalar], Scalar]
+) -> Iterator[tuple[Row, list[Scalar]]]:
+    """The same rows, each with its cells by column.
+
+    What arms of a record share is computed once, and so is what records of a process share.
+    """
+    record, context, telemetry = _of_record(), _of_context(), _of_telemetry()
+    arm_columns = [*_of_arm(), *_of_result()]
+    known: tuple[Context, list[Scalar]] | None = None
+    for run in runs:
+        for one in run.records:
+            whole = Row(run, one, None)
+            if known is None or known[0] is not one.context:
+                known = (one.context, _cells(context, whole, cell))
+            shared = [*_cells(record, whole, cell), *known[1], *_cells(telemetry, whole, cell)]
+            for row in _of_arms(run, one):
+                yield row, [*shared, *_cells(arm_columns, row, cell)]
+
+
+def _cells(found: Sequence[Column], row: Row, cell: Callable[[Scalar], Scalar]) -> list[Scalar]:
+    return [cell(column.value(row)) for column in found]
 
 
 def _of_record() -> list[Column]:

@@ -25,6 +25,8 @@ from gpulift.report.summary import Worth
 
 FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12
+MOST_CASES = 6  # that a sentence names one by one; of more it names the ends
+SAME_MEMORY = 0.01  # a difference that is not worth a word
 MOST_LETTERS = 600  # of a sentence
 ANSWERS = {
     PASS: "Yes: every check that could be judged passed",
@@ -104,13 +106,28 @@ def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
     best, worst = rows[0], rows[-1]
     if len(rows) == 1:
         glyph, word = text.verdict(best.speedup)
-        return f"{arm}: {glyph} {word}, {text.ratio(best.speedup.value)} ({_case(best)})"
+        return f"{arm}: {glyph} {word}, {_gain(best)}"
     words = Counter(text.verdict(row.speedup)[1] for row in rows)
     counted = [f"{word} in {count} of {len(rows)} cases" for word, count in words.most_common()]
+    if axis is None and len(rows) <= MOST_CASES:
+        return f"{arm}: {', '.join(counted)}: {', '.join(_gain(row) for row in rows)}"
     ends = f"{text.ratio(worst.speedup.value)} ({_case(worst)}) to"
     ends += f" {text.ratio(best.speedup.value)} ({_case(best)})"
     where = _where_faster(rows, axis) if axis and 0 < words[FASTER] < len(rows) else ""
     return f"{arm}: {', '.join(counted)}: {ends}{where}"
+
+
+def _gain(row: Worth) -> str:
+    """`4.32× (resnet50, equal; 0.53× the memory)`."""
+    return f"{text.ratio(row.speedup.value)} ({_case(row)}{_memory(row)})"
+
+
+def _memory(row: Worth) -> str:
+    """The arm's peak over its baseline's on the device, where it is another."""
+    mine, theirs = row.facts.device_bytes, row.baseline_facts.device_bytes
+    if not mine or not theirs or abs(mine / theirs - 1) < SAME_MEMORY:
+        return ""
+    return f"; {text.ratio(mine / theirs)} the memory"
 
 
 def _where_faster(rows: Sequence[Worth], axis: str) -> str:

@@ -26,7 +26,7 @@ from gpulift.report import (
 from gpulift.report.changes import Change
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import limits
-from gpulift.report.summary import Summary
+from gpulift.report.summary import Summary, with_roofs
 from gpulift.runs import write_error
 
 
@@ -45,11 +45,10 @@ def write(
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
     summaries = _ordered(_distinct(summaries))
+    summaries = [with_roofs(one, summaries) for one in summaries]
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
-    machines: list[views.MachineView] = []
-    for one in summaries:
-        judged = _judged(one, verdicts or {})
-        machines.append(views.machine_view(one, judged, len(machines), anchors, machines))
+    judged = [(one, _judged(one, verdicts or {})) for one in summaries]
+    machines = views.machine_views(judged, anchors)
     results = results or machine.checkout_root() / "results"
     slugs = [one.run.records[0].context.slug for one in summaries]
     certificates = error_rates.views([*slugs, *(change.machine for change in changes)], results)

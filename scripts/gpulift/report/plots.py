@@ -90,9 +90,12 @@ def worth_row(row: Worth, short: bool = False) -> ForestRow:
 def costs(row: Worth) -> str:
     """Memory and energy of a step, arm against baseline; empty where neither is known."""
     parts = []
-    if row.memory_bytes and row.baseline_memory_bytes:
-        memory = [text.size(value) for value in (row.memory_bytes, row.baseline_memory_bytes)]
-        parts.append(f"memory {memory[0]} against {memory[1]}")
+    for kind, mine in row.facts.memory.items():
+        theirs = row.baseline_facts.memory[kind]
+        if mine and theirs:
+            sizes = f"{text.size(round(mine))} against {text.size(round(theirs))}"
+            parts.append(f"{kind} memory {sizes}")
+            break  # the first that both have is of the device where both used it
     if row.energy_j is not None and row.baseline_energy_j is not None:
         energy = [text.joules(value) for value in (row.energy_j, row.baseline_energy_j)]
         parts.append(f"energy of a step {energy[0]} against {energy[1]}")

@@ -83,6 +83,7 @@ def _environment(html: bool) -> Environment:
         launches=views.launches,
         memory=views.memory,
         rates=views.rates,
+        roof_share=views.roof_share,
         quantity=quantity,
         judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,

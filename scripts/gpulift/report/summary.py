@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpulift import stats
@@ -127,6 +127,7 @@ class Worth:
     clock: str = ""
     sm_clock_hz: float | None = None
     throttle: tuple[str, ...] = ()
+    roof_from: str = ""  # where another run of the machine measured the roof: which, on which card
 
     @property
     def memory_bytes(self) -> int | None:
@@ -299,6 +300,34 @@ def summarise(run: Run, reference: Reference | None = None) -> Summary:
         worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)),
         problems=tuple(problem for case in cases for problem in _problems(case)),
     )
+
+
+def with_roofs(summary: Summary, others: Sequence[Summary]) -> Summary:
+    """The run with shares of roofs that other runs of its machine measured, where it has none."""
+    found: dict[tuple[str, str], tuple[Roof, str]] = {}
+    for other in others:
+        if other.run.machine == summary.run.machine and other is not summary:
+            source = _source(summary, other)
+            for roof in other.roofs:
+                found.setdefault((roof.name, roof.regime), (roof, source))
+    worths = tuple(_under_roof(row, found) for row in summary.worths)
+    return replace(summary, worths=worths) if found else summary
+
+
+def _under_roof(row: Worth, roofs: Mapping[tuple[str, str], tuple[Roof, str]]) -> Worth:
+    cost = row.facts.cost
+    known = roofs.get((cost.roof, row.case.first.regime)) if cost else None
+    if row.roof_fraction is not None or row.rate is None or known is None:
+        return row
+    roof, source = known
+    return replace(row, roof_fraction=row.rate.value / roof.rate.value, roof_from=source)
+
+
+def _source(summary: Summary, other: Summary) -> str:
+    """`2026-11-21-3dba248, on another card`."""
+    cards = [one.run.records[0].context.gpu for one in (summary, other)]
+    names = {gpu.card if gpu else "" for gpu in cards}
+    return f"{other.run.folder.name}, on another card" if len(names) > 1 else other.run.folder.name
 
 
 def headline(summary: Summary) -> list[Worth]:

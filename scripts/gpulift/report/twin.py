@@ -11,12 +11,17 @@ CUT_LINE = 200  # what a note on a cut needs
 def fit(parts: Sequence[tuple[str, str]], limit: int = LIMIT) -> str:
     """The parts in their order. Where all is too long, the longest lose their last lines.
 
-    A cut part ends with how many lines are only on the page, so that nothing goes in silence.
+    The first part, the answer, is whole where it takes no more than half of the room. A cut part
+    ends with how many lines are only on the page, so that nothing goes in silence.
     """
     texts = [text.strip("\n") for _, text in parts]
     room = limit - CUT_LINE * len(texts)
-    most = _share([len(text) for text in texts], room)
-    cut = [_cut(text, most, name) for (name, _), text in zip(parts, texts, strict=True)]
+    whole = len(texts[0]) if texts and len(texts[0]) <= room // 2 else 0
+    most = _share([len(text) for text in texts[1 if whole else 0 :]], room - whole)
+    cut = [
+        text if whole and not place else _cut(text, most, parts[place][0])
+        for place, text in enumerate(texts)
+    ]
     return "\n\n".join(text for text in cut if text) + "\n"
 
 

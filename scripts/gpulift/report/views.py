@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from markupsafe import Markup
@@ -36,6 +36,7 @@ class AnswerLine:
     best: Worth
     worst: Worth | None
     plot: Markup
+    run: str  # the folder's name of the run that it comes from
 
     @property
     def matters(self) -> bool:
@@ -73,8 +74,42 @@ class MachineView:
     lines: tuple[AnswerLine, ...]
     axis: str
     marks: tuple[str, ...]
-    main: bool = True  # the first run of its machine; others are folded
     added: tuple[str, ...] = ()  # techniques that no run of the machine before it has
+    known: frozenset[str] = frozenset()  # checks that the machine's first run answers for
+    further: tuple[MachineView, ...] = ()  # the other runs of its machine, in the first run's view
+    main: bool = True  # the first run of its machine: its lines are those of all of them
+
+    @property
+    def group(self) -> tuple[MachineView, ...]:
+        """It and the other runs of its machine."""
+        return (self, *self.further)
+
+    @property
+    def runs(self) -> int:
+        """How many runs its lines come from."""
+        return len({line.run for line in self.lines})
+
+    @property
+    def again(self) -> list[str]:
+        """Techniques of the run that a run of its machine before it has, too."""
+        each = dict.fromkeys(row.technique for row in self.summary.worths)
+        return [one for one in each if one not in self.added]
+
+    @property
+    def judged(self) -> bool:
+        """Whether its checks say anything of how fast the machine is, or that anything failed."""
+        decided = [one for one in self.results if one.verdict != SKIPPED]
+        return any(one.verdict == FAIL or one.id.startswith(findings.SPEED) for one in decided)
+
+    @property
+    def has_ceilings(self) -> bool:
+        """Whether it holds roofs or smallest pieces of work."""
+        return bool(self.summary.roofs or self.summary.unit_costs)
+
+    @property
+    def bare(self) -> list[MachineView]:
+        """Further runs without ceilings of which there are checks to show."""
+        return [one for one in self.further if one.notable and not one.has_ceilings]
 
     @property
     def forest(self) -> str:
@@ -244,6 +279,12 @@ class PartView:
         """Whether any arm's kernel launches are known."""
         return any(row.worth.facts.launches is not None for row in self.rows)
 
+    @property
+    def borrowed(self) -> list[str]:
+        """The runs that measured roofs of which the rows are shares, where it was not their own."""
+        sources = (row.worth.roof_from for row in self.rows)
+        return list(dict.fromkeys(one for one in sources if one))
+
     @cached_property
     def metric_names(self) -> tuple[str, ...]:
         """All metrics that any of its arms has."""
@@ -268,18 +309,25 @@ class TechniqueView:
     claims: tuple[tuple[str, str, Judgement], ...]
 
 
-def machine_view(
-    summary: Summary,
-    results: Sequence[CheckResult],
-    number: int,
-    techniques: Mapping[str, str],
-    before: Sequence[MachineView] = (),
+def machine_views(
+    judged: Sequence[tuple[Summary, Sequence[CheckResult]]], techniques: Mapping[str, str]
+) -> list[MachineView]:
+    """Each run with its checks; the first of a machine speaks for all of its runs.
+
+    `techniques` has the anchor of each.
+    """
+    groups: dict[str, list[MachineView]] = {}
+    for number, (summary, results) in enumerate(judged):
+        before = groups.setdefault(summary.run.machine, [])
+        before.append(_machine_view(summary, results, number, before))
+    made = [view for group in groups.values() for view in _joined(group, techniques)]
+    return sorted(made, key=lambda view: view.number)
+
+
+def _machine_view(
+    summary: Summary, results: Sequence[CheckResult], number: int, before: Sequence[MachineView]
 ) -> MachineView:
-    """A machine's first screen; `techniques` has the anchor of each."""
-    earlier = [one for one in before if one.summary.run.machine == summary.run.machine]
-    known = {line.technique for one in earlier for line in one.lines}
-    lines = _lines(summary, techniques)
-    axis = marks.scale([row.speedup for one in lines for row in (one.best, one.worst) if row])
+    seen = {technique for one in before for technique in technique_ids([one.summary])}
     synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
     return MachineView(
         number=number,
@@ -287,12 +335,43 @@ def machine_view(
         summary=summary,
         results=tuple(results),
         answer=findings.answer(results, summary.reference),
-        lines=lines,
-        axis=axis.label if lines else "",
+        lines=(),
+        axis="",
         marks=(*synthetic, *summary.marks),
-        main=not earlier,
-        added=tuple(line.technique for line in lines if line.technique not in known),
+        added=tuple(one for one in technique_ids([summary]) if one not in seen),
+        known=frozenset(one.id for one in before[0].results) if before else frozenset(),
+        main=not before,
     )
+
+
+def _joined(group: Sequence[MachineView], techniques: Mapping[str, str]) -> Iterator[MachineView]:
+    """The first run gets a line per technique of the machine's runs: of the first that has it."""
+    main, *further = group
+    pairs = sorted(
+        (pair for view in group for pair in _ends(view)), key=lambda pair: -pair[0].speedup.value
+    )
+    axis = marks.scale([row.speedup for best, worst, _ in pairs for row in (best, worst) if row])
+    lines = tuple(
+        AnswerLine(
+            best.technique,
+            techniques[best.technique],
+            best,
+            worst,
+            marks.draw([row.speedup for row in (best, worst) if row], axis),
+            run,
+        )
+        for best, worst, run in pairs
+    )
+    label = axis.label if lines else ""
+    yield replace(main, lines=lines, axis=label, further=tuple(further))
+    yield from further
+
+
+def _ends(view: MachineView) -> Iterator[tuple[Worth, Worth | None, str]]:
+    """Largest and least gain of each technique that the run is the first to have."""
+    for technique in view.added:
+        rows = view.summary.worths_of(technique)
+        yield rows[0], rows[-1] if len(rows) > 1 else None, view.summary.run.folder.name
 
 
 def technique_views(
@@ -395,6 +474,11 @@ def rates(row: Worth) -> tuple[str, ...]:
     return tuple(found) or (facts.UNKNOWN,)
 
 
+def roof_share(row: Worth) -> str:
+    """`60.3 %`; with a star where another run of the machine measured the roof."""
+    return f"{text.percent(row.roof_fraction)}{'*' if row.roof_from else ''}"
+
+
 def _metrics(rows: Sequence[Worth], names: Sequence[str]) -> Iterator[MetricsRow]:
     """Each arm that has metrics, once: those of baselines stand before their arms."""
     seen = set()
@@ -408,25 +492,6 @@ def _metrics(rows: Sequence[Worth], names: Sequence[str]) -> Iterator[MetricsRow
 def _metric(found: facts.Facts, name: str) -> str:
     value = found.metrics.get(name)
     return facts.UNKNOWN if value is None else arms.metric(name, value)
-
-
-def _lines(summary: Summary, techniques: Mapping[str, str]) -> tuple[AnswerLine, ...]:
-    rows: dict[str, list[Worth]] = {}
-    for row in summary.worths:
-        rows.setdefault(row.technique, []).append(row)
-    pairs = [(found[0], found[-1] if len(found) > 1 else None) for found in rows.values()]
-    pairs.sort(key=lambda pair: -pair[0].speedup.value)
-    axis = marks.scale([row.speedup for pair in pairs for row in pair if row])
-    return tuple(
-        AnswerLine(
-            best.technique,
-            techniques[best.technique],
-            best,
-            worst,
-            marks.draw([row.speedup for row in (best, worst) if row], axis),
-        )
-        for best, worst in pairs
-    )
 
 
 def memory(row: Worth) -> tuple[str, ...]:
@@ -452,13 +517,13 @@ def _gaps(view: MachineView) -> Iterator[str]:
             "Share of the measured roof: no arm has a ceiling in this run; a run that has the"
             " ceiling techniques gives it."
         )
-    skipped = sum(one.verdict == SKIPPED for one in view.results)
+    skipped = [r for r in view.results if r.verdict == SKIPPED and r.id not in view.known]
     if skipped:
-        reasons = Counter(one.reason for one in view.results if one.verdict == SKIPPED)
+        reasons = Counter(one.reason for one in skipped)
         said = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common(MOST_GAPS))
         more = len(reasons) - MOST_GAPS
         rest = f"; and for {more} more reason{'s' if more > 1 else ''}" if more > 0 else ""
-        yield f"{skipped} checks were skipped: {said}{rest}."
+        yield f"{len(skipped)} checks were skipped: {said}{rest}."
     missing = {r.telemetry_missing for r in summary.run.records if r.telemetry_missing}
     if missing:
         yield f"Telemetry is missing: {'; '.join(sorted(missing)[:MOST_GAPS])}."
