@@ -29,6 +29,7 @@ void run(gpulift::Trial& trial) {
   }
   gpulift::TrainingComparison comparison(trial, gpulift::make_workload(model, batch_of(model)));
   const bool on_device = comparison.session().on_device();
+  if (!on_device && precision == Precision::kTf32) trial.note("computed_in", "fp32: TF32 is a format of GPUs");
   const auto arm = [&](const std::string& name, bool channels_last) {
     return comparison.arm(
         name, {.precision = precision, .channels_last = channels_last},

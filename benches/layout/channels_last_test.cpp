@@ -21,6 +21,13 @@ TEST(ChannelsLast, SkipsWhatAMachineWithoutAGpuCannotTrain) {
   }
 }
 
+TEST(ChannelsLast, SaysOfAHostThatItComputesInFp32) {
+  HostCheckingTrial trial(point("resnet18", "tf32"));
+  technique.run(trial);
+  for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+  EXPECT_TRUE(trial.notes().at("computed_in").starts_with("fp32"));
+}
+
 TEST(ChannelsLast, CudnnConvertsOnlyTheContiguousLayout) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   Device device(0);

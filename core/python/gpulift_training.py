@@ -8,6 +8,7 @@ Data are synthetic: seeded noise, classes and tokens from a uniform distribution
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import shutil
@@ -345,6 +346,7 @@ def use_cold_cache() -> None:
 def keep_the_compiler_quiet() -> None:
     """Its tables of candidates and its advice to its authors would be hundreds of lines."""
     inductor_config.autotune_num_choices_displayed = 0
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # "No CUDA runtime"
     warnings.filterwarnings("ignore", module="torch._inductor")
 
 
