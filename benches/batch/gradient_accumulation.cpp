@@ -66,7 +66,7 @@ const gpulift::Technique gpulift::technique{
         "8.9 ms, of which AdamW's 3.5 GB at 4.1 TB/s are 0.85 ms: (8.9 / 8.05 =) 1.10 per item at 16 parts, less the "
         "adding of gradients (1.5 GB, 0.36 ms, each part): 1.06. ResNet-50 with 16 images: SGD over 26M parameters is "
         "0.13 ms of 6 ms: 1.01. On a host: gpt_toy and resnet18 lose 10 to 40 % in 16 parts, since small operations "
-        "use threads badly. Ratios are of a step: compare items per second where batches differ.",
+        "use threads badly. Where batches differ, ratios are per item.",
     .claims = {"accumulation-saves-memory"},
     .needs_device = false,
     .whole_steps = true,

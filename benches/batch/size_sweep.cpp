@@ -58,8 +58,8 @@ std::vector<gpulift::Value> batches() { return {1, 2, 3, 4, 7, 8, 16, 31, 32, 64
 const gpulift::Technique gpulift::technique{
     .question = "How do samples per second grow with the batch, and where do they stop growing?",
     .expectation =
-        "Both arms take one step, of the smallest batch and of the case's: the ratio of times says how much longer the "
-        "larger one takes, the items per second are what one buys. The knee is the smallest batch of a model whose "
+        "Both arms take one step, of the smallest batch and of the case's; the speedup is per item. The knee is the "
+        "smallest batch of a model whose "
         "rate is "
         "within 5 % of its best. A step takes max(launches, work). ResNet-50 (BF16, channels_last): some 1100 launches "
         "at "

@@ -15,7 +15,7 @@ std::int64_t batch_of(const std::string& model) {
   return model == "resnet18" ? 64 : 128;
 }
 
-/// Of 20 steps. MobileNet's blocks do not begin as the identity: there FP32 in another layout is 2 % off already.
+/// Of 20 steps. MobileNet's blocks do not begin as the identity: there FP32 in another layout is 1 % off already.
 double tolerance_of(const std::string& model, Precision precision) {
   if (model.starts_with("mobilenet")) return 0.1;
   return precision == Precision::kTf32 ? 3e-3 : 0.01;

@@ -42,7 +42,7 @@ void run(gpulift::Trial& trial) {
   const bool on_device = comparison.session().on_device();
   if (largest && !on_device) trial.skip("the budget is of device memory", "run it on a machine with a GPU");
   if (largest && name == "gpt_toy") {
-    trial.skip("attention kernels of torch fail at the hundred thousand rows that would fit", "take another model");
+    trial.skip("attention kernels of torch fail at so many rows as would fit", "take another model");
   }
 
   const auto arm = [&](const std::string& arm_name, double tolerance) {

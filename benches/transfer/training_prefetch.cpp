@@ -77,6 +77,6 @@ const gpulift::Technique gpulift::technique{
     .whole_steps = true,
     .arms = {"pageable_synchronous", "pinned_non_blocking", "prefetch_stream"},
     .sweep = {{"model", {"resnet50", "resnet18"}}},
-    .quick = {},  // cuDNN times its kernels for seconds first
+    .quick = {},  // a launch takes 5 to 11 s
     .run = run,
 };

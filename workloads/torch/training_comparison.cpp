@@ -12,8 +12,8 @@ namespace {
 // Some seconds a step at 50 GFLOP/s, what a few cores reach: with its checks, a case is then minutes.
 constexpr double kHostFlops = 2e11;
 
-/// While it lives, cuDNN takes the kernel that it guesses to be fast: to time them all for a reference, which has
-/// shapes and types of its own, took half a minute of a case.
+/// While it lives, cuDNN takes the kernel that it guesses to be fast: a reference has types and layouts of its own, and
+/// to time all kernels for it takes longer than its few steps.
 class CudnnGuesses {
  public:
   CudnnGuesses() { at::globalContext().setBenchmarkCuDNN(false); }

@@ -158,7 +158,7 @@ def _rate(records: Sequence[Record], test: Experiment) -> Estimate | None:
 def _batch(records: Sequence[Record], test: Experiment) -> Estimate | None:
     """Items of a step of the arm over the baseline's: counted, so that the interval is a point."""
     arm, baseline = (_items(records, name) for name in (test.arm, test.baseline))
-    if not arm or not baseline or len(records) < ENOUGH_LAUNCHES:
+    if not arm or not baseline:
         return None
     return Estimate(arm / baseline, arm / baseline, arm / baseline, len(records))
 
