@@ -42,13 +42,26 @@ TEST_F(Lstm, FlopsAreThoseOfItsProducts) {
   EXPECT_EQ(workload.items, 4 * 128);
 }
 
-TEST_F(Lstm, LearnsInEveryPrecision) {
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kPureBf16}) {
-    TrainingRun run(lstm_toy_workload(4), {.precision = precision}, torch::kCPU, 1);
-    const auto losses = losses_of(run, 30);
-    EXPECT_NEAR(losses.front(), std::log(50.0), 0.3);
-    EXPECT_LT(losses.back(), losses.front() - 0.1);
-  }
+void expect_learning(Precision precision) {
+  TrainingRun run(lstm_toy_workload(4), {.precision = precision}, torch::kCPU, 1);
+  const auto losses = losses_of(run, 30);
+  EXPECT_NEAR(losses.front(), std::log(50.0), 0.3);
+  EXPECT_LT(losses.back(), losses.front() - 0.1);
+}
+
+/// Of FP32 inputs under autocast torch 2.11 asks oneDNN for a BF16 LSTM, though it has none for this CPU.
+bool has_bf16_lstm() {
+  return c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_is_mkldnn_bf16_supported", "").typed<bool()>().call();
+}
+
+TEST_F(Lstm, LearnsInFp32AndPureBf16) {
+  expect_learning(Precision::kFp32);
+  expect_learning(Precision::kPureBf16);
+}
+
+TEST_F(Lstm, LearnsUnderAutocast) {
+  if (!has_bf16_lstm()) GTEST_SKIP() << "torch has no BF16 LSTM for a CPU without AVX-512";
+  expect_learning(Precision::kBf16);
 }
 
 // On a GPU FP16 needs the scaler; BF16 autocast computes cuDNN's layers in FP16 and must learn without one.
