@@ -8,9 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
+
+# How long an example takes says something of the machine, not of what is tested.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ def test_floor_never_makes_margins_finer() -> None:
     assert TWO_RUNS.above_floor(0.02) == Margins(least=0.02, equivalent=0.01)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.permutations(range(8)))
 def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
     rows = {f"{n}": difference(0.002 * n, error=0.0005 * (1 + n % 3)) for n in range(8)}
@@ -263,7 +263,7 @@ def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
     assert family(shuffled) == family(rows)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.tuples(launch_values, launch_values), min_size=1, max_size=5))
 def test_swapping_two_runs_mirrors_every_verdict(
     sides: list[tuple[list[float], list[float]]],
@@ -275,7 +275,7 @@ def test_swapping_two_runs_mirrors_every_verdict(
         assert other[key].verdict == MIRROR[verdict.verdict]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(launch_values, launch_values, st.integers(0, 100_000).map(lambda parts: parts * 1e-6))
 def test_a_slower_head_never_looks_better(
     base: list[float], head: list[float], slower: float
@@ -453,7 +453,7 @@ def test_identical_launches_are_equivalent() -> None:
     assert decision.decide_gate([0.0] * 4, [], DUET, PLAN).verdict == decision.EQUIVALENT
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(launch_values, fresh_values)
 def test_swapping_builds_mirrors_the_gate(first: list[float], second: list[float]) -> None:
     one = decision.decide_gate(first, second, DUET, PLAN)
@@ -461,7 +461,7 @@ def test_swapping_builds_mirrors_the_gate(first: list[float], second: list[float
     assert other.verdict == MIRROR[one.verdict]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(launch_values, fresh_values, st.integers(0, 100_000).map(lambda parts: parts * 1e-6))
 def test_a_slower_head_never_passes_the_gate_better(
     first: list[float], second: list[float], slower: float

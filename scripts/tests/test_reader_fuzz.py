@@ -20,7 +20,7 @@ from tests.fuzz_records import MUTATIONS, Mutation
 LINES = fuzz_records.corpus()[::5]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(some.sampled_from(LINES), some.sampled_from(MUTATIONS), some.integers(0, 2**32))
 def test_a_mutated_line_is_refused_with_its_place_or_read_as_written(
     line: bytes, mutation: Mutation, seed: int
@@ -30,7 +30,7 @@ def test_a_mutated_line_is_refused_with_its_place_or_read_as_written(
         assert fuzz_records.compare_mutated(record, line).startswith(("exit ", "refused "))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(some.lists(some.sampled_from(LINES), min_size=1, max_size=4), some.data())
 def test_lines_taken_out_or_doubled_change_no_other_record(
     lines: list[bytes], data: some.DataObject
