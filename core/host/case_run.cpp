@@ -15,6 +15,7 @@
 #include "module_loader.hpp"
 #include "planted_runner.hpp"
 #include "plausibility.hpp"
+#include "sampling_plan.hpp"
 #include "worker.hpp"
 
 namespace gpulift {
@@ -23,9 +24,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kPeakAllocated = "peak_allocated_bytes";
-constexpr double kWholeStepTime_s = 1.5;  // per arm and launch, unless more is asked: a step may take a quarter second
-constexpr double kEnergyLeadIn_s = 0.3;   // the arm's own power before its energy counts
-constexpr double kEnergyWindow_s = 1.2;   // 8 updates of a counter that is updated every 100 ms, and some to spare
+constexpr double kEnergyLeadIn_s = 0.3;  // the arm's own power before its energy counts
+constexpr double kEnergyWindow_s = 1.2;  // 8 updates of a counter that is updated every 100 ms, and some to spare
 
 /// A named profiler range for as long as it lives.
 class Range {
@@ -307,41 +307,12 @@ class CaseMeasurement {
   }
 
   SamplingPlan plan(const std::vector<Entry*>& entries) const {
-    const double arms = static_cast<double>(entries.size());
-    SamplingPlan plan;
-    plan.seed = case_seed(job_, launch_.settings);
-    plan.precision = launch_.settings.precision;
-    if (job_.regime == "sustained") {
-      // Arms that draw different power inherit each other's heat: each window has a lead-in of its own arm.
-      plan.window_s = 1.0;
-      plan.lead_in_s = 0.5;
-      plan.warm_up_s = 0.3;
-      plan.warm_up_limit_s = launch_.settings.quick ? 4.0 : 20.0;
-      plan.min_blocks = launch_.settings.quick ? 1 : 2;
-      // Half of what the least number of blocks takes: they are taken, no more, and disturbed ones end it in time.
-      plan.budget_s = plan.min_blocks * arms * (plan.window_s + plan.lead_in_s);
-      return plan;
-    }
-    plan.window_s = ceiling_ || device_ == nullptr ? 10e-3 : 1e-3;
-    plan.lead_in_s = plan.window_s / 10;
-    plan.warm_up_s = std::max(plan.window_s, 5e-3);
-    plan.budget_s = launch_.settings.arm_time_s * arms;
-    if (whole_steps_) {
-      // Several steps a window, so that the device's emptying at its end is a small part even where launches bound.
-      plan.window_s = launch_.settings.quick ? 0.02 : 0.05;
-      plan.lead_in_s = plan.window_s / 10;
-      if (!launch_.settings.quick) plan.budget_s = std::max(launch_.settings.arm_time_s, kWholeStepTime_s) * arms;
-      return plan;
-    }
     const bool draws_power = std::any_of(entries.begin(), entries.end(),
                                          [](const Entry* entry) { return entry->cost.roof.starts_with("gemm/"); });
-    // Shorter windows after rests: the power cap answers within milliseconds and would make a burst a sustained load.
-    if (ceiling_ && draws_power) {
-      plan.window_s = 3e-3;
-      plan.lead_in_s = plan.window_s / 10;
-      plan.rest_s = 0.05;
-      plan.budget_s = plan.min_blocks * 2 * arms * (plan.rest_s + plan.window_s + plan.lead_in_s);
-    }
+    SamplingPlan plan = sampling_plan(
+        job_, launch_.settings,
+        {.count = entries.size(), .on_device = device_ != nullptr, .ceiling = ceiling_, .draws_power = draws_power});
+    plan.seed = case_seed(job_, launch_.settings);
     return plan;
   }
 

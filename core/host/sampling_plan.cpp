@@ -1,0 +1,48 @@
+#include "sampling_plan.hpp"
+
+#include <algorithm>
+
+namespace gpulift {
+namespace {
+
+constexpr double kWholeStepTime_s = 1.5;  // per arm and launch, unless more is asked: a step may take a quarter second
+
+}  // namespace
+
+SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms) {
+  const double count = static_cast<double>(arms.count);
+  SamplingPlan plan;
+  plan.precision = settings.precision;
+  if (job.regime == "sustained") {
+    // Arms that draw different power inherit each other's heat: each window has a lead-in of its own arm.
+    plan.window_s = 1.0;
+    plan.lead_in_s = 0.5;
+    plan.warm_up_s = 0.3;
+    plan.warm_up_limit_s = settings.quick ? 4.0 : 20.0;
+    plan.min_blocks = settings.quick ? 1 : 2;
+    // Half of what the least number of blocks takes: they are taken, no more, and disturbed ones end it in time.
+    plan.budget_s = plan.min_blocks * count * (plan.window_s + plan.lead_in_s);
+    return plan;
+  }
+  plan.window_s = arms.ceiling || !arms.on_device ? 10e-3 : 1e-3;
+  plan.lead_in_s = plan.window_s / 10;
+  plan.warm_up_s = std::max(plan.window_s, 5e-3);
+  plan.budget_s = settings.arm_time_s * count;
+  if (job.whole_steps) {
+    // Several steps a window, so that the device's emptying at its end is a small part even where launches bound.
+    plan.window_s = settings.quick ? 0.02 : 0.05;
+    plan.lead_in_s = plan.window_s / 10;
+    if (!settings.quick) plan.budget_s = std::max(settings.arm_time_s, kWholeStepTime_s) * count;
+    return plan;
+  }
+  // Shorter windows after rests: the power cap answers within milliseconds and would make a burst a sustained load.
+  if (arms.ceiling && arms.draws_power) {
+    plan.window_s = 3e-3;
+    plan.lead_in_s = plan.window_s / 10;
+    plan.rest_s = 0.05;
+    plan.budget_s = plan.min_blocks * 2 * count * (plan.rest_s + plan.window_s + plan.lead_in_s);
+  }
+  return plan;
+}
+
+}  // namespace gpulift

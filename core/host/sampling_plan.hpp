@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/harness/sampler.hpp"
+#include "job.hpp"
+
+namespace gpulift {
+
+/// What the arms of a case are, as far as their windows depend on it.
+struct SampledArms {
+  std::size_t count = 0;
+  bool on_device = false;
+  bool ceiling = false;      // rates against the hardware, not arms against each other
+  bool draws_power = false;  // matrix products, which reach the power cap
+};
+
+/// How long the windows of a case are, how many there are at least, and when they end. The seed is left to the caller.
+SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms);
+
+}  // namespace gpulift

@@ -1,0 +1,72 @@
+#include "sampling_plan.hpp"
+
+#include <gtest/gtest.h>
+
+namespace gpulift {
+namespace {
+
+constexpr SampledArms kTwoOnDevice{.count = 2, .on_device = true};
+
+Job burst() {
+  Job job;
+  job.regime = "burst";
+  return job;
+}
+
+Job whole_steps() {
+  Job job = burst();
+  job.whole_steps = true;
+  return job;
+}
+
+RunSettings with_arm_time(double arm_time_s, bool quick = false) {
+  RunSettings settings;
+  settings.arm_time_s = arm_time_s;
+  settings.quick = quick;
+  return settings;
+}
+
+TEST(SamplingPlan, WindowsOnTheHostAndOfCeilingsAreLonger) {
+  const RunSettings settings;
+  EXPECT_EQ(sampling_plan(burst(), settings, kTwoOnDevice).window_s, 1e-3);
+  EXPECT_EQ(sampling_plan(burst(), settings, {.count = 2}).window_s, 10e-3);
+  EXPECT_EQ(sampling_plan(burst(), settings, {.count = 2, .on_device = true, .ceiling = true}).window_s, 10e-3);
+}
+
+TEST(SamplingPlan, EveryArmHasTheTimeThatIsAskedFor) {
+  EXPECT_DOUBLE_EQ(sampling_plan(burst(), with_arm_time(0.25), kTwoOnDevice).budget_s, 0.5);
+}
+
+TEST(SamplingPlan, WindowsHoldSeveralWholeSteps) {
+  const SamplingPlan plan = sampling_plan(whole_steps(), with_arm_time(0.25), kTwoOnDevice);
+  EXPECT_EQ(plan.window_s, 0.05);
+  EXPECT_DOUBLE_EQ(plan.lead_in_s, 0.005);
+  EXPECT_DOUBLE_EQ(plan.budget_s, 3.0) << "a step may take a quarter second";
+  EXPECT_DOUBLE_EQ(sampling_plan(whole_steps(), with_arm_time(4), kTwoOnDevice).budget_s, 8.0);
+}
+
+TEST(SamplingPlan, QuickWholeStepsKeepToTheirTime) {
+  const SamplingPlan plan = sampling_plan(whole_steps(), with_arm_time(0.2, true), kTwoOnDevice);
+  EXPECT_EQ(plan.window_s, 0.02);
+  EXPECT_DOUBLE_EQ(plan.budget_s, 0.4);
+}
+
+TEST(SamplingPlan, SustainedWindowsAreLongAndFew) {
+  Job job = burst();
+  job.regime = "sustained";
+  const SamplingPlan plan = sampling_plan(job, RunSettings{}, kTwoOnDevice);
+  EXPECT_EQ(plan.window_s, 1.0);
+  EXPECT_EQ(plan.min_blocks, 2);
+  EXPECT_GT(plan.warm_up_limit_s, sampling_plan(job, with_arm_time(0.2, true), kTwoOnDevice).warm_up_limit_s);
+}
+
+TEST(SamplingPlan, CeilingsThatDrawPowerRestBeforeEachWindow) {
+  SampledArms arms{.count = 1, .on_device = true, .ceiling = true, .draws_power = true};
+  EXPECT_GT(sampling_plan(burst(), RunSettings{}, arms).rest_s, 0);
+  EXPECT_LT(sampling_plan(burst(), RunSettings{}, arms).window_s, 10e-3);
+  arms.ceiling = false;
+  EXPECT_EQ(sampling_plan(burst(), RunSettings{}, arms).rest_s, 0) << "arms of a technique share the load";
+}
+
+}  // namespace
+}  // namespace gpulift
