@@ -145,7 +145,9 @@ class CaseMeasurement {
         record_(record) {}
 
   void measure(std::vector<Entry> entries) {
+    const double begun_s = now_s();
     for (Entry& entry : entries) prepare(entry);
+    const double checked_s = now_s();
     for (const Entry& entry : entries) {
       if (entry.baseline && !entry.usable() && !ceiling_) {
         throw Skipped("the baseline cannot run: " + entry.json.value("reason", ""), entry.json.value("remedy", ""));
@@ -160,6 +162,7 @@ class CaseMeasurement {
     const auto allocation = allocate(usable);
     const double start_s = now_s();
     const Samples samples = sample(usable);
+    const double sampled_s = now_s();
     for (const Entry* entry : usable) {
       // Of a duet's head, or of the last arm.
       if (const auto planted = entry->runner->planted()) record_["notes"]["planted"] = std::to_string(*planted);
@@ -172,13 +175,18 @@ class CaseMeasurement {
     for (const Entry& entry : entries) record_["arms"].push_back(entry.json);
     write_order(samples, usable, entries, allocation);
     write_telemetry(start_s, now_s());
-    windows_s_ = samples.windows_s;
-    lead_in_s_ = samples.lead_in_s;
+    times_s_ = {{"windows", samples.windows_s},
+                {"lead_in", samples.lead_in_s},
+                {"before_compare", begun_s - case_start_s_},
+                {"checks", checked_s - begun_s},
+                {"allocation", start_s - checked_s},
+                {"warm_up", std::max(0.0, sampled_s - start_s - samples.windows_s - samples.lead_in_s)},
+                {"energy", now_s() - sampled_s}};
     for (const Entry* entry : usable) require_plausible(*entry, samples);
   }
 
-  double windows_s() const { return windows_s_; }
-  double lead_in_s() const { return lead_in_s_; }
+  /// Where the time of the case went, in seconds by part.
+  const Json& times_s() const { return times_s_; }
 
  private:
   // Without a device, and in a worker, there is the host's clock alone.
@@ -423,8 +431,8 @@ class CaseMeasurement {
   DeviceSession* device_;
   bool uses_device_;  // here, or in a Python worker
   Json& record_;
-  double windows_s_ = 0;
-  double lead_in_s_ = 0;
+  double case_start_s_ = now_s();
+  Json times_s_ = Json::object();
 };
 
 Cost cost_of(const Arm& arm, const Cost& common) { return arm.cost.value_or(common); }
@@ -504,11 +512,8 @@ void measure_job(const Job& job, LaunchContext& launch, Json& record) {
   } else {
     measure_technique(job, launch, record, measurement, technique);
   }
-  const double total_s = now_s() - start_s;
-  record["time_s"] = {{"total", total_s},
-                      {"windows", measurement.windows_s()},
-                      {"lead_in", measurement.lead_in_s()},
-                      {"setup", std::max(0.0, total_s - measurement.windows_s() - measurement.lead_in_s())}};
+  record["time_s"] = measurement.times_s();
+  record["time_s"]["total"] = now_s() - start_s;
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ def record(
         "discarded_blocks": 0,
         "restarts": 0,
         "notes": {},
-        "time_s": {"total": 1.0, "windows": 0.8, "lead_in": 0.1, "setup": 0.1},
+        "time_s": {"total": 1.0, "windows": 0.8, "lead_in": 0.1, "checks": 0.1},
         "context": copy.deepcopy(context),
     }
     made.update(_telemetry("gpu" in context))
