@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from array import array
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
+from math import isfinite
 from typing import Any
 
 from gpulift.errors import RecordError
 
+FLOATS = {float}
 LARGEST = 2**64  # gpulift-bench counts with 64 bits; its seeds use them all
 
 
@@ -51,13 +52,16 @@ class Fields:
     def whole(self, key: str, default: int | None = None) -> int:
         """An integer; required when there is no default."""
         value = self.values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if type(value) is not int:
             raise self._wrong(key, "must be an integer")
-        return self._counted(key, value)
+        return value if -LARGEST <= value <= LARGEST else self._counted(key, value)
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number; required when there is no default."""
-        return self._finite(key, self.values.get(key, default))
+        value = self.values.get(key, default)
+        if type(value) is float and isfinite(value):
+            return value
+        return self._finite(key, value)
 
     def maybe_whole(self, key: str) -> int | None:
         """An integer, or None when the key is absent."""
@@ -74,7 +78,7 @@ class Fields:
     def doubles(self, key: str) -> array[float]:
         """The same as an array; in a tenth of the time, since records have thousands of them."""
         values = self._list(key)
-        if set(map(type, values)) == {float} and math.isfinite(sum(values)):
+        if set(map(type, values)) == FLOATS and isfinite(sum(values)):
             return array("d", values)
         return array("d", self.numbers(key))
 
@@ -150,15 +154,13 @@ class Fields:
         return value
 
     def _finite(self, key: str, value: Any) -> float:
-        if type(value) is float and math.isfinite(value):
-            return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(key, "must be a number")
         try:
             number = float(value)
         except OverflowError:
             raise self.error(key, "is too large a number") from None
-        if not math.isfinite(number):
+        if not isfinite(number):
             raise self.error(key, "must be finite")
         return number
 
