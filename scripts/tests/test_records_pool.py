@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import pickle
+import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +111,29 @@ def test_a_cut_off_last_line_and_a_missing_file(files: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("several")
-@pytest.mark.parametrize("program", ["/bin/false", "/no/such/program", "/bin/cat"])
+@pytest.mark.parametrize("last_words", [b"", b"no pickle", pickle.dumps("cut off")[:-3]])
 def test_files_of_a_process_that_dies_are_read_by_this_one(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch, program: str
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, last_words: bytes
 ) -> None:
-    monkeypatch.setattr(sys, "executable", program)
+    def dies(_: object, __: object, sender: Connection) -> None:
+        if last_words:
+            sender.send_bytes(last_words)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(pool, "_read", dies)
     assert read_files(files) == [read_file(path) for path in files]
 
 
+@pytest.mark.usefixtures("several")
+def test_what_is_to_be_done_meanwhile_is_done_once(files: list[Path]) -> None:
+    done: list[int] = []
+    read_files(files, lambda: done.append(os.getpid()))
+    read_files(files[:1], lambda: done.append(os.getpid()))
+    assert done == [os.getpid()] * 2
+
+
 def test_little_is_read_by_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "Popen", fails)
+    monkeypatch.setattr(pool, "_start", fails)
     assert read_results([CHECKOUT / "results" / "nvidia-h200"])
 
 
@@ -126,7 +141,7 @@ def test_little_is_read_by_this_process_alone(monkeypatch: pytest.MonkeyPatch) -
 def test_one_file_is_read_by_this_process_alone(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "Popen", fails)
+    monkeypatch.setattr(pool, "_start", fails)
     assert read_files(files[:1]) == [RecordFile(read_file(files[0]).records)]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any
 
 from gpulift.records.quick import canonical
@@ -80,8 +80,8 @@ class Arm:
         steps_s = [one / self.steps_per_window for one in sorted(self.window_s)]
         if len(steps_s) == 1:
             return steps_s[0], steps_s[0], steps_s[0]
-        low, _, high = quantiles(steps_s, n=4, method="inclusive")
-        return low, median(steps_s), high
+        low, middle, high = quantiles(steps_s, n=4, method="inclusive")
+        return low, middle, high
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,9 @@ class Record:
         return read_again(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled with the quartiles of its arms, which take long where there are many."""
+        """Pickled with what is asked of every record and takes long where there are many."""
+        if self.order is not None:
+            self.order.turns  # noqa: B018 (kept with the order, for whoever unpickles it)
         for arm in self.arms:
             if arm.window_s:
                 arm.step_quartiles_s  # noqa: B018 (kept with the arm, for whoever unpickles it)

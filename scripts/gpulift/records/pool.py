@@ -1,20 +1,19 @@
 """Reads many files by several processes at once, where there is enough to read to pay for them.
 
-A process is a new interpreter that runs `main`, not a fork, which would copy the locks of threads
-that it does not have. It gets pickled paths on its standard input and gives a pickled
-answer for each on its standard output.
+They are forked, so that they have what this one has imported, before it starts any thread.
 """
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
     from gpulift.records.read import RecordFile
 
 MOST_PROCESSES = 8  # this one has to unpickle what all of them read
-ENOUGH_BYTES = 32_000_000  # a second of reading; to start a process takes a tenth of that
-PACKAGES = Path(__file__).resolve().parents[2]
-PROGRAM = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import main; main()"
+ENOUGH_BYTES = 32_000_000  # half a second of reading; to start a process takes a tenth of that
 
 
 def worth_processes(paths: Sequence[Path]) -> bool:
@@ -34,14 +31,26 @@ def worth_processes(paths: Sequence[Path]) -> bool:
     return len(paths) > 1 and _processors() > 1 and sum(map(_bytes, paths)) >= ENOUGH_BYTES
 
 
-def read_by_processes(paths: Sequence[Path]) -> dict[Path, RecordFile | GpuliftError]:
-    """What each file holds, or why it cannot be read; a file whose process was killed is absent."""
+def read_by_processes(
+    paths: Sequence[Path], meanwhile: Callable[[], None]
+) -> dict[Path, RecordFile | GpuliftError]:
+    """What each file holds, or why it cannot be read; a file whose process was killed is absent.
+
+    This process does `meanwhile` while the others read.
+    """
     shares: list[list[Path]] = [[] for _ in range(min(_processors(), len(paths)))]
     for path in sorted(paths, key=_bytes, reverse=True):
         min(shares, key=lambda share: sum(map(_bytes, share))).append(path)
-    with ThreadPoolExecutor(len(shares)) as threads:
-        answers = threads.map(_answers, shares)
-        return {path: answer for found in answers for path, answer in found.items()}
+    started = [_start(share) for share in shares]
+    try:
+        with ThreadPoolExecutor(len(shares)) as threads:
+            answers = threads.map(_answers, shares, [answers for _, answers in started])
+            meanwhile()
+            return {path: answer for found in answers for path, answer in found.items()}
+    finally:
+        for process, receiver in started:
+            receiver.close()
+            process.join()
 
 
 @contextmanager
@@ -61,21 +70,41 @@ def without_collection(freeze: bool) -> Iterator[None]:
             gc.enable()
 
 
-def _answers(paths: Sequence[Path]) -> Mapping[Path, RecordFile | GpuliftError]:
+def _start(paths: Sequence[Path]) -> tuple[BaseProcess, Connection]:
+    """A process that reads these, and where it says what is in them."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_read, args=(paths, receiver, sender))
+    process.start()
+    sender.close()
+    return process, receiver
+
+
+def _answers(
+    paths: Sequence[Path], receiver: Connection
+) -> Mapping[Path, RecordFile | GpuliftError]:
     found: dict[Path, RecordFile | GpuliftError] = {}
-    command = [sys.executable, "-I", "-c", PROGRAM, str(PACKAGES)]
-    pipe = subprocess.PIPE
-    with (
-        suppress(OSError, EOFError, pickle.UnpicklingError),  # it was killed, or cannot be started
-        subprocess.Popen(command, stdin=pipe, stdout=pipe) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process.stdin as asked:
-            pickle.dump(list(paths), asked)
+    with suppress(OSError, EOFError, pickle.UnpicklingError):  # it was killed
         for path in paths:
-            found[path] = pickle.load(process.stdout)
+            found[path] = pickle.loads(receiver.recv_bytes())
     return found
+
+
+def _read(paths: Sequence[Path], receiver: Connection, sender: Connection) -> None:
+    """The other process."""
+    from gpulift.records.read import read_file
+
+    receiver.close()
+    gc.disable()
+    # An interrupt is told by the process that asked, and so is that it went away.
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        for path in paths:
+            answer: RecordFile | GpuliftError
+            try:
+                answer = read_file(path, keep=False)
+            except GpuliftError as error:
+                answer = error
+            sender.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
 
 
 def _processors() -> int:
@@ -87,19 +116,3 @@ def _bytes(path: Path) -> int:
         return path.stat().st_size
     except OSError:  # reading it will say why
         return 0
-
-
-def main() -> None:
-    """The other process."""
-    from gpulift.records.read import read_file
-
-    gc.disable()
-    # An interrupt is told by the process that asked, and so is that it went away.
-    with suppress(KeyboardInterrupt, BrokenPipeError), sys.stdout.buffer as out:
-        for path in pickle.load(sys.stdin.buffer):
-            answer: RecordFile | GpuliftError
-            try:
-                answer = read_file(path, keep=False)
-            except GpuliftError as error:
-                answer = error
-            pickle.dump(answer, out, pickle.HIGHEST_PROTOCOL)

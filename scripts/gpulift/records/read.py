@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -82,11 +82,18 @@ def read_file(path: Path, keep: bool = True) -> RecordFile:
     return RecordFile(tuple(records), tuple(warnings))
 
 
-def read_files(paths: Sequence[Path]) -> list[RecordFile]:
-    """All records of these files, in their order; many bytes by several processes at once."""
+def read_files(
+    paths: Sequence[Path], meanwhile: Callable[[], None] = lambda: None
+) -> list[RecordFile]:
+    """All records of these files, in their order; many bytes by several processes at once.
+
+    `meanwhile` is done in any case, while they read or before.
+    """
     many = worth_processes(paths)
+    if not many:
+        meanwhile()
     with without_collection(freeze=many):
-        known = read_by_processes(paths) if many else {}
+        known = read_by_processes(paths, meanwhile) if many else {}
         return [_opened(known[path]) if path in known else read_file(path) for path in paths]
 
 
@@ -185,12 +192,18 @@ def read_run(folder: Path) -> Run:
     return _runs([_files_of(folder)])[0]
 
 
-def read_results(paths: Iterable[Path], *, every_technique: bool = False) -> list[Run]:
+def read_results(
+    paths: Iterable[Path],
+    *,
+    every_technique: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[Run]:
     """The runs that the paths name, in that order.
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
     newest full run of each machine in it (the newest quick one where there is no full one). With
-    `every_technique` the newest others follow that have techniques which it lacks.
+    `every_technique` the newest others follow that have techniques which it lacks. What the caller
+    has to do `meanwhile` is done beside the reading, if there is much to read.
     """
     places: list[_Place] = []
     for path in paths:
@@ -200,7 +213,7 @@ def read_results(paths: Iterable[Path], *, every_technique: bool = False) -> lis
         if not found:
             raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
         places.extend(found)
-    return _runs(places)
+    return _runs(places, meanwhile)
 
 
 def _exists(path: Path) -> bool:
@@ -270,9 +283,9 @@ def _places_at(path: Path, *, every_technique: bool) -> list[_Place]:
     return [_files_of(folder) for folder in chain.from_iterable(chosen)]
 
 
-def _runs(places: Sequence[_Place]) -> list[Run]:
+def _runs(places: Sequence[_Place], meanwhile: Callable[[], None] = lambda: None) -> list[Run]:
     """One run per place, all files being read together."""
-    contents = iter(read_files([file for _, files in places for file in files]))
+    contents = iter(read_files([file for _, files in places for file in files], meanwhile))
     return [_run(folder, files, [next(contents) for _ in files]) for folder, files in places]
 
 
