@@ -137,19 +137,28 @@ def report(
     out: Out = None,
 ) -> None:
     """One HTML page, its Markdown twin and figures, from records alone."""
-    from gpulift.report import changes, page
-
     if not results and not gates:
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [], every_technique=True)
+    found = read_results(results or [], every_technique=True, meanwhile=_prepare_report)
+    from gpulift.report import changes, halves, page
+
     made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
     if base is not None:
         compared = compare_runs(read_results([base]), found, across)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
-    typer.echo(page.write([summary_of(one) for one in found], folder, changes=made))
+    typer.echo(page.write(halves.summaries(found, summary_of), folder, changes=made))
+
+
+def _prepare_report() -> None:
+    """Half a second: matplotlib, what scipy loads only when it is used, the templates."""
+    from scipy import special  # noqa: F401
+
+    from gpulift.report import page, render  # noqa: F401
+
+    render.prepare()
 
 
 @app.command()

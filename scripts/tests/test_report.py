@@ -245,8 +245,11 @@ def test_a_sweep_has_a_few_ratios_at_its_side_however_narrow_it_is(gain: float, 
     assert 1.0 in ticks
 
 
-def test_bars_need_a_datasheet() -> None:
-    assert plots.roof_bars(summary(runs_made.without_gpu()).roofs) is None
+def test_bars_need_a_datasheet(tmp_path: Path) -> None:
+    report.write([summary(runs_made.without_gpu())], tmp_path)
+    drawn = {file.stem for file in (tmp_path / "figures").glob("*.svg")}
+    assert "techniques-0" in drawn
+    assert "roofs-0" not in drawn
 
 
 @pytest.mark.parametrize(

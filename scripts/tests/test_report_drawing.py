@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ ESTIMATE = Estimate(2.0, 1.9, 2.1, 3)
 
 def forest(label: str, alt: str = "finding") -> Drawing:
     rows = [plots.ForestRow(label, ESTIMATE, "2.00×", beside=label)]
-    return Drawing("x", alt, plots.forest(rows, plots.SPEEDUP_AXIS))
+    return Drawing("x", alt, partial(plots.forest, rows, plots.SPEEDUP_AXIS))
 
 
 def test_inline_figures_bring_no_style_and_no_ids_of_their_own() -> None:
@@ -52,7 +53,7 @@ def test_hostile_arms_and_axes_of_a_sweep(text: str) -> None:
         if "direction" in one["case"]:
             one["case"] = {text: one["case"]["direction"], "bytes": one["case"]["bytes"]}
     rows = summary(records).worths_of("transfer/pinned_copy")
-    assert text in Drawing("x", "a", plots.sweep(rows)).svg.unescape()
+    assert text in Drawing("x", "a", partial(plots.sweep, rows)).svg.unescape()
 
 
 def test_figures_say_how_many_launches_they_rest_on() -> None:

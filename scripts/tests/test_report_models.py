@@ -146,7 +146,7 @@ def test_hostile_names_do_not_break_the_drawing(name: str) -> None:
 def rendered(found: tuple[ModelsView, ...]) -> tuple[str, str]:
     """The section of the page and of its Markdown twin."""
     figures = [view.figure for view in found if view.figure]
-    values = {"models": found, "svgs": {one.name: one.svg for one in figures}}
+    values = {"models": found, "figures": {one.name: one for one in figures}}
     made = (render._environment(html=kind) for kind in (True, False))
     names = ("models.html.j2", "models.md.j2")
     page, twin = (

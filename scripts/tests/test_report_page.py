@@ -19,7 +19,7 @@ from gpulift.errors import GpuliftError
 from gpulift.exchange import imported
 from gpulift.exchange.gbench_in import read_gbench
 from gpulift.records.read import read_run
-from gpulift.report import escaping, figures, limits, page, planned, views
+from gpulift.report import escaping, figures, limits, page, planned, render, views
 from gpulift.report.drawing import Drawing
 from gpulift.report.summary import Summary, summarise, with_roofs
 from gpulift.text import percent
@@ -217,53 +217,57 @@ def test_a_page_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def empty(name: str) -> Drawing:
-    return Drawing(name, "alt", Figure(figsize=(1, 1)))
+    return Drawing(name, "alt", lambda: Figure(figsize=(1, 1)))
 
 
 def test_what_goes_wrong_while_drawing_is_raised_where_the_page_is_made(tmp_path: Path) -> None:
-    def broken() -> Drawing:
+    def broken() -> Figure:
         raise KeyError("axis")
 
     with (
         pytest.raises(KeyError, match="axis"),
-        figures.drawn([lambda: empty("one"), broken], tmp_path) as collect,
+        figures.drawn([empty("one"), Drawing("two", "alt", broken)], tmp_path) as found,
     ):
-        collect()
+        found.put_on("")
 
 
 def test_a_drawing_process_that_dies_is_no_silence(tmp_path: Path) -> None:
-    def dying() -> Drawing:
+    def dying() -> Figure:
         raise SystemExit(3)
 
     with (
         pytest.raises(GpuliftError, match="ended early"),
-        figures.drawn([dying], tmp_path) as collect,
+        figures.drawn([Drawing("one", "alt", dying)], tmp_path) as found,
     ):
-        collect()
+        found.put_on("")
 
 
 def test_nobody_waits_for_figures_of_a_page_that_failed(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="disk"),
-        figures.drawn([lambda: empty("one")], tmp_path),
+        figures.drawn([empty("one")], tmp_path),
     ):
         raise OSError(errno.ENOSPC, "disk is full")
 
 
-def test_a_plan_may_have_nothing_to_draw(tmp_path: Path) -> None:
-    with figures.drawn([lambda: None, lambda: empty("one")], tmp_path) as collect:
-        assert list(collect()) == ["one"]
-    assert {file.name for file in tmp_path.iterdir()} == {"one.png", "one.svg", figures.MADE}
+def test_each_figure_takes_the_place_of_its_mark_alone(tmp_path: Path) -> None:
+    with figures.drawn([empty("one"), empty("two")], tmp_path) as found:
+        one, two = found.by_name["one"], found.by_name["two"]
+        made = found.put_on(f"a{two.svg}b{one.svg}c{two.svg}<!--{'0' * 32} 0-->")
+    drawn = r"<svg [^<]*<.*?</svg>\s*"
+    kept = rf"<!--{'0' * 32} 0-->"
+    assert re.fullmatch(rf"a{drawn}b{drawn}c{drawn}{kept}", made, re.DOTALL)
+    names = {"one.png", "one.svg", "two.png", "two.svg", figures.MADE}
+    assert {file.name for file in tmp_path.iterdir()} == names
 
 
 def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
     (tmp_path / "mine.png").write_text("a slide", encoding="utf-8")
-    with figures.drawn([lambda: empty("old"), lambda: empty("kept")], tmp_path) as collect:
-        collect()
-    with figures.drawn([lambda: empty("kept"), lambda: empty("new")], tmp_path) as collect:
-        collect()
-    names = {file.name for file in tmp_path.glob("*.*g")}
-    assert names == {"mine.png", "kept.png", "kept.svg", "new.png", "new.svg"}
+    for names in (["old", "kept"], ["kept", "new"]):
+        with figures.drawn([*map(empty, names)], tmp_path) as found:
+            found.put_on("")
+    left = {file.name for file in tmp_path.glob("*.*g")}
+    assert left == {"mine.png", "kept.png", "kept.svg", "new.png", "new.svg"}
 
 
 @pytest.mark.parametrize(
@@ -453,3 +457,17 @@ def test_two_builds_alone_say_so_and_their_errors_are_not_lost(tmp_path: Path) -
     for text in (shown.text, twin):
         assert "these records hold two builds against each other" in text
         assert "it fell over" in text
+
+
+def test_templates_are_compiled_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for folder in (tmp_path / "missing" / "none", tmp_path / "kept"):
+        monkeypatch.setattr(render, "COMPILED", folder)
+        render._environment.cache_clear()
+        render.prepare()
+        made.append(html_of(runs_made.without_gpu(), tmp_path / "out"))
+    render._environment.cache_clear()
+    assert made[0] == made[1]
+    assert any((tmp_path / "kept").iterdir())

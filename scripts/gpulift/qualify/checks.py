@@ -17,7 +17,7 @@ from gpulift import stats
 from gpulift.qualify.computed_peaks import computed_peak, expected_share
 from gpulift.records.model import Context
 from gpulift.reference.entries import Measured, Reference
-from gpulift.report.summary import Case, Problem, Summary, group_cases
+from gpulift.report.summary import Case, Problem, Summary
 from gpulift.stats import Estimate
 
 PASS = "pass"
@@ -213,11 +213,11 @@ def _items(case: Case, arm: str) -> float:
 def _step_times(summary: Summary) -> list[Check]:
     """The speedups tell techniques apart; only the times themselves tell a slow card."""
     found = []
-    for case in group_cases(summary.run.records, "technique"):
+    for case in summary.cases:
         if case.first.ceiling or _is_integrity(case.technique):
             continue
         for arm in case.first.arms:
-            time = stats.step_time(case.measured, arm.name)
+            time = case.times_s.get(arm.name)
             if time:
                 id = f"time/{case.technique}/{case.case_id}/{arm.name}"
                 found.append(Check(id, "s", time, case, arm.name, 1.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +27,21 @@ LINES = 'stroke-linejoin="round" stroke-linecap="butt"'
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with the text that stands for it."""
+    """A figure with the text that stands for it. It is drawn when it is first asked for."""
 
     name: str
     alt: str
-    figure: Figure
+    draw: Callable[[], Figure]
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The figure; its layout is made once, for all formats."""
+        with drawing():
+            made = self.draw()
+            if (layout := made.get_layout_engine()) is not None:
+                layout.execute(made)
+        made.set_layout_engine("none")
+        return made
 
     @cached_property
     def svg(self) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gpulift.certify import certificate as certificates
@@ -121,7 +122,7 @@ def _view(machine: str, results: Path, number: int) -> CertificateView:
     if found is None or not found.detection:
         return CertificateView(machine, found, None)
     alt = f"Planted slow-downs that the gate found on {machine}: {_finding(found.detection)}."
-    curve = Drawing(f"detection-{number}", alt, plots.detection(found.detection))
+    curve = Drawing(f"detection-{number}", alt, partial(plots.detection, found.detection))
     return CertificateView(machine, found, curve)
 
 

@@ -1,14 +1,19 @@
-"""Figures: drawn and written as files by a second process, while this one makes the page."""
+"""Figures: drawn and written as files by other processes, while this one makes the page.
+
+The page has a mark where each figure belongs, which gives way to it in the end.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from markupsafe import Markup
@@ -17,47 +22,74 @@ from gpulift.errors import FAILED, GpuliftError
 from gpulift.report.drawing import Drawing
 
 NAME_LETTERS = 80
+NUMBER_BYTES = 4
+MOST_PROCESSES = 2  # beside the one that makes the page
 MADE = ".made-by-report"  # names of the files that a report made, to remove when it makes others
-ERRNO_FROM = 100  # the second process's exit code less this is the errno that it met
-
-Plan = Callable[[], Drawing | None]
+ERRNO_FROM = 100  # a process's exit code less this is the errno that it met
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure on the page: the name of its files, the text that stands for it, inline SVG."""
+    """A figure on the page: the name of its files, the text that stands for it, its mark."""
 
     name: str
     alt: str
     svg: Markup
 
 
-Figures = Mapping[str, Figure]
+class Figures:
+    """The figures of a page, by their names, while they are being drawn."""
+
+    def __init__(self, drawings: Sequence[Drawing], answers: Sequence[Connection]) -> None:
+        secret = secrets.token_hex(16)  # so that nothing in a record is taken for a mark
+        self.by_name = {
+            one.name: Figure(one.name, one.alt, Markup(f"<!--{secret} {number}-->"))
+            for number, one in enumerate(drawings)
+        }
+        self._names = [*self.by_name]
+        self._mark = re.compile(rf"<!--{secret} (\d+)-->")
+        self._answers = answers
+
+    def put_on(self, page: str) -> str:
+        """The page with inline SVG for its marks. Waits until all are drawn."""
+        svgs: dict[str, str] = {}
+        for answer in self._answers:
+            try:
+                found = answer.recv()
+            except EOFError:
+                raise _ended() from None
+            if isinstance(found, Exception):
+                raise found
+            svgs |= found
+        return self._mark.sub(lambda mark: svgs[self._names[int(mark[1])]], page)
 
 
 @contextmanager
-def drawn(plans: Sequence[Plan], folder: Path) -> Iterator[Callable[[], Figures]]:
-    """Draws what is planned; yields what waits for the figures and returns them by name.
+def drawn(drawings: Sequence[Drawing], folder: Path) -> Iterator[Figures]:
+    """Has them drawn by other processes, while the caller makes the page.
 
     On leaving, each is an SVG and a PNG file in the folder. Raises OSError where they cannot be
-    written. The process is forked: what the plans need is there already.
+    written. The processes are forked: what the drawings need is there already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    context = multiprocessing.get_context("fork")
-    process = context.Process(target=_work, args=(plans, folder, receiver, sender))
-    process.start()
-    sender.close()
+    clear(folder)
+    names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
+    (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(drawings))
+    queue = _queue(len(drawings))
+    started = [_start(drawings, queue, folder) for _ in range(count)]
+    os.close(queue)
     try:
-        yield lambda: _received(receiver, folder)
+        yield Figures(drawings, [answer for _, answer in started])
     finally:
-        receiver.close()
-        process.join()
-    code = process.exitcode or 0
-    if code >= ERRNO_FROM:
-        raise OSError(code - ERRNO_FROM, os.strerror(code - ERRNO_FROM), str(folder))
-    if code:
-        raise _ended(folder)
+        for process, answer in started:
+            answer.close()
+            process.join()
+    for code in (process.exitcode for process, _ in started):
+        if code and code >= ERRNO_FROM:
+            raise OSError(code - ERRNO_FROM, os.strerror(code - ERRNO_FROM), str(folder))
+        if code:
+            raise _ended()
 
 
 def file_name(name: str) -> str:
@@ -78,43 +110,50 @@ def clear(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _received(receiver: Connection, folder: Path) -> Figures:
-    try:
-        found = receiver.recv()
-    except EOFError:
-        raise _ended(folder) from None
-    if isinstance(found, Exception):
-        raise found
-    return {one.name: one for one in found}
+def _ended() -> GpuliftError:
+    return GpuliftError("a process that draws figures ended early", FAILED)
 
 
-def _ended(folder: Path) -> GpuliftError:
-    return GpuliftError(f"{folder}: the process that draws the figures ended early", FAILED)
+def _queue(count: int) -> int:
+    """A pipe of the numbers below `count`: whoever reads takes the next."""
+    reader, writer = os.pipe()
+    os.write(writer, b"".join(number.to_bytes(NUMBER_BYTES, "big") for number in range(count)))
+    os.close(writer)
+    return reader
 
 
-def _work(plans: Sequence[Plan], folder: Path, receiver: Connection, sender: Connection) -> None:
+def _start(drawings: Sequence[Drawing], queue: int, folder: Path) -> tuple[BaseProcess, Connection]:
+    """A process, and where it says by name what it has drawn, or what went wrong."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    arguments = (drawings, queue, folder, receiver, sender)
+    process = multiprocessing.get_context("fork").Process(target=_work, args=arguments)
+    process.start()
+    sender.close()
+    return process, receiver
+
+
+def _work(
+    drawings: Sequence[Drawing],
+    queue: int,
+    folder: Path,
+    receiver: Connection,
+    sender: Connection,
+) -> None:
     receiver.close()
+    mine: list[Drawing] = []
     try:
-        drawings = [drawing for plan in plans if (drawing := plan()) is not None]
-        sender.send([_figure(one) for one in drawings])
+        while number := os.read(queue, NUMBER_BYTES):
+            mine.append(drawings[int.from_bytes(number, "big")])
+            mine[-1].svg  # noqa: B018 (drawn, and kept with it)
+        sender.send({one.name: str(one.svg) for one in mine})
     except BrokenPipeError:  # the page could not be written: nobody waits for figures
         return
     except Exception as error:  # whatever it is, it belongs to the process that makes the page
         sender.send(error)
         return
     try:
-        clear(folder)
-        names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
-        (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-        for one in drawings:
+        for one in mine:
             one.write_svg(folder / f"{file_name(one.name)}.svg")
             one.write_png(folder / f"{file_name(one.name)}.png")
     except OSError as error:
         raise SystemExit(ERRNO_FROM + (error.errno or 0)) from None
-
-
-def _figure(drawing: Drawing) -> Figure:
-    """The layout is made once, for all formats."""
-    drawing.figure.draw_without_rendering()
-    drawing.figure.set_layout_engine("none")
-    return Figure(drawing.name, drawing.alt, drawing.svg)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import matplotlib
@@ -287,7 +287,8 @@ def _view(
 ) -> ModelsView:
     name = f"models-{number}"
     drawn = [row for row in rows if row.change is not None][:MOST_ROWS]
-    figure = Drawing(name, _said(title, columns, rows), _figure(columns, drawn)) if drawn else None
+    said = _said(title, columns, rows)
+    figure = Drawing(name, said, partial(_figure, columns, drawn)) if drawn else None
     differs = tuple(_differences(columns)) if rows else ()
     return ModelsView(title, name, tuple(columns), tuple(rows), figure, differs, published)
 

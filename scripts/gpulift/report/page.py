@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from gpulift import machine
@@ -24,7 +23,6 @@ from gpulift.report import (
     views,
 )
 from gpulift.report.changes import Change
-from gpulift.report.drawing import Drawing
 from gpulift.report.limits import limits
 from gpulift.report.summary import Summary, with_roofs
 from gpulift.runs import write_error
@@ -55,12 +53,11 @@ def write(
     beside = models.views(summaries, models.known_references(results))
     duets = duet_rows([one.run for one in summaries])
     most = limits(sum(len(one.run.records) for one in summaries))
-    plans = [*planned.of_machines(machines, most)]
-    plans += planned.of_techniques(machines, anchors, most)
     compared = [one.figure for one in beside if one.figure]
-    ready = [*(one.curve for one in certificates), *compared[: most.models]]
-    plans += [partial(_as_it_is, one) for one in ready if one]
-    plans.append(partial(planned.of_duets, duets))
+    wanted = [*planned.of_machines(machines, most)]
+    wanted += planned.of_techniques(machines, anchors, most)
+    wanted += [*(one.curve for one in certificates), *compared[: most.models]]
+    wanted.append(planned.of_duets(duets))
     values: dict[str, object] = {
         "title": _title(summaries, changes),
         "names": [one.run.machine for one in summaries],
@@ -74,15 +71,14 @@ def write(
     }
     values["contents"] = _contents(values)
     try:
-        with figures.drawn(plans, out / "figures") as collect:
+        drawings = [one for one in wanted if one]
+        with figures.drawn(drawings, out / "figures") as found:
             claims = claimed.claims_views(read_ledger(), summaries)
             techniques = views.technique_views(machines, anchors, claims, most.strips)
-            values |= {"claims": claims, "techniques": techniques}
-            found = collect()
-            values["figures"] = found
-            values["svgs"] = {name: one.svg for name, one in found.items()}
-            (out / "report.html").write_text(render.page(values), encoding="utf-8")
+            values |= {"claims": claims, "techniques": techniques, "figures": found.by_name}
             (out / "report.md").write_text(twin.fit(render.twin_parts(values)), encoding="utf-8")
+            page = found.put_on(render.page(values))
+            (out / "report.html").write_text(page, encoding="utf-8")
     except OSError as error:
         raise write_error(out, error) from None
     return out / "report.html"
@@ -100,10 +96,6 @@ def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
     newest = sorted(summaries, key=lambda one: one.run.records[0].started_at, reverse=True)
     most = sorted(newest, key=lambda one: -len(one.worths) - len(one.roofs))
     return sorted(most, key=lambda one: names.index(one.run.machine))
-
-
-def _as_it_is(drawing: Drawing) -> Drawing:
-    return drawing
 
 
 def _title(summaries: Sequence[Summary], changes: Sequence[Change]) -> str:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from gpulift import text
 from gpulift.duets import DuetRow
 from gpulift.report import escaping, findings, plots, roofline
 from gpulift.report.drawing import Drawing
-from gpulift.report.figures import Plan
 from gpulift.report.limits import Limits
 from gpulift.report.summary import Roof, Summary, Worth
 from gpulift.report.views import AnswerLine, MachineView, part_id
 
 
-def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Plan]:
-    """Roofline, ceilings and the forest of techniques of the first machines."""
+def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Drawing | None]:
+    """Roofline, ceilings and the forest of techniques of the first machines, each if it has one."""
     for one in machines[: most.machines]:
-        yield partial(roofline.drawing, one.summary, one.number)
-        yield partial(_bars, one)
-        yield partial(_forest, one)
+        yield roofline.drawing(one.summary, one.number)
+        yield _bars(one)
+        yield _forest(one)
 
 
 def of_techniques(
     machines: Sequence[MachineView], anchors: Mapping[str, str], most: Limits
-) -> Iterator[Plan]:
+) -> Iterator[Drawing]:
     """Speedups along an axis of the cases, for the first techniques that have one."""
     drawn = [pair for pair in _sweeps(machines, anchors) if _panels(*pair) <= most.panels]
     for view, technique in drawn[: most.sweeps]:
-        yield partial(_sweep, view, technique, anchors[technique])
+        yield _sweep(view, technique, anchors[technique])
 
 
 def left_out(
@@ -60,15 +59,16 @@ def of_duets(rows: Sequence[DuetRow]) -> Drawing | None:
         )
         for row in rows
     ]
-    figure = plots.forest(shown, "time of head / time of base, 95 % interval (below 1: faster)")
+    axis = "time of head / time of base, 95 % interval (below 1: faster)"
     ratios = [row.pair.ratio.value for row in rows]
     alt = f"Head build against base build: {min(ratios):.4f} to {max(ratios):.4f} times as long."
-    return Drawing("duet", alt, figure)
+    return Drawing("duet", alt, partial(plots.forest, shown, axis))
 
 
 def _bars(view: MachineView) -> Drawing | None:
-    figure = plots.roof_bars(view.summary.roofs)
-    return Drawing(view.bars, _roofs_alt(view.summary), figure) if figure else None
+    known = [roof for roof in view.summary.roofs if roof.fraction is not None]
+    draw = partial(plots.roof_bars, known)
+    return Drawing(view.bars, _roofs_alt(view.summary, known), draw) if known else None
 
 
 def _forest(view: MachineView) -> Drawing | None:
@@ -76,8 +76,8 @@ def _forest(view: MachineView) -> Drawing | None:
     if not rows:
         return None
     rows.sort(key=lambda row: -row.speedup.value)
-    figure = plots.forest([plots.worth_row(row) for row in rows], plots.SPEEDUP_AXIS)
-    return Drawing(view.forest, _forest_alt(view), figure)
+    draw = partial(plots.forest, [plots.worth_row(row) for row in rows], plots.SPEEDUP_AXIS)
+    return Drawing(view.forest, _forest_alt(view), draw)
 
 
 def _sweeps(
@@ -103,7 +103,7 @@ def _sweep(view: MachineView, technique: str, anchor: str) -> Drawing:
     where = f"{escaping.brief(technique)} on {escaping.brief(view.summary.run.machine)}"
     said = ". ".join(escaping.brief(one, findings.MOST_LETTERS) for one in findings.of_rows(rows))
     alt = f"{where}, speedup along {escaping.brief(plots.sweep_axis(rows) or '')}. {said}."
-    return Drawing(part_id(anchor, view), alt, plots.sweep(rows))
+    return Drawing(part_id(anchor, view), alt, partial(plots.sweep, rows))
 
 
 def _rows(view: MachineView, technique: str) -> list[Worth]:
@@ -121,10 +121,9 @@ def _line(line: AnswerLine) -> str:
     return f"{best}, down to {text.ratio(line.worst.speedup.value)}" if line.worst else best
 
 
-def _roofs_alt(summary: Summary) -> str:
-    known = [(roof.fraction, roof) for roof in summary.roofs if roof.fraction is not None]
-    known.sort(key=lambda pair: pair[0])
-    ends = [f"{text.percent(share)} ({_roof(roof)})" for share, roof in (known[0], known[-1])]
+def _roofs_alt(summary: Summary, roofs: Iterable[Roof]) -> str:
+    known = sorted(roofs, key=lambda roof: roof.fraction or 0.0)
+    ends = [f"{text.percent(one.fraction)} ({_roof(one)})" for one in (known[0], known[-1])]
     name = escaping.brief(summary.run.machine)
     said = " to ".join(dict.fromkeys(ends))
     return f"The measured ceilings of {name} are {said} of the datasheet."

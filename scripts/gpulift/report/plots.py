@@ -130,11 +130,8 @@ def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
         return figure
 
 
-def roof_bars(roofs: Sequence[Roof]) -> Figure | None:
-    """Measured ceilings as fractions of the datasheet; None where no datasheet is known."""
-    known = [roof for roof in roofs if roof.fraction is not None]
-    if not known:
-        return None
+def roof_bars(known: Sequence[Roof]) -> Figure:
+    """Measured ceilings as fractions of the datasheet, whose figures must be known."""
     with matplotlib.rc_context(STYLE):
         figure, axes = _row_figure(len(known))
         for position, roof in enumerate(known):

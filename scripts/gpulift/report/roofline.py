@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -23,7 +24,7 @@ from gpulift import stats, text
 from gpulift.records.model import Arm
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Case, Roof, Summary, group_cases, work_of
+from gpulift.report.summary import Case, Roof, Summary, work_of
 from gpulift.stats import Estimate
 
 # Bytes of an element of the operands and of the product, as workloads/matmul.hpp has them.
@@ -80,14 +81,12 @@ class Point:
 def points(summary: Summary) -> list[Point]:
     """Every measured arm of every case whose roof was measured in the same regime."""
     roofs = {(roof.name, roof.regime): roof for roof in summary.roofs}
-    known = _known_times(summary)
     found = []
-    for case in group_cases(summary.run.records, "technique"):
+    for case in summary.cases:
         for arm in case.first.arms:
             roof = roofs.get((arm.cost.roof, case.first.regime)) if arm.cost else None
             if roof is not None:
-                time = known.get((case.technique, case.case_id, arm.name))
-                found.append(_point(case, arm, roof, time))
+                found.append(_point(case, arm, roof))
     return [point for point in found if point is not None]
 
 
@@ -128,22 +127,15 @@ def drawing(summary: Summary, number: int) -> Drawing | None:
     found = points(summary)
     if not found:
         return None
-    return Drawing(f"roofline-{number}", _finding(summary, found), _figure(summary, found))
+    name, said = f"roofline-{number}", _finding(summary, found)
+    return Drawing(name, said, partial(_figure, summary, found))
 
 
 # --- Points ---
 
 
-def _known_times(summary: Summary) -> dict[tuple[str, str, str], Estimate]:
-    known = {}
-    for row in summary.worths:
-        known[row.technique, row.case.case_id, row.arm] = row.time_s
-        known[row.technique, row.case.case_id, row.baseline] = row.baseline_time_s
-    return known
-
-
-def _point(case: Case, arm: Arm, roof: Roof, time: Estimate | None) -> Point | None:
-    time = time or stats.step_time(case.measured, arm.name)
+def _point(case: Case, arm: Arm, roof: Roof) -> Point | None:
+    time = case.times_s.get(arm.name)
     work, unit = work_of(arm.cost)
     if time is None or work <= 0 or arm.cost is None:
         return None

@@ -10,11 +10,14 @@ import argparse
 import json
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, unescape
+
+from matplotlib.figure import Figure
 
 from gpulift import machine, text
 from gpulift.errors import USAGE, GpuliftError
@@ -68,10 +71,11 @@ def exhibits(run: Run) -> list[Exhibit]:
     copies = summary.worths_of(PINNED)
     if not copies:
         raise GpuliftError(f"{run.folder}: has no {PINNED} to show", USAGE)
-    forest = plots.forest([plots.worth_row(row) for row in best], plots.SPEEDUP_AXIS)
+    forest = partial(plots.forest, [plots.worth_row(row) for row in best], plots.SPEEDUP_AXIS)
+    sweep = partial(plots.sweep, copies)
     return [
         _exhibit("techniques", _of_techniques(summary, best), forest, run, best),
-        _exhibit("pinned-copy", _of_copies(summary, copies), plots.sweep(copies), run, copies),
+        _exhibit("pinned-copy", _of_copies(summary, copies), sweep, run, copies),
     ]
 
 
@@ -100,9 +104,11 @@ def values_in(file: Path) -> Mapping[str, Any]:
     return values
 
 
-def _exhibit(name: str, alt: str, figure: Any, run: Run, rows: Sequence[Worth]) -> Exhibit:
+def _exhibit(
+    name: str, alt: str, draw: Callable[[], Figure], run: Run, rows: Sequence[Worth]
+) -> Exhibit:
     values = {"alt": alt, "run": run.name, "rows": [_values(row) for row in rows]}
-    return Exhibit(Drawing(name, alt, figure), values)
+    return Exhibit(Drawing(name, alt, draw), values)
 
 
 def _values(row: Worth) -> dict[str, Any]:

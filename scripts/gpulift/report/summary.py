@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from gpulift import stats
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.read import Run
@@ -35,6 +37,18 @@ class Case:
     def measured(self) -> tuple[Record, ...]:
         """The launches with results."""
         return tuple(record for record in self.records if record.outcome == "ok")
+
+    @cached_property
+    def arms(self) -> Mapping[str, tuple[Arm, ...]]:
+        """By name, what the launches measured of each arm that any of them measured."""
+        names = dict.fromkeys(arm.name for record in self.measured for arm in record.arms)
+        found = {name: tuple(stats.measured_arms(self.measured, name)) for name in names}
+        return {name: launches for name, launches in found.items() if launches}
+
+    @cached_property
+    def times_s(self) -> Mapping[str, Estimate]:
+        """Seconds of a step of each arm that was measured."""
+        return {name: stats.time_over(launches) for name, launches in self.arms.items()}
 
     def record_ids(self, *arms: str) -> tuple[str, ...]:
         """Citations of the launches in which all these arms were measured."""
@@ -197,6 +211,7 @@ class Summary:
     unit_costs: tuple[UnitCost, ...]
     worths: tuple[Worth, ...]
     problems: tuple[Problem, ...]
+    cases: tuple[Case, ...]  # of techniques
 
     @property
     def broken(self) -> tuple[Problem, ...]:
@@ -231,8 +246,7 @@ class Summary:
     @property
     def notes(self) -> tuple[tuple[Case, str, str], ...]:
         """What techniques noted about their cases: the algorithm that a search chose, say."""
-        cases = group_cases(self.run.records, "technique")
-        return tuple((c, key, value) for c in cases for key, value in c.first.notes.items())
+        return tuple((c, key, value) for c in self.cases for key, value in c.first.notes.items())
 
     @property
     def total_s(self) -> float:
@@ -299,6 +313,7 @@ def summarise(run: Run, reference: Reference | None = None) -> Summary:
         unit_costs=tuple(_unit_costs([case for case in cases if case.first.ceiling])),
         worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)),
         problems=tuple(problem for case in cases for problem in _problems(case)),
+        cases=tuple(cases),
     )
 
 
@@ -361,10 +376,11 @@ def _roofs(cases: Sequence[Case], reference: Reference | None) -> list[Roof]:
 def _rates(case: Case, reference: Reference | None) -> list[Roof]:
     found = []
     for arm in case.first.arms:
-        time = stats.step_time(case.measured, arm.name)
+        time = case.times_s.get(arm.name)
         work = stats.work_for_roof(arm.cost) if arm.cost else 0.0
         if time is None or arm.cost is None or not arm.cost.roof or work <= 0:
             continue
+        launches = case.arms[arm.name]
         found.append(
             Roof(
                 name=arm.cost.roof,
@@ -376,7 +392,7 @@ def _rates(case: Case, reference: Reference | None) -> list[Roof]:
                 peak=reference.peak(arm.cost.roof) if reference else None,
                 power_w=_telemetry_median(case, "power_w"),
                 throttle=_throttle(case),
-                sm_clock_hz=_arm_clock(case, arm.name) or _telemetry_median(case, "sm_clock_hz"),
+                sm_clock_hz=_arm_clock(launches) or _telemetry_median(case, "sm_clock_hz"),
             )
         )
     return found
@@ -386,9 +402,9 @@ def _unit_costs(cases: Sequence[Case]) -> list[UnitCost]:
     found = []
     for case in cases:
         for arm in case.first.arms:
-            time = stats.step_time(case.measured, arm.name)
+            time = case.times_s.get(arm.name)
             if time and arm.cost and not arm.cost.roof and arm.cost.items > 0:
-                held = all(one.held for one in stats.measured_arms(case.measured, arm.name))
+                held = all(one.held for one in case.arms[arm.name])
                 one_s = time.scaled(1 / arm.cost.items)
                 found.append(UnitCost(case, arm.name, one_s, arm.clock, held))
     return found
@@ -398,10 +414,10 @@ def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
     baseline = next((arm for arm in case.first.arms if arm.role == "baseline"), None)
     if baseline is None:
         return []
-    time_s = stats.step_time(case.measured, baseline.name)
+    time_s = case.times_s.get(baseline.name)
     if time_s is None:
         return []
-    base = _Baseline(baseline.name, time_s, _facts(case, baseline.name))
+    base = _Baseline(baseline.name, time_s, facts(case.arms[baseline.name]))
     found = (_worth(case, arm, base, roofs) for arm in case.first.arms if arm is not baseline)
     return [row for row in found if row is not None]
 
@@ -418,9 +434,10 @@ class _Baseline:
 def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Worth | None:
     """Arm against baseline, or None where no launch has both."""
     pair = stats.pair_ratio(case.measured, arm.name, base.name)
-    time = stats.step_time(case.measured, arm.name)
+    time = case.times_s.get(arm.name)
     if pair is None or time is None:
         return None
+    launches = case.arms[arm.name]
     work, unit = work_of(arm.cost)
     item, items = (arm.cost.item, arm.cost.items) if arm.cost else ("", 0.0)
     return Worth(
@@ -431,17 +448,17 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         time_s=time,
         baseline_time_s=base.time_s,
         roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
-        facts=_facts(case, arm.name),
+        facts=facts(launches),
         baseline_facts=base.facts,
-        check_error=_worst_check(case, arm.name),
+        check_error=_worst_check(launches),
         check_tolerance=arm.check_tolerance,
-        spread=stats.spread(case.measured, arm.name),
+        spread=stats.spread(launches),
         rate=stats.rate(time, work) if work > 0 else None,
         rate_unit=unit,
         items_per_s=stats.rate(time, items) if item and items > 0 else None,
         item=item,
         clock=arm.clock,
-        sm_clock_hz=_arm_clock(case, arm.name),
+        sm_clock_hz=_arm_clock(launches),
         throttle=_throttle(case),
     )
 
@@ -469,20 +486,13 @@ def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof])
     return None
 
 
-def _facts(case: Case, arm: str) -> Facts:
-    return facts(stats.measured_arms(case.measured, arm))
+def _worst_check(launches: Sequence[Arm]) -> float | None:
+    return max((a.check_error for a in launches if a.check_error is not None), default=None)
 
 
-def _worst_check(case: Case, arm: str) -> float | None:
-    arms = stats.measured_arms(case.measured, arm)
-    return max((a.check_error for a in arms if a.check_error is not None), default=None)
-
-
-def _arm_clock(case: Case, arm: str) -> float | None:
-    clocks = [
-        clock for a in stats.measured_arms(case.measured, arm) for clock in a.windows.sm_clock_hz
-    ]
-    return stats.median_over(clocks)
+def _arm_clock(launches: Sequence[Arm]) -> float | None:
+    clocks = [np.asarray(one.windows.sm_clock_hz, dtype=np.float64) for one in launches]
+    return stats.median_over(np.concatenate(clocks))
 
 
 def _telemetry_median(case: Case, key: str) -> float | None:

@@ -126,7 +126,7 @@ class MachineView:
         """Of the ceilings as shares of the datasheet."""
         return f"roofs-{self.number}"
 
-    @property
+    @cached_property
     def unplaced(self) -> list[str]:
         """Techniques that the roofline has no place for."""
         return roofline.unplaced(self.summary)
@@ -264,17 +264,17 @@ class PartView:
         """What the arms are held against."""
         return ", ".join(dict.fromkeys(row.worth.baseline for row in self.rows))
 
-    @property
+    @cached_property
     def mixed(self) -> bool:
         """Whether cases have different baselines, so that each row must name its own."""
         return len({row.worth.baseline for row in self.rows}) > 1
 
-    @property
+    @cached_property
     def energy(self) -> bool:
         """Whether any arm's joules are known."""
         return any(row.worth.energy_j is not None for row in self.rows)
 
-    @property
+    @cached_property
     def launches(self) -> bool:
         """Whether any arm's kernel launches are known."""
         return any(row.worth.facts.launches is not None for row in self.rows)
