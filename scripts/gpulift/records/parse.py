@@ -292,13 +292,13 @@ def _require_consistent(record: Record, fields: Fields) -> None:
         return
     if not record.arms or record.order is None:
         raise fields.error("outcome", "is ok, but there are no arms or no order")
-    turns = [index for block in record.order.blocks for index in block]
-    if turns and not 0 <= min(turns) <= max(turns) < len(record.arms):
+    turns = record.order.turns
+    if not all(0 <= index < len(record.arms) for index in turns):
         raise fields.error("order.blocks", "names an arm that is not there")
     for index, arm in enumerate(record.arms):
-        if arm.outcome == "ok" and len(arm.window_s) != turns.count(index):
+        count = sum(turns.get(index, ()))
+        if arm.outcome == "ok" and len(arm.window_s) != count:
             raise fields.error(
                 f"arms[{index}].windows",
-                f"has {len(arm.window_s)} {arm.clock} windows, but the order has "
-                f"{turns.count(index)}",
+                f"has {len(arm.window_s)} {arm.clock} windows, but the order has {count}",
             )
