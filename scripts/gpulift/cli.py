@@ -26,28 +26,21 @@ from gpulift.commands import (
     examine,
     print_json,
     results_folder,
-    say,
-    summary_of,
 )
 from gpulift.compare.command import compare
-from gpulift.compare.judge import compare as compare_runs
 from gpulift.duets import duet_rows
-from gpulift.errors import FAILED, INTERRUPTED, OK, GpuliftError
+from gpulift.entry import call, make_app, say
+from gpulift.errors import FAILED, OK, GpuliftError
 from gpulift.exchange.command import export, import_
-from gpulift.gate.command import gate, judge_again
+from gpulift.gate.command import gate
 from gpulift.machine import TechniqueInfo
 from gpulift.qualify.command import qualify
 from gpulift.records import check as checks
 from gpulift.records.read import read_results
 from gpulift.reference import command as reference_command
+from gpulift.report.command import report
 
-app = typer.Typer(
-    name="gpulift",
-    help="What each training technique is worth on your GPU.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = make_app()
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Filter = Annotated[
@@ -55,6 +48,7 @@ Filter = Annotated[
 ]
 
 app.command()(qualify)
+app.command()(report)
 app.command()(compare)
 app.command()(gate)
 app.command()(certify)
@@ -117,51 +111,6 @@ def doctor(as_json: Json = False) -> None:
 
 
 @app.command()
-def report(
-    results: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(help="Record files, run folders or folders above."),
-    ] = None,
-    gates: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option("--gate", metavar="FOLDER", help="Evidence of a gate; may be repeated."),
-    ] = None,
-    base: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--compare", metavar="BASE", help="Verdicts of `compare` BASE RESULTS."),
-    ] = None,
-    across: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="The one declared difference of --compare, as for `compare`."),
-    ] = None,
-    out: Out = None,
-) -> None:
-    """One HTML page, its Markdown twin and figures, from records alone."""
-    if not results and not gates:
-        raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
-    if (base is not None and not results) or (across is not None and base is None):
-        raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [], every_technique=True, meanwhile=_prepare_report)
-    from gpulift.report import changes, halves, page
-
-    made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
-    if base is not None:
-        compared = compare_runs(read_results([base]), found, across)
-        made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
-    folder = out or _report_folder([*(results or []), *(gates or [])][0])
-    typer.echo(page.write(halves.summaries(found, summary_of), folder, changes=made))
-
-
-def _prepare_report() -> None:
-    """Half a second: matplotlib, what scipy loads only when it is used, the templates."""
-    from scipy import special  # noqa: F401
-
-    from gpulift.report import page, render  # noqa: F401
-
-    render.prepare()
-
-
-@app.command()
 def check(
     results: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -197,28 +146,7 @@ def duet(results: Results, as_json: Json = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors become one line on stderr."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = app(args=given or ["--help"], standalone_mode=False)
-    except GpuliftError as error:
-        return _fail(str(error), error.exit_code)
-    except typer.TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return FAILED
-    return code if isinstance(code, int) else OK
-
-
-def _fail(message: str, code: int) -> int:
-    say(f"error: {' '.join(message.split())}")
-    return code
-
-
-def _report_folder(results: Path) -> Path:
-    return (results.parent if results.is_file() else results) / "report"
+    return call(app, (sys.argv[1:] if arguments is None else arguments) or ["--help"])
 
 
 def _matches(info: TechniqueInfo, filter: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What several commands share: where results are, what is said, how a run is summed up."""
+"""What several commands share: options, where results are, how a run is summed up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import machine, tables
+from gpulift.entry import say
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
 from gpulift.records.read import Run, newest_run, run_folders
@@ -22,11 +23,6 @@ Out = Annotated[Optional[Path], typer.Option(help="Folder for the output.")]  # 
 Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 Results = Annotated[list[Path], typer.Argument(help="Record files, run folders or folders above.")]
-
-
-def say(message: str) -> None:
-    """One line on stderr."""
-    typer.echo(f"gpulift: {message}", err=True)
 
 
 def print_json(value: Any) -> None:

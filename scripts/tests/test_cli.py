@@ -259,6 +259,24 @@ def test_bad_input_is_one_line_and_exit_2(
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["report", "nowhere"], 2, "gpulift: error: nowhere: there is no such file or folder\n"),
+        (["report", "--frob"], 2, "gpulift: error: No such option: --frob\n"),
+        (["report", "--help"], 0, "Usage: gpulift report [OPTIONS]"),
+        (["list", "("], 2, "gpulift: error: '(' is not a regular expression"),
+    ],
+)
+def test_a_report_is_called_as_other_commands_are(
+    root: Path, arguments: list[str], code: int, words: str
+) -> None:
+    command = [sys.executable, "-m", "gpulift", *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr
+
+
 def test_no_command_shows_the_help(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     assert "qualify" in capfd.readouterr().out

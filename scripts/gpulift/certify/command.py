@@ -24,8 +24,9 @@ from gpulift.certify.certificate import (
 )
 from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
-from gpulift.commands import Gpu, Json, say
+from gpulift.commands import Gpu, Json
 from gpulift.decision import ARM_TIME_S, percent
+from gpulift.entry import say
 from gpulift.errors import NOTHING_RAN, GpuliftError
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget

@@ -11,7 +11,8 @@ import typer
 from gpulift.citing import cite as citations
 from gpulift.citing.find import find_record
 from gpulift.citing.show import lines
-from gpulift.commands import results_folder, say
+from gpulift.commands import results_folder
+from gpulift.entry import say
 from gpulift.records.model import Record
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.

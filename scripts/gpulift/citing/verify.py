@@ -15,8 +15,9 @@ from gpulift.citing.command import Id, Places
 from gpulift.citing.find import find_record
 from gpulift.citing.plain import visible
 from gpulift.citing.verified import Verification, as_dict, lines, table
-from gpulift.commands import Gpu, Json, Out, print_json, results_folder, say
+from gpulift.commands import Gpu, Json, Out, print_json, results_folder
 from gpulift.compare.comparability import differences
+from gpulift.entry import say
 from gpulift.errors import FAILED, NOT_COMPARABLE, NOTHING_RAN, GpuliftError
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context, Record

@@ -16,6 +16,7 @@ from gpulift import commands, tables, text
 from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
 from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
+from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record, slug
 from gpulift.records.read import read_results
@@ -42,7 +43,7 @@ def claims(
         wanted = slug(gpu)
         if wanted not in models:
             known = ", ".join(models) or "none"
-            commands.say(f"there are no records of {wanted} (known are: {known})")
+            say(f"there are no records of {wanted} (known are: {known})")
         models = {wanted: models.get(wanted, [])}
     judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
     if as_json:
@@ -61,7 +62,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
     found: dict[str, list[Record]] = {}
     for run in read_results([file for file in files if file.stat().st_size]):
         for warning in run.warnings:
-            commands.say(f"warning: {warning}")
+            say(f"warning: {warning}")
         if any(record.synthetic for record in run.records):
             raise GpuliftError(f"{run.folder}: holds synthetic test data, which decides no claim")
         for record in run.records:

@@ -9,7 +9,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift.commands import say, summary_of
+from gpulift.commands import summary_of
+from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.exchange import imported, writing
 from gpulift.exchange.csv_table import csv_bytes

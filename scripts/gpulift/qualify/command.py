@@ -12,8 +12,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables
-from gpulift.commands import Gpu, Json, Out, Quick, say
+from gpulift.commands import Gpu, Json, Out, Quick
 from gpulift.decision import percent
+from gpulift.entry import say
 from gpulift.errors import (
     FAILED,
     INCONCLUSIVE,

@@ -1,0 +1,69 @@
+"""`gpulift report`. It imports what it needs to read, and the rest while other processes read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.entry import make_app
+from gpulift.errors import GpuliftError
+from gpulift.records.read import read_results
+
+
+def report(
+    results: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Record files, run folders or folders above."),
+    ] = None,
+    gates: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option("--gate", metavar="FOLDER", help="Evidence of a gate; may be repeated."),
+    ] = None,
+    base: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--compare", metavar="BASE", help="Verdicts of `compare` BASE RESULTS."),
+    ] = None,
+    across: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The one declared difference of --compare, as for `compare`."),
+    ] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for the output.")] = None,  # noqa: UP045
+) -> None:
+    """One HTML page, its Markdown twin and figures, from records alone."""
+    if not results and not gates:
+        raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
+    if (base is not None and not results) or (across is not None and base is None):
+        raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
+    found = read_results(results or [], every_technique=True, meanwhile=_prepare)
+    from gpulift.commands import summary_of
+    from gpulift.compare.judge import compare
+    from gpulift.gate.command import judge_again
+    from gpulift.report import changes, halves, page
+
+    made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
+    if base is not None:
+        compared = compare(read_results([base]), found, across)
+        made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
+    folder = out or _report_folder([*(results or []), *(gates or [])][0])
+    typer.echo(page.write(halves.summaries(found, summary_of), folder, changes=made))
+
+
+def _prepare() -> None:
+    """What takes half a second: matplotlib, a part of scipy that is loaded late, templates."""
+    from scipy import special  # noqa: F401
+
+    from gpulift import commands  # noqa: F401
+    from gpulift.gate import command  # noqa: F401
+    from gpulift.report import page, render  # noqa: F401
+
+    render.prepare()
+
+
+def _report_folder(results: Path) -> Path:
+    return (results.parent if results.is_file() else results) / "report"
+
+
+app = make_app()  # of this command alone
+app.command()(report)
