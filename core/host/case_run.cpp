@@ -180,12 +180,11 @@ class CaseMeasurement {
                 {"before_compare", begun_s - case_start_s_},
                 {"checks", checked_s - begun_s},
                 {"allocation", start_s - checked_s},
-                {"warm_up", std::max(0.0, sampled_s - start_s - samples.windows_s - samples.lead_in_s)},
                 {"energy", now_s() - sampled_s}};
     for (const Entry* entry : usable) require_plausible(*entry, samples);
   }
 
-  /// Where the time of the case went, in seconds by part.
+  /// Where the time of the case went, in seconds by part. Calibration, warm-up and rests count as lead-in.
   const Json& times_s() const { return times_s_; }
 
  private:
