@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpulift import processes
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records import pool
 from gpulift.records.model import record_id
@@ -115,7 +116,7 @@ def test_a_cut_off_last_line_and_a_missing_file(files: list[Path]) -> None:
 def test_files_of_a_process_that_dies_are_read_by_this_one(
     files: list[Path], monkeypatch: pytest.MonkeyPatch, last_words: bytes
 ) -> None:
-    def dies(_: object, __: object, sender: Connection) -> None:
+    def dies(_: object, sender: Connection) -> None:
         if last_words:
             sender.send_bytes(last_words)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -133,7 +134,7 @@ def test_what_is_to_be_done_meanwhile_is_done_once(files: list[Path]) -> None:
 
 
 def test_little_is_read_by_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_start", fails)
+    monkeypatch.setattr(processes, "start", fails)
     assert read_results([CHECKOUT / "results" / "nvidia-h200"])
 
 
@@ -141,7 +142,7 @@ def test_little_is_read_by_this_process_alone(monkeypatch: pytest.MonkeyPatch) -
 def test_one_file_is_read_by_this_process_alone(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_start", fails)
+    monkeypatch.setattr(processes, "start", fails)
     assert read_files(files[:1]) == [RecordFile(read_file(files[0]).records)]
 
 

@@ -1,29 +1,28 @@
 """Reads many files by several processes at once, where there is enough to read to pay for them.
 
-They are forked, so that they have what this one has imported, before it starts any thread.
+They are started before this one has any thread.
 """
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpulift import processes
 from gpulift.errors import GpuliftError
 
 if TYPE_CHECKING:
     from gpulift.records.read import RecordFile
 
 MOST_PROCESSES = 8  # this one has to unpickle what all of them read
-ENOUGH_BYTES = 32_000_000  # half a second of reading; to start a process takes a tenth of that
+ENOUGH_BYTES = 32_000_000  # half a second of reading
 
 
 def worth_processes(paths: Sequence[Path]) -> bool:
@@ -41,7 +40,7 @@ def read_by_processes(
     shares: list[list[Path]] = [[] for _ in range(min(_processors(), len(paths)))]
     for path in sorted(paths, key=_bytes, reverse=True):
         min(shares, key=lambda share: sum(map(_bytes, share))).append(path)
-    started = [_start(share) for share in shares]
+    started = [processes.start(_read, share) for share in shares]
     try:
         with ThreadPoolExecutor(len(shares)) as threads:
             answers = threads.map(_answers, shares, [answers for _, answers in started])
@@ -70,16 +69,6 @@ def without_collection(freeze: bool) -> Iterator[None]:
             gc.enable()
 
 
-def _start(paths: Sequence[Path]) -> tuple[BaseProcess, Connection]:
-    """A process that reads these, and where it says what is in them."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    context = multiprocessing.get_context("fork")
-    process = context.Process(target=_read, args=(paths, receiver, sender))
-    process.start()
-    sender.close()
-    return process, receiver
-
-
 def _answers(
     paths: Sequence[Path], receiver: Connection
 ) -> Mapping[Path, RecordFile | GpuliftError]:
@@ -90,11 +79,10 @@ def _answers(
     return found
 
 
-def _read(paths: Sequence[Path], receiver: Connection, sender: Connection) -> None:
+def _read(paths: Sequence[Path], sender: Connection) -> None:
     """The other process."""
     from gpulift.records.read import read_file
 
-    receiver.close()
     gc.disable()
     # An interrupt is told by the process that asked, and so is that it went away.
     with suppress(KeyboardInterrupt, BrokenPipeError):

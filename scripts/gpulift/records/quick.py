@@ -2,7 +2,7 @@
 
 orjson differs from `json` in this: of a key that is there twice it takes the last, an integer
 beyond 64 bits becomes a float, and some floats and texts are spelled otherwise. So whatever is not
-ordinary is left to the careful way, and those floats are spelled by Python.
+ordinary is left to the careful way, and those floats are spelled anew.
 """
 
 from __future__ import annotations

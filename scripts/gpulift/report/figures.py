@@ -5,7 +5,6 @@ The page has a mark where each figure belongs, which gives way to it in the end.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import secrets
@@ -13,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from markupsafe import Markup
 
+from gpulift import processes
 from gpulift.errors import FAILED, GpuliftError
 from gpulift.report.drawing import Drawing
 
@@ -77,7 +76,7 @@ def drawn(drawings: Sequence[Drawing], folder: Path) -> Iterator[Figures]:
     (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(drawings))
     queue = _queue(len(drawings))
-    started = [_start(drawings, queue, folder) for _ in range(count)]
+    started = [processes.start(_work, drawings, queue, folder) for _ in range(count)]
     os.close(queue)
     try:
         yield Figures(drawings, [answer for _, answer in started])
@@ -111,7 +110,9 @@ def clear(folder: Path) -> None:
 
 
 def _ended() -> GpuliftError:
-    return GpuliftError("a process that draws figures ended early", FAILED)
+    return GpuliftError(
+        "a process that draws figures ended early, as when memory runs out; call again", FAILED
+    )
 
 
 def _queue(count: int) -> int:
@@ -122,24 +123,13 @@ def _queue(count: int) -> int:
     return reader
 
 
-def _start(drawings: Sequence[Drawing], queue: int, folder: Path) -> tuple[BaseProcess, Connection]:
-    """A process, and where it says by name what it has drawn, or what went wrong."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    arguments = (drawings, queue, folder, receiver, sender)
-    process = multiprocessing.get_context("fork").Process(target=_work, args=arguments)
-    process.start()
-    sender.close()
-    return process, receiver
-
-
 def _work(
     drawings: Sequence[Drawing],
     queue: int,
     folder: Path,
-    receiver: Connection,
     sender: Connection,
 ) -> None:
-    receiver.close()
+    """Draws what it takes from the queue, and says what, by name, or what went wrong."""
     mine: list[Drawing] = []
     try:
         while number := os.read(queue, NUMBER_BYTES):

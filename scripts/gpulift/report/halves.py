@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Sequence
@@ -11,12 +10,13 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from gpulift import processes
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Arm, Record
 from gpulift.records.read import Run
 from gpulift.report.summary import Summary
 
-ENOUGH_RECORDS = 2000  # half of them take a tenth of a second, ten times as long as a fork
+ENOUGH_RECORDS = 2000  # which take 0.15 s
 
 Summarise = Callable[[Run], Summary]
 
@@ -27,11 +27,7 @@ def summaries(runs: Sequence[Run], summarise: Summarise) -> list[Summary]:
     if len(runs) < 2 or count < ENOUGH_RECORDS or len(os.sched_getaffinity(0)) < 2:
         return [summarise(run) for run in runs]
     middle = len(runs) // 2
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    arguments = (runs, middle, summarise, sender)
-    process = multiprocessing.get_context("fork").Process(target=_work, args=arguments)
-    process.start()
-    sender.close()
+    process, receiver = processes.start(_work, runs, middle, summarise)
     try:
         mine = [summarise(run) for run in runs[:middle]]
         theirs = _Unpickler(receiver.recv_bytes(), runs).load()
