@@ -346,6 +346,9 @@ def use_cold_cache() -> None:
 def keep_the_compiler_quiet() -> None:
     """Its tables of candidates and its advice to its authors would be hundreds of lines."""
     inductor_config.autotune_num_choices_displayed = 0
+    inductor_config.max_autotune_report_choices_stats = False
+    # Candidates that do not fit the card are part of the search, and each leaves a trace.
+    logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # "No CUDA runtime"
     warnings.filterwarnings("ignore", module="torch._inductor")
 

@@ -27,12 +27,13 @@ TrainingRun::TrainingRun(const Workload& workload, const TrainingOptions& option
                          std::uint64_t seed)
     : options_(options), device_(device) {
   torch::manual_seed(seed);
-  model_ = workload.make_model(device);
+  // Before the weights, which the generator of their device draws: the data are then the same on every device.
   if (workload.make_batches) {
     for (const Batch& batch : workload.make_batches()) batches_.push_back(placed(batch));
   } else {
     batches_.push_back(placed(workload.make_batch()));
   }
+  model_ = workload.make_model(device);
   if (batch().input.size(0) % options_.micro_batches != 0) {
     throw std::invalid_argument("a batch of " + std::to_string(batch().input.size(0)) + " does not split into " +
                                 std::to_string(options_.micro_batches) + " micro-batches");

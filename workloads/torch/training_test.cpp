@@ -55,6 +55,18 @@ TEST(TrainingRunLosses, FallAndAreTheSameForASeed) {
   EXPECT_NE(losses, losses_of(other, 10));
 }
 
+// As on a device, whose own generator draws the weights.
+TEST(TrainingRunData, DoNotDependOnWhatTheWeightsTookFromTheGenerator) {
+  const TrainingRun plain(convolution_workload(), {}, torch::kCPU, kSeed);
+  Workload drawing = convolution_workload();
+  drawing.make_model = [](torch::Device /*device*/) {
+    torch::rand({100});
+    return std::make_shared<Convolution>();
+  };
+  const TrainingRun other(drawing, {}, torch::kCPU, kSeed);
+  EXPECT_TRUE(torch::equal(plain.batch().input, other.batch().input));
+}
+
 TEST(TrainingRunLosses, AreUndefinedBeforeTheFirstStep) { EXPECT_FALSE(run_of({}).loss().defined()); }
 
 TEST(TrainingRunLosses, AreTheSameForEveryFormOfTheOptimizer) {
