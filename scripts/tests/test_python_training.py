@@ -100,6 +100,44 @@ print(json.dumps([arm.error(), dict(arm.metrics()), arm.notes["device"]]))
     assert printed(code) == [0.0, {}, "cpu"]
 
 
+def test_the_softmax_of_a_loss_is_in_fp32_on_a_gpu_too() -> None:
+    # Fake tensors go through CUDA's own rules of autocast without a GPU; the host's are others.
+    code = """
+from torch._subclasses.fake_tensor import FakeTensorMode
+def types_through(loss):
+    found, node = [], loss.grad_fn
+    while node is not None:
+        found.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    return found
+with FakeTensorMode(allow_non_fake_inputs=True):
+    logits = torch.empty(8, 4, 100, device="cuda", dtype=torch.bfloat16).requires_grad_()
+    target = torch.empty(8, 4, device="cuda", dtype=torch.int64)
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    ours = training.Loss(torch.nn.Identity())(logits, target)
+    plain = torch.nn.functional.cross_entropy(logits.reshape(-1, 100), target.reshape(-1))
+    torch.set_autocast_enabled("cuda", False)
+print(json.dumps([types_through(ours), types_through(plain)]))
+"""
+    ours, plain = printed(code)
+    softmax = ours.index("LogSoftmaxBackward0")
+    assert ours[softmax + 1] == "ToCopyBackward0"
+    assert "ToCopyBackward0" not in plain[plain.index("LogSoftmaxBackward0") :]
+
+
+def test_what_replayed_graphs_use_counts_as_allocated() -> None:
+    code = """
+segments = [
+    {"segment_pool_id": (0, 0), "total_size": 100, "allocated_size": 60},
+    {"segment_pool_id": (0, 1), "total_size": 50, "allocated_size": 20},
+    {"segment_pool_id": (0, 2), "total_size": 8, "allocated_size": 8},
+]
+print(training.bytes_of_replays(segments))
+"""
+    assert printed(code) == 30
+
+
 def test_what_compiling_cost_is_paid_by_the_steps_that_it_saved() -> None:
     code = """
 print(json.dumps([training.compilation(10.0, 0.003, 0.001), training.compilation(10.0, 1.0, 2.0)]))
