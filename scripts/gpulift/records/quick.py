@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-# Numbers that orjson spells otherwise than Python, which has an exponent of two digits below 1e-4.
-SMALL, FIXED = "0.0000", re.compile(r"0\.0000([1-9])(\d*)")
-EXPONENT, SHORT_EXPONENT = "e-", re.compile(r"e-(\d)(?!\d)")
+SMALL = "0.0000"  # orjson goes on with digits where Python, below 1e-4, has an exponent
+EXPONENT = "e-"  # of which Python has two digits, at least
 LARGE = re.compile(r"\de[+\d]")  # from 1e16
+SHORTEST = len(":1e16")  # of what is spelled otherwise
 DELETE = b"\x7f"  # which `json` escapes
 
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -44,27 +44,37 @@ def sha256(raw: Mapping[str, Any], line: bytes) -> str | None:
         text = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS).decode()
     except orjson.JSONEncodeError:  # values are nested too deeply
         return None
-    if text.count('"') != line.count(b'"'):
-        return None
     parts = text.split('"')  # without escapes, every second one is a text
-    outside = parts[::2]
-    if any("e" in one and _large(one) for one in outside):
+    if len(parts) - 1 != line.count(b'"'):
         return None
-    parts[::2] = [_as_python(one) if SMALL in one or EXPONENT in one else one for one in outside]
+    for number, one in enumerate(parts[::2]):
+        if len(one) < SHORTEST:
+            continue
+        if "e" in one:
+            if one.count("e") > one.count(EXPONENT) and LARGE.search(one):
+                return None
+            if EXPONENT in one:
+                one = parts[2 * number] = _with_two_digits(one)
+        if SMALL in one:
+            parts[2 * number] = _with_exponents(one)
     return hashlib.sha256('"'.join(parts).encode()).hexdigest()
 
 
-def _large(numbers: str) -> bool:
-    return numbers.count("e") > numbers.count(EXPONENT) and LARGE.search(numbers) is not None
+def _with_two_digits(numbers: str) -> str:
+    """`1.5e-7` as `1.5e-07`."""
+    first, *others = numbers.split(EXPONENT)
+    return EXPONENT.join([first, *[one if one[1:2].isdigit() else f"0{one}" for one in others]])
 
 
-def _as_python(numbers: str) -> str:
-    return SHORT_EXPONENT.sub(r"e-0\1", FIXED.sub(_with_exponent, numbers))
-
-
-def _with_exponent(number: re.Match[str]) -> str:
+def _with_exponents(numbers: str) -> str:
     """`0.000012` as `1.2e-05`; the end of a larger number, as in `10.00001`, as it is."""
-    if number.string[number.start() - 1] in "0123456789":
-        return number[0]
-    first, rest = number.groups()
-    return f"{first}.{rest}e-05" if rest else f"{first}e-05"
+    first, *others = numbers.split(SMALL)
+    spelled = [first]
+    for one in others:
+        if one.startswith("0") or spelled[-1][-1:].isdigit():
+            spelled.append(f"{SMALL}{one}")
+            continue
+        digits = len(one) - len(one.lstrip("0123456789"))
+        point = "." if digits > 1 else ""
+        spelled.append(f"{one[0]}{point}{one[1:digits]}e-05{one[digits:]}")
+    return "".join(spelled)
