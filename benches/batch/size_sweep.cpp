@@ -59,22 +59,16 @@ const gpulift::Technique gpulift::technique{
     .question = "How do samples per second grow with the batch, and where do they stop growing?",
     .expectation =
         "Both arms take one step, of the smallest batch and of the case's; the speedup is per item. The knee is the "
-        "smallest batch of a model whose "
-        "rate is "
-        "within 5 % of its best. A step takes max(launches, work). ResNet-50 (BF16, channels_last): some 1100 launches "
-        "at "
-        "6 us are 6.5 ms, work is 0.21 ms an image: below 31 images the rate is the batch / 6.5 ms, 150 images/s for "
-        "one, "
-        "and above 4700/s; knee at 64. GPT-2 (BF16): 1500 launches are 8 ms, a row of 1024 tokens is 4.4 ms: knee at "
-        "8, "
-        "224 rows/s = 230 thousand tokens/s; 255 rows need more than 141 GB: skipped. LSTM: 128 steps in time bound "
-        "it, "
-        "and their products fill the GPU from some 256 rows on: knee at 256 or above. ResNet-18 (FP32, 32 pixels): 350 "
-        "launches are 2.5 ms, an image is 5 us: the rate grows to the end, knee at 1024. Odd batches cost nothing: "
-        "255 within 1 % of 256 an image, 7 within 2 % of the line between 4 and 8. On a CPU at 50 GFLOP/s "
-        "ResNet-18's image is 4.4 ms and its optimizer, 11 M parameters x 20 bytes / 10 GB/s, 22 ms: knee at 128. Out "
-        "of "
-        "memory is recorded as skipped: the limit of the model on this machine.",
+        "smallest batch of a model whose rate is within 5 % of its best. A step takes max(launches, work). ResNet-50 "
+        "(BF16, channels_last): some 1100 launches at 6 us are 6.5 ms, work is 0.21 ms an image: below 31 images the "
+        "rate is the batch / 6.5 ms, 150 images/s for one, and above 4700/s; knee at 64. GPT-2 (BF16): 1500 launches "
+        "are 8 ms, a row of 1024 tokens is 4.4 ms: knee at 8, 224 rows/s = 230 thousand tokens/s; 255 rows need more "
+        "than 141 GB: skipped. LSTM: 128 steps in time bound it, and their products fill the GPU from some 256 rows "
+        "on: knee at 256 or above. ResNet-18 (FP32, 32 pixels): 350 launches are 2.5 ms, an image is 5 us: the rate "
+        "grows to the end, knee at 1024. Odd batches cost nothing: 255 within 1 % of 256 an image, 7 within 2 % of "
+        "the line between 4 and 8. On a CPU at 50 GFLOP/s ResNet-18's image is 4.4 ms and its optimizer, 11 M "
+        "parameters x 20 bytes / 10 GB/s, 22 ms: knee at 128. Out of memory is recorded as skipped: the limit of the "
+        "model on this machine.",
     .claims = {"larger-batch-faster"},
     .needs_device = false,
     .whole_steps = true,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+NUMBER_BYTES = 4
 
 
 def start(work: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Connection]:
@@ -17,6 +20,23 @@ def start(work: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Conn
     process.start()
     sender.close()  # so that the other end ends with the process
     return process, receiver
+
+
+def queue(count: int) -> int:
+    """A pipe of the numbers below `count`, for these processes to share what there is to do.
+
+    At most 10,000, since a pipe that is full makes its writer wait.
+    """
+    reader, writer = os.pipe()
+    os.write(writer, b"".join(number.to_bytes(NUMBER_BYTES, "big") for number in range(count)))
+    os.close(writer)
+    return reader
+
+
+def taken(queue: int) -> Iterator[int]:
+    """Numbers that no other process took, until there is none."""
+    while number := os.read(queue, NUMBER_BYTES):
+        yield int.from_bytes(number, "big")
 
 
 def _call(

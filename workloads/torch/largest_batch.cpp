@@ -12,6 +12,7 @@ namespace gpulift {
 namespace {
 
 constexpr int kAttempts = 6;
+constexpr double kEnough = 0.99;  // of the budget: at each further batch cuDNN searches all its kernels anew
 
 struct Measured {
   std::int64_t batch_size;
@@ -50,6 +51,7 @@ std::int64_t largest_batch(const std::function<double(std::int64_t batch_size)>&
       too_large = next;
     } else {
       fits = next;
+      if (second.peak_bytes >= kEnough * budget_bytes) break;
     }
   }
   return fits;

@@ -11,8 +11,9 @@
 namespace gpulift {
 
 /// The largest batch whose peak stays within the budget: measured at `probe` and twice that, extrapolated along the
-/// line through the two latest measurements, and verified. Where memory does not grow along a line, a batch that fits
-/// and is at most some percent below the largest. Throws std::runtime_error where `probe` does not fit.
+/// line through the two latest measurements, and verified. Where memory does not grow along a line, a batch that takes
+/// at least 99 % of the budget, or else one that is at most some percent below the largest. Throws std::runtime_error
+/// where `probe` does not fit.
 std::int64_t largest_batch(const std::function<double(std::int64_t batch_size)>& peak_bytes_of, std::int64_t probe,
                            double budget_bytes);
 

@@ -39,6 +39,12 @@ TEST(LargestBatch, OfALineIsExactAfterThreeMeasurements) {
   EXPECT_EQ(peaks.measurements(), 3);
 }
 
+TEST(LargestBatch, IsEnoughWithinTheLastPercentOfTheBudget) {
+  Peaks peaks([](double batch) { return 100 * batch - (batch > 100 ? 50 : 0); });
+  EXPECT_EQ(largest_batch(std::ref(peaks), 16, 14'550), 145);  // 146 would fit
+  EXPECT_EQ(peaks.measurements(), 3);
+}
+
 TEST(LargestBatch, FitsWhereMemoryGrowsFasterThanTheLine) {
   Peaks peaks([](double batch) { return batch * batch; });
   EXPECT_EQ(largest_batch(std::ref(peaks), 4, 100), 10);

@@ -245,14 +245,13 @@ class Record:
 
         return read_again(self)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled with what is asked of every record and takes long where there are many."""
+    def settle(self) -> None:
+        """Finds what is asked of every record and takes long where there are many, and keeps it."""
         if self.order is not None:
-            self.order.turns  # noqa: B018 (kept with the order, for whoever unpickles it)
+            self.order.turns  # noqa: B018
         for arm in self.arms:
             if arm.window_s:
-                arm.step_quartiles_s  # noqa: B018 (kept with the arm, for whoever unpickles it)
-        return vars(self)
+                arm.step_quartiles_s  # noqa: B018
 
     @property
     def synthetic(self) -> bool:

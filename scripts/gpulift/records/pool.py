@@ -1,15 +1,11 @@
-"""Reads many files by several processes at once, where there is enough to read to pay for them.
-
-They are started before this one has any thread.
-"""
+"""Reads many files by several processes at once, where there is enough to read to pay for them."""
 
 from __future__ import annotations
 
 import gc
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,7 +18,11 @@ if TYPE_CHECKING:
     from gpulift.records.read import RecordFile
 
 MOST_PROCESSES = 8  # this one has to unpickle what all of them read
+MOST_PORTIONS = 1000  # into which the files are divided, of which each process takes the next
 ENOUGH_BYTES = 32_000_000  # half a second of reading
+
+_Portions = Sequence[Sequence[Path]]
+_Answer = tuple[Path, "RecordFile | GpuliftError"]
 
 
 def worth_processes(paths: Sequence[Path]) -> bool:
@@ -35,21 +35,51 @@ def read_by_processes(
 ) -> dict[Path, RecordFile | GpuliftError]:
     """What each file holds, or why it cannot be read; a file whose process was killed is absent.
 
-    This process does `meanwhile` while the others read.
+    This process does `meanwhile` while the others read, and then reads too.
     """
-    shares: list[list[Path]] = [[] for _ in range(min(_processors(), len(paths)))]
-    for path in sorted(paths, key=_bytes, reverse=True):
-        min(shares, key=lambda share: sum(map(_bytes, share))).append(path)
-    started = [processes.start(_read, share) for share in shares]
+    largest_first = sorted(paths, key=_bytes, reverse=True)
+    portions = [largest_first[i::MOST_PORTIONS] for i in range(min(len(paths), MOST_PORTIONS))]
+    queue = processes.queue(len(portions))
+    others = [_Other(portions, queue) for _ in range(min(_processors() - 1, len(portions)))]
     try:
-        with ThreadPoolExecutor(len(shares)) as threads:
-            answers = threads.map(_answers, shares, [answers for _, answers in started])
-            meanwhile()
-            return {path: answer for found in answers for path, answer in found.items()}
+        meanwhile()
+        found: dict[Path, RecordFile | GpuliftError] = {}
+        for path, answer in _taken(portions, queue):
+            found[path] = answer
+            for other in others:
+                found.update(other.answers(0))
+        for other in others:
+            found.update(other.answers(None))
+        return found
     finally:
-        for process, receiver in started:
-            receiver.close()
-            process.join()
+        os.close(queue)
+        for other in others:
+            other.close()
+
+
+class _Other:
+    """Another process that reads. It tells how long an answer is, and has it in a file in memory.
+
+    Through a pipe, this process would have to stop reading to let the other one go on.
+    """
+
+    def __init__(self, portions: _Portions, queue: int) -> None:
+        self._memory = os.memfd_create("answers")
+        self._start = 0  # of the next answer
+        self._process, self._receiver = processes.start(_read, portions, queue, self._memory)
+
+    def answers(self, timeout_s: float | None) -> Iterator[_Answer]:
+        """Those that are there within the timeout; without one, all that there will be."""
+        with suppress(OSError, EOFError, pickle.UnpicklingError):  # it is done, or was killed
+            while self._receiver.poll(timeout_s):
+                size = self._receiver.recv()
+                yield pickle.loads(os.pread(self._memory, size, self._start))
+                self._start += size
+
+    def close(self) -> None:
+        self._receiver.close()
+        self._process.join()
+        os.close(self._memory)
 
 
 @contextmanager
@@ -69,30 +99,32 @@ def without_collection(freeze: bool) -> Iterator[None]:
             gc.enable()
 
 
-def _answers(
-    paths: Sequence[Path], receiver: Connection
-) -> Mapping[Path, RecordFile | GpuliftError]:
-    found: dict[Path, RecordFile | GpuliftError] = {}
-    with suppress(OSError, EOFError, pickle.UnpicklingError):  # it was killed
-        for path in paths:
-            found[path] = pickle.loads(receiver.recv_bytes())
-    return found
-
-
-def _read(paths: Sequence[Path], sender: Connection) -> None:
+def _read(portions: _Portions, queue: int, memory: int, sender: Connection) -> None:
     """The other process."""
-    from gpulift.records.read import read_file
-
     gc.disable()
     # An interrupt is told by the process that asked, and so is that it went away.
-    with suppress(KeyboardInterrupt, BrokenPipeError):
-        for path in paths:
-            answer: RecordFile | GpuliftError
+    with suppress(KeyboardInterrupt, BrokenPipeError), open(memory, "wb", closefd=False) as out:
+        for answer in _taken(portions, queue):
+            pickled = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+            out.write(pickled)
+            out.flush()
+            sender.send(len(pickled))
+
+
+def _taken(portions: _Portions, queue: int) -> Iterator[_Answer]:
+    """Reads what no other process took."""
+    from gpulift.records.read import read_file
+
+    for number in processes.taken(queue):
+        for path in portions[number]:
             try:
-                answer = read_file(path, keep=False)
+                found = read_file(path, keep=False)
             except GpuliftError as error:
-                answer = error
-            sender.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+                yield path, error
+                continue
+            for record in found.records:
+                record.settle()
+            yield path, found
 
 
 def _processors() -> int:

@@ -62,12 +62,11 @@ def read_file(path: Path, keep: bool = True) -> RecordFile:
     line that cannot be read is an error. JSON objects that are not kept are read again when asked
     for.
     """
-    lines = _lines(path)
     records: list[Record] = []
     warnings: list[str] = []
     contexts: dict[str, Context] = {}
     start = 0
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_lines(path), start=1):
         try:
             if line.strip():
                 raw, id = _identified(line, f"{path}:{number}")
@@ -75,10 +74,10 @@ def read_file(path: Path, keep: bool = True) -> RecordFile:
                 vars(record)["id"] = id  # as cached_property does
                 records.append(record)
         except NotJsonError:
-            if number != len(lines):
+            if line.endswith(b"\n"):
                 raise
             warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
-        start += len(line) + 1
+        start += len(line)
     return RecordFile(tuple(records), tuple(warnings))
 
 
@@ -121,9 +120,10 @@ def read_again(record: Record) -> Mapping[str, Any]:
     return raw
 
 
-def _lines(path: Path) -> list[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
     try:
-        return path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            yield from file
     except OSError as error:
         raise _unreadable(path, error) from None
 

@@ -21,8 +21,8 @@ from gpulift.errors import FAILED, GpuliftError
 from gpulift.report.drawing import Drawing
 
 NAME_LETTERS = 80
-NUMBER_BYTES = 4
 MOST_PROCESSES = 2  # beside the one that makes the page
+LESS_URGENT = 10  # than the page, which one process makes and which is nearly as much work
 MADE = ".made-by-report"  # names of the files that a report made, to remove when it makes others
 ERRNO_FROM = 100  # a process's exit code less this is the errno that it met
 
@@ -75,7 +75,7 @@ def drawn(drawings: Sequence[Drawing], folder: Path) -> Iterator[Figures]:
     names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
     (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(drawings))
-    queue = _queue(len(drawings))
+    queue = processes.queue(len(drawings))
     started = [processes.start(_work, drawings, queue, folder) for _ in range(count)]
     os.close(queue)
     try:
@@ -115,14 +115,6 @@ def _ended() -> GpuliftError:
     )
 
 
-def _queue(count: int) -> int:
-    """A pipe of the numbers below `count`: whoever reads takes the next."""
-    reader, writer = os.pipe()
-    os.write(writer, b"".join(number.to_bytes(NUMBER_BYTES, "big") for number in range(count)))
-    os.close(writer)
-    return reader
-
-
 def _work(
     drawings: Sequence[Drawing],
     queue: int,
@@ -130,10 +122,11 @@ def _work(
     sender: Connection,
 ) -> None:
     """Draws what it takes from the queue, and says what, by name, or what went wrong."""
+    os.nice(LESS_URGENT)
     mine: list[Drawing] = []
     try:
-        while number := os.read(queue, NUMBER_BYTES):
-            mine.append(drawings[int.from_bytes(number, "big")])
+        for number in processes.taken(queue):
+            mine.append(drawings[number])
             mine[-1].svg  # noqa: B018 (drawn, and kept with it)
         sender.send({one.name: str(one.svg) for one in mine})
     except BrokenPipeError:  # the page could not be written: nobody waits for figures
