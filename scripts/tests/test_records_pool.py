@@ -127,6 +127,15 @@ def test_files_of_a_process_that_dies_are_read_by_this_one(
 
 
 @pytest.mark.usefixtures("several")
+def test_what_another_process_cannot_keep_in_memory_is_read_by_this_one(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "memfd_create", lambda _: os.open("/dev/full", os.O_RDWR))
+    assert read_files(files) == [read_file(path) for path in files]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("several")
 def test_what_is_to_be_done_meanwhile_is_done_once(files: list[Path]) -> None:
     done: list[int] = []
     read_files(files, lambda: done.append(os.getpid()))

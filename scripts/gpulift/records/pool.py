@@ -102,8 +102,9 @@ def without_collection(freeze: bool) -> Iterator[None]:
 def _read(portions: _Portions, queue: int, memory: int, sender: Connection) -> None:
     """The other process."""
     gc.disable()
-    # An interrupt is told by the process that asked, and so is that it went away.
-    with suppress(KeyboardInterrupt, BrokenPipeError), open(memory, "wb", closefd=False) as out:
+    # An interrupt is told by the process that asked, which went away or reads what this one cannot
+    # write, as when memory is full.
+    with suppress(KeyboardInterrupt, OSError), open(memory, "wb", closefd=False) as out:
         for answer in _taken(portions, queue):
             pickled = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
             out.write(pickled)
