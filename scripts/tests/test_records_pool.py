@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -39,13 +41,26 @@ def files(tmp_path: Path) -> list[Path]:
     return sorted(tmp_path.rglob("*.jsonl"))
 
 
+def nothing() -> None:
+    """So that this process may read all before the other one has begun."""
+
+
+def others_end() -> None:
+    """So that the other process takes all that it can."""
+    for process in multiprocessing.active_children():
+        process.join()
+
+
 def fails(*_: Any, **__: Any) -> Any:
     raise AssertionError("a process was started")
 
 
 @pytest.mark.usefixtures("several")
-def test_the_same_records_in_the_same_order(files: list[Path]) -> None:
-    for found, path in zip(read_files(files), files, strict=True):
+@pytest.mark.parametrize("meanwhile", [nothing, others_end])
+def test_the_same_records_in_the_same_order(
+    files: list[Path], meanwhile: Callable[[], None]
+) -> None:
+    for found, path in zip(read_files(files, meanwhile), files, strict=True):
         alone = read_file(path)
         assert found == alone
         assert [one.id for one in found.records] == [one.id for one in alone.records]
@@ -89,7 +104,7 @@ def test_errors_are_the_same_and_the_first_file_s(files: list[Path], line: bytes
     with pytest.raises(RecordError) as alone:
         read_file(files[1])
     with pytest.raises(RecordError) as found:
-        read_files(files)
+        read_files(files, others_end)
     assert str(found.value) == str(alone.value)
     assert found.value.exit_code == alone.value.exit_code
 
@@ -123,7 +138,7 @@ def test_files_of_a_process_that_dies_are_read_by_this_one(
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(pool, "_read", dies)
-    assert read_files(files) == [read_file(path) for path in files]
+    assert read_files(files, others_end) == [read_file(path) for path in files]
 
 
 @pytest.mark.usefixtures("several")
@@ -131,7 +146,7 @@ def test_what_another_process_cannot_keep_in_memory_is_read_by_this_one(
     files: list[Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "memfd_create", lambda _: os.open("/dev/full", os.O_RDWR))
-    assert read_files(files) == [read_file(path) for path in files]
+    assert read_files(files, others_end) == [read_file(path) for path in files]
     assert capfd.readouterr().err == ""
 
 
