@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "complete.json"
 SCRATCH = ROOT / ".setup" / "tmp"
-BASE_MODULES = ("jinja2", "matplotlib", "numpy", "pyarrow", "rich", "scipy", "typer")
+BASE_MODULES = (
+    *("jinja2", "matplotlib", "numpy", "orjson", "pyarrow", "rich", "scipy", "typer"),
+    *(("tomli",) if sys.version_info < (3, 11) else ()),
+)
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
 OLDEST_CMAKE = (3, 28)

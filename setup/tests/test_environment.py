@@ -126,6 +126,14 @@ def test_own_python_with_everything_is_used_and_nothing_is_installed(sandbox: Sa
     assert not (sandbox.root / ".venv").exists()
 
 
+def test_every_base_package_is_looked_for_in_an_own_python() -> None:
+    lines = [line for line in (packages.SETUP / "base.in").read_text().splitlines() if not line.startswith("#")]
+    needed = [line.split(";") for line in lines]
+    here = {name.strip() for name, *when in needed if not when or sys.version_info < (3, 11)}
+    assert {when.strip() for _, *rest in needed for when in rest} == {'python_version < "3.11"'}
+    assert set(environment.BASE_MODULES) == here
+
+
 def test_own_python_that_lacks_something_gets_an_environment_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULIFT_TORCH", "off")
     monkeypatch.setattr(environment, "BASE_MODULES", (*environment.BASE_MODULES, "not_there_at_all"))
