@@ -182,6 +182,16 @@ def test_without_sizes_there_are_suites_alone(bench: FakeDuets) -> None:
     assert not made.detection
 
 
+def test_unchanged_code_can_be_left_out(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--time", "3m", "--sizes", "2", "--no-unchanged")
+    assert "no suite of unchanged code was measured" in capsys.readouterr().out
+    made = read_certificate(CERTIFICATE)
+    assert made.aa.suites == 0
+    assert sum(one.trials for one in made.detection) >= 3
+
+
 def test_only_selected_quick_rows_are_measured(bench: FakeDuets) -> None:
     run("--time", "20s", "launch")
     assert read_certificate(CERTIFICATE).rows == (ROWS[2].id,)
@@ -221,6 +231,7 @@ def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:
         (("--arm-time", "0"), "--arm-time must be more than 0"),
         (("--sizes", "0.5,3"), "--sizes 0.5,3: 3 is none of 0.2,0.5,1,2,5"),
         (("--sizes", ""), "an empty size is none of"),
+        (("--sizes", "none", "--no-unchanged"), "leaves no trial"),
         (("a", "b"), "give one filter"),
         (("nothing_like_it",), "no case matches the filter"),
         (("--reissue",), "needs files"),

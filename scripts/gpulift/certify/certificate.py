@@ -201,6 +201,8 @@ def sentence(certificate: Certificate) -> str:
     one = certificate.aa
     parts = [
         f"{one.alarms} of {one.suites} A/A suites raised an alarm (95 % bound {_share(one.upper)})"
+        if one.suites
+        else "no suite of unchanged code was measured"
     ]
     found: dict[float, list[int]] = {}
     for line in certificate.detection:

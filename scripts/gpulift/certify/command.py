@@ -62,6 +62,9 @@ def certify(
     sizes: Annotated[
         str, typer.Option(help="Slow-downs to plant, in per cent; none: unchanged code alone.")
     ] = ALL_SIZES,
+    unchanged: Annotated[
+        bool, typer.Option(help="Suites of unchanged code, between the planted ones.")
+    ] = True,
     arm_time: Annotated[
         float, typer.Option(help="Seconds per build, row and launch.")
     ] = ARM_TIME_S,
@@ -79,6 +82,8 @@ def certify(
     if not arm_time > 0:
         raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
     limit_s, planted = seconds_of(time), sizes_of(sizes)
+    if not (unchanged or planted):
+        raise GpuliftError("--sizes none --no-unchanged leaves no trial: drop one of them")
     context, infos = commands.examine(gpu)
     rows = measurable_rows(infos, context, given[0] if given else None)
     bench = machine.find_bench()
@@ -87,7 +92,9 @@ def certify(
     budget = Budget(limit_s, BUILDS * arm_time)
     say(f"{len(rows)} rows for {limit_s:.0f} s; trials and raw records go to {folder}")
     trials = measure_trials(
-        Session(folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say, planted)
+        Session(
+            folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say, planted, unchanged
+        )
     )
     kept = _keep_trials(trials)
     _publish(issue(_joined(trials, kept)), as_json)

@@ -87,6 +87,7 @@ class Session:
     budget: Budget
     say: Say
     sizes: tuple[float, ...] = SIZES  # of planted slow-downs; none: only suites of unchanged code
+    unchanged: bool = True  # suites of unchanged code too
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ def kept(folder: Path) -> str:
 
 def kinds_of(session: Session) -> tuple[str, ...]:
     """Of its trials."""
-    return KINDS if session.sizes else (AA,)
+    wanted = {AA: session.unchanged, PLANTED: bool(session.sizes)}
+    return tuple(kind for kind in KINDS if wanted[kind])
 
 
 def next_kind(trials: Sequence[Trial]) -> str:
