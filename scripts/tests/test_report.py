@@ -142,11 +142,27 @@ def test_summary_sorts_best_first_and_keeps_the_best_roof() -> None:
 
 def test_summary_says_where_the_time_went_and_what_was_noted() -> None:
     records = runs_made.full_gpu()
-    records[0] |= {"notes": {"algorithm": "copy engine 1"}, "discarded_blocks": 2}
+    records[0] |= {"notes": {"algorithm": "copy engine 1"}}
     made = summary(records)
     assert made.total_s == pytest.approx(len(records))
     assert made.measuring_share == pytest.approx(0.9)
     assert [(key, value) for _, key, value in made.notes] == [("algorithm", "copy engine 1")]
+
+
+def test_a_note_that_is_the_same_in_all_cases_is_told_once() -> None:
+    records = runs_made.full_gpu()
+    for one in records:
+        one["notes"] = {"torch": "2.11.0", "algorithm": one["case_id"]}
+    made = summary(records)
+    together = [len(cases) for cases, key, _ in made.notes if key == "torch"]
+    assert together == [len(made.cases)]
+    assert sum(key == "algorithm" for _, key, _ in made.notes) == len(made.cases)
+
+
+def test_discarded_blocks_and_throttling_are_marks() -> None:
+    records = runs_made.full_gpu()
+    records[0] |= {"discarded_blocks": 2}
+    made = summary(records)
     assert made.marks == ("2 blocks discarded: the hardware slowed down",)
     assert made.roofs[0].throttle == ("sw_power_cap",)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -30,6 +31,13 @@ def test_inline_figures_bring_no_style_and_no_ids_of_their_own() -> None:
     for unwanted in ("<style", "<!--", "<metadata", "<title", 'id="figure_1"', 'id="axes_1"'):
         assert unwanted not in drawn
     assert "var(--ink)" in drawn
+
+
+def test_inline_figures_are_terse_in_places_and_exact_in_words() -> None:
+    drawn = forest("0.12345 a: b").svg
+    assert not re.search(r"<[^>]*(\.\d{3}|\n)", drawn)
+    assert "font-family: " not in drawn
+    assert "0.12345 a: b" in drawn.unescape()
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -323,6 +323,28 @@ def test_two_runs_of_one_machine_are_told_apart(tmp_path: Path) -> None:
         assert f"AMD EPYC 7B13 {folder}" in text
 
 
+def test_runs_of_one_setting_share_a_list_of_conditions(tmp_path: Path) -> None:
+    records = runs_made.full_gpu()
+    context = {**records[0]["context"], "options": {"seed": 7}}
+    context["build"] = {**context["build"], "commit": "fedcba9", "dirty": True}
+    context["gpu"] = {**context["gpu"], "card": "0badcafe"}
+    other = {**records[0]["context"], "driver": "600.1"}
+    runs = [
+        run_of(records, "2026-11-21-abc1234", "2026-11-21T04:00:00Z"),
+        run_of([{**one, "context": context} for one in records], "b", "2026-11-22T04:00:00Z"),
+        run_of([{**one, "context": other} for one in records], "c", "2026-11-23T04:00:00Z"),
+    ]
+    page.write(runs, tmp_path)
+    html = (tmp_path / "report.html").read_text("utf-8")
+    cards = re.findall(r'<section class="card" aria-label="Conditions of .*?</section>', html, re.S)
+    texts = sorted((Page(one).text for one in cards), key=len)
+    assert len(texts) == 2
+    assert "600.1" in texts[0]
+    assert "600.1" not in texts[1]
+    for own in ("card 0badcafe", "commit fedcba9", "with uncommitted changes", "seed 7"):
+        assert texts[1].count(own) == 1, own
+
+
 def run_of(records: list[sample.Json], folder: str, started_at: str) -> Summary:
     one = summary([{**record, "started_at": started_at} for record in records])
     return replace(one, run=replace(one.run, folder=Path(folder)))

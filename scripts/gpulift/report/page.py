@@ -24,6 +24,7 @@ from gpulift.report import (
 )
 from gpulift.report.changes import Change
 from gpulift.report.limits import limits
+from gpulift.report.settings import settings
 from gpulift.report.summary import Summary, with_roofs
 from gpulift.runs import write_error
 
@@ -62,6 +63,7 @@ def write(
         "title": _title(summaries, changes),
         "names": [one.run.machine for one in summaries],
         "machines": machines,
+        "settings": settings(machines),
         "changes": list(changes),
         "certificates": certificates,
         "models": beside,

@@ -244,9 +244,20 @@ class Summary:
         return self._by_technique.get(technique, ())
 
     @property
-    def notes(self) -> tuple[tuple[Case, str, str], ...]:
-        """What techniques noted about their cases: the algorithm that a search chose, say."""
-        return tuple((c, key, value) for c in self.cases for key, value in c.first.notes.items())
+    def notes(self) -> tuple[tuple[tuple[Case, ...], str, str], ...]:
+        """What techniques noted about their cases: the algorithm that a search chose, say. A value
+        that all cases with such a note share (torch's version) stands there once, for all."""
+        by_key: dict[str, list[tuple[Case, str]]] = {}
+        for case in self.cases:
+            for key, value in case.first.notes.items():
+                by_key.setdefault(key, []).append((case, value))
+        found: list[tuple[tuple[Case, ...], str, str]] = []
+        for key, noted in by_key.items():
+            if len({value for _, value in noted}) == 1:
+                found.append((tuple(case for case, _ in noted), key, noted[0][1]))
+            else:
+                found += [((case,), key, value) for case, value in noted]
+        return tuple(found)
 
     @property
     def total_s(self) -> float:
