@@ -7,6 +7,7 @@
 
 #include "catalogue.hpp"
 #include "core/cuda/error.hpp"
+#include "core/harness/host_load.hpp"
 #include "core/harness/host_runner.hpp"
 #include "core/harness/nvml.hpp"
 #include "core/harness/record_file.hpp"
@@ -160,9 +161,11 @@ class CaseMeasurement {
     }
     if (usable.empty()) throw Skipped("no arm can run here: " + entries.front().json.value("reason", ""), "");
     const auto allocation = allocate(usable);
+    const auto cpu_before = cpu_times();
     const double start_s = now_s();
     const Samples samples = sample(usable);
     const double sampled_s = now_s();
+    write_host_load(cpu_before, cpu_times(), sampled_s - start_s);
     for (const Entry* entry : usable) {
       // Of a duet's head, or of the last arm.
       if (const auto planted = entry->runner->planted()) record_["notes"]["planted"] = std::to_string(*planted);
@@ -393,6 +396,11 @@ class CaseMeasurement {
     record_["discarded_blocks"] = samples.discarded_blocks;
     record_["restarts"] = samples.restarts;
     if (samples.blocks.empty()) throw Failed("the hardware slowed itself down in every block: nothing can be said");
+  }
+
+  void write_host_load(const std::optional<CpuTimes>& before, const std::optional<CpuTimes>& after, double time_s) {
+    if (!before || !after) return;
+    if (Json load = host_load(*before, *after, time_s); !load.is_null()) record_["host_load"] = std::move(load);
   }
 
   void write_telemetry(double from_s, double to_s) {

@@ -194,7 +194,7 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   const Result result = measure(modules({"fine"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json record = record_of("fine");
-  EXPECT_EQ(record.at("schema"), "1.3");
+  EXPECT_EQ(record.at("schema"), "1.4");
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("outcome"), "ok");
   EXPECT_EQ(record.at("case").at("rounds"), 1000);
@@ -215,6 +215,16 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   EXPECT_GT(windows, 0U);
   EXPECT_FALSE(record.at("telemetry_missing").get<std::string>().empty());
   EXPECT_TRUE(record.at("context").contains("host"));
+}
+
+TEST_F(Program, TellsHowBusyTheHostWas) {
+  const Result result = run({"--modules", modules({"fine"}).string(), "--records", records_folder().string(), "--quick",
+                             "--launches", "1", "--arm-time", "0.2", "--precision", "0.000001"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json load = record_of("fine").at("host_load");
+  EXPECT_GT(load.at("own_cores"), 0.0) << "the arms never sleep";
+  EXPECT_GE(load.at("other_cores"), 0.0);
+  EXPECT_GE(load.at("stolen_cores"), 0.0);
 }
 
 TEST_F(Program, TellsWhereTheTimeOfACaseWent) {

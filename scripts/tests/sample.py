@@ -102,6 +102,7 @@ def record(
         "stop": {"reason": "precise", "blocks": blocks, "asked_half_width": 0.0025},
         "discarded_blocks": 0,
         "restarts": 0,
+        "host_load": {"own_cores": 1.25, "other_cores": 0.1, "stolen_cores": 0.0},
         "notes": {},
         "time_s": {"total": 1.0, "windows": 0.8, "lead_in": 0.1, "checks": 0.1},
         "context": copy.deepcopy(context),
@@ -150,7 +151,7 @@ def write(folder: Path, records: Iterable[Json]) -> Path:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.3",
+        "schema": "1.4",
         "method": "1",
         "kind": "technique",
         "technique": technique,

@@ -50,8 +50,10 @@ def test_what_schema_1_0_did_not_have_is_absent() -> None:
     older = copy.deepcopy({**GOOD, "schema": "1.0"})
     del older["restarts"]
     del older["telemetry"]["temperature_slope_c_per_s"]
+    del older["host_load"]
     record = read_record(older)
     assert record.restarts == 0
+    assert record.host_load is None
     assert record.telemetry is not None
     assert record.telemetry.temperature_slope_c_per_s is None
 
@@ -196,6 +198,8 @@ def change(path: str, value: Any) -> sample.Json:
         ("arms", {}, "arms must be a list"),
         ("restarts", 0.5, "restarts must be an integer"),
         ("telemetry.temperature_slope_c_per_s", "warm", "slope_c_per_s must be a number"),
+        ("host_load.other_cores", "many", r"host_load\.other_cores must be a number"),
+        ("host_load.other_cores", -0.5, "host_load must not be negative"),
         ("arms.0.steps_per_window", 0, r"arms\[0\]\.steps_per_window must be 1 or more"),
         ("arms.0.clock", "sun", r"arms\[0\]\.clock must be one of"),
         ("arms.0.windows.device_s", [0.0] * 16, "must be positive"),

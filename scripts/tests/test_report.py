@@ -167,6 +167,19 @@ def test_discarded_blocks_and_throttling_are_marks() -> None:
     assert made.roofs[0].throttle == ("sw_power_cap",)
 
 
+@pytest.mark.parametrize(("other", "stolen"), [(1.0, 0.0), (0.4, 0.6)])
+def test_cases_during_which_others_worked_are_a_mark(other: float, stolen: float) -> None:
+    records = runs_made.full_gpu()
+    assert summary(records).marks == ()
+    for one in records:
+        if one["technique"] == "launch/cuda_graph":
+            one["host_load"] = {"own_cores": 9.0, "other_cores": other, "stolen_cores": stolen}
+    (mark,) = summary(records).marks
+    cases = len({one["case_id"] for one in records if one["technique"] == "launch/cuda_graph"})
+    assert mark.startswith(f"{cases} case")
+    assert mark.endswith("while other processes kept a core or more busy")
+
+
 def test_marks_tell_restarts_from_discarded_blocks() -> None:
     records = runs_made.full_gpu()
     records[0] |= {"restarts": 1}

@@ -187,7 +187,7 @@ def test_only_skipped_records(tmp_path: Path) -> None:
     assert not list((tmp_path / "figures").glob("t*"))
 
 
-@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3"])
+@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3", "1.4"])
 def test_records_of_every_minor_of_the_schema(minor: str, tmp_path: Path) -> None:
     run = read_run(DATA / minor)
     page.write([summarise(run)], tmp_path)

@@ -175,11 +175,13 @@ def test_what_makes_figures_doubtful_is_shown() -> None:
     context = copy.deepcopy(sample.GPU_CONTEXT)
     context["build"] |= {"dirty": True, "type": "Debug", "sanitizers": "address"}
     context["options"]["plant"] = 0.05
-    text = shown(pinned(context=context, discarded_blocks=3, restarts=1))
+    load = {"own_cores": 1.04, "other_cores": 2.0, "stolen_cores": 0.5}
+    text = shown(pinned(context=context, discarded_blocks=3, restarts=1, host_load=load))
     for part in (
         "abc1234, with uncommitted changes, Debug build, sanitizers address",
         "slowed down on purpose by 0.05",
         "3 blocks discarded, 1 restarts",
+        "1.0 cores busy with the case, 2.0 with others, 0.5 taken by other machines",
         "at abc1234 with changes that are in no commit",
     ):
         assert part in text

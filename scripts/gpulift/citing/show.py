@@ -11,7 +11,7 @@ from gpulift import stats, text
 from gpulift.citing import arms, conditions
 from gpulift.citing.again import command_again
 from gpulift.citing.plain import visible
-from gpulift.records.model import Arm, Range, Record, Telemetry
+from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
@@ -55,6 +55,7 @@ def _subject(record: Record) -> Iterator[Fact]:
     yield "remedy", record.remedy
     yield "check", record.check_meaning
     yield "ended", _ending(record)
+    yield "host load", _host_load(record.host_load)
     for name, value in record.notes.items():
         yield f"note {name}", value
     yield "file", f"{record.file}:{record.line}"
@@ -72,6 +73,14 @@ def _ending(record: Record) -> str:
     if stop.asked_half_width is not None:
         parts.append(f"{100 * stop.asked_half_width:.2f} % asked for")
     return ", ".join(part for part in parts if part)
+
+
+def _host_load(load: HostLoad | None) -> str:
+    if load is None:
+        return ""
+    shown = f"{load.own_cores:.1f} cores busy with the case, {load.other_cores:.1f} with others"
+    stolen = f", {load.stolen_cores:.1f} taken by other machines" if load.stolen_cores else ""
+    return shown + stolen
 
 
 def _arm(record: Record, arm: Arm) -> Iterator[Fact]:

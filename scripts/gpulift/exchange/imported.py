@@ -21,7 +21,7 @@ from gpulift.records.parse import IMPORT, read_record
 from gpulift.runs import write_error
 
 BENCHMARK = "benchmark"  # the one arm
-SCHEMA = "1.3"
+SCHEMA = "1.4"
 UNKNOWN = "unknown"
 LONGEST_NAME = 60  # letters of a file's name
 

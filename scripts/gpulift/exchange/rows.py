@@ -20,6 +20,7 @@ TELEMETRY_RANGES = (
     "temperature_c",
     "gpu_utilisation",
 )
+HOST_LOAD = ("own_cores", "other_cores", "stolen_cores")
 ENDS = ("min", "median", "max")
 
 Scalar = str | int | float | bool | None
@@ -128,6 +129,7 @@ def _of_record() -> list[Column]:
         Column("asked_half_width", float, _inside("stop", "asked_half_width")),
         Column("reached_half_width", float, _inside("stop", "reached_half_width")),
         *(Column(name, int, _record(name)) for name in ("discarded_blocks", "restarts")),
+        *(Column(name, float, _inside("host_load", name)) for name in HOST_LOAD),
         Column("seed", str, lambda row: str(row.record.order.seed) if row.record.order else None),
         Column("time_json", str, lambda row: as_json(row.record.time_s)),
     ]

@@ -133,6 +133,16 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
+class HostLoad:
+    """Processors that were busy on average while the windows of a case were taken: with the case,
+    with other processes, and with other machines to which a hypervisor gave them."""
+
+    own_cores: float
+    other_cores: float
+    stolen_cores: float
+
+
+@dataclass(frozen=True)
 class Gpu:
     """The card. `card` is a short hash of its UUID, so that cards of one model stay apart."""
 
@@ -225,6 +235,7 @@ class Record:
     notes: Mapping[str, str] = field(default_factory=dict)
     telemetry: Telemetry | None = None
     telemetry_missing: str = ""
+    host_load: HostLoad | None = None
     time_s: Mapping[str, float] = field(default_factory=dict)
     parsed: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     file: Path = field(default=Path(), compare=False)

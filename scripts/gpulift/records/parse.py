@@ -14,6 +14,7 @@ from gpulift.records.model import (
     Cost,
     Gpu,
     Host,
+    HostLoad,
     Order,
     Range,
     Record,
@@ -75,6 +76,7 @@ def read_record(
         notes=fields.texts_by_key("notes"),
         telemetry=_telemetry(fields),
         telemetry_missing=fields.text("telemetry_missing", ""),
+        host_load=_host_load(fields),
         time_s=fields.numbers_by_key("time_s"),
         parsed=raw if keep else None,
         file=file,
@@ -267,6 +269,16 @@ def _telemetry(fields: Fields) -> Telemetry | None:
         pcie_generation=telemetry.maybe_whole("pcie_generation"),
         pcie_width=telemetry.maybe_whole("pcie_width"),
     )
+
+
+def _host_load(fields: Fields) -> HostLoad | None:
+    load = fields.maybe_child("host_load")
+    if load is None:
+        return None
+    cores = [load.number(name) for name in ("own_cores", "other_cores", "stolen_cores")]
+    if min(cores) < 0:
+        raise fields.error("host_load", "must not be negative")
+    return HostLoad(*cores)
 
 
 def _range(fields: Fields) -> Range:

@@ -16,6 +16,7 @@ from gpulift.report.facts import Facts, facts
 from gpulift.stats import Estimate
 
 BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
+BUSY_CORES = 1.0  # of others: as much as one process that works all the time
 TECHNIQUE = "technique"  # the kind of record that says what a technique is worth
 SEVERITY = ("ok", "skipped", "failed", "error")
 
@@ -305,7 +306,16 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
     if short:
         cases = _count(len(short), "case")
         marks.append(f"{cases} with fewer than {BURST_BLOCKS} blocks in a launch")
+    loaded = {record.subject for record in records if _others_worked(record)}
+    if loaded:
+        cases = _count(len(loaded), "case")
+        marks.append(f"{cases} while other processes kept a core or more busy")
     return marks
+
+
+def _others_worked(record: Record) -> bool:
+    load = record.host_load
+    return load is not None and load.other_cores + load.stolen_cores >= BUSY_CORES
 
 
 def _count(number: int, what: str) -> str:
