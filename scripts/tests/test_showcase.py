@@ -35,6 +35,21 @@ def test_the_committed_figures_show_what_the_committed_records_give() -> None:
             assert committed == pytest.approx(today, rel=1e-4), MAKE_ANEW
 
 
+@needs_git
+def test_the_committed_figures_say_what_they_would_say_today(tmp_path: Path) -> None:
+    made = showcase.exhibits(showcase.committed_run(CHECKOUT / "results"))
+    showcase.write(made, tmp_path)
+    for one in made:
+        assert words(FIGURES / one.file_name) == words(tmp_path / one.file_name), MAKE_ANEW
+
+
+def words(file: Path) -> list[str]:
+    """Texts of a figure, whose letters are outlines with the text as a comment before them."""
+    found = re.findall(r"<!-- (.*?) -->", file.read_text("utf-8"))
+    assert found
+    return sorted(found)
+
+
 def test_readme_shows_both_with_their_own_texts() -> None:
     shown = dict(
         (file, alt)
