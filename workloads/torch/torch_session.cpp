@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
+#include <omp.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -95,6 +96,9 @@ torch::Device device_of(Trial& trial) {
 }
 
 }  // namespace
+
+OpenMpThreads::OpenMpThreads() : before_(omp_get_max_threads()) {}
+OpenMpThreads::~OpenMpThreads() { omp_set_num_threads(before_); }
 
 TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
   // Beside a GPU the host only launches. Without one a core stays free, since threads that wait for one another stall

@@ -10,10 +10,23 @@
 
 namespace gpulift {
 
+/// Gives OpenMP's threads back at the end of its life: torch shares them with all other cases of the process.
+class OpenMpThreads {
+ public:
+  OpenMpThreads();
+  ~OpenMpThreads();
+  OpenMpThreads(const OpenMpThreads&) = delete;
+  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+
+ private:
+  int before_;
+};
+
 /// LibTorch's side of one case: its device is the engine's, or the host where there is no GPU.
 class TorchSession {
  public:
-  /// Fixes the number of host threads, lets cuDNN search its convolutions, and notes both with the versions.
+  /// Fixes the number of host threads for as long as it lives, lets cuDNN search its convolutions, and notes both with
+  /// the versions.
   explicit TorchSession(Trial& trial);
 
   torch::Device device() const { return device_; }
@@ -35,6 +48,7 @@ class TorchSession {
   void run(StreamHandle stream, const std::function<void()>& work) const;
 
  private:
+  OpenMpThreads threads_;
   torch::Device device_;
 };
 

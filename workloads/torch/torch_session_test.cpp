@@ -1,6 +1,7 @@
 #include "torch_session.hpp"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,19 @@ TEST(TorchSessionOnAHost, TakesTheHostAndSaysSo) {
   EXPECT_EQ(trial.notes().at("device"), "cpu");
   EXPECT_FALSE(trial.notes().at("torch").empty());
   EXPECT_EQ(trial.notes().at("torch_threads"), std::to_string(at::get_num_threads()));
+}
+
+// Cases of one launch share a process: what runs after a case of torch still means all cores by "all cores".
+TEST(TorchSessionOnAHost, LeavesOpenMpsThreadsAsTheyWere) {
+  constexpr int kThreads = 64;  // more than torch takes, wherever this runs
+  omp_set_num_threads(kThreads);
+  {
+    HostCheckingTrial trial(Point{});
+    const TorchSession session(trial);
+    at::set_num_threads(1);  // as beside a GPU
+    if (omp_get_max_threads() != 1) GTEST_SKIP() << "torch has an OpenMP of its own: there is nothing to give back";
+  }
+  EXPECT_EQ(omp_get_max_threads(), kThreads);
 }
 
 TEST(TorchSessionOnAHost, GivesAnArmItsStepByTheWallClock) {
