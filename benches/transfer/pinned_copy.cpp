@@ -178,6 +178,6 @@ const gpulift::Technique gpulift::technique{
     .arms = {"pageable", "pinned", "registered_once", "pinned_afresh"},
     .sweep = {{"direction", {"h2d", "d2h"}},
               {"bytes", {4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB}}},
-    .quick = {{{"bytes", 64 * kKiB}}, {{"bytes", 64 * kMiB}}},
+    .quick = {{{"direction", "h2d"}, {"bytes", 64 * kKiB}}, {{"bytes", 64 * kMiB}}},
     .run = run,
 };
