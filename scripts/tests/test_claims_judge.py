@@ -128,7 +128,7 @@ def test_only_the_cases_that_the_claim_names_count() -> None:
 def test_one_launch_decides_nothing(metric: str) -> None:
     found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
     assert (found.verdict, found.cases) == (NOT_MEASURED, ())
-    assert found.reason == "one launch alone decides nothing"
+    assert found.reason == "one launch of a build alone decides nothing"
 
 
 def test_without_records_nothing_is_measured_yet() -> None:
@@ -224,6 +224,13 @@ def test_the_newest_build_with_enough_launches_counts_on_all_of_its_cards() -> N
     assert found.cases[0].cards == ("card1", "card2")
     assert found.cases[0].gain.launches == 6
     assert 2.4 < found.cases[0].gain.value < 2.6
+
+
+def test_single_launches_of_several_builds_are_not_put_together() -> None:
+    made = (built(case(1, 2.4, count=1), commit, 1) for commit in ("aaa1111", "bbb2222"))
+    found = verdict(claim(), *made)
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == "one launch of a build alone decides nothing"
 
 
 def test_launches_without_the_arm_and_records_of_duets_do_not_count() -> None:

@@ -255,9 +255,9 @@ def _unmeasured(records: Sequence[Record], test: Experiment) -> tuple[str, str]:
     measured = [record for record in records if _holds(record, test)]
     if not measured:
         return NOT_MEASURED, f"no measured records of {test.technique}"
-    cases = {record.case_id for record in measured}
-    if len(measured) == len(cases):
-        return NOT_MEASURED, "one launch alone decides nothing"
+    builds = {(record.case_id, record.context.build.commit) for record in measured}
+    if len(measured) == len(builds):
+        return NOT_MEASURED, "one launch of a build alone decides nothing"
     return NOT_MEASURED, f"the records give no {test.metric} with an interval"
 
 
