@@ -82,6 +82,6 @@ const gpulift::Technique gpulift::technique{
     .claims = {"preallocation-faster"},
     .arms = {"cuda_malloc", "malloc_async_default", "malloc_async_pooled", "arena"},
     .sweep = {{"trace", {"training", "trivial"}}},
-    .quick = {{{"trace", "training"}}, {{"trace", "trivial"}}},
+    .quick = {{{"trace", "training"}}},
     .run = run,
 };
