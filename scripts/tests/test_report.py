@@ -22,6 +22,8 @@ from tests.conftest import CHECKOUT
 from gpulift.records.parse import read_record  # isort: skip
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
+CELLS = {"td", "th"}
+ENDED_BY = {"td": CELLS, "th": CELLS, "tr": CELLS | {"tr"}}  # HTML lets one leave their ends out
 
 
 def summary(records: list[sample.Json]) -> Summary:
@@ -41,11 +43,17 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._end(ENDED_BY.get(tag, set()))
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        self._end(ENDED_BY["tr"])
         assert self.open.pop() == tag
+
+    def _end(self, tags: set[str]) -> None:
+        while self.open and self.open[-1] in tags:
+            self.open.pop()
 
     def handle_data(self, data: str) -> None:
         if not {"style", "script", "nav"} & set(self.open):
