@@ -3,7 +3,6 @@
 #include <omp.h>
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <new>
