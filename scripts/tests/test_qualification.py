@@ -60,9 +60,9 @@ def memory(rate: float, count: int = 3, noise: float = 1e-4, **top: Any) -> list
     return launches(count, "ceiling/device_memory", {"bytes": 1 << 30}, [one], **top)
 
 
-def steps(seconds: float, **top: Any) -> list[Json]:
+def steps(seconds: float, clock: str = "device", **top: Any) -> list[Json]:
     top.setdefault("context", context())
-    one = arm("stream", seconds, noise=1e-4, launch_noise=1e-4)
+    one = arm("stream", seconds, clock=clock, noise=1e-4, launch_noise=1e-4)
     return launches(3, "launch/cuda_graph", {"n": 1}, [one], **top)
 
 
@@ -179,6 +179,15 @@ def test_a_sound_a_slow_and_a_noisy_card() -> None:
     assert noisy.verdict == INCONCLUSIVE
     assert noisy.smallest_effect is not None
     assert noisy.smallest_effect > 0.05
+
+
+def test_what_the_host_times_has_the_host_as_its_remedy() -> None:
+    known = reference(entry(STEP, 1e-3))
+    by_host = result(run_of(*steps(1.5e-3, "host")), known, STEP)
+    by_device = result(run_of(*steps(1.5e-3)), known, STEP)
+    assert (by_host.verdict, by_device.verdict) == (FAIL, FAIL)
+    assert "host" in by_host.remedy
+    assert "host" not in by_device.remedy
 
 
 @pytest.mark.parametrize(

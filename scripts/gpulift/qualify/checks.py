@@ -37,6 +37,7 @@ REMEDIES = (
     ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
 )
 REMEDY = "measure again with nothing else running; then look at the health checks"
+HOST_REMEDY = "the host's clock times it: look at other load, clocks, a virtual host's neighbours"
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
 
 def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
-    remedy = _remedy(check.id) if verdict.word == FAIL else ""
+    remedy = _remedy(check) if verdict.word == FAIL else ""
     misfits = _misfits(check, entry)
     if misfits:
         verdict = Verdict(INCONCLUSIVE, verdict.limit, f"other conditions: {'; '.join(misfits)}")
@@ -276,7 +277,7 @@ def _judge_by_peak(check: Check, peak: float | None, kind: str, has_reference: b
         remedy = "./gpulift reference build makes entries from records"
         return _result(check, Verdict(SKIPPED, reason=lacks), remedy, None, "")
     verdict = _judge_share(check.estimate, peak, share, kind)
-    remedy = "" if verdict.word == PASS else _remedy(check.id)
+    remedy = "" if verdict.word == PASS else _remedy(check)
     return _result(check, verdict, remedy, peak, kind)
 
 
@@ -352,8 +353,10 @@ def _result(
     )
 
 
-def _remedy(id: str) -> str:
-    return next((remedy for prefix, remedy in REMEDIES if id.startswith(prefix)), REMEDY)
+def _remedy(check: Check) -> str:
+    arm = check.case.first.arm(check.arm)
+    usual = HOST_REMEDY if arm and arm.clock == "host" else REMEDY
+    return next((remedy for prefix, remedy in REMEDIES if check.id.startswith(prefix)), usual)
 
 
 def _not_measured(
