@@ -138,10 +138,13 @@ def _newest_build(records: Sequence[Record]) -> tuple[Record, ...]:
     """The launches of the build that was measured last, of those with enough; may be none."""
     builds: dict[tuple[str, bool], list[Record]] = {}
     for record in records:
-        build = record.context.build
-        builds.setdefault((build.commit, build.dirty), []).append(record)
+        builds.setdefault(_build(record), []).append(record)
     enough = [found for found in builds.values() if len(found) >= ENOUGH_LAUNCHES]
     return tuple(max(enough, key=lambda found: max(r.started_at for r in found), default=()))
+
+
+def _build(record: Record) -> tuple[str, bool]:
+    return record.context.build.commit, record.context.build.dirty
 
 
 def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:
@@ -255,7 +258,7 @@ def _unmeasured(records: Sequence[Record], test: Experiment) -> tuple[str, str]:
     measured = [record for record in records if _holds(record, test)]
     if not measured:
         return NOT_MEASURED, f"no measured records of {test.technique}"
-    builds = {(record.case_id, record.context.build.commit) for record in measured}
+    builds = {(record.case_id, *_build(record)) for record in measured}
     if len(measured) == len(builds):
         return NOT_MEASURED, "one launch of a build alone decides nothing"
     return NOT_MEASURED, f"the records give no {test.metric} with an interval"

@@ -37,7 +37,10 @@ REMEDIES = (
     ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
 )
 REMEDY = "measure again with nothing else running; then look at the health checks"
-HOST_REMEDY = "the host's clock times it: look at other load, clocks, a virtual host's neighbours"
+HOST_REMEDY = (
+    "the host's clock times it: look at its other load, clocks and, if virtual, its neighbours; "
+    "then at the health checks"
+)
 
 
 @dataclass(frozen=True)

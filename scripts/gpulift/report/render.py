@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -13,7 +12,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
-from jinja2.ext import Extension
 
 from gpulift import decision, tables, text
 from gpulift.claims import command as claims
@@ -23,7 +21,6 @@ from gpulift.report.claimed import CLAIM_STYLES
 
 COMPILED = Path(__file__).parent / "templates" / "__pycache__"
 SCRIPT, STYLE = "report.js", "report.css"
-OPTIONAL_ENDS = re.compile(r"</t[dhr]>")
 PARTS = {
     "answer": "the answer",
     "verdicts": "verdicts on changes",
@@ -66,14 +63,6 @@ def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-class _WithoutEnds(Extension):
-    """Leaves out the end tags of cells and rows, as HTML allows: a thirtieth of a page of them."""
-
-    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        """A template before it is compiled."""
-        return OPTIONAL_ENDS.sub("", source)
-
-
 class _Bytecode(FileSystemBytecodeCache):
     """Compiled templates beside their sources, where Python too keeps what it compiled."""
 
@@ -98,7 +87,6 @@ def _environment(html: bool) -> Environment:
         finalize=escaping.html if html else escaping.markdown,
         undefined=StrictUndefined,
         bytecode_cache=_Bytecode(str(COMPILED)),
-        extensions=[_WithoutEnds] if html else [],
         trim_blocks=True,
         lstrip_blocks=True,
     )
