@@ -800,6 +800,30 @@ TEST_F(Duet, EachSideHasItsOwnInterpreter) {
   EXPECT_EQ(notes.at("base:python"), notes.at("python"));
 }
 
+TEST_F(Duet, TheSideWhoseWorkerStartsFirstAlternates) {
+  const auto started = folder_ / "started";
+  const auto python = [&](const std::string& side) {
+    const auto file = folder_ / (side + "-python");
+    std::ofstream(file) << "#!/bin/sh\necho " << side << " >> " << started.string() << "\nexec "
+                        << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file.string();
+  };
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
+                 "--benchmark_filter=python_fine/other", "--python", python("head"), "--base-python", python("base"),
+                 "--arm-time", "0.01"})
+                .exit_code,
+            0);
+  std::ostringstream all;
+  all << std::ifstream(started).rdbuf();
+  EXPECT_EQ(all.str(), "base\nhead\nhead\nbase\n");
+  for (const Json& record : records()) {
+    const Json first = record.at("launch") == 0 ? Json{0, 1} : Json{1, 0};
+    EXPECT_EQ(record.at("order").at("allocation"), first);
+  }
+}
+
 TEST_F(Duet, APythonArmIsSlowedDownToo) {
   const auto folder = (build() / "testing-modules").string();
   ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "1",
