@@ -40,6 +40,16 @@ def test_inline_figures_are_terse_in_places_and_exact_in_words() -> None:
     assert "0.12345 a: b" in drawn.unescape()
 
 
+def test_a_figure_is_laid_out_once_for_all_formats(tmp_path: Path) -> None:
+    one = forest("a" * plots.LABEL_LETTERS)
+    (axes,) = one.figure.axes
+    place = axes.get_position().bounds
+    one.write_svg(tmp_path / "x.svg")
+    one.write_png(tmp_path / "x.png")
+    assert one.figure.get_layout_engine() is None
+    assert axes.get_position().bounds == place
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_drawn_as_they_are(text: str, tmp_path: Path) -> None:
     one = forest(text, text)

@@ -40,7 +40,7 @@ class Drawing:
             made = self.draw()
             if (layout := made.get_layout_engine()) is not None:
                 layout.execute(made)
-        made.set_layout_engine("none")
+        made.set_layout_engine(None)  # with an engine, savefig draws twice: once for the layout
         return made
 
     @cached_property

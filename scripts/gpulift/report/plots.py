@@ -53,8 +53,10 @@ STYLE: Any = {
     "ytick.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.titley": 1.0,  # nothing is above an axes that a title would have to make way for
     "grid.color": GRID,
     "svg.fonttype": "none",
+    "text.hinting": "no_hinting",  # it would take a quarter of a PNG's time and show little
     "text.parse_math": False,  # a dollar sign in a record's text is a dollar sign
     "legend.frameon": False,
 }
@@ -318,18 +320,21 @@ def prepare_rows(axes: Axes, rows: int) -> None:
 
 def label_row(axes: Axes, position: float, label: str, value: str) -> None:
     """What a row is on the left, its value on the right, above its marks."""
-    across = axes.get_yaxis_transform()
-    axes.text(
-        0, position - 0.3, short(label, LABEL_LETTERS - len(value)), transform=across, va="bottom"
-    )
-    axes.text(1, position - 0.3, value, transform=across, va="bottom", ha="right", weight="bold")
+    said = short(label, LABEL_LETTERS - len(value))
+    row_text(axes, 0, position - 0.3, said)
+    row_text(axes, 1, position - 0.3, value, ha="right", weight="bold")
+
+
+def row_text(axes: Axes, across: float, position: float, words: str, **style: Any) -> None:
+    """Words inside of the axes, whose layout need not measure them: that would take long."""
+    transform = axes.get_yaxis_transform()
+    axes.text(across, position, words, transform=transform, va="bottom", in_layout=False, **style)
 
 
 def _row_beside(axes: Axes, position: int, words: str) -> None:
     if words:
-        across = axes.get_yaxis_transform()
         said = short(words, BESIDE_LETTERS)
-        axes.text(0, position - 0.24, said, transform=across, va="bottom", fontsize=8, color=MUTED)
+        row_text(axes, 0, position - 0.24, said, fontsize=8, color=MUTED)
 
 
 def short(label: str, length: int) -> str:

@@ -377,7 +377,6 @@ def _distinct(shares: Iterable[float]) -> tuple[float, ...]:
 
 def _draw_shares(axes: Axes, rows: Sequence[_Row]) -> None:
     plots.prepare_rows(axes, len(rows))
-    across = axes.get_yaxis_transform()
     for position, row in enumerate(rows):
         axes.plot([0, 100], [position] * 2, color=plots.GRID, linewidth=1, zorder=0)
         axes.plot([100] * 2, [position - 0.2, position + 0.2], color=plots.INK, linewidth=1.3)
@@ -389,17 +388,8 @@ def _draw_shares(axes: Axes, rows: Sequence[_Row]) -> None:
             level = [position] * len(places)
             axes.plot(places, level, marker, color=colour, markersize=4.5)
         label = plots.short(f"{row.roof}: {row.rates}", SHARE_LETTERS)
-        axes.text(0, position - 0.28, label, transform=across, va="bottom", fontsize=9)
-        axes.text(
-            1,
-            position - 0.28,
-            row.shares,
-            transform=across,
-            va="bottom",
-            ha="right",
-            weight="bold",
-            fontsize=9,
-        )
+        plots.row_text(axes, 0, position - 0.28, label, fontsize=9)
+        plots.row_text(axes, 1, position - 0.28, row.shares, ha="right", weight="bold", fontsize=9)
     most = max(100 * share for row in rows for share in (*row.burst, *row.sustained))
     axes.set_xlim(0, max(102.0, 1.02 * most))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
