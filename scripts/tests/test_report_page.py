@@ -6,6 +6,7 @@ import base64
 import copy
 import errno
 import hashlib
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -261,6 +262,16 @@ def test_each_figure_takes_the_place_of_its_mark_alone(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == names
 
 
+def test_a_figure_that_the_page_does_not_show_is_written_as_files_alone(tmp_path: Path) -> None:
+    hidden = replace(empty("hidden"), inline=False)
+    with (
+        figures.drawn([hidden], tmp_path) as found,
+        pytest.raises(KeyError, match="hidden"),
+    ):
+        found.put_on(found.by_name["hidden"].svg)
+    assert {"hidden.png", "hidden.svg"} < {file.name for file in tmp_path.iterdir()}
+
+
 def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
     (tmp_path / "mine.png").write_text("a slide", encoding="utf-8")
     for names in (["old", "kept"], ["kept", "new"]):
@@ -302,6 +313,26 @@ def test_usual_reports_draw_everything() -> None:
     (machine,) = views.machine_views([(one, [])], anchors)
     assert limits.limits(171) == limits.USUAL
     assert planned.left_out([machine], anchors, 3, limits.USUAL) == ""
+
+
+def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> None:
+    one = summary(runs_made.full_gpu())
+    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    (machine,) = views.machine_views([(one, [])], anchors)
+    effects = [
+        max(abs(math.log(row.speedup.value)) for row in (line.best, line.worst) if row)
+        for line in machine.lines
+    ]
+    largest = machine.lines[effects.index(max(effects))].technique
+    most = replace(limits.USUAL, forest=2)
+    (forest,) = (one for one in planned.of_machines([machine], most) if one and not one.inline)
+    count = len(machine.lines)
+    which = f"the 2 techniques of {count} with the largest effects"
+    assert count > 2
+    assert forest.alt.startswith(f"Speedups of the best and worst case on NVIDIA H200 of {which}: ")
+    assert forest.alt.count(" up to ") == 2
+    assert f" {largest} up to " in forest.alt
+    assert planned.left_out([machine], anchors, 0, most) == f"The figure techniques-0 has {which}."
 
 
 def test_a_run_that_is_named_twice_is_shown_once(tmp_path: Path) -> None:

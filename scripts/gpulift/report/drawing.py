@@ -32,6 +32,7 @@ class Drawing:
     name: str
     alt: str
     draw: Callable[[], Figure]
+    inline: bool = True  # False: it is written as files, and no part of the page
 
     @cached_property
     def figure(self) -> Figure:

@@ -127,8 +127,9 @@ def _work(
     try:
         for number in processes.taken(queue):
             mine.append(drawings[number])
-            mine[-1].svg  # noqa: B018 (drawn, and kept with it)
-        sender.send({one.name: str(one.svg) for one in mine})
+            if mine[-1].inline:
+                mine[-1].svg  # noqa: B018 (drawn, and kept with it)
+        sender.send({one.name: str(one.svg) for one in mine if one.inline})
     except BrokenPipeError:  # the page could not be written: nobody waits for figures
         return
     except Exception as error:  # whatever it is, it belongs to the process that makes the page

@@ -12,6 +12,7 @@ class Limits:
     """The most that is drawn or listed; what is left out is counted on the page."""
 
     machines: int
+    forest: int  # techniques of the figure that has all of a machine's
     sweeps: int
     panels: int
     models: int
@@ -19,8 +20,10 @@ class Limits:
     markdown_rows: int
 
 
-USUAL = Limits(machines=8, sweeps=24, panels=8, models=24, strips=1500, markdown_rows=120)
-SPARING = Limits(machines=1, sweeps=2, panels=4, models=1, strips=150, markdown_rows=20)
+USUAL = Limits(
+    machines=8, forest=100, sweeps=24, panels=8, models=24, strips=1500, markdown_rows=120
+)
+SPARING = Limits(machines=1, forest=12, sweeps=2, panels=4, models=1, strips=150, markdown_rows=20)
 
 
 def limits(records: int) -> Limits:

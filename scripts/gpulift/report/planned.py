@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -19,7 +20,7 @@ def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Drawi
     for one in machines[: most.machines]:
         yield roofline.drawing(one.summary, one.number)
         yield _bars(one)
-        yield _forest(one)
+        yield _forest(one, most.forest)
 
 
 def of_techniques(
@@ -42,8 +43,14 @@ def left_out(
         (len(sweeps) - len(drawn), "techniques on a machine"),
         (models - most.models, "techniques over models"),
     )
-    said = [f"{count} {what}" for count, what in counts if count > 0]
-    return f"Figures of {', of '.join(said)} are not drawn: tables have it." if said else ""
+    counted = [f"{count} {what}" for count, what in counts if count > 0]
+    said = [f"Figures of {', of '.join(counted)} are not drawn: tables have it."] if counted else []
+    said += [
+        f"The figure {one.forest} has {_furthest_of(one, most.forest)}."
+        for one in machines[: most.machines]
+        if len(one.lines) > most.forest
+    ]
+    return " ".join(said)
 
 
 def of_duets(rows: Sequence[DuetRow]) -> Drawing | None:
@@ -71,13 +78,32 @@ def _bars(view: MachineView) -> Drawing | None:
     return Drawing(view.bars, _roofs_alt(view.summary, known), draw) if known else None
 
 
-def _forest(view: MachineView) -> Drawing | None:
-    rows = [row for line in view.lines for row in (line.best, line.worst) if row]
+def _forest(view: MachineView, most: int) -> Drawing | None:
+    """It is no part of the page, whose answer has the same as marks in a table."""
+    lines = _furthest(view.lines, most)
+    rows = [row for line in lines for row in (line.best, line.worst) if row]
     if not rows:
         return None
     rows.sort(key=lambda row: -row.speedup.value)
     draw = partial(plots.forest, [plots.worth_row(row) for row in rows], plots.SPEEDUP_AXIS)
-    return Drawing(view.forest, _forest_alt(view), draw)
+    return Drawing(view.forest, _forest_alt(view, lines), draw, inline=False)
+
+
+def _furthest(lines: Sequence[AnswerLine], most: int) -> Sequence[AnswerLine]:
+    """As many techniques as the figure may have: those that gain or lose most."""
+    if len(lines) <= most:
+        return lines
+    chosen = sorted(lines, key=_effect, reverse=True)[:most]
+    return sorted(chosen, key=lambda line: -line.best.speedup.value)
+
+
+def _furthest_of(view: MachineView, most: int) -> str:
+    return f"the {most} techniques of {len(view.lines)} with the largest effects"
+
+
+def _effect(line: AnswerLine) -> float:
+    ends = [line.best, line.worst] if line.worst else [line.best]
+    return max(abs(math.log(row.speedup.value)) for row in ends)
 
 
 def _sweeps(
@@ -110,9 +136,12 @@ def _rows(view: MachineView, technique: str) -> list[Worth]:
     return [row for row in view.summary.worths if row.technique == technique]
 
 
-def _forest_alt(view: MachineView) -> str:
-    said = "; ".join(_line(one) for one in view.lines)
+def _forest_alt(view: MachineView, lines: Sequence[AnswerLine]) -> str:
+    said = "; ".join(_line(one) for one in lines)
     name = escaping.brief(view.summary.run.machine)
+    if len(lines) < len(view.lines):
+        which = _furthest_of(view, len(lines))
+        return f"Speedups of the best and worst case on {name} of {which}: {said}."
     return f"Speedups of each technique's best and worst case on {name}: {said}."
 
 
