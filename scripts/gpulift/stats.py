@@ -164,11 +164,11 @@ def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio 
     times = _block_values(launches, step_times)
     if not launches or times is None:
         return None
-    logs = [_median(values) for values in times]
+    logs = [median(values.tolist()) for values in times]
     cycles = _block_values(launches, step_cycles)
     return PairRatio(
         ratio=over_launches(logs, times[0]),
-        cycles=over_launches([*map(_median, cycles)], cycles[0]) if cycles else None,
+        cycles=over_launches([median(v.tolist()) for v in cycles], cycles[0]) if cycles else None,
         log_sd=_mean_and_sd(logs)[1] if len(logs) > 1 else None,
         blocks=sum(one.blocks for one in launches),
         clocks_differ=any(one.arms[0].clock != one.arms[1].clock for one in launches),
@@ -204,9 +204,9 @@ def work_for_roof(cost: Cost) -> float:
     return cost.flops if cost.roof.startswith("gemm/") else cost.bytes
 
 
-def median_over(values: Sequence[float] | Values) -> float | None:
+def median_over(values: Sequence[float]) -> float | None:
     """The median, or None of nothing."""
-    return float(np.median(values)) if len(values) else None
+    return float(median(values)) if len(values) else None
 
 
 def measured_arms(records: Sequence[Record], name: str) -> list[Arm]:
@@ -232,7 +232,7 @@ class _Together:
 
 def _together(record: Record, arm: str, baseline: str) -> _Together | None:
     """None where the two were not measured in one block."""
-    first, second = (_index(record, name) for name in (arm, baseline))
+    first, second = _index(record, arm), _index(record, baseline)
     if record.order is None or first is None or second is None:
         return None
     turns = record.order.turns
@@ -277,12 +277,6 @@ def _block_values(
     differences = _differences(values, turns)
     ends = [*accumulate(one.blocks for one in launches)]
     return [differences[start:end] for start, end in pairwise([0, *ends])]
-
-
-def _median(values: Values) -> float:
-    """As numpy's, whose cost is another ten microseconds."""
-    ordered = np.sort(values)
-    return float(ordered[(values.size - 1) // 2] + ordered[values.size // 2]) / 2
 
 
 def _median_of_one_launch(log_value: float, values: Values) -> Estimate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
@@ -117,4 +118,4 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 def _over_launches(measured: Sequence[Arm], name: str) -> float:
     values = [arm.metrics[name] for arm in measured if name in arm.metrics]
-    return max(values) if name.startswith(PEAK) else float(np.median(values))
+    return max(values) if name.startswith(PEAK) else float(median(values))

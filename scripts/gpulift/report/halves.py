@@ -54,7 +54,7 @@ class _Pickler(pickle.Pickler):
         self._places = {id(one): place for place, one in enumerate(_shared(runs))}
 
     def persistent_id(self, value: Any) -> int | None:
-        return self._places.get(id(value)) if isinstance(value, Run | Record | Arm) else None
+        return self._places.get(id(value))
 
 
 class _Unpickler(pickle.Unpickler):

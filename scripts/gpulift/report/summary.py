@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from gpulift import stats
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.read import Run
@@ -512,8 +510,7 @@ def _worst_check(launches: Sequence[Arm]) -> float | None:
 
 
 def _arm_clock(launches: Sequence[Arm]) -> float | None:
-    clocks = [np.asarray(one.windows.sm_clock_hz, dtype=np.float64) for one in launches]
-    return stats.median_over(np.concatenate(clocks))
+    return stats.median_over([hz for one in launches for hz in one.windows.sm_clock_hz])
 
 
 def _telemetry_median(case: Case, key: str) -> float | None:
