@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from operator import mul
 from statistics import median
@@ -88,7 +88,7 @@ class PairRatio:
     clocks_differ: bool
     per_item: str = ""
 
-    @property
+    @cached_property
     def speedup(self) -> Estimate:
         """Baseline time / arm time: more than 1 is faster."""
         return self.ratio.inverse()

@@ -33,6 +33,8 @@ MARKDOWN = (
     ("www.", "www&#46;"),
     ("@", "@&#8203;"),
 )
+# A sign of each of these and of what GitHub takes for an issue: few texts have any.
+MARKDOWN_SIGN = re.compile(r"[\\&<>|`*\[\]@#]|://|www\.")
 
 
 class Ready(str):
@@ -73,6 +75,8 @@ def markdown(value: object) -> object:
     if not isinstance(value, str) or isinstance(value, Ready):
         return value
     line = brief(str(value), MOST_LETTERS_MARKDOWN)
+    if MARKDOWN_SIGN.search(line) is None:
+        return line
     for sign, harmless in MARKDOWN:
         line = line.replace(sign, harmless)
     return re.sub(r"(?<!&)#(?=\d)", "#&#8203;", line)

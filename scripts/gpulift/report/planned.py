@@ -132,8 +132,8 @@ def _sweep(view: MachineView, technique: str, anchor: str) -> Drawing:
     return Drawing(part_id(anchor, view), alt, partial(plots.sweep, rows))
 
 
-def _rows(view: MachineView, technique: str) -> list[Worth]:
-    return [row for row in view.summary.worths if row.technique == technique]
+def _rows(view: MachineView, technique: str) -> Sequence[Worth]:
+    return view.summary.worths_of(technique)
 
 
 def _forest_alt(view: MachineView, lines: Sequence[AnswerLine]) -> str:

@@ -109,6 +109,7 @@ def _environment(html: bool) -> Environment:
         memory=views.memory,
         rates=views.rates,
         roof_share=views.roof_share,
+        runs=views.runs,
         quantity=quantity,
         judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,

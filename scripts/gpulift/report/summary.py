@@ -27,7 +27,7 @@ class Case:
     case_id: str
     records: tuple[Record, ...]
 
-    @property
+    @cached_property
     def first(self) -> Record:
         """The record whose texts stand for the case: a measured one where there is one."""
         return next((r for r in self.records if r.outcome == "ok"), self.records[0])
