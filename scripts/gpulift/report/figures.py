@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -68,19 +68,26 @@ def drawn(drawings: Sequence[Drawing], folder: Path) -> Iterator[Figures]:
     """Has them drawn by other processes, while the caller makes the page.
 
     On leaving, each is an SVG and a PNG file in the folder. Raises OSError where they cannot be
-    written. The processes are forked: what the drawings need is there already.
+    written. The processes are forked: what the drawings need is there already. Those that are no
+    part of the page are left to whoever is done first: this process, once the page is made, or one
+    of the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear(folder)
     names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
     (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(drawings))
-    queue = processes.queue(len(drawings))
-    started = [processes.start(_work, drawings, queue, folder) for _ in range(count)]
+    inline = [one for one in drawings if one.inline]
+    rest = [one for one in drawings if not one.inline]
+    queue, later = (processes.queue(len(some)) for some in (inline, rest))
+    work = (inline, queue, rest, later, folder)
+    started = [processes.start(_work, *work) for _ in range(count)]
     os.close(queue)
     try:
         yield Figures(drawings, [answer for _, answer in started])
+        _write((rest[number] for number in processes.taken(later)), folder)
     finally:
+        os.close(later)
         for process, answer in started:
             answer.close()
             process.join()
@@ -116,8 +123,10 @@ def _ended() -> GpuliftError:
 
 
 def _work(
-    drawings: Sequence[Drawing],
+    inline: Sequence[Drawing],
     queue: int,
+    rest: Sequence[Drawing],
+    later: int,
     folder: Path,
     sender: Connection,
 ) -> None:
@@ -126,18 +135,22 @@ def _work(
     mine: list[Drawing] = []
     try:
         for number in processes.taken(queue):
-            mine.append(drawings[number])
-            if mine[-1].inline:
-                mine[-1].svg  # noqa: B018 (drawn, and kept with it)
-        sender.send({one.name: str(one.svg) for one in mine if one.inline})
+            mine.append(inline[number])
+            mine[-1].svg  # noqa: B018 (drawn, and kept with it)
+        sender.send({one.name: str(one.svg) for one in mine})
     except BrokenPipeError:  # the page could not be written: nobody waits for figures
         return
     except Exception as error:  # whatever it is, it belongs to the process that makes the page
         sender.send(error)
         return
     try:
-        for one in mine:
-            one.write_svg(folder / f"{file_name(one.name)}.svg")
-            one.write_png(folder / f"{file_name(one.name)}.png")
+        _write(mine, folder)
+        _write((rest[number] for number in processes.taken(later)), folder)
     except OSError as error:
         raise SystemExit(ERRNO_FROM + (error.errno or 0)) from None
+
+
+def _write(drawings: Iterable[Drawing], folder: Path) -> None:
+    for one in drawings:
+        one.write_svg(folder / f"{file_name(one.name)}.svg")
+        one.write_png(folder / f"{file_name(one.name)}.png")
