@@ -59,19 +59,32 @@ def test_without_a_shape_that_gives_its_operations_a_product_has_no_intensity(sh
     assert [p.intensity for p in found] == [None]
 
 
-def test_a_whole_step_has_its_share_of_the_roof_and_no_intensity() -> None:
+def steps() -> list[sample.Json]:
+    """Training steps at half of the product's ceiling."""
     cost = {"bytes": 0.0, "flops": 8e12, "items": 32.0, "item": "image", "roof": "gemm/bf16"}
     arms = [sample.arm(name, 0.02, cost=cost, noise=0.0, launch_noise=0.0) for name in ("a", "b")]
-    records = [
-        *product(),
-        *sample.launches(2, "training/step", {"batch": 32, "shape": "3x224x224"}, arms),
-    ]
+    return sample.launches(2, "training/step", {"batch": 32, "shape": "3x224x224"}, arms)
+
+
+def test_a_whole_step_has_its_share_of_the_roof_and_no_intensity() -> None:
+    records = [*product(), *steps()]
     found = [p for p in roofline.points(summary(records)) if p.technique == "training/step"]
     assert [(p.arm, p.intensity) for p in found] == [("a", None), ("b", None)]
     assert [p.share for p in found] == pytest.approx([0.5, 0.5])
     drawn = roofline.drawing(summary(records), 0)
     assert drawn is not None
     assert len(drawn.figure.axes) == 2
+    assert "Shares by roof: gemm/bf16 50 %; training steps of gemm/bf16 50 %." in drawn.alt
+
+
+def test_steps_of_a_run_without_roofs_are_held_against_those_of_its_machine() -> None:
+    roofs, others = summary(product()), summary(steps(), "2026-11-22-abc1234")
+    assert roofline.drawing(others, 1) is None
+    alone, together = roofline.drawing(roofs, 0), roofline.drawing(roofs, 0, [others])
+    assert alone is not None
+    assert together is not None
+    assert "training steps" not in alone.alt
+    assert "gemm/bf16 50 %; training steps of gemm/bf16 50 %." in together.alt
 
 
 def test_techniques_without_a_place_in_the_roofline_are_named() -> None:

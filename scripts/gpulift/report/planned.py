@@ -18,7 +18,7 @@ from gpulift.report.views import AnswerLine, MachineView, part_id
 def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Drawing | None]:
     """Roofline, ceilings and the forest of techniques of the first machines, each if it has one."""
     for one in machines[: most.machines]:
-        yield roofline.drawing(one.summary, one.number)
+        yield roofline.drawing(one.summary, one.number, _without_roofs(one, machines))
         yield _bars(one)
         yield _forest(one, most.forest)
 
@@ -51,6 +51,13 @@ def left_out(
         if len(one.lines) > most.forest
     ]
     return " ".join(said)
+
+
+def _without_roofs(view: MachineView, machines: Sequence[MachineView]) -> list[Summary]:
+    """Runs of the same machine that measured no roof, for the first of it that did."""
+    same = [one.summary for one in machines if one.summary.run.machine == view.summary.run.machine]
+    first = next((one for one in same if one.roofs), None)
+    return [one for one in same if not one.roofs] if first is view.summary else []
 
 
 def of_duets(rows: Sequence[DuetRow]) -> Drawing | None:

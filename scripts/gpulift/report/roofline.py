@@ -2,8 +2,9 @@
 
 The roofs are those measured on the same card. The arithmetic intensity of a product is an upper
 bound: operations over the least possible traffic, each matrix moved once (S. Williams, A. Waterman,
-D. Patterson, Communications of the ACM 52(4) (2009), 65-76). Whatever counts bytes only has no
-place on the log axis of intensity and stands in the second panel.
+D. Patterson, Communications of the ACM 52(4) (2009), 65-76). What counts bytes only, and a training
+step, whose traffic nobody counts, have no place on the log axis of intensity and stand in the
+second panel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import matplotlib
@@ -52,7 +54,10 @@ SHARE_LETTERS = 52
 
 @dataclass(frozen=True)
 class Point:
-    """An arm of a case under its roof. `intensity` is in FLOP/byte, None where it is not known."""
+    """An arm of a case under its roof. `intensity` is in FLOP/byte, None where it is not known.
+
+    A training `step` is one that counts samples or tokens.
+    """
 
     technique: str
     case_id: str
@@ -64,6 +69,7 @@ class Point:
     share: float
     intensity: float | None
     ceiling: bool
+    step: bool
 
     @property
     def at(self) -> tuple[float, float]:
@@ -78,11 +84,14 @@ class Point:
         return plots.short(f"{self.arm}, {case}", NAME_LETTERS)
 
 
-def points(summary: Summary) -> list[Point]:
-    """Every measured arm of every case whose roof was measured in the same regime."""
+def points(summary: Summary, others: Iterable[Summary] = ()) -> list[Point]:
+    """Every measured arm of every case whose roof was measured in the same regime.
+
+    `others` are runs of the machine without roofs, which are held against those of this one.
+    """
     roofs = {(roof.name, roof.regime): roof for roof in summary.roofs}
     found = []
-    for case in summary.cases:
+    for case in chain(summary.cases, *(other.cases for other in others)):
         for arm in case.first.arms:
             roof = roofs.get((arm.cost.roof, case.first.regime)) if arm.cost else None
             if roof is not None:
@@ -122,9 +131,9 @@ def least_traffic(case: Case, arm: Arm) -> float | None:
     return float((m + n) * k * sizes[0] + m * n * sizes[1])
 
 
-def drawing(summary: Summary, number: int) -> Drawing | None:
+def drawing(summary: Summary, number: int, others: Iterable[Summary] = ()) -> Drawing | None:
     """The roofline of a machine and the shares of its roofs; None where no roof was measured."""
-    found = points(summary)
+    found = points(summary, others)
     if not found:
         return None
     name, said = f"roofline-{number}", _finding(summary, found)
@@ -152,6 +161,7 @@ def _point(case: Case, arm: Arm, roof: Roof) -> Point | None:
         share=rate.value / roof.rate.value,
         intensity=arm.cost.flops / traffic if traffic else None,
         ceiling=case.first.ceiling,
+        step=bool(arm.cost.item),
     )
 
 
@@ -330,8 +340,8 @@ def _legend(names: Sequence[str]) -> list[Line2D]:
 class _Row:
     """A roof and the shares of it that techniques reached."""
 
-    roof: str
-    rates: str
+    name: str
+    label: str
     burst: tuple[float, ...]
     sustained: tuple[float, ...]
     launches: tuple[Estimate, ...]
@@ -347,7 +357,7 @@ class _Row:
 
 
 def _rows(summary: Summary, found: Sequence[Point]) -> list[_Row]:
-    """A row per roof: what techniques reached of it, or what its own cases did."""
+    """A row per roof: what techniques reached of it, or what its own cases did; one for steps."""
     rates: dict[str, list[str]] = {}
     for roof in sorted(summary.roofs, key=lambda one: one.regime):
         regime = "" if roof.regime == "burst" else f"{roof.regime} "
@@ -356,19 +366,26 @@ def _rows(summary: Summary, found: Sequence[Point]) -> list[_Row]:
     rows = []
     for name in dict.fromkeys(roof.name for roof in summary.roofs):
         under = [point for point in found if point.roof == name]
-        mine = [point for point in under if not point.ceiling]
-        shown = mine or under
-        if shown:
-            row = _Row(
-                roof=name,
-                rates=", ".join(rates[name]),
-                burst=_distinct(one.share for one in shown if one.regime != "sustained"),
-                sustained=_distinct(one.share for one in shown if one.regime == "sustained"),
-                launches=tuple(one.rate for one in shown),
-                own=not mine,
-            )
-            rows.append(row)
+        steps = [point for point in under if point.step]
+        own = [point for point in under if point.ceiling]
+        mine = [point for point in under if not point.step and not point.ceiling]
+        label = f"{name}: {', '.join(rates[name])}"
+        if mine or own:
+            rows.append(_row(name, label, mine or own, own=not mine))
+        if steps:
+            rows.append(_row(f"training steps of {name}", f"training steps, of {name}", steps))
     return rows
+
+
+def _row(name: str, label: str, shown: Sequence[Point], own: bool = False) -> _Row:
+    return _Row(
+        name=name,
+        label=label,
+        burst=_distinct(one.share for one in shown if one.regime != "sustained"),
+        sustained=_distinct(one.share for one in shown if one.regime == "sustained"),
+        launches=tuple(one.rate for one in shown),
+        own=own,
+    )
 
 
 def _distinct(shares: Iterable[float]) -> tuple[float, ...]:
@@ -387,7 +404,7 @@ def _draw_shares(axes: Axes, rows: Sequence[_Row]) -> None:
             places = [100 * share for share in shares]
             level = [position] * len(places)
             axes.plot(places, level, marker, color=colour, markersize=4.5)
-        label = plots.short(f"{row.roof}: {row.rates}", SHARE_LETTERS)
+        label = plots.short(row.label, SHARE_LETTERS)
         plots.row_text(axes, 0, position - 0.28, label, fontsize=9)
         plots.row_text(axes, 1, position - 0.28, row.shares, ha="right", weight="bold", fontsize=9)
     most = max(100 * share for row in rows for share in (*row.burst, *row.sustained))
@@ -423,9 +440,9 @@ def _finding(summary: Summary, found: Sequence[Point]) -> str:
         best, worst = max(mine, key=_share), min(mine, key=_share)
         parts.append(f"Nearest to its measured roof: {_placed(best)}; furthest: {_placed(worst)}.")
     rows = _rows(summary, found)
-    shares = [f"{_name(row.roof)} {row.shares}" for row in rows]
+    shares = [f"{_name(row.name)} {row.shares}" for row in rows]
     more = f" and {len(rows) - SAID_ROOFS} more" if len(rows) > SAID_ROOFS else ""
-    parts.append(f"Shares by roof: {', '.join(shares[:SAID_ROOFS])}{more}.")
+    parts.append(f"Shares by roof: {'; '.join(shares[:SAID_ROOFS])}{more}.")
     return " ".join(parts)
 
 
