@@ -76,6 +76,20 @@ def test_floats_are_spelled_as_python_spells_them(values: list[float]) -> None:
         assert digest is not None
 
 
+@pytest.mark.parametrize("text", ["0.00001", "[0.000012,1e-7]", "the-3e-7:-0.00002"])
+def test_what_looks_like_a_float_in_a_text_stays(text: str) -> None:
+    line = json.dumps({"a": [1e-5, 2e-7], text: text, "z": [text, 0.00002, text, 3e-9]}).encode()
+    raw = quick.parsed(line)
+    assert raw is not None
+    assert (quick.sha256(raw, line) or "").startswith(id_by_definition(line))
+
+
+def test_what_looks_like_a_large_float_in_a_text_is_left_to_the_careful_way() -> None:
+    for text, quickly in (("GNU C++", True), ("1e+16", False)):
+        raw = {"a": text}
+        assert (quick.sha256(raw, json.dumps(raw).encode()) is not None) == quickly
+
+
 @pytest.mark.parametrize("text", ["a\\u00e9", "a\\n", 'say \\"x\\"', "é", "…", "\x7f", "\\u2026"])
 def test_texts_that_are_spelled_otherwise_are_left_to_the_careful_way(
     text: str, tmp_path: Path

@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
-SMALL = "0.0000"  # orjson goes on with digits where Python, below 1e-4, has an exponent
-EXPONENT = "e-"  # of which Python has two digits, at least
-LARGE = re.compile(r"\de[+\d]")  # from 1e16
-SHORTEST = len(":1e16")  # of what is spelled otherwise
+# Spelled otherwise by Python, which has an exponent below 1e-4, of two digits at least.
+EXPONENT = re.compile(rb"(e-\d)(?!\d)")
+ZEROS = b"0.0000"
+SMALL = re.compile(rb"(0\.0000(?<!\d0\.0000)[1-9]\d*)")  # and not the end of `10.00001`
+LARGE = re.compile(rb"e\+\d")  # from 1e16
 DELETE = b"\x7f"  # which `json` escapes
 
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -41,40 +42,34 @@ def sha256(raw: Mapping[str, Any], line: bytes) -> str | None:
     None where a key is there twice, and where a number may be an integer beyond 64 bits.
     """
     try:
-        text = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS).decode()
+        text = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # values are nested too deeply
         return None
-    parts = text.split('"')  # without escapes, every second one is a text
-    if len(parts) - 1 != line.count(b'"'):
+    if text.count(b'"') != line.count(b'"') or (b"+" in text and LARGE.search(text)):
         return None
-    for number, one in enumerate(parts[::2]):
-        if len(one) < SHORTEST:
-            continue
-        if "e" in one:
-            if one.count("e") > one.count(EXPONENT) and LARGE.search(one):
-                return None
-            if EXPONENT in one:
-                one = parts[2 * number] = _with_two_digits(one)
-        if SMALL in one:
-            parts[2 * number] = _with_exponents(one)
-    return hashlib.sha256('"'.join(parts).encode()).hexdigest()
+    text = _respelled(text, EXPONENT, _with_two_digits)
+    if ZEROS in text:  # which is found out far sooner than where
+        text = _respelled(text, SMALL, _with_exponent)
+    return hashlib.sha256(text).hexdigest()
 
 
-def _with_two_digits(numbers: str) -> str:
-    """`1.5e-7` as `1.5e-07`."""
-    first, *others = numbers.split(EXPONENT)
-    return EXPONENT.join([first, *[one if one[1:2].isdigit() else f"0{one}" for one in others]])
+def _respelled(text: bytes, numbers: re.Pattern[bytes], spelled: Callable[[bytes], bytes]) -> bytes:
+    """With these numbers spelled anew, but not what looks like one in a text."""
+    parts = numbers.split(text)  # every second one was found
+    quotes = 0
+    for found in range(1, len(parts), 2):
+        quotes += parts[found - 1].count(b'"')
+        if quotes % 2 == 0:
+            parts[found] = spelled(parts[found])
+    return b"".join(parts)
 
 
-def _with_exponents(numbers: str) -> str:
-    """`0.000012` as `1.2e-05`; the end of a larger number, as in `10.00001`, as it is."""
-    first, *others = numbers.split(SMALL)
-    spelled = [first]
-    for one in others:
-        if one.startswith("0") or spelled[-1][-1:].isdigit():
-            spelled.append(f"{SMALL}{one}")
-            continue
-        digits = len(one) - len(one.lstrip("0123456789"))
-        point = "." if digits > 1 else ""
-        spelled.append(f"{one[0]}{point}{one[1:digits]}e-05{one[digits:]}")
-    return "".join(spelled)
+def _with_two_digits(found: bytes) -> bytes:
+    """`e-7` as `e-07`."""
+    return found.replace(b"-", b"-0")
+
+
+def _with_exponent(found: bytes) -> bytes:
+    """`0.000012` as `1.2e-05`."""
+    digits = found.removeprefix(ZEROS)
+    return b"%b.%be-05" % (digits[:1], digits[1:]) if len(digits) > 1 else digits + b"e-05"
