@@ -30,7 +30,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "complete.json"
 SCRATCH = ROOT / ".setup" / "tmp"
 BASE_MODULES = (
-    *("jinja2", "matplotlib", "numpy", "orjson", "pyarrow", "rich", "scipy", "typer"),
+    *("jinja2", "matplotlib", "msgspec", "numpy", "orjson", "pyarrow", "rich", "scipy", "typer"),
     *(("tomli",) if sys.version_info < (3, 11) else ()),
 )
 OLDEST_PYTHON = (3, 10)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from array import array
 from collections.abc import Mapping
-from functools import lru_cache
-from itertools import chain
 from math import isfinite
 from typing import Any
 
 from gpulift.errors import RecordError
 
-FLOATS = {float}
 LARGEST = 2**64  # gpulift-bench counts with 64 bits; its seeds use them all
 
 
@@ -58,10 +54,7 @@ class Fields:
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number; required when there is no default."""
-        value = self.values.get(key, default)
-        if type(value) is float and isfinite(value):
-            return value
-        return self._finite(key, value)
+        return self._finite(key, self.values.get(key, default))
 
     def maybe_whole(self, key: str) -> int | None:
         """An integer, or None when the key is absent."""
@@ -74,13 +67,6 @@ class Fields:
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of finite numbers; empty when the key is absent."""
         return tuple(self._finite(key, value) for value in self._list(key))
-
-    def doubles(self, key: str) -> array[float]:
-        """The same as an array; in a tenth of the time, since records have thousands of them."""
-        values = self._list(key)
-        if set(map(type, values)) == FLOATS and isfinite(sum(values)):
-            return array("d", values)
-        return array("d", self.numbers(key))
 
     def maybe_numbers(self, key: str) -> tuple[float | None, ...]:
         """A list of finite numbers and nulls; empty when the key is absent."""
@@ -96,13 +82,9 @@ class Fields:
 
     def rows(self, key: str) -> tuple[tuple[int, ...], ...]:
         """A list of lists of integers; empty when the key is absent."""
-        rows = self._list(key)
-        if set(map(type, rows)) == {list}:
-            every = [*chain.from_iterable(rows)]
-            if set(map(type, every)) == {int} and 0 <= min(every) <= max(every) < LARGEST:
-                return tuple(_one_row(tuple(row)) for row in rows)  # nearly always, and far sooner
-        inner = Fields({str(i): row for i, row in enumerate(rows)}, self.place, self._name(key))
-        return tuple(inner.wholes(str(i)) for i in range(len(rows)))
+        rows = {str(i): row for i, row in enumerate(self._list(key))}
+        inner = Fields(rows, self.place, self._name(key))
+        return tuple(inner.wholes(row) for row in rows)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings; empty when the key is absent."""
@@ -163,9 +145,3 @@ class Fields:
         if not isfinite(number):
             raise self.error(key, "must be finite")
         return number
-
-
-@lru_cache(maxsize=4096)
-def _one_row(row: tuple[int, ...]) -> tuple[int, ...]:
-    """The same object for equal rows, of which there are few: it is kept and pickled once."""
-    return row

@@ -1,20 +1,31 @@
-"""The record as frozen dataclasses. Units are in the names, base SI; absent is None."""
+"""The record as frozen dataclasses. Units are in the names, base SI; absent is None.
+
+Their types say what a line may hold: records.convert makes them of its JSON.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, lru_cache
+from itertools import chain, repeat
 from pathlib import Path
-from statistics import quantiles
-from typing import Any
+from sys import intern
+from typing import Any, Literal
 
 from gpulift.records.quick import canonical
+from gpulift.records.values import Count, Maybe, NotNegative, Number, Positive, Whole
+
+Kind = Literal["technique", "duet", "import"]
+Outcome = Literal["ok", "skipped", "failed", "error"]
+Role = Literal["baseline", "technique"]
+Clock = Literal["device", "host"]
 
 ID_DIGITS = 12
+DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s")
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -22,9 +33,9 @@ SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywh
 class Cost:
     """Work of one step. `roof` names the ceiling that bounds it, if one does; `item` one item."""
 
-    bytes: float = 0.0
-    flops: float = 0.0
-    items: float = 0.0
+    bytes: Number = 0.0
+    flops: Number = 0.0
+    items: Number = 0.0
     roof: str = ""
     item: str = ""
 
@@ -33,15 +44,18 @@ class Cost:
 class Windows:
     """One entry per window: totals of the window, not of one step.
 
-    Those that were read are arrays of doubles, which take a quarter of the memory of tuples.
+    They are kept as arrays of doubles, which take a quarter of the memory of tuples.
     """
 
-    device_s: Sequence[float] = ()
-    host_s: Sequence[float] = ()
-    enqueue_s: Sequence[float] = ()
-    sm_clock_hz: Sequence[float] = ()
-    start_s: Sequence[float] = ()
-    energy_j: Sequence[float | None] = ()  # None: the card's counter does not resolve that window
+    device_s: Sequence[Positive] = ()
+    host_s: Sequence[Positive] = ()
+    enqueue_s: Sequence[Number] = ()
+    sm_clock_hz: Sequence[Number] = ()
+    start_s: Sequence[Number] = ()
+    energy_j: tuple[NotNegative | None, ...] = ()  # None: the card's counter does not resolve it
+
+    def __post_init__(self) -> None:
+        vars(self).update({name: array("d", getattr(self, name)) for name in DOUBLES})
 
 
 @dataclass(frozen=True)
@@ -49,22 +63,30 @@ class Arm:
     """One way of doing the work of a case, with its windows."""
 
     name: str
-    role: str
-    outcome: str
+    role: Role
+    outcome: Outcome
     reason: str = ""
     remedy: str = ""
-    clock: str = "host"
-    cost: Cost | None = None
-    check_error: float | None = None
-    check_tolerance: float | None = None
-    steps_per_window: int = 1
-    lead_in_steps: int = 0
+    clock: Clock = "host"
+    cost: Maybe[Cost] = None
+    check_error: Maybe[Number] = None
+    check_tolerance: Maybe[Number] = None
+    steps_per_window: Count = 1
+    lead_in_steps: Whole = 0
     held: bool = False
-    peak_device_bytes: int | None = None
-    peak_pinned_bytes: int | None = None
-    peak_host_bytes: int | None = None
+    peak_device_bytes: Maybe[Whole] = None
+    peak_pinned_bytes: Maybe[Whole] = None
+    peak_host_bytes: Maybe[Whole] = None
     windows: Windows = Windows()
-    metrics: Mapping[str, float] = field(default_factory=dict)  # units are in the names
+    metrics: Mapping[str, Number] = field(default_factory=dict)  # units are in the names
+
+    def __post_init__(self) -> None:
+        vars(self).update(
+            name=intern(self.name),
+            role=intern(self.role),
+            outcome=intern(self.outcome),
+            clock=intern(self.clock),
+        )
 
     @property
     def window_s(self) -> Sequence[float]:
@@ -77,26 +99,36 @@ class Arm:
 
         Between two windows the value is interpolated; without a window there is none.
         """
-        steps_s = [one / self.steps_per_window for one in sorted(self.window_s)]
-        if len(steps_s) == 1:
-            return steps_s[0], steps_s[0], steps_s[0]
-        low, middle, high = quantiles(steps_s, n=4, method="inclusive")
-        return low, middle, high
+        windows = sorted(self.window_s)
+        last = len(windows) - 1
+
+        def quarter(number: int) -> float:
+            at, rest = divmod(last * number, 4)
+            low = windows[at] / self.steps_per_window
+            if rest == 0:
+                return low
+            high = windows[at + 1] / self.steps_per_window
+            return (low * (4 - rest) + high * rest) / 4
+
+        return quarter(1), quarter(2), quarter(3)
 
 
 @dataclass(frozen=True)
 class Order:
     """Which arm had each window: indices into the record's arms, block by block."""
 
-    seed: int
-    blocks: tuple[tuple[int, ...], ...]
-    allocation: tuple[int, ...] = ()
+    seed: Whole
+    blocks: tuple[tuple[Whole, ...], ...]
+    allocation: tuple[Whole, ...] = ()
+
+    def __post_init__(self) -> None:
+        vars(self).update(blocks=tuple(map(_one_row, self.blocks)))
 
     @cached_property
     def turns(self) -> Mapping[int, tuple[int, ...]]:
         """How many windows of each arm are in each block."""
         arms = set(chain.from_iterable(self.blocks))
-        return {arm: tuple([block.count(arm) for block in self.blocks]) for arm in arms}
+        return {arm: tuple(map(tuple.count, self.blocks, repeat(arm))) for arm in arms}
 
 
 @dataclass(frozen=True)
@@ -104,32 +136,32 @@ class Stop:
     """Why the measurement of a case ended."""
 
     reason: str
-    blocks: int
-    asked_half_width: float | None = None
-    reached_half_width: float | None = None
+    blocks: Whole
+    asked_half_width: Maybe[Number] = None
+    reached_half_width: Maybe[Number] = None
 
 
 @dataclass(frozen=True)
 class Range:
     """Summary of telemetry samples."""
 
-    min: float
-    median: float
-    max: float
+    min: Number
+    median: Number
+    max: Number
 
 
 @dataclass(frozen=True)
 class Telemetry:
     """What the card reported while the case ran."""
 
-    samples: int
-    interval_s: float | None = None
+    samples: Whole
+    interval_s: Maybe[Number] = None
     ranges: Mapping[str, Range] = field(default_factory=dict)
-    temperature_slope_c_per_s: float | None = None
-    energy_j: float | None = None
+    temperature_slope_c_per_s: Maybe[Number] = None
+    energy_j: Maybe[Number] = None
     throttle: tuple[str, ...] = ()
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
+    pcie_generation: Maybe[Whole] = None
+    pcie_width: Maybe[Whole] = None
 
 
 @dataclass(frozen=True)
@@ -137,9 +169,9 @@ class HostLoad:
     """Processors that were busy on average while the windows of a case were taken: with the case,
     with other processes, and with other machines to which a hypervisor gave them."""
 
-    own_cores: float
-    other_cores: float
-    stolen_cores: float
+    own_cores: NotNegative
+    other_cores: NotNegative
+    stolen_cores: NotNegative
 
 
 @dataclass(frozen=True)
@@ -148,8 +180,8 @@ class Gpu:
 
     name: str
     card: str = ""
-    memory_bytes: int | None = None
-    power_limit_w: float | None = None
+    memory_bytes: Maybe[Whole] = None
+    power_limit_w: Maybe[Number] = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -158,7 +190,7 @@ class Host:
     """The machine around the card."""
 
     cpu: str
-    cores: int | None = None
+    cores: Maybe[Whole] = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -186,7 +218,7 @@ class Context:
 
     host: Host
     build: Build
-    gpu: Gpu | None = None
+    gpu: Maybe[Gpu] = None
     gpu_missing: str = ""
     gpu_remedy: str = ""
     driver: str = ""
@@ -208,17 +240,17 @@ class Record:
 
     schema: str
     method: str
-    kind: str
+    kind: Kind
     technique: str
-    case: Mapping[str, int | float | str]
+    case: Mapping[str, Whole | Number | str]
     case_id: str
     quick: bool
     ceiling: bool
     regime: str
-    launch: int
-    launches: int
+    launch: Whole
+    launches: Whole
     started_at: str
-    outcome: str
+    outcome: Outcome
     context: Context
     reason: str = ""
     remedy: str = ""
@@ -228,19 +260,23 @@ class Record:
     check_meaning: str = ""
     duet_arm: str = ""
     arms: tuple[Arm, ...] = ()
-    order: Order | None = None
-    stop: Stop | None = None
-    discarded_blocks: int = 0
-    restarts: int = 0
+    order: Maybe[Order] = None
+    stop: Maybe[Stop] = None
+    discarded_blocks: Whole = 0
+    restarts: Whole = 0
     notes: Mapping[str, str] = field(default_factory=dict)
-    telemetry: Telemetry | None = None
+    telemetry: Maybe[Telemetry] = None
     telemetry_missing: str = ""
-    host_load: HostLoad | None = None
-    time_s: Mapping[str, float] = field(default_factory=dict)
+    host_load: Maybe[HostLoad] = None
+    time_s: Mapping[str, Number] = field(default_factory=dict)
     parsed: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     file: Path = field(default=Path(), compare=False)
     line: int = field(default=0, compare=False)
     start: int = field(default=0, compare=False)  # bytes of the file before the line
+
+    def __post_init__(self) -> None:
+        texts = {name: intern(one) for name, one in vars(self).items() if type(one) is str}
+        vars(self).update(texts)  # equal ones are one object, which is kept and pickled once
 
     @cached_property
     def id(self) -> str:
@@ -285,6 +321,12 @@ class Record:
             if arm.name == name:
                 return arm
         return None
+
+
+@lru_cache(maxsize=4096)
+def _one_row(row: tuple[int, ...]) -> tuple[int, ...]:
+    """The same object for equal rows, of which there are few: it is kept and pickled once."""
+    return row
 
 
 def record_id(raw: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def read_file(path: Path, keep: bool = True) -> RecordFile:
     """
     records: list[Record] = []
     warnings: list[str] = []
-    contexts: dict[str, Context] = {}
+    contexts: dict[bytes, Context] = {}
     start = 0
     for number, line in enumerate(_lines(path), start=1):
         try:

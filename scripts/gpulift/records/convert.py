@@ -1,0 +1,44 @@
+"""Turns the JSON object of a record into dataclasses, in C, where nothing is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import ValidationError, convert
+
+from gpulift.records.model import Range, Record
+
+
+@dataclass(frozen=True)
+class _Check:
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """What a line has under another name than the record."""
+
+    arm: str = ""
+    check: _Check = _Check()
+
+
+def converted(raw: Mapping[str, Any]) -> Record | None:
+    """The record, without its place and the facts of its context; None where it may be wrong.
+
+    It need not be: imported records and numbers beyond 63 bits are left to `carefully` as well.
+    """
+    try:
+        record = convert(raw, Record)
+        renamed = convert(raw, _Renamed)
+        if record.telemetry is not None:
+            ranges = {key: one for key, one in raw["telemetry"].items() if isinstance(one, dict)}
+            vars(record.telemetry)["ranges"] = convert(ranges, dict[str, Range])
+    except ValidationError:
+        return None
+    for windows in (arm.windows for arm in record.arms):
+        if windows.energy_j and len(windows.energy_j) != len(windows.host_s):
+            return None
+    vars(record).update(check_meaning=renamed.check.meaning, duet_arm=renamed.arm)
+    return record
