@@ -30,5 +30,5 @@ def framework(module: str) -> Any:
     except ModuleNotFoundError as error:
         raise Skip(
             f"the Python package {error.name} is not installed",
-            f"install {error.name}, or name another interpreter",
+            f"install {error.name}, or name another interpreter with --python",
         ) from error

@@ -72,7 +72,8 @@ def device_of(gpu: int | None) -> Any:
         return jax.devices("gpu")[gpu]
     except (RuntimeError, IndexError) as error:
         raise Skip(
-            "JAX cannot use the GPU", "install jax[cuda13], or name another interpreter"
+            "JAX cannot use the GPU",
+            "install jax[cuda13], or name another interpreter with --python",
         ) from error
 
 

@@ -135,7 +135,8 @@ def load(script: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         reason = f"the Python package {error.name} is not installed"
-        raise Skip(reason, f"install {error.name}, or name another interpreter") from error
+        remedy = f"install {error.name}, or name another interpreter with --python"
+        raise Skip(reason, remedy) from error
     return module
 
 

@@ -75,9 +75,14 @@ def run(
     out: Out = None,
     seed: Annotated[Optional[int], typer.Option(help="Seed of order and data.")] = None,  # noqa: UP045
     gpu: Gpu = None,
+    python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
+    ] = None,
 ) -> None:
     """Measure and append records; goes on with an unfinished run of the same command."""
-    options = measuring.Options(filter, quick, launches, arm_time, precision, seed, gpu)
+    named = machine.find_interpreter("--python", python) if python is not None else None
+    options = measuring.Options(filter, quick, launches, arm_time, precision, seed, gpu, named)
     measuring.require_known(options)
     context = machine.describe(machine.find_bench(), gpu)
     measured = measuring.run(options, results_folder(), out, context, say)

@@ -69,6 +69,19 @@ def find_bench() -> Path:
     return bench
 
 
+def find_interpreter(option: str, named: str) -> Path:
+    """The interpreter itself, or bin/python of a virtual environment. A link stays a link: its own
+    place is how Python knows its environment."""
+    given = Path(named).absolute()
+    python = given / "bin" / "python" if given.is_dir() else given
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise GpuliftError(
+            f"{option} {named}: is neither an interpreter nor a virtual environment (a folder with"
+            " bin/python)"
+        )
+    return python
+
+
 def describe(bench: Path, gpu: int | None = None) -> Context:
     """The machine's facts; also without a GPU."""
     flags = [] if gpu is None else ["--gpu", str(gpu)]

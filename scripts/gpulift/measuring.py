@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from gpulift.records.model import Context
 from gpulift.records.read import parse_line, read_file
 
 Say = Callable[[str], None]
+PATH_DIGITS = 8
 FINISHED = (OK, FAILED, NOTHING_RAN)
 
 
@@ -28,14 +30,14 @@ class Options:
     precision: float | None = None
     seed: int | None = None
     gpu: int | None = None
+    python: Path | None = None  # the interpreter of Python arms
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
 
     def given(self) -> dict[str, Any]:
-        """Only what was given, as run.json keeps it."""
+        """Only what was given, as run.json keeps it: of a path, which is private, a hash."""
+        options = {**vars(self), "python": _hash(self.python) if self.python else None}
         return {
-            key: value
-            for key, value in vars(self).items()
-            if value is not None and value is not False
+            key: value for key, value in options.items() if value is not None and value is not False
         }
 
     def flags(self, folder: Path) -> list[str]:
@@ -45,7 +47,7 @@ class Options:
             flags.append(f"--benchmark_filter={self.filter}")
         if self.quick:
             flags.append("--quick")
-        for name in ("launches", "arm_time", "precision", "seed", "gpu"):
+        for name in ("launches", "arm_time", "precision", "seed", "gpu", "python"):
             value = getattr(self, name)
             if value is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
@@ -100,6 +102,10 @@ def is_complete(folder: Path, want: runs.Wanted) -> bool:
 def kept_records(folder: Path) -> int:
     """How many finished records a run folder holds."""
     return sum(len(read_file(file).records) for file in folder.glob("*.jsonl"))
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:PATH_DIGITS]
 
 
 def _broken_off(folder: Path, code: int) -> bool:

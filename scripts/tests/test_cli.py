@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -52,6 +53,19 @@ def test_a_complete_run_leads_to_a_new_folder(root: Path) -> None:
 def test_a_filter_reaches_gpulift_bench(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "transfer/.*", "--seed", "7", "--precision", "0.01"]) == 0
     assert "--benchmark_filter=transfer/.* --precision 0.01 --seed 7" in errors(capfd)
+
+
+def test_another_interpreter_reaches_gpulift_bench_and_its_path_no_record(
+    root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    assert cli.main(["run", "--python", str(tmp_path / "env")]) == 0
+    said = capfd.readouterr()
+    assert f"--python {python}" in said.err
+    (given,) = json.loads((Path(said.out.strip()) / "run.json").read_text())["options"].items()
+    assert given == ("python", hashlib.sha256(str(python).encode()).hexdigest()[:8])
 
 
 @pytest.mark.parametrize(
@@ -235,6 +249,7 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
     ("arguments", "words"),
     [
         (["run", "--launches", "0"], "--launches must be more than 0"),
+        (["run", "--python", "none"], "--python none: is neither an interpreter nor a virtual"),
         (["run", "--frob"], "No such option"),
         (["frob"], "No such command"),
         (["list", "zzz"], "no technique matches"),

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gpulift import machine
 from gpulift.errors import GpuliftError
-from gpulift.gate.environments import asked_environments, find_environment, find_interpreter
+from gpulift.gate.environments import asked_environments, find_environment
 from tests.fake_gate import FakeBench, Json, make_build, technique
 from tests.test_gate_command import run
 
@@ -195,13 +196,13 @@ def test_what_is_no_interpreter_is_named(
     Path("empty").mkdir()
     Path("plain.txt").write_text("")
     with pytest.raises(GpuliftError, match=f"--base-python {named}: is neither an interpreter"):
-        find_interpreter("--base-python", named)
+        machine.find_interpreter("--base-python", named)
 
 
 def test_a_link_to_an_interpreter_is_not_followed(tmp_path: Path) -> None:
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
-    assert find_interpreter("--base-python", str(link)) == link
+    assert machine.find_interpreter("--base-python", str(link)) == link
 
 
 @pytest.mark.parametrize(

@@ -173,4 +173,4 @@ except Skip as skip:
 """
     reason, remedy = printed(code, setting="")
     assert reason == "the Python package jax is not installed"
-    assert remedy == "install jax, or name another interpreter"
+    assert remedy == "install jax, or name another interpreter with --python"

@@ -193,7 +193,7 @@ def test_a_missing_package_is_a_skip_with_a_remedy(tmp_path: Path) -> None:
     with Worker(tmp_path, "return Arm(int, float)", "import no_such_package\n") as worker:
         assert worker.hello() == {
             "skipped": "the Python package no_such_package is not installed",
-            "remedy": "install no_such_package, or name another interpreter",
+            "remedy": "install no_such_package, or name another interpreter with --python",
         }
         assert worker.end() == 0
 

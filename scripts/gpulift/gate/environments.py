@@ -5,7 +5,6 @@ Only arms that Python workers run can differ between them; all other arms are le
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
@@ -98,7 +97,7 @@ def script_of(modules: Path, technique: str) -> Path:
 def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Path]) -> Environment:
     """The environment that an option names by its interpreter or its folder, once it has loaded
     the scripts; throws GpuliftError otherwise."""
-    python = find_interpreter(option, named)
+    python = machine.find_interpreter(option, named)
     answer = _describe(f"{option} {named}", [str(python), str(worker), "--describe", *scripts])
     missing = answer.texts_by_key("missing")
     if missing:
@@ -111,19 +110,6 @@ def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Pa
     versions = answer.texts_by_key("versions")
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     return Environment(python, said.replace("python", "Python", 1))
-
-
-def find_interpreter(option: str, named: str) -> Path:
-    """The interpreter itself, or bin/python of a virtual environment. A link stays a link: its own
-    place is how Python knows its environment."""
-    given = Path(named).absolute()
-    python = given / "bin" / "python" if given.is_dir() else given
-    if not (python.is_file() and os.access(python, os.X_OK)):
-        raise GpuliftError(
-            f"{option} {named}: is neither an interpreter nor a virtual environment (a folder with"
-            " bin/python)"
-        )
-    return python
 
 
 def _describe(asked: str, command: Sequence[str | Path]) -> Fields:
