@@ -95,8 +95,9 @@ def test_every_model_has_its_own_verdicts(root: Path, capfd: SHOWN) -> None:
     assert [(one["model"], one["verdict"], one["reason"]) for one in found][1:] == [
         ("cpu-amd-epyc-7b13", "not testable here", "no driver")
     ]
-    chosen = as_json(capfd, "--gpu", "NVIDIA H200")
-    assert {one["model"] for one in chosen.values()} == {H200}
+    for named, model in (("NVIDIA H200", H200), ("cpu-amd-epyc-7b13", "cpu-amd-epyc-7b13")):
+        chosen = as_json(capfd, "--gpu", named)
+        assert {one["model"] for one in chosen.values()} == {model}
 
 
 def test_a_model_without_records_is_told_apart_from_a_broken_command(

@@ -40,7 +40,7 @@ def claims(
     ledger = read_ledger()
     models = records_by_model(results or commands.results_folder(), ledger)
     if gpu is not None:
-        wanted = slug(gpu)
+        wanted = gpu if gpu in models else slug(gpu)  # which takes `cpu` for a word of a name
         if wanted not in models:
             known = ", ".join(models) or "none"
             say(f"there are no records of {wanted} (known are: {known})")
