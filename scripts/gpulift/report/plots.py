@@ -27,7 +27,7 @@ matplotlib.use("Agg")
 
 WIDTH_IN = 5.0
 LABEL_LETTERS = 60
-BESIDE_LETTERS = 76
+BESIDE_LETTERS = 82
 TITLE_LETTERS = 66
 ROW_IN = 0.42
 BESIDE_IN = 0.22  # more height where rows have a second line of text
