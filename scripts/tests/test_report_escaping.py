@@ -67,6 +67,11 @@ def test_a_long_name_is_cut_and_whole_in_its_title() -> None:
     assert escaping.name("a<b") == "a&lt;b"
 
 
+def test_a_line_may_break_behind_the_underscores_of_a_head() -> None:
+    assert escaping.head("peak_a<b_bytes") == "peak_<wbr>a&lt;b_<wbr>bytes"
+    assert escaping.head("_" + LONG) == escaping.name("_" + LONG)
+
+
 def test_ids_are_plain_and_all_different() -> None:
     made = escaping.anchors(["a/b", "A b", '"><script>', "../../x", "", LONG], "t")
     assert made["a/b"] == "t-a-b"

@@ -63,6 +63,14 @@ def name(text: str) -> Markup:
     return Markup('<span title="{}">{}</span>').format(line, brief(line))
 
 
+def head(text: str) -> Markup:
+    """A name at a table's head, which a line may break behind its underscores."""
+    line = shown(text)
+    if len(line) > MOST_LETTERS:
+        return name(text)
+    return Markup("_<wbr>").join(line.split("_"))
+
+
 def html(value: object) -> object:
     """What the page's template prints: texts with nothing invisible in them, not yet escaped."""
     if isinstance(value, str) and not isinstance(value, Markup) and not value.isprintable():

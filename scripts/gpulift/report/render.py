@@ -114,6 +114,7 @@ def _environment(html: bool) -> Environment:
         judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,
         name=escaping.name,
+        head=escaping.head,
         brief=escaping.brief,
         code=escaping.code,
         ready=escaping.Ready,

@@ -67,9 +67,9 @@
   };
   for (const table of all("table.sort")) {
     for (const head of all("thead th:not(.plot)", table)) {
-      const button = make("button", head.textContent, { type: "button" });
+      const button = make("button", "", { type: "button" });
       head.dataset.name = head.textContent;  // for print: no control is painted in a repeated head
-      head.textContent = "";
+      button.append(...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => sort(head, table));
     }
