@@ -260,7 +260,10 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
     remedy = _remedy(check) if verdict.word == FAIL else ""
     misfits = _misfits(check, entry)
-    if misfits:
+    if not entry.judges:
+        reason = f"sound machines differ by more than {100 * entry.tolerance:.0f} %"
+        verdict, remedy = Verdict(SKIPPED, reason=reason), ""
+    elif misfits:
         verdict = Verdict(INCONCLUSIVE, verdict.limit, f"other conditions: {'; '.join(misfits)}")
         remedy = "measure under the conditions of the reference"
     return replace(

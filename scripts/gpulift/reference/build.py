@@ -3,14 +3,16 @@
 Per check, a card's value is the median of its launches over all runs, and the entry's value the
 median of its cards' values. The tolerance, as a fraction:
 
-- from 5 cards on, the one-sided tolerance limit that 95 % of cards keep with 95 % confidence, for
-  a normal distribution of the log values: mean -+ k s with k = t'(0.95; n - 1, sqrt(n) z(0.95)) /
-  sqrt(n), t' the quantile of the noncentral t distribution (NIST/SEMATECH e-Handbook of Statistical
-  Methods, section 7.2.6.3). It is never below 1 %, since runs of one card differ too.
+- from 5 cards on, the one-sided prediction limit for one more card, for a normal distribution of
+  the log values: mean -+ k s with k = t(1 - 0.05 / checks; n - 1) sqrt(1 + 1 / n) (G. J. Hahn and
+  W. Q. Meeker, Statistical Intervals, Wiley 1991), where checks are all that have so many cards. So
+  at most one sound machine in twenty fails any of them. It is never below 1 %, since runs of one
+  card differ too.
 - with fewer, 5 % or three standard deviations of the log values of all launches and runs, whichever
   is more.
 
-Both are rounded up to half a percent and capped at 30 %: what varies more tells nothing.
+Both are rounded up to half a percent. Where that is more than 30 %, as with much that the host's
+clock times, sound machines differ too much to tell a broken one: the entry informs and judges none.
 """
 
 from __future__ import annotations
@@ -31,13 +33,12 @@ from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import Check, measured_checks
 from gpulift.records.model import Record
 from gpulift.records.read import Run
-from gpulift.reference.entries import SCHEMA, Conditions, Measured, Published, Reference
+from gpulift.reference.entries import SCHEMA, VARIES, Conditions, Measured, Published, Reference
 from gpulift.report.summary import summarise
 from gpulift.runs import write_error
 
 CARDS_FOR_INTERVAL = 5
-COVERAGE = 0.95
-CONFIDENCE = 0.95
+CHANCE = 0.05  # that a sound machine fails any check
 DEFAULT_TOLERANCE = 0.05
 LEAST_TOLERANCE = 0.01
 MOST_TOLERANCE = 0.30
@@ -78,10 +79,12 @@ def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
             sources.setdefault(check.id, []).append(_Source(card, check))
     if not sources:
         raise GpuliftError("the records hold no check that was measured; nothing was built")
+    cards = [{source.card for source in found} for found in sources.values()]
+    judged = sum(len(one) >= CARDS_FOR_INTERVAL for one in cards)
     return Reference(
         name=name,
         peaks=existing.peaks if existing else {},
-        measured={id: _entry(id, sources[id]) for id in sorted(sources)},
+        measured={id: _entry(id, sources[id], judged) for id in sorted(sources)},
         published=existing.published if existing else (),
     )
 
@@ -111,11 +114,15 @@ def write(reference: Reference, file: Path) -> None:
         raise write_error(file, error) from None
 
 
-def tolerance_of_cards(logs: Sequence[float], value: float, higher_is_better: bool) -> float:
-    """How far from `value` the tolerance limit of cards with these log values is, as a fraction."""
+def tolerance_of_cards(
+    logs: Sequence[float], value: float, higher_is_better: bool, checks: int
+) -> float:
+    """How far from `value` the prediction limit for one more card is, as a fraction.
+
+    `logs` are the cards' log values; a card is judged by so many `checks`.
+    """
     count = len(logs)
-    z = float(scipy.stats.norm.ppf(COVERAGE))
-    k = float(scipy.stats.nct.ppf(CONFIDENCE, count - 1, math.sqrt(count) * z)) / math.sqrt(count)
+    k = float(scipy.stats.t.ppf(1 - CHANCE / checks, count - 1)) * math.sqrt(1 + 1 / count)
     mean, sd = float(np.mean(logs)), float(np.std(logs, ddof=1))
     if higher_is_better:
         return 1 - math.exp(mean - k * sd) / value
@@ -123,9 +130,8 @@ def tolerance_of_cards(logs: Sequence[float], value: float, higher_is_better: bo
 
 
 def rounded_tolerance(tolerance: float) -> float:
-    """Up to the next half percent, at most the cap."""
-    steps = math.ceil(tolerance / STEP - 1e-9)
-    return round(min(steps * STEP, MOST_TOLERANCE), 3)
+    """Up to the next half percent."""
+    return round(math.ceil(tolerance / STEP - 1e-9) * STEP, 3)
 
 
 def _require_citable(run: Run) -> None:
@@ -166,7 +172,7 @@ def _card(run: Run) -> str:
     return gpu.card if gpu else ""
 
 
-def _entry(id: str, sources: Sequence[_Source]) -> Measured:
+def _entry(id: str, sources: Sequence[_Source], judged: int) -> Measured:
     first = sources[0].check
     cards: dict[str, list[float]] = {}
     for source in sources:
@@ -176,7 +182,16 @@ def _entry(id: str, sources: Sequence[_Source]) -> Measured:
     if len(launches) < 2:
         raise GpuliftError(f"{id}: one launch is no reference; measure with 3 or more")
     value = float(np.median(medians))
-    tolerance, tolerance_from = _tolerance(medians, launches, value, first.higher_is_better)
+    if len(medians) >= CARDS_FOR_INTERVAL:
+        logs = [math.log(median) for median in medians]
+        found = tolerance_of_cards(logs, value, first.higher_is_better, judged)
+        tolerance, tolerance_from = max(found, LEAST_TOLERANCE), "cards"
+    else:
+        spread = 3 * float(np.std(np.log(launches), ddof=1))
+        tolerance, tolerance_from = max(spread, DEFAULT_TOLERANCE), "default"
+    tolerance = rounded_tolerance(tolerance)
+    if tolerance > MOST_TOLERANCE:
+        tolerance, tolerance_from = MOST_TOLERANCE, VARIES
     records = [record for source in sources for record in source.check.case.measured]
     return Measured(
         check=id,
@@ -190,17 +205,6 @@ def _entry(id: str, sources: Sequence[_Source]) -> Measured:
         source=_joined(record.citation for record in records),
         date=max(record.started_at for record in records)[:10],
     )
-
-
-def _tolerance(
-    medians: Sequence[float], launches: Sequence[float], value: float, higher_is_better: bool
-) -> tuple[float, str]:
-    if len(medians) >= CARDS_FOR_INTERVAL:
-        logs = [math.log(median) for median in medians]
-        found = tolerance_of_cards(logs, value, higher_is_better)
-        return rounded_tolerance(max(found, LEAST_TOLERANCE)), "cards"
-    spread = 3 * float(np.std(np.log(launches), ddof=1))
-    return rounded_tolerance(max(spread, DEFAULT_TOLERANCE)), "default"
 
 
 def _conditions(records: Sequence[Record]) -> Conditions:

@@ -16,10 +16,11 @@ from gpulift.errors import GpuliftError
 from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 
-SCHEMA = "1.1"
-READABLE = ("1.0", SCHEMA)
+SCHEMA = "1.2"
+READABLE = ("1.0", "1.1", SCHEMA)
 KINDS = ("datasheet", "measured", "published")
-TOLERANCES_FROM = ("cards", "default")
+VARIES = "varies"  # where the tolerance would be so large that it told nothing
+TOLERANCES_FROM = ("cards", "default", VARIES)
 DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
 PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
 PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions"}
@@ -59,7 +60,10 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Measured:
-    """What cards of this model reached in one check, and how far below it a sound card may be."""
+    """What cards of this model reached in one check, and how far below it a sound card may be.
+
+    Where sound machines differ by more than the `tolerance`, it informs and judges none.
+    """
 
     check: str
     value: float
@@ -71,6 +75,11 @@ class Measured:
     conditions: Conditions
     source: str
     date: str
+
+    @property
+    def judges(self) -> bool:
+        """Whether a machine can fail it."""
+        return self.tolerance_from != VARIES
 
 
 @dataclass(frozen=True)
