@@ -338,7 +338,11 @@ def test_integrity_is_judged_once() -> None:
 
 
 def test_tables() -> None:
-    known = reference(entry(MEMORY, 4.5e12), entry(STEP, 1e-3), entry("cost/x/n:1/a", 1e-6))
+    known = reference(
+        entry(MEMORY, 4.5e12),
+        entry(STEP, 1e-3),
+        entry("cost/x/n:1/a", 1e-6, tolerance_from="varies", source="first; second"),
+    )
     results = judge_run(run_of(*memory(4.2e12), *steps(1e-3)), known)
     screen = console()
     with screen.capture() as shown:
@@ -357,4 +361,7 @@ def test_tables() -> None:
     assert "1.05 ms" in rest, "every check has its limit"
     assert "driver" not in rest
     assert "5.0 % (default)" in rest
+    assert "none (varies)" in rest
+    assert "1 record " in rest
+    assert "2 records" in rest
     assert basis(known) == "judged by what 2 cards of this model reached"

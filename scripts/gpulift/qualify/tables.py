@@ -48,10 +48,12 @@ def reference_table(reference: Reference) -> Table:
             f"{limit:.0f} W" if limit else "",
             f"method {entry.conditions.method}",
         )
-        tolerance = f"{text.percent(entry.tolerance)} ({entry.tolerance_from})"
+        allowed = text.percent(entry.tolerance) if entry.judges else "none"
+        tolerance = f"{allowed} ({entry.tolerance_from})"
         conditions = ", ".join(part for part in parts if part)
         value = quantity(entry.value, entry.unit)
-        count = f"{entry.source.count(',') + 1} records"
+        records = entry.source.count(";") + 1
+        count = "1 record" if records == 1 else f"{records} records"
         table.add_row("measured", entry.check, value, tolerance, cards, conditions, count)
     for peak in reference.peaks.values():
         value = quantity(peak.value, peak.unit)
