@@ -21,7 +21,7 @@ from tests.conftest import CHECKOUT
 
 from gpulift.records.parse import read_record  # isort: skip
 
-VOID = {"meta", "br", "img", "link", "hr", "input"}
+VOID = {"meta", "br", "img", "link", "hr", "input", "wbr"}
 CELLS = {"td", "th"}
 ENDED_BY = {"td": CELLS, "th": CELLS, "tr": CELLS | {"tr"}}  # HTML lets one leave their ends out
 
