@@ -279,8 +279,8 @@ class CaseMeasurement {
     for (const auto& [key, value] : notes.items()) record_["notes"][side + key] = value;
   }
 
-  // The arm that allocates first alternates between launches: where buffers lie has an effect of its own (seen: 0.7 %
-  // between equal workers, of which the same one always started first).
+  // The arm that allocates first alternates between launches: where buffers lie has an effect of its own (seen: 0.1
+  // to 0.6 % between equal workers, for the one that starts first).
   std::vector<std::size_t> allocation_order(std::size_t arms) const {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < arms; ++i) order.push_back((i + static_cast<std::size_t>(job_.launch)) % arms);

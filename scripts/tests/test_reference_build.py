@@ -82,6 +82,7 @@ def test_what_varies_too_much_informs_and_judges_none() -> None:
         assert (entry.tolerance, entry.tolerance_from, entry.judges) == (0.30, "varies", False)
     found = {one.id: one for one in judge_run(summarise(run("b", 1e12)), build(runs))}
     assert (found[MEMORY].verdict, found[MEMORY].cards) == (SKIPPED, 5)
+    assert found[MEMORY].tolerance is None
     assert found[MEMORY].reason == "sound machines differ by more than 30 %"
     assert found[STEP].verdict == PASS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpulift.report import roofline
+from gpulift.report import escaping, planned, roofline, views
+from gpulift.report.limits import USUAL
 from gpulift.report.summary import group_cases
 from tests import runs_made, sample
 from tests.figures import HOSTILE, summary
@@ -85,6 +86,15 @@ def test_steps_of_a_run_without_roofs_are_held_against_those_of_its_machine() ->
     assert together is not None
     assert "training steps" not in alone.alt
     assert "gemm/bf16 50 %; training steps of gemm/bf16 50 %." in together.alt
+
+
+def test_a_report_draws_them_with_the_first_run_that_has_roofs() -> None:
+    found = [summary(product()), summary(product(), "again"), summary(steps(), "of-steps")]
+    anchors = escaping.anchors(views.technique_ids(found), "t")
+    machines = views.machine_views([(one, []) for one in found], anchors)
+    drawn = [one for one in planned.of_machines(machines, USUAL) if one]
+    rooflines = [one.alt for one in drawn if one.name.startswith("roofline-")]
+    assert ["training steps" in alt for alt in rooflines] == [True, False]
 
 
 def test_techniques_without_a_place_in_the_roofline_are_named() -> None:

@@ -268,7 +268,7 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
         remedy = "measure under the conditions of the reference"
     return replace(
         _result(check, verdict, remedy, entry.value, "measured"),
-        tolerance=entry.tolerance,
+        tolerance=entry.tolerance if entry.judges else None,
         cards=entry.cards,
         launches=entry.launches,
     )

@@ -27,7 +27,7 @@ class _Renamed:
 def converted(raw: Mapping[str, Any]) -> Record | None:
     """The record, without its place and the facts of its context; None where it may be wrong.
 
-    It need not be: imported records and numbers beyond 63 bits are left to `carefully` as well.
+    It need not be: imported records and numbers beyond 63 bits are left to `parse.carefully`, too.
     """
     try:
         record = convert(raw, Record)

@@ -6,8 +6,8 @@ median of its cards' values. The tolerance, as a fraction:
 - from 5 cards on, the one-sided prediction limit for one more card, for a normal distribution of
   the log values: mean -+ k s with k = t(1 - 0.05 / checks; n - 1) sqrt(1 + 1 / n) (G. J. Hahn and
   W. Q. Meeker, Statistical Intervals, Wiley 1991), where checks are all that have so many cards. So
-  at most one sound machine in twenty fails any of them. It is never below 1 %, since runs of one
-  card differ too.
+  at most one sound machine in twenty should fail any of them. It is never below 1 %, since runs of
+  one card differ too.
 - with fewer, 5 % or three standard deviations of the log values of all launches and runs, whichever
   is more.
 
