@@ -23,7 +23,7 @@ class Device;  // core/cuda/device.hpp
 using StreamHandle = CUstream_st*;
 
 /// Enqueues one unit of work on the stream that it is given; never synchronises, never allocates. An arm whose very
-/// subject is allocation, synchronisation or host work may do both, and says so with Clock::kHost.
+/// subject is allocation, synchronisation or host work may do both, and says so with Clock::kHost, or Clock::kUnheld.
 using Step = std::function<void(StreamHandle)>;
 
 /// A number or a word on an axis of the sweep.
@@ -56,8 +56,11 @@ struct Check {
   double tolerance = 0;                            // passes when error <= tolerance
 };
 
+/// What judges an arm's windows. By kUnheld the slower of host and device sets the pace, as in a training loop; where
+/// another arm of the case has no device events, the wall clock judges such arms too.
 enum class Clock {
-  kDevice,  // device events around the window; host launch cost does not leak in
+  kDevice,  // device events around the window, queued behind a holding kernel; host launch cost does not leak in
+  kUnheld,  // device events around the window, in the midst of steps that the host issues as it can
   kHost,    // wall clock from the first call to the end of the work
 };
 
@@ -91,7 +94,7 @@ struct Arm {
 /// An arm that the script <name>.py beside the technique's <name>.cpp makes, steps and checks, in a Python process of
 /// its own. The technique lists it in `python` too.
 inline Arm python_arm(const std::string& name) {
-  return {.name = name, .make = {}, .clock = Clock::kHost, .worker = Worker{.python = true}};
+  return {.name = name, .make = {}, .clock = Clock::kUnheld, .worker = Worker{.python = true}};
 }
 
 /// One case of one technique in one launch. The engine implements it.

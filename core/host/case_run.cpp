@@ -127,7 +127,9 @@ struct Entry {
   Cost cost;
   std::string label;
   bool baseline;
+  Clock clock = Clock::kHost;  // that judges it
   Json json = {};
+  std::unique_ptr<WorkerRunner> worker = {};  // until the arms are made
   std::unique_ptr<ArmRunner> runner = {};
 
   bool usable() const { return json.value("outcome", "ok") == "ok"; }
@@ -166,6 +168,7 @@ class CaseMeasurement {
       if (entry.usable()) usable.push_back(&entry);
     }
     if (usable.empty()) throw Skipped("no arm can run here: " + entries.front().json.value("reason", ""), "");
+    settle_clocks(usable);
     allocate(entries, order);
     const auto cpu_before = cpu_times();
     const double start_s = now_s();
@@ -197,9 +200,14 @@ class CaseMeasurement {
   const Json& times_s() const { return times_s_; }
 
  private:
-  // Without a device, and in a worker, there is the host's clock alone.
-  Clock clock_of(const Entry& entry) const {
-    return device_ == nullptr || entry.arm.worker ? Clock::kHost : entry.arm.clock;
+  // Two clocks in one ratio would differ by what only one of them sees: the emptying of the queue behind a window.
+  static void settle_clocks(const std::vector<Entry*>& usable) {
+    const bool on_host =
+        std::any_of(usable.begin(), usable.end(), [](const Entry* e) { return e->clock == Clock::kHost; });
+    for (Entry* entry : usable) {
+      if (entry->clock == Clock::kUnheld && on_host) entry->clock = Clock::kHost;
+      entry->json["clock"] = entry->clock == Clock::kHost ? "host" : "device";
+    }
   }
 
   // Check and memory with this arm alone; nothing is timed before every arm has passed.
@@ -209,7 +217,6 @@ class CaseMeasurement {
       set_outcome(entry.json, "skipped", entry.arm.unavailable);
       return;
     }
-    entry.json["clock"] = clock_of(entry) == Clock::kHost ? "host" : "device";
     entry.json["cost"] = {{"bytes", entry.cost.bytes}, {"flops", entry.cost.flops}, {"items", entry.cost.items}};
     if (!entry.cost.item.empty()) entry.json["cost"]["item"] = entry.cost.item;
     if (!entry.cost.roof.empty()) entry.json["cost"]["roof"] = entry.cost.roof;
@@ -229,7 +236,10 @@ class CaseMeasurement {
 
   double check_here(Entry& entry) {
     const Range range(device_, "check " + entry.label);
-    if (device_ != nullptr) device_->reset_peak();
+    if (device_ != nullptr) {
+      entry.clock = entry.arm.clock;  // without a device there is the host's alone
+      device_->reset_peak();
+    }
     const Step step = entry.arm.make();
     const double error = checked_error(step, entry.check, device_, [&] {
       if (device_ == nullptr) return;
@@ -268,7 +278,8 @@ class CaseMeasurement {
     keep_notes(entry, hello);
     entry.json["peak_host_bytes"] = hello.at("peak_host_bytes");
     keep_metrics(entry, hello.value("metrics", Json::object()));
-    entry.runner = std::move(worker);
+    if (hello.at("has_events")) entry.clock = Clock::kUnheld;
+    entry.worker = std::move(worker);
     return hello.at("check_error");
   }
 
@@ -290,15 +301,20 @@ class CaseMeasurement {
   void allocate(std::vector<Entry>& entries, const std::vector<std::size_t>& order) {
     for (const std::size_t place : order) {
       Entry& entry = entries[place];
-      if (!entry.usable() || entry.runner != nullptr) continue;  // a worker has its buffers
-      entry.runner = runner_of(entry, entry.arm.make());
+      if (!entry.usable()) continue;
+      if (entry.worker != nullptr) {  // it has its buffers
+        entry.worker->judge_by(entry.clock);
+        entry.runner = std::move(entry.worker);
+      } else {
+        entry.runner = runner_of(entry, entry.arm.make());
+      }
     }
   }
 
   std::unique_ptr<ArmRunner> runner_of(const Entry& entry, Step step) {
     if (!is_planted(entry)) return plain_runner_of(entry, std::move(step));
     return std::make_unique<PlantedRunner>(
-        std::move(step), clock_of(entry), launch_.settings.plant,
+        std::move(step), entry.clock, launch_.settings.plant,
         device_ == nullptr ? make_host_work() : device_->extra_work(),
         [&](Step with_work) { return plain_runner_of(entry, std::move(with_work)); });
   }
@@ -309,7 +325,7 @@ class CaseMeasurement {
 
   std::unique_ptr<ArmRunner> plain_runner_of(const Entry& entry, Step step) {
     if (device_ == nullptr) return std::make_unique<HostRunner>(std::move(step));
-    return std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.arm.clock), device_, entry.label);
+    return std::make_unique<RangedRunner>(device_->runner(std::move(step), entry.clock), device_, entry.label);
   }
 
   Samples sample(const std::vector<Entry*>& entries) {
@@ -317,7 +333,7 @@ class CaseMeasurement {
     std::vector<Clock> clocks;
     for (const Entry* entry : entries) {
       runners.push_back(entry->runner.get());
-      clocks.push_back(clock_of(*entry));
+      clocks.push_back(entry->clock);
     }
     const auto disturbed = [this](double from_s, double to_s) {
       return launch_.telemetry != nullptr && is_hardware_slowdown(launch_.telemetry->throttle_between(from_s, to_s));
@@ -328,9 +344,14 @@ class CaseMeasurement {
   SamplingPlan plan(const std::vector<Entry*>& entries) const {
     const bool draws_power = std::any_of(entries.begin(), entries.end(),
                                          [](const Entry* entry) { return entry->cost.roof.starts_with("gemm/"); });
-    SamplingPlan plan = sampling_plan(
-        job_, launch_.settings,
-        {.count = entries.size(), .on_device = device_ != nullptr, .ceiling = ceiling_, .draws_power = draws_power});
+    const bool by_events =
+        std::none_of(entries.begin(), entries.end(), [](const Entry* entry) { return entry->clock == Clock::kHost; });
+    SamplingPlan plan = sampling_plan(job_, launch_.settings,
+                                      {.count = entries.size(),
+                                       .on_device = device_ != nullptr,
+                                       .by_events = by_events,
+                                       .ceiling = ceiling_,
+                                       .draws_power = draws_power});
     plan.seed = case_seed(job_, launch_.settings);
     return plan;
   }
@@ -360,8 +381,7 @@ class CaseMeasurement {
   // Windows of some steps are too short for the energy counter: one of more than a second, untimed, has enough updates.
   void write_joules(Entry& entry, const ArmSamples& samples) const {
     if (launch_.telemetry == nullptr || !uses_device_ || samples.windows.empty()) return;
-    const double step_s =
-        judged_s(samples.windows.back(), clock_of(entry)) / static_cast<double>(samples.steps_per_window);
+    const double step_s = judged_s(samples.windows.back(), entry.clock) / static_cast<double>(samples.steps_per_window);
     const auto steps_in = [&](double time_s) { return static_cast<std::int64_t>(std::ceil(time_s / step_s)); };
     const std::int64_t steps = steps_in(kEnergyWindow_s);
     const Window window = entry.runner->run(steps_in(kEnergyLeadIn_s), steps);

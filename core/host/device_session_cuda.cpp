@@ -61,7 +61,7 @@ class StreamRunner : public ArmRunner {
   // what does not fit of the lead-in runs before the hold. A hold that ends by its limit has found the queue full.
   Window run_by_device(std::int64_t lead_in_steps, std::int64_t steps) {
     Window window;
-    const bool hold = capacity_.can_hold();
+    const bool hold = clock_ == Clock::kDevice && capacity_.can_hold();
     const auto [held_lead_in, held] = capacity_.split(lead_in_steps, steps);
     for (std::int64_t i = held_lead_in; i < lead_in_steps; ++i) step_(stream_);
     if (hold) {

@@ -69,6 +69,24 @@ class DeviceProgram : public testing_programs::ProgramTest {
   }
 };
 
+// Windows have one step here, so the kernel behind it is all in the wall clock's time.
+TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
+  ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);
+  ASSERT_EQ(records().size(), 2);
+  for (const Json& record : records()) {
+    const bool events = record.at("case_id") == "beside:events";
+    for (const Json& arm : record.at("arms")) {
+      ASSERT_EQ(arm.at("clock"), events ? "device" : "host");
+      const double time_s = median_of(arm.at("windows").at(clock_of(arm))) / arm.at("steps_per_window").get<double>();
+      if (events) {
+        EXPECT_NEAR(time_s, 3e-3, 0.1e-3) << arm.at("name");
+      } else {
+        EXPECT_GT(time_s, 3.4e-3) << arm.at("name");
+      }
+    }
+  }
+}
+
 TEST_F(DeviceProgram, ASpinOfKnownCyclesIsTimedWithinHalfAPercent) {
   ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:10000000"}).exit_code, 0);
   const Json arms = record_of("device_fine").at("arms");

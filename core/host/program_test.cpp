@@ -427,6 +427,16 @@ TEST_F(Program, APythonArmIsMeasuredLikeAnyOtherWhateverItPrints) {
   EXPECT_TRUE(arm.contains("peak_host_bytes"));
 }
 
+TEST_F(Program, EventsJudgeWhereAllArmsHaveThemElseTheWallClock) {
+  ASSERT_EQ(measure(modules({"python_events"})).exit_code, 0);
+  ASSERT_EQ(records().size(), 2);
+  for (const Json& record : records()) {
+    const char* clock = record.at("case_id") == "without:none" ? "device" : "host";
+    for (const Json& arm : record.at("arms")) EXPECT_EQ(arm.at("clock"), clock) << record.at("case_id");
+    EXPECT_FALSE(record.at("arms")[0].at("windows").at("device_s").empty()) << "recorded in any case";
+  }
+}
+
 // The C++ baseline starts the first block or the second: windows of both arms lie on one time axis, and never overlap.
 TEST_F(Program, APythonArmsWindowsAreOnTheEnginesClock) {
   ASSERT_EQ(measure(modules({"python_fine"})).exit_code, 0);

@@ -29,9 +29,10 @@ SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const Sa
   plan.warm_up_s = std::max(plan.window_s, 5e-3);
   plan.budget_s = settings.arm_time_s * count;
   if (job.whole_steps) {
-    // Several steps a window, so that the device's emptying at its end is a small part even where launches bound (seen:
-    // 1.2 ms behind steps of 6 ms, so that windows of two steps change the ratio of two optimizers by 5 %).
-    plan.window_s = settings.quick ? 0.02 : 0.05;
+    // Short windows pair best, since the host's pace wanders within a tenth of a second. On the wall clock they have
+    // several steps, so that the device's emptying at their end is a small part even where launches bound (seen: 1.2 ms
+    // behind steps of 6 ms, so that windows of two steps change the ratio of two optimizers by 5 %).
+    plan.window_s = arms.by_events ? 0.01 : settings.quick ? 0.02 : 0.05;
     plan.lead_in_s = plan.window_s / 10;
     if (!settings.quick) plan.budget_s = std::max(settings.arm_time_s, kWholeStepTime_s) * count;
     return plan;

@@ -11,6 +11,7 @@ namespace gpulift {
 struct SampledArms {
   std::size_t count = 0;
   bool on_device = false;
+  bool by_events = false;    // device events judge all of them
   bool ceiling = false;      // rates against the hardware, not arms against each other
   bool draws_power = false;  // matrix products, which reach the power cap
 };

@@ -45,6 +45,13 @@ TEST(SamplingPlan, WindowsHoldSeveralWholeSteps) {
   EXPECT_DOUBLE_EQ(sampling_plan(whole_steps(), with_arm_time(4), kTwoOnDevice).budget_s, 8.0);
 }
 
+TEST(SamplingPlan, WholeStepsThatEventsJudgeHaveShortWindows) {
+  const SampledArms arms{.count = 2, .on_device = true, .by_events = true};
+  for (const bool quick : {false, true}) {
+    EXPECT_EQ(sampling_plan(whole_steps(), with_arm_time(0.2, quick), arms).window_s, 0.01);
+  }
+}
+
 TEST(SamplingPlan, QuickWholeStepsKeepToTheirTime) {
   const SamplingPlan plan = sampling_plan(whole_steps(), with_arm_time(0.2, true), kTwoOnDevice);
   EXPECT_EQ(plan.window_s, 0.02);

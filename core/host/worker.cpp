@@ -88,6 +88,16 @@ Window window_from_json(const Json& json) {
   return window;
 }
 
+std::unique_ptr<ArmRunner> runner_of(const Step& step, Clock clock, double plant, DeviceSession* device) {
+  const auto plain = [device, clock](Step with_work) -> std::unique_ptr<ArmRunner> {
+    if (device != nullptr) return device->runner(std::move(with_work), clock);
+    return std::make_unique<HostRunner>(std::move(with_work));
+  };
+  if (plant <= 0) return plain(step);
+  auto work = clock == Clock::kUnheld ? device->extra_work() : make_host_work();
+  return std::make_unique<PlantedRunner>(step, clock, plant, std::move(work), plain);
+}
+
 void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant,
                     DeviceSession* device) {
   for (Arm& arm : prepared.arms) {
@@ -99,14 +109,12 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
     const double error = checked_error(step, prepared.check, device, [&] { peak_bytes = status_bytes("VmHWM:"); });
     channel.send({{"check_error", std::isfinite(error) ? Json(error) : Json("not a number")},
                   {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0},
+                  {"has_events", device != nullptr && arm.clock == Clock::kUnheld},
                   {"metrics", metrics_of(arm, step, device)}});
-    const auto plain = [device](Step with_work) -> std::unique_ptr<ArmRunner> {
-      if (device != nullptr) return device->runner(std::move(with_work), Clock::kHost);
-      return std::make_unique<HostRunner>(std::move(with_work));
-    };
-    const auto runner =
-        plant > 0 ? std::make_unique<PlantedRunner>(step, Clock::kHost, plant, make_host_work(), plain) : plain(step);
+    std::unique_ptr<ArmRunner> runner;
     while (const auto request = channel.receive()) {
+      const Clock clock = request->at("by_events") ? Clock::kUnheld : Clock::kHost;  // the same in every request
+      if (runner == nullptr) runner = runner_of(step, clock, plant, device);
       Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));
       if (const auto planted = runner->planted()) answer["planted"] = *planted;
       channel.send(answer);
@@ -157,7 +165,7 @@ void WorkerRunner::start_python(const WorkerStart& start, const Arm& arm) {
 }
 
 Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
-  const Json answer = ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}});
+  const Json answer = ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}, {"by_events", clock_ != Clock::kHost}});
   if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
   return window_from_json(answer);
 }

@@ -28,9 +28,11 @@ class WorkerRunner : public ArmRunner {
   /// Starts the child; it checks its arm before it answers.
   WorkerRunner(const WorkerStart& start, const Arm& arm);
 
-  /// The child's first answer: "check_error", "peak_host_bytes", perhaps "notes"; or "skipped" and "remedy", and then
-  /// there is nothing to run.
+  /// The child's first answer: "check_error", "peak_host_bytes", "has_events" (windows can be timed by device events),
+  /// perhaps "notes"; or "skipped" and "remedy", and then there is nothing to run.
   const nlohmann::ordered_json& hello() const { return hello_; }
+  /// How windows are taken: kHost unless told otherwise, or kUnheld where the child has device events.
+  void judge_by(Clock clock) { clock_ = clock; }
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::optional<double> planted() const override { return planted_; }
 
@@ -43,6 +45,7 @@ class WorkerRunner : public ArmRunner {
   double timeout_s_;
   std::unique_ptr<Process> process_;  // null: what the arm needs is not installed
   nlohmann::ordered_json hello_;
+  Clock clock_ = Clock::kHost;
   std::optional<double> planted_;
 };
 

@@ -54,7 +54,8 @@ def nothing() -> None:
 class Arm:
     """What a script makes. `error` is called once, after one step: 0 for the same result.
 
-    `synchronize` waits for the work of all steps; `mark` makes a mark in the device's queue.
+    `synchronize` waits for the work of all steps; `mark` makes a mark in the device's queue. With
+    marks, and where all arms of the case have such, the time between two of them is the window's.
     `metrics` is called once, after `error`, and may take steps: facts whose names end in their
     units, such as peak_allocated_bytes.
     """
@@ -87,39 +88,48 @@ class Windows:
         self._step_s: float | None = None
         self._planted: list[float] = []
 
-    def run(self, lead_in_steps: int, steps: int) -> Json:
-        """One window: its start on the steady clock and its times, all in seconds."""
+    def run(self, lead_in_steps: int, steps: int, *, by_events: bool) -> Json:
+        """One window: its start on the steady clock and its times, all in seconds.
+
+        By events, steps follow those of the lead-in as in a training loop. By the wall clock, the
+        lead-in's work is waited for before the window begins.
+        """
         arm, step = self._arm, self._arm.step
         gc.collect()  # the collector is off inside windows
         for _ in range(lead_in_steps):
             step()
-        arm.synchronize()
+        if not by_events:
+            arm.synchronize()
         begin = arm.mark() if arm.mark else None
         start_s = monotonic()
         for _ in range(steps):
             step()
         enqueued_s = monotonic()
+        added_s = self._add_work(steps)
         end = arm.mark() if arm.mark else None
         arm.synchronize()
-        done_s = monotonic()
-        end_s = self._add_work(done_s, steps)
-        self._learn(done_s - start_s, end_s - done_s, steps)
-        answer = {"start_s": start_s, "host_s": end_s - start_s, "enqueue_s": enqueued_s - start_s}
+        host_s = monotonic() - start_s
+        answer = {"start_s": start_s, "host_s": host_s, "enqueue_s": enqueued_s - start_s}
         if begin is not None:
             answer["device_s"] = begin.elapsed_time(end) / 1e3
+        self._learn(answer["device_s"] if by_events else host_s, added_s, steps)
         if self._planted:
             answer["planted"] = statistics.median(self._planted)
         return answer
 
-    def _add_work(self, done_s: float, steps: int) -> float:
-        """Keeps this thread busy for the planted time; when it ended."""
-        until_s = done_s + self._plant * (self._step_s or 0.0) * steps
-        now_s = done_s
-        while now_s < until_s:
-            now_s = monotonic()
-        return now_s
+    def _add_work(self, steps: int) -> float:
+        """Keeps this thread busy for the planted time once all steps are done; the time it took."""
+        work_s = self._plant * (self._step_s or 0.0) * steps
+        if work_s == 0:
+            return 0.0
+        self._arm.synchronize()
+        start_s = monotonic()
+        while monotonic() - start_s < work_s:
+            pass
+        return monotonic() - start_s
 
-    def _learn(self, plain_s: float, added_s: float, steps: int) -> None:
+    def _learn(self, window_s: float, added_s: float, steps: int) -> None:
+        plain_s = window_s - added_s
         if added_s > 0:
             self._planted.append(added_s / plain_s)
         self._step_s = plain_s / steps
@@ -161,7 +171,12 @@ def check(make: Callable[..., Arm], question: Json) -> tuple[Arm, Json]:
     shown = error if math.isfinite(error) else "not a number"
     metrics = _finite(arm.metrics())
     arm.synchronize()
-    return arm, {"check_error": shown, "peak_host_bytes": peak_bytes, "metrics": metrics}
+    return arm, {
+        "check_error": shown,
+        "peak_host_bytes": peak_bytes,
+        "has_events": arm.mark is not None,
+        "metrics": metrics,
+    }
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -188,7 +203,7 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         gc.disable()
         for line in questions:
             asked = json.loads(line)
-            _reply(replies, windows.run(asked["lead_in_steps"], asked["steps"]))
+            _reply(replies, windows.run(**asked))
     except BrokenPipeError:
         return 1  # nobody listens any more
     except Skip as skip:

@@ -26,12 +26,13 @@ def records(
     seed: int,
     step_s: float = 1e-3,
     clock: str = "device",
+    held: bool = True,
     cost: Json | None = None,
     context: Json = sample.GPU_CONTEXT,
     **windows: Any,
 ) -> list[Json]:
     """Three launches of one arm; windows that are given replace all of that kind, per step."""
-    one = sample.arm("x", step_s, clock=clock, cost=cost or {}, **QUIET)
+    one = sample.arm("x", step_s, clock=clock, held=held, cost=cost or {}, **QUIET)
     made = sample.launches(3, "a/b", {"n": 1}, [one], seed=seed, context=context)
     for record in made:
         arm = record["arms"][0]
@@ -148,6 +149,12 @@ def test_a_host_that_starts_to_set_the_pace_is_the_cause_and_not_the_device_that
     assert re.search(
         r"its calls fill (19\.8|94\.\d) % of it in base, (94\.\d|59\.\d) % in head", said
     )
+
+
+def test_events_of_a_device_that_waited_for_the_host_tell_no_slower_code(tmp_path: Path) -> None:
+    base = records(1, 1e-3, held=False, enqueue_s=8e-4)
+    head = records(2, 2e-3, held=False, enqueue_s=2e-3)
+    assert cause(row(tmp_path, base, head)).startswith("Attribution: issuing work on the host")
 
 
 def test_without_a_device_it_is_the_host_s_work(tmp_path: Path) -> None:

@@ -83,11 +83,12 @@ def entry(check: str, value: float, **changes: Any) -> Measured:
     return Measured(**(made | changes))
 
 
-def test_a_figure_on_the_clock_of_another_host_is_not_judged() -> None:
+@pytest.mark.parametrize("paced_by_host", [{"clock": "host"}, {"held": False}])
+def test_a_figure_that_the_pace_of_another_host_is_in_is_not_judged(paced_by_host: Json) -> None:
     known = entry(STEP, 1.0, conditions={"host": "Other CPU, 4 cores"})
     records = steps(1.0)
     for record in records:
-        record["arms"][0]["clock"] = "host"
+        record["arms"][0].update(paced_by_host)
     judged = result(run_of(*records), reference(known), known.check)
     assert judged.verdict == INCONCLUSIVE
     assert "the reference's Other CPU, 4 cores" in judged.reason

@@ -36,7 +36,8 @@ def run(card: str, rate: float, noise: float = 0.0, seed: int = 1, **changes: An
     context = copy.deepcopy(GPU_CONTEXT)
     context["gpu"]["card"] = card
     count = changes.pop("count", 3)
-    top = {key: changes.pop(key) for key in ("method",) if key in changes}
+    clock = changes.pop("clock", "device")
+    top = {key: changes.pop(key) for key in ("method", "started_at") if key in changes}
     for key, value in changes.items():
         context[key] = context[key] | value if isinstance(value, dict) else value
     how: dict[str, Any] = {"noise": 0.0, "launch_noise": noise}
@@ -44,7 +45,9 @@ def run(card: str, rate: float, noise: float = 0.0, seed: int = 1, **changes: An
     ctx: dict[str, Any] = {"context": context, "seed": seed, **top}
     made: list[Json] = [
         *launches(count, "ceiling/device_memory", {"bytes": 1 << 30}, [read], **ctx),
-        *launches(count, "launch/cuda_graph", {"n": 1}, [arm("stream", 1e-3, **how)], **ctx),
+        *launches(
+            count, "launch/cuda_graph", {"n": 1}, [arm("stream", 1e-3, clock=clock, **how)], **ctx
+        ),
     ]
     return Run(Path(f"run-{card}"), tuple(read_record(one) for one in made))
 
@@ -66,6 +69,13 @@ def test_one_card_is_counted_as_one_card_and_has_the_default_tolerance() -> None
 def test_the_value_is_the_median_of_the_cards_not_of_the_launches() -> None:
     runs = [run("a", 4.0e12), run("a", 4.0e12, seed=2), run("b", 4.1e12), run("c", 4.2e12)]
     assert build(runs).measured[MEMORY].value == pytest.approx(4.1e12)
+
+
+def test_an_entry_is_of_the_clock_that_judged_it_last() -> None:
+    before = [run(card, 4e12, clock="host", seed=seed) for seed, card in enumerate("ab", 3)]
+    made = build([*before, run("c", 4e12, started_at="2026-11-22T00:00:00Z")])
+    assert made.measured[STEP].cards == 1
+    assert made.measured[MEMORY].cards == 3, "which both judged by the same clock"
 
 
 def test_noise_between_launches_widens_the_default() -> None:

@@ -64,6 +64,9 @@ class Worker:
         self.send(question)
         return self.answer()
 
+    def window(self, lead_in_steps: int, steps: int, *, by_events: bool = False) -> Any:
+        return self.ask(lead_in_steps=lead_in_steps, steps=steps, by_events=by_events)
+
     def hello(self, **more: Any) -> Any:
         return self.ask(**{**QUESTION, **more})
 
@@ -83,6 +86,7 @@ def log(tmp_path: Path) -> Iterator[Path]:
     del os.environ["LOG"]
 
 
+ELAPSED = "    def elapsed_time(self, end):\n        return 5.0\n"
 LOGGING = "import gc, os\ndef say(what):\n    open(os.environ['LOG'], 'a').write(what + ' ')\n"
 
 
@@ -92,7 +96,7 @@ def test_answers_once_the_arm_is_checked_and_then_windows_until_the_end(tmp_path
         assert hello["check_error"] == 0.25
         assert hello["peak_host_bytes"] >= 0
         before_s = time.monotonic()
-        window = worker.ask(lead_in_steps=2, steps=3)
+        window = worker.window(lead_in_steps=2, steps=3)
         assert before_s <= window["start_s"] <= time.monotonic(), "one clock with the engine"
         assert 0 < window["enqueue_s"] <= window["host_s"]
         assert set(window) == {"start_s", "host_s", "enqueue_s"}
@@ -123,11 +127,33 @@ def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
     )
     with Worker(tmp_path, body, LOGGING) as worker:
         worker.hello()
-        worker.ask(lead_in_steps=1, steps=2)
+        worker.window(lead_in_steps=1, steps=2)
     assert log.read_text().split() == [
         *("step", "wait", "check", "wait"),
         *("step", "wait", "step", "step", "wait"),
     ]
+
+
+def test_by_events_a_window_is_in_the_midst_of_steps(tmp_path: Path, log: Path) -> None:
+    top = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n" + ELAPSED
+    body = "return Arm(lambda: say('step'), float, synchronize=lambda: say('wait'), mark=Mark)"
+    with Worker(tmp_path, body, top) as worker:
+        assert worker.hello()["has_events"]
+        log.write_text("")
+        worker.window(lead_in_steps=1, steps=2, by_events=True)
+    assert log.read_text().split() == ["step", "mark", "step", "step", "mark", "wait"]
+
+
+def test_by_events_extra_work_begins_when_the_steps_are_done(tmp_path: Path, log: Path) -> None:
+    top = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n" + ELAPSED
+    body = "return Arm(lambda: say('step'), float, synchronize=lambda: say('wait'), mark=Mark)"
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello(plant=1.0)
+        worker.window(lead_in_steps=0, steps=1, by_events=True)
+        log.write_text("")
+        second = worker.window(lead_in_steps=0, steps=1, by_events=True)
+    assert log.read_text().split() == ["mark", "step", "wait", "mark", "wait"]
+    assert second["host_s"] >= 5e-3, "as long as the window before, by its events"
 
 
 def test_says_the_metrics_of_an_arm_after_its_check(tmp_path: Path, log: Path) -> None:
@@ -148,16 +174,16 @@ def test_a_metric_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
 
 
 def test_times_a_device_between_two_marks(tmp_path: Path) -> None:
-    top = "class Mark:\n    def elapsed_time(self, end):\n        return 5.0\n"
+    top = "class Mark:\n" + ELAPSED
     with Worker(tmp_path, "return Arm(int, float, mark=Mark)", top) as worker:
         worker.hello()
-        assert worker.ask(lead_in_steps=1, steps=1)["device_s"] == 0.005
+        assert worker.window(lead_in_steps=1, steps=1)["device_s"] == 0.005
 
 
 def test_no_garbage_is_collected_in_windows(tmp_path: Path, log: Path) -> None:
     with Worker(tmp_path, "return Arm(lambda: say(str(gc.isenabled())), float)", LOGGING) as worker:
         worker.hello()
-        worker.ask(lead_in_steps=1, steps=1)
+        worker.window(lead_in_steps=1, steps=1)
     assert log.read_text().split() == ["True", "False", "False"]
 
 
@@ -167,9 +193,9 @@ def test_plants_a_fraction_of_the_window_before_in_every_window_but_the_first(
     top = "import time\n"
     with Worker(tmp_path, "return Arm(lambda: time.sleep(2e-3), float)", top) as worker:
         worker.hello(plant=3.0)
-        first = worker.ask(lead_in_steps=0, steps=2)
+        first = worker.window(lead_in_steps=0, steps=2)
         assert "planted" not in first
-        second = worker.ask(lead_in_steps=0, steps=1)
+        second = worker.window(lead_in_steps=0, steps=1)
     assert second["planted"] > 0
     # What was added is a known time: 3 x 2 ms at least, since a sleep is never shorter.
     assert second["host_s"] - second["enqueue_s"] >= 6e-3
@@ -185,7 +211,7 @@ def test_whatever_is_printed_cannot_break_the_protocol(tmp_path: Path) -> None:
     )
     with Worker(tmp_path, body, top) as worker:
         assert worker.hello()["check_error"] == 0
-        assert "host_s" in worker.ask(lead_in_steps=1, steps=1)
+        assert "host_s" in worker.window(lead_in_steps=1, steps=1)
         assert worker.end() == 0
 
 
@@ -227,7 +253,7 @@ def test_an_error_in_a_window_is_told(tmp_path: Path) -> None:
     body = "steps = []\nreturn Arm(lambda: steps.append(1) or 1 / (2 - len(steps)), float)"
     with Worker(tmp_path, body) as worker:
         assert worker.hello()["check_error"] == 0
-        answer = worker.ask(lead_in_steps=0, steps=1)
+        answer = worker.window(lead_in_steps=0, steps=1)
         assert answer == {"error": "ZeroDivisionError: division by zero"}
 
 

@@ -123,7 +123,7 @@ Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make
             if (device.is_cuda()) check(cudaDeviceSynchronize());
             return Step([device, work](StreamHandle stream) { on_stream(device, stream, work); });
           }};
-  arm.clock = Clock::kHost;
+  arm.clock = Clock::kUnheld;
   arm.cost = options.cost;
   arm.tolerance = options.tolerance;
   if (!device.is_cuda() && !options.metrics) return arm;

@@ -521,7 +521,7 @@ def _outcome(
 def _on_gpu(records: Sequence[Record]) -> bool:
     """Whether device events judged it, behind a holding kernel."""
     arms = [arm for record in records for arm in record.arms]
-    return bool(arms) and all(arm.clock == "device" and arm.held for arm in arms)
+    return bool(arms) and not any(arm.may_wait_for_host for arm in arms)
 
 
 def _medians(sides: Iterable[incumbent_rules.Values | None]) -> tuple[float, ...]:

@@ -151,7 +151,7 @@ def _cause(base: Sequence[Launch], head: Sequence[Launch]) -> str:
     time = _log_ratio(base, head, _step_s)
     if time is None or time == 0:
         return ""
-    if all(one.arm.clock == "device" for one in (*base, *head)):
+    if not any(one.arm.may_wait_for_host for one in (*base, *head)):
         cycles = _log_ratio(base, head, _cycles)
         return "" if cycles is None else _clock_or_code(time, cycles)
     return _host_or_device(base, head)
@@ -246,9 +246,9 @@ def _per_step(launch: Launch, windows: Sequence[float]) -> float | None:
 
 
 def _issuing_share(launch: Launch) -> float | None:
-    """Of a step's time, what the host spends in its calls; None where the device judges."""
+    """Of a step's time, what the host spends in its calls; None where a hold keeps it out."""
     issue, host = _enqueue_s(launch), _host_s(launch)
-    if launch.arm.clock != "host" or issue is None or not host or _device_s(launch) is None:
+    if not launch.arm.may_wait_for_host or not issue or not host or _device_s(launch) is None:
         return None
     return issue / host
 

@@ -38,7 +38,7 @@ REMEDIES = (
 )
 REMEDY = "measure again with nothing else running; then look at the health checks"
 HOST_REMEDY = (
-    "the host's clock times it: look at its other load, clocks and, if virtual, its neighbours; "
+    "the host's pace is in it: look at its other load, clocks and, if virtual, its neighbours; "
     "then at the health checks"
 )
 
@@ -329,8 +329,12 @@ def _misfits(check: Check, entry: Measured) -> list[str]:
     if limit and asked.power_limit_w and abs(limit - asked.power_limit_w) > SAME_POWER_LIMIT_W:
         found.append(f"power limit {limit:.0f} W, the reference has {asked.power_limit_w:.0f} W")
     measured = record.arm(check.arm)
-    on_host = measured is not None and measured.clock == "host"
-    if on_host and asked.host and context.host.name not in asked.host.split("; "):
+    if (
+        measured
+        and measured.may_wait_for_host
+        and asked.host
+        and context.host.name not in asked.host.split("; ")
+    ):
         found.append(f"the host is {context.host.name}, the reference's {asked.host}")
     if context.build.type not in OPTIMISED:
         found.append(f"a {context.build.type} build")
@@ -361,7 +365,7 @@ def _result(
 
 def _remedy(check: Check) -> str:
     arm = check.case.first.arm(check.arm)
-    usual = HOST_REMEDY if arm and arm.clock == "host" else REMEDY
+    usual = HOST_REMEDY if arm and arm.may_wait_for_host else REMEDY
     return next((remedy for prefix, remedy in REMEDIES if check.id.startswith(prefix)), usual)
 
 

@@ -93,6 +93,11 @@ class Arm:
         """Seconds of each window on the clock that judges this arm."""
         return self.windows.device_s if self.clock == "device" else self.windows.host_s
 
+    @property
+    def may_wait_for_host(self) -> bool:
+        """Whether the host's pace may be in its times: only a hold keeps it out."""
+        return not (self.clock == "device" and self.held)
+
     @cached_property
     def step_quartiles_s(self) -> tuple[float, float, float]:
         """Seconds of a step below which a quarter, half and three quarters of the windows are.

@@ -61,8 +61,10 @@ class _Source:
 def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
     """A reference whose measured entries are those of the runs; other entries are kept.
 
-    Raises GpuliftError for runs that must not be a reference: of several models, from uncommitted
-    changes or a build that is not Release, or under conditions that cannot be compared.
+    What one clock judged is no sample of what another did: an entry is of the clock of its newest
+    record, and what runs hold of it by another one is left out. Raises GpuliftError for runs that
+    must not be a reference: of several models, from uncommitted changes or a build that is not
+    Release, or under conditions that cannot be compared.
     """
     if not runs:
         raise GpuliftError("there are no records to build a reference from")
@@ -79,6 +81,7 @@ def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
             sources.setdefault(check.id, []).append(_Source(card, check))
     if not sources:
         raise GpuliftError("the records hold no check that was measured; nothing was built")
+    sources = {id: _of_newest_clock(found) for id, found in sources.items()}
     cards = [{source.card for source in found} for found in sources.values()]
     judged = sum(len(one) >= CARDS_FOR_INTERVAL for one in cards)
     return Reference(
@@ -170,6 +173,15 @@ def _card(run: Run) -> str:
     """Runs without a card's hash count as one card, so that none is counted twice."""
     gpu = run.records[0].context.gpu
     return gpu.card if gpu else ""
+
+
+def _of_newest_clock(sources: Sequence[_Source]) -> list[_Source]:
+    def clock(source: _Source) -> str:
+        arm = source.check.case.first.arm(source.check.arm)
+        return arm.clock if arm else ""
+
+    newest = max(sources, key=lambda source: source.check.case.first.started_at)
+    return [source for source in sources if clock(source) == clock(newest)]
 
 
 def _entry(id: str, sources: Sequence[_Source], judged: int) -> Measured:
