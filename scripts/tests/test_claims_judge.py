@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpulift.claims.command import measured
 from gpulift.claims.judge import (
     CONFIRMED,
     CORRECTED,
@@ -67,6 +68,15 @@ def test_a_gain_inside_in_some_cases_is_confirmed_under_conditions() -> None:
     assert found.verdict == UNDER_CONDITIONS
     assert [(one.case_id, one.place) for one in found.cases] == [("n:9", INSIDE), ("n:10", OUTSIDE)]
     assert found.reason == "at least 2× in 1 of 2 cases"
+
+
+def test_a_case_of_one_launch_decides_nothing_but_is_told() -> None:
+    found = verdict(claim(), case(1, 2.5), case(2, 0.5, count=1))
+    assert found.verdict == CONFIRMED
+    assert [one.case_id for one in found.cases] == ["n:1"]
+    assert dict(found.single) == pytest.approx({"n:2": 0.5}, rel=1e-3)
+    words = measured(found)
+    assert words.endswith("at least 2× in every case; one launch, which decides nothing: n 2 0.5×")
 
 
 def test_a_smaller_gain_in_all_cases_is_corrected_to_what_was_measured() -> None:

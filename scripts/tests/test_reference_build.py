@@ -37,7 +37,9 @@ def run(card: str, rate: float, noise: float = 0.0, seed: int = 1, **changes: An
     context["gpu"]["card"] = card
     count = changes.pop("count", 3)
     clock = changes.pop("clock", "device")
-    top = {key: changes.pop(key) for key in ("method", "started_at") if key in changes}
+    top: dict[str, Any] = {
+        key: changes.pop(key) for key in ("method", "started_at") if key in changes
+    }
     for key, value in changes.items():
         context[key] = context[key] | value if isinstance(value, dict) else value
     how: dict[str, Any] = {"noise": 0.0, "launch_noise": noise}

@@ -95,7 +95,7 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
 
 
 def measured(one: Judgement) -> str:
-    """The gain, or its range over the cases, and what decided."""
+    """The gain, or its range over the cases, what decided, and what decides nothing."""
     if one.claim.test is None or one.range is None:
         return one.reason
     if len(one.cases) == 1:
@@ -103,7 +103,11 @@ def measured(one: Judgement) -> str:
     else:
         low, high = one.range
         gain = f"{low:.3g}× to {high:.3g}× over {len(one.cases)} cases"
-    return f"{one.claim.test.metric} {gain}; {one.reason}"
+    parts = [f"{one.claim.test.metric} {gain}", one.reason]
+    if one.single:
+        single = [f"{text.case_label(id)} {gain:.3g}×" for id, gain in one.single]
+        parts.append(f"one launch, which decides nothing: {', '.join(_first(single))}")
+    return "; ".join(parts)
 
 
 def conditions(one: Judgement) -> str:
@@ -114,9 +118,7 @@ def conditions(one: Judgement) -> str:
     parts = []
     if one.verdict == UNDER_CONDITIONS:
         inside = [text.case_label(case.case_id) for case in one.cases if case.place == INSIDE]
-        rest = len(inside) - SHOWN_CASES
-        more = [f"{rest} more"] if rest > 0 else []
-        parts.append("holds for " + "; ".join([*inside[:SHOWN_CASES], *more]))
+        parts.append("holds for " + "; ".join(_first(inside)))
     if all(case.cards for case in one.cases):
         parts.append(_span([len(case.cards) for case in one.cases], "card"))
     parts.append(_span([case.gain.launches for case in one.cases], "launch", "es") + " a case")
@@ -124,6 +126,11 @@ def conditions(one: Judgement) -> str:
     if any(record.context.build.dirty for record in records):
         parts.append("built from uncommitted changes")
     return ", ".join(parts)
+
+
+def _first(cases: Sequence[str]) -> list[str]:
+    rest = len(cases) - SHOWN_CASES
+    return [*cases[:SHOWN_CASES], *([f"{rest} more"] if rest > 0 else [])]
 
 
 def _span(counts: Sequence[int], what: str, plural: str = "s") -> str:
@@ -158,5 +165,6 @@ def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
             }
             for case in one.cases
         ],
+        "single": [{"case": id, "gain": gain} for id, gain in one.single],
         "drivers": sorted({record.context.driver for record in one.records}),
     }

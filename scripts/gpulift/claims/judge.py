@@ -1,9 +1,9 @@
 """What the records of one machine say of each claim; pure functions, no verdict is set by hand.
 
 The evidence of a case is the gain of the claim's arm over its baseline with its 95 % interval over
-launches (Student's t, `stats`). One launch alone decides nothing. The launches are those of the
-newest build that measured the case in two launches or more, on all of its cards: another build may
-have done other work. Cards are counted, not modelled.
+launches (Student's t, `stats`). One launch alone decides nothing, but is told. The launches are
+those of the newest build that measured the case in two launches or more, on all of its cards:
+another build may have done other work. Cards are counted, not modelled.
 
 A case is inside when its whole interval is in the claimed range, outside when none of it is, else
 undecided. All inside: confirmed. Some inside: confirmed under conditions. All outside: corrected to
@@ -72,6 +72,7 @@ class Judgement:
     verdict: str
     reason: str = ""
     cases: tuple[CaseResult, ...] = ()
+    single: tuple[tuple[str, float], ...] = ()  # ids of cases of one launch a build, and their gain
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -107,19 +108,37 @@ def judge_claim(claim: Claim, by_technique: Mapping[str, Sequence[Record]]) -> J
     if not cases:
         return Judgement(claim, *_unmeasured(records, test))
     decide = _decide_largest if test.rule.kind == "up_to" else _decide_range
-    return Judgement(claim, *decide(cases, test.rule), cases)
+    known = {case.case_id for case in cases}
+    single = _single([record for record in records if record.case_id not in known], test)
+    return Judgement(claim, *decide(cases, test.rule), cases, single)
 
 
 def _results(records: Sequence[Record], test: Experiment) -> tuple[CaseResult, ...]:
     """The cases with a gain from enough launches, by id."""
     results = []
-    for case_id in sorted({record.case_id for record in records}, key=_natural):
-        chosen = _newest_build([r for r in records if r.case_id == case_id and _holds(r, test)])
+    for case_id, found in _by_case(records, test):
+        chosen = _newest_build(found)
         gain = METRICS[test.metric](chosen, test) if chosen else None
         if gain is not None and gain.low is not None and gain.high is not None:
             place = _place(gain.low, gain.high, test.rule)
             results.append(CaseResult(case_id, gain, gain.low, gain.high, place, chosen))
     return tuple(results)
+
+
+def _single(records: Sequence[Record], test: Experiment) -> tuple[tuple[str, float], ...]:
+    """The gain in the newest launch of each case, where there is one."""
+    newest = ((id, max(found, key=lambda r: r.started_at)) for id, found in _by_case(records, test))
+    gains = ((id, METRICS[test.metric]([record], test)) for id, record in newest)
+    return tuple((id, gain.value) for id, gain in gains if gain is not None)
+
+
+def _by_case(records: Sequence[Record], test: Experiment) -> list[tuple[str, list[Record]]]:
+    """The records in which both arms were measured, by the id of their case, in its order."""
+    cases: dict[str, list[Record]] = {}
+    for record in records:
+        if _holds(record, test):
+            cases.setdefault(record.case_id, []).append(record)
+    return sorted(cases.items(), key=lambda item: _natural(item[0]))
 
 
 def _natural(case_id: str) -> list[int | str]:
@@ -149,7 +168,7 @@ def _build(record: Record) -> tuple[str, bool]:
 
 def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:
     pair = stats.pair_ratio(records, test.arm, test.baseline)
-    return pair.speedup if pair and not pair.speedup.one_launch else None
+    return pair.speedup if pair else None
 
 
 def _rate(records: Sequence[Record], test: Experiment) -> Estimate | None:
