@@ -9,9 +9,11 @@ import typer
 
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
+from gpulift.records.pool import without_collection
 from gpulift.records.read import read_results
 
 
+@without_collection(freeze=False)  # it keeps what it makes until all is written
 def report(
     results: Annotated[
         Optional[list[Path]],  # noqa: UP045
