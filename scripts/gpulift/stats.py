@@ -19,7 +19,7 @@ their steps):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
@@ -161,11 +161,12 @@ def _t_quantile(count: int) -> float:
 def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio | None:
     """Arm against baseline over the launches in which both were measured; None without any."""
     launches = [both for record in records if (both := _together(record, arm, baseline))]
-    times = _block_values(launches, step_times)
-    if not launches or times is None:
+    if not launches:
         return None
+    sides = [_side(launches, side) for side in (0, 1)]
+    times = _block_values(launches, [one.over_items(one.times_s) for one in sides])
     logs = [median(values.tolist()) for values in times]
-    cycles = _block_values(launches, step_cycles)
+    cycles = _cycles(launches, sides)
     return PairRatio(
         ratio=over_launches(logs, times[0]),
         cycles=over_launches([median(v.tolist()) for v in cycles], cycles[0]) if cycles else None,
@@ -258,22 +259,60 @@ def _index(record: Record, name: str) -> int | None:
     return None
 
 
-def _block_values(
-    launches: Sequence[_Together], values_of: Callable[[Arm], Values | None]
-) -> list[Values] | None:
-    """Block values of each launch, all computed together; None where any arm has no values."""
-    values, turns = [], []
-    for side in (0, 1):
-        found = [
-            steps / one.items[side]
-            for one in launches
-            if (steps := values_of(one.arms[side])) is not None
-        ]
-        if not found or len(found) < len(launches):
+@dataclass(frozen=True)
+class _Side:
+    """One of the two arms in all launches: its windows, launch after launch."""
+
+    arms: Sequence[Arm]
+    counts: Sequence[int]  # of windows in each launch
+    items: Sequence[float]  # of a step in each launch, 1 where they do not differ
+    times_s: Values  # of a step
+
+    def over_items(self, values: Values) -> Values:
+        """What is of a step, of an item."""
+        if any(one != 1 for one in self.items):
+            values = values / np.repeat(self.items, self.counts)
+        return values
+
+    def clocks_hz(self) -> Values | None:
+        """As `step_cycles` says: None without a clock for every window."""
+        if not all(map(_has_clocks, self.arms)):
             return None
-        windows = [sum(one.turns[side]) for one in launches]
-        values.append(np.concatenate([v[:n] for v, n in zip(found, windows, strict=True)]))
-        turns.append([count for one in launches for count in one.turns[side]])
+        clocks = _joined([arm.windows.sm_clock_hz for arm in self.arms], self.counts)
+        return clocks if (clocks > 0).all() else None
+
+
+def _side(launches: Sequence[_Together], side: int) -> _Side:
+    arms = [one.arms[side] for one in launches]
+    counts = [sum(one.turns[side]) for one in launches]
+    windows_s = _joined([arm.window_s for arm in arms], counts)
+    times_s = windows_s / np.repeat([arm.steps_per_window for arm in arms], counts)
+    return _Side(arms, counts, [one.items[side] for one in launches], times_s)
+
+
+def _joined(values: Sequence[Sequence[float]], counts: Sequence[int]) -> Values:
+    """The first so many of each."""
+    return np.concatenate([one[:count] for one, count in zip(values, counts, strict=True)])
+
+
+def _has_clocks(arm: Arm) -> bool:
+    return arm.clock == "device" and len(arm.windows.sm_clock_hz) == len(arm.window_s)
+
+
+def _cycles(launches: Sequence[_Together], sides: Sequence[_Side]) -> list[Values] | None:
+    """Block values in cycles; None where any arm lacks a clock."""
+    values = []
+    for one in sides:
+        clocks = one.clocks_hz()
+        if clocks is None:
+            return None
+        values.append(one.over_items(one.times_s * clocks))
+    return _block_values(launches, values)
+
+
+def _block_values(launches: Sequence[_Together], values: Sequence[Values]) -> list[Values]:
+    """Block values of each launch, all computed together, from those of both sides' windows."""
+    turns = [[count for one in launches for count in one.turns[side]] for side in (0, 1)]
     differences = _differences(values, turns)
     ends = [*accumulate(one.blocks for one in launches)]
     return [differences[start:end] for start, end in pairwise([0, *ends])]
