@@ -243,3 +243,11 @@ def test_context_is_untouched_by_samples() -> None:
     (one,) = read(arm("a", 1e-3), arm("b", 1e-3), count=1)
     assert one.context.slug == "nvidia-h200"
     assert GPU_CONTEXT["build"]["dirty"] is False
+
+
+def test_known_quantiles_are_those_of_scipy() -> None:
+    degrees = range(1, len(stats.T_975) + 1)
+    assert list(stats.T_975) == pytest.approx(scipy_stats.t.ppf(0.975, degrees), rel=1e-13)
+    last = len(degrees) + 1  # launches
+    assert stats._t_quantile(last) == stats.T_975[-1]
+    assert stats._t_quantile(last + 1) == pytest.approx(scipy_stats.t.ppf(0.975, last))

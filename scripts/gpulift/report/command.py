@@ -53,9 +53,7 @@ def report(
 
 
 def _prepare() -> None:
-    """What takes half a second: matplotlib, a part of scipy that is loaded late, templates."""
-    from scipy import special  # noqa: F401
-
+    """What takes half a second: matplotlib, templates."""
     from gpulift import commands  # noqa: F401
     from gpulift.gate import command  # noqa: F401
     from gpulift.report import page, render  # noqa: F401
