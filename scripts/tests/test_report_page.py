@@ -272,18 +272,6 @@ def test_a_figure_that_the_page_does_not_show_is_written_as_files_alone(tmp_path
     assert {"hidden.png", "hidden.svg"} < {file.name for file in tmp_path.iterdir()}
 
 
-def test_who_made_the_page_helps_with_figures_that_it_does_not_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(figures, "MOST_PROCESSES", 0)
-    hidden = [replace(empty(name), inline=False) for name in ("one", "two")]
-    with figures.drawn(hidden, tmp_path) as found:
-        assert found.put_on("a page") == "a page"
-    assert {file.name for file in tmp_path.glob("*.*g")} == {
-        f"{name}.{end}" for name in ("one", "two") for end in ("png", "svg")
-    }
-
-
 def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
     (tmp_path / "mine.png").write_text("a slide", encoding="utf-8")
     for names in (["old", "kept"], ["kept", "new"]):

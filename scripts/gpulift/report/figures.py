@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,10 +21,9 @@ from gpulift.errors import FAILED, GpuliftError
 from gpulift.report.drawing import Drawing
 
 NAME_LETTERS = 80
-MOST_PROCESSES = 2  # beside the one that makes the page
+MOST_PROCESSES = 3  # beside the one that makes the page
 LESS_URGENT = 10  # than the page, which one process makes and which is nearly as much work
 MADE = ".made-by-report"  # names of the files that a report made, to remove when it makes others
-ERRNO_FROM = 100  # a process's exit code less this is the errno that it met
 
 
 @dataclass(frozen=True)
@@ -67,35 +66,24 @@ class Figures:
 def drawn(drawings: Sequence[Drawing], folder: Path) -> Iterator[Figures]:
     """Has them drawn by other processes, while the caller makes the page.
 
-    On leaving, each is an SVG and a PNG file in the folder. Raises OSError where they cannot be
-    written. The processes are forked: what the drawings need is there already. Those that are no
-    part of the page are left to whoever is done first: this process, once the page is made, or one
-    of the others.
+    Each becomes an SVG and a PNG file in the folder. `put_on` waits until all are there, and raises
+    OSError where they cannot be written. The processes are forked: what the drawings need is there
+    already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     clear(folder)
     names = [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")]
     (folder / MADE).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     count = min(MOST_PROCESSES, len(os.sched_getaffinity(0)), len(drawings))
-    inline = [one for one in drawings if one.inline]
-    rest = [one for one in drawings if not one.inline]
-    queue, later = (processes.queue(len(some)) for some in (inline, rest))
-    work = (inline, queue, rest, later, folder)
-    started = [processes.start(_work, *work) for _ in range(count)]
+    queue = processes.queue(len(drawings))
+    started = [processes.start(_work, drawings, queue, folder) for _ in range(count)]
     os.close(queue)
     try:
         yield Figures(drawings, [answer for _, answer in started])
-        _write((rest[number] for number in processes.taken(later)), folder)
     finally:
-        os.close(later)
         for process, answer in started:
             answer.close()
             process.join()
-    for code in (process.exitcode for process, _ in started):
-        if code and code >= ERRNO_FROM:
-            raise OSError(code - ERRNO_FROM, os.strerror(code - ERRNO_FROM), str(folder))
-        if code:
-            raise _ended()
 
 
 def file_name(name: str) -> str:
@@ -122,35 +110,22 @@ def _ended() -> GpuliftError:
     )
 
 
-def _work(
-    inline: Sequence[Drawing],
-    queue: int,
-    rest: Sequence[Drawing],
-    later: int,
-    folder: Path,
-    sender: Connection,
-) -> None:
-    """Draws what it takes from the queue, and says what, by name, or what went wrong."""
+def _work(drawings: Sequence[Drawing], queue: int, folder: Path, sender: Connection) -> None:
+    """Draws what it takes from the queue, and says what, by name, or what went wrong.
+
+    A figure's files are written with it. Were they left until the end, then a process that drew
+    much would write while others have nothing to do.
+    """
     os.nice(LESS_URGENT)
-    mine: list[Drawing] = []
+    svgs: dict[str, str] = {}
     try:
-        for number in processes.taken(queue):
-            mine.append(inline[number])
-            mine[-1].svg  # noqa: B018 (drawn, and kept with it)
-        sender.send({one.name: str(one.svg) for one in mine})
+        for one in (drawings[number] for number in processes.taken(queue)):
+            if one.inline:
+                svgs[one.name] = str(one.svg)
+            one.write_svg(folder / f"{file_name(one.name)}.svg")
+            one.write_png(folder / f"{file_name(one.name)}.png")
+        sender.send(svgs)
     except BrokenPipeError:  # the page could not be written: nobody waits for figures
         return
     except Exception as error:  # whatever it is, it belongs to the process that makes the page
         sender.send(error)
-        return
-    try:
-        _write(mine, folder)
-        _write((rest[number] for number in processes.taken(later)), folder)
-    except OSError as error:
-        raise SystemExit(ERRNO_FROM + (error.errno or 0)) from None
-
-
-def _write(drawings: Iterable[Drawing], folder: Path) -> None:
-    for one in drawings:
-        one.write_svg(folder / f"{file_name(one.name)}.svg")
-        one.write_png(folder / f"{file_name(one.name)}.png")
