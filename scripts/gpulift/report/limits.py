@@ -23,7 +23,7 @@ class Limits:
 USUAL = Limits(
     machines=8, forest=100, sweeps=24, panels=8, models=24, strips=1500, markdown_rows=120
 )
-SPARING = Limits(machines=1, forest=12, sweeps=1, panels=4, models=1, strips=150, markdown_rows=5)
+SPARING = Limits(machines=1, forest=8, sweeps=1, panels=4, models=1, strips=150, markdown_rows=5)
 
 
 def limits(records: int) -> Limits:
