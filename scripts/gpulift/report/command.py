@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
 from gpulift.records.pool import without_collection
-from gpulift.records.read import read_results
+from gpulift.records.read import Run, read_results
+
+if TYPE_CHECKING:
+    from gpulift.report.summary import Summary
 
 
 @without_collection(freeze=False)  # it keeps what it makes until all is written
@@ -39,7 +43,6 @@ def report(
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
     found = read_results(results or [], every_technique=True, meanwhile=_prepare)
-    from gpulift.commands import summary_of
     from gpulift.compare.judge import compare
     from gpulift.gate.command import judge_again
     from gpulift.report import changes, halves, page
@@ -49,7 +52,15 @@ def report(
         compared = compare(read_results([base]), found, across)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
-    typer.echo(page.write(halves.summaries(found, summary_of), folder, changes=made))
+    typer.echo(page.write(halves.summaries(found, _summed_up), folder, changes=made))
+
+
+def _summed_up(run: Run) -> Summary:
+    """With the card's health, which takes long where there are many records."""
+    from gpulift.commands import summary_of
+    from gpulift.qualify.health import judge_health
+
+    return replace(summary_of(run), health=judge_health(None, None, run.records))
 
 
 def _prepare() -> None:

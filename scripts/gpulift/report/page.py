@@ -131,5 +131,5 @@ def _judged(
     known = verdicts.get(summary.run.folder)
     if known is not None:
         return tuple(known)
-    health = judge_health(None, None, summary.run.records)
+    health = summary.health or judge_health(None, None, summary.run.records)
     return judge_run(summary, summary.reference, health)

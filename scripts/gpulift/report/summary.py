@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpulift import stats
 from gpulift.records.model import Arm, Cost, Record
@@ -12,6 +13,9 @@ from gpulift.records.read import Run
 from gpulift.reference.entries import Reference
 from gpulift.report.facts import Facts, facts
 from gpulift.stats import Estimate
+
+if TYPE_CHECKING:
+    from gpulift.qualify.checks import CheckResult
 
 BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
 BUSY_CORES = 1.0  # of others: as much as one process that works all the time
@@ -211,6 +215,7 @@ class Summary:
     worths: tuple[Worth, ...]
     problems: tuple[Problem, ...]
     cases: tuple[Case, ...]  # of techniques
+    health: tuple[CheckResult, ...] | None = None  # of the card, where it is judged already
 
     @property
     def broken(self) -> tuple[Problem, ...]:
