@@ -11,6 +11,7 @@ from statistics import median
 
 from gpulift import errors
 from gpulift.decision import (
+    EQUIVALENT,
     ERROR,
     FASTER,
     GO_ON,
@@ -49,6 +50,7 @@ from gpulift.gate.evidence import (
 )
 from gpulift.stats import CONFIDENCE
 
+WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
 MOST_UNDECIDED = 0.1  # of the comparisons that were judged
 LESS_SHARP = "alternating processes: less sharp"
 NULL_ROWS = 2

@@ -11,7 +11,6 @@ from typing import Any
 
 from gpulift.compare.explain import Attribution
 from gpulift.decision import (
-    EQUIVALENT,
     ERROR,
     IMPROVED,
     INCONCLUSIVE,
@@ -21,10 +20,9 @@ from gpulift.decision import (
 )
 from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Launch, Row
-from gpulift.gate.judge import Control, GateResult, RowResult, describe
+from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
 
-WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
 SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
 NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpulift import text
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, INTEGRITY, PASS, SKIPPED, CheckResult
 from gpulift.records.fields import Fields
-from gpulift.records.model import Record
+from gpulift.records.model import Context, Record
 from gpulift.records.read import parse_line
 
 UNKNOWN = "the driver does not say"
@@ -299,7 +299,8 @@ def _numa(start: Health, last: Health) -> CheckResult:
 
 def _pcie(health: Health, records: Sequence[Record]) -> CheckResult:
     """The link under load: an idle one is slowed down to save power."""
-    limits = [_pcie_limits(record, health) for record in records]
+    contexts = {id(record.context): record.context for record in records}
+    limits = [_pcie_limits(context, health) for context in contexts.values()]
     links = [(r.telemetry.pcie_generation, r.telemetry.pcie_width) for r in records if r.telemetry]
     generation, width = (max((v for v in values if v), default=0) for values in _columns(links))
     most, widest = (max((v for v in values if v), default=0) for values in _columns(limits))
@@ -320,8 +321,8 @@ def _columns(pairs: Iterable[tuple[int | None, int | None]]) -> tuple[list[int |
     return [first for first, _ in rows], [second for _, second in rows]
 
 
-def _pcie_limits(record: Record, health: Health) -> tuple[int | None, int | None]:
-    facts = Fields(dict(record.context.gpu.facts) if record.context.gpu else {}, "gpu")
+def _pcie_limits(context: Context, health: Health) -> tuple[int | None, int | None]:
+    facts = Fields(dict(context.gpu.facts) if context.gpu else {}, "gpu")
     link = health.part("pcie")
     return (
         facts.maybe_whole("pcie_max_generation") or link.maybe_whole("max_generation"),
@@ -343,7 +344,7 @@ def _clock(health: Health, records: Sequence[Record]) -> CheckResult:
         and "sm_clock_hz" in record.telemetry.ranges
     ]
     clocks = health.part("clocks")
-    facts = [Fields(dict(r.context.gpu.facts), "gpu") for r in records if r.context.gpu]
+    facts = (Fields(dict(r.context.gpu.facts), "gpu") for r in records if r.context.gpu)
     most = next((f.maybe_number("max_sm_clock_hz") for f in facts), None)
     most = most or clocks.maybe_number("max_sm_hz")
     if not seen_hz or not most:

@@ -11,8 +11,7 @@ from gpulift import decision, errors
 from gpulift.compare.judge import UNITS, Comparison
 from gpulift.compare.judge import Row as ComparedRow
 from gpulift.decision import EQUIVALENT, SKIPPED, Verdict, percent
-from gpulift.gate.judge import Control, GateResult, RowResult
-from gpulift.gate.output import WORST_FIRST
+from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult
 from gpulift.stats import Estimate
 
 GLYPHS = {

@@ -43,12 +43,16 @@ def report(
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
     found = read_results(results or [], every_technique=True, meanwhile=_prepare)
-    from gpulift.compare.judge import compare
-    from gpulift.gate.command import judge_again
     from gpulift.report import changes, halves, page
 
-    made = [changes.from_gate(judge_again(folder)) for folder in gates or []]
+    made = []
+    if gates:
+        from gpulift.gate.command import judge_again
+
+        made += [changes.from_gate(judge_again(folder)) for folder in gates]
     if base is not None:
+        from gpulift.compare.judge import compare
+
         compared = compare(read_results([base]), found, across)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
@@ -66,7 +70,6 @@ def _summed_up(run: Run) -> Summary:
 def _prepare() -> None:
     """What takes half a second: matplotlib, templates."""
     from gpulift import commands  # noqa: F401
-    from gpulift.gate import command  # noqa: F401
     from gpulift.report import page, render  # noqa: F401
 
     render.prepare()
