@@ -281,19 +281,37 @@ def test_newest_full_run_wins_over_newer_quick_ones(tmp_path: Path) -> None:
     assert not only_quick.full
 
 
-def test_other_runs_follow_where_they_have_techniques_that_the_newest_lacks(tmp_path: Path) -> None:
-    full = runs_made.without_gpu()
-    moved = [{**one, "technique": "attention/sdpa"} for one in full if one.get("arms")][:1]
+def case_of(technique: str, n: int, count: int, day: int, **how: Any) -> list[sample.Json]:
+    """Launches of a case, started on that day of November."""
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 2e-3)]
+    made = sample.launches(count, technique, {"n": n}, arms, context=sample.GPU_CONTEXT, **how)
+    return [{**one, "started_at": f"2026-11-{day}T00:00:00Z"} for one in made]
+
+
+def test_each_case_is_of_the_newest_run_that_has_enough_launches_of_it(tmp_path: Path) -> None:
+    skipped = sample.unmeasured("a/c", {"n": 1}, "skipped", "no such library")
     for name, records in {
-        "2026-11-20-a": full,
-        "2026-11-21-a": moved,
-        "2026-11-22-a": moved,
-        "2026-11-23-a": full[:1],
+        "full": [*case_of("a/b", 1, 3, 20), skipped],
+        "newer": case_of("a/c", 1, 2, 22),
+        "older": [*case_of("a/c", 1, 2, 21, seed=2), *case_of("a/c", 2, 1, 21)],
+        "one-launch": case_of("a/b", 1, 1, 23),
     }.items():
-        sample.write(tmp_path / "cpu" / name, records)
-    found = read_results([tmp_path], every_technique=True)
-    assert [run.folder.name for run in found] == ["2026-11-20-a", "2026-11-22-a"]
-    assert [run.folder.name for run in read_results([tmp_path])] == ["2026-11-20-a"]
+        sample.write(tmp_path / "gpu" / name, records)
+    found = read_results([tmp_path], every_case=True)
+    shown = {run.folder.name: {one.subject[1:3] for one in run.records} for run in found}
+    assert shown == {
+        "full": {("a/b", "n:1")},
+        "newer": {("a/c", "n:1")},
+        "older": {("a/c", "n:2")},
+    }
+    assert [run.folder.name for run in found] == ["full", "newer", "older"]
+
+
+def test_the_newest_run_is_that_which_began_last_whatever_its_name(tmp_path: Path) -> None:
+    sample.write(tmp_path / "gpu" / "2026-11-20-fff", case_of("a/b", 1, 2, 20))
+    sample.write(tmp_path / "gpu" / "2026-11-20-aaa", case_of("a/b", 1, 2, 21))
+    (run,) = read_results([tmp_path])
+    assert run.folder.name == "2026-11-20-aaa"
 
 
 def test_of_the_same_launch_the_last_record_counts(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -195,25 +195,28 @@ def read_run(folder: Path) -> Run:
 def read_results(
     paths: Iterable[Path],
     *,
-    every_technique: bool = False,
+    every_case: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Run]:
     """The runs that the paths name, in that order.
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
     newest full run of each machine in it (the newest quick one where there is no full one). With
-    `every_technique` the newest others follow that have techniques which it lacks. What the caller
-    has to do `meanwhile` is done beside the reading, if there is much to read.
+    `every_case` it stands for all cases of each machine, each as one run has it: one that measured
+    it, in two launches or more if there is such, full before quick, then of most techniques, then
+    newest. What the caller has to do `meanwhile` is done beside the reading, if there is much to
+    read.
     """
-    places: list[_Place] = []
+    groups: list[list[_Place]] = []
     for path in paths:
         if not _exists(path):
             raise GpuliftError(f"{path}: there is no such file or folder")
-        found = _places_at(path, every_technique=every_technique)
-        if not found:
+        found = _groups_at(path, every_case=every_case)
+        if not any(found):
             raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
-        places.extend(found)
-    return _runs(places, meanwhile)
+        groups.extend(found)
+    runs = iter(_runs([place for group in groups for place in group], meanwhile))
+    return [run for group in groups for run in _every_case([next(runs) for _ in group])]
 
 
 def _exists(path: Path) -> bool:
@@ -243,20 +246,30 @@ def _ranked(folders: Sequence[Path]) -> list[Path]:
     return sorted(filled, key=_rank, reverse=True)
 
 
-def _with_every_technique(folders: Sequence[Path]) -> Iterator[Path]:
-    seen: set[str] = set()
-    for folder in _ranked(folders):
-        techniques = {file.name for file in _files_with_records(folder)}
-        if techniques - seen:
-            yield folder
-        seen |= techniques
+def _every_case(runs: Sequence[Run]) -> list[Run]:
+    """Each case in one of these runs, which are in the order in which they are preferred."""
+    if len(runs) < 2:
+        return list(runs)
+    chosen: dict[tuple[str, ...], Run] = {}
+    for least in (2, 1, 0):  # launches that were measured
+        for run in runs:
+            measured = Counter(one.subject for one in run.records if one.outcome == "ok")
+            for record in run.records:
+                if measured[record.subject] >= least:
+                    chosen.setdefault(record.subject, run)
+    kept = (
+        replace(run, records=tuple(one for one in run.records if chosen[one.subject] is run))
+        for run in runs
+    )
+    return [run for run in kept if run.records]
 
 
-def _rank(folder: Path) -> tuple[bool, int, list[int | str]]:
+def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
     files = _files_with_records(folder)
-    smallest = min(files, key=lambda file: file.stat().st_size)
-    quick = any(r.context.options.get("quick", False) for r in read_file(smallest).records)
-    return (not quick, len(files), _natural(folder))
+    records = read_file(min(files, key=lambda file: file.stat().st_size)).records
+    quick = any(one.context.options.get("quick", False) for one in records)
+    started_at = max((one.started_at for one in records), default="")
+    return (not quick, len(files), started_at, _natural(folder))
 
 
 def _files_with_records(folder: Path) -> list[Path]:
@@ -270,17 +283,17 @@ def _files_of(folder: Path) -> _Place:
     return folder, sorted(folder.glob("*.jsonl"))
 
 
-def _places_at(path: Path, *, every_technique: bool) -> list[_Place]:
+def _groups_at(path: Path, *, every_case: bool) -> list[list[_Place]]:
+    """What the path stands for: of each machine the runs of which its cases are taken."""
     if path.is_file():
-        return [(path.parent, [path])]
+        return [[(path.parent, [path])]]
     if any(path.glob("*.jsonl")):
-        return [_files_of(path)]
+        return [[_files_of(path)]]
     machines: dict[Path, list[Path]] = {}
     for folder in run_folders(path):
         machines.setdefault(folder.parent, []).append(folder)
-    most = None if every_technique else 1
-    chosen = (islice(_with_every_technique(folders), most) for folders in machines.values())
-    return [_files_of(folder) for folder in chain.from_iterable(chosen)]
+    most = None if every_case else 1
+    return [[_files_of(one) for one in _ranked(found)[:most]] for found in machines.values()]
 
 
 def _runs(places: Sequence[_Place], meanwhile: Callable[[], None] = lambda: None) -> list[Run]:

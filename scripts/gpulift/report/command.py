@@ -37,12 +37,16 @@ def report(
     ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for the output.")] = None,  # noqa: UP045
 ) -> None:
-    """One HTML page, its Markdown twin and figures, from records alone."""
+    """One HTML page, its Markdown twin and figures, from records alone.
+
+    A folder above run folders stands for every case of each machine, each as one run has it: in two
+    launches or more where there is such a run, full before quick, then the newest.
+    """
     if not results and not gates:
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [], every_technique=True, meanwhile=_prepare)
+    found = read_results(results or [], every_case=True, meanwhile=_prepare)
     from gpulift.report import changes, halves, page
 
     made = []
