@@ -50,6 +50,18 @@ def exported(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return capsys.readouterr().out
 
 
+def test_tables_have_every_case_of_a_folder_of_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = runs_made.without_gpu()
+    other = [{**one, "technique": "attention/sdpa"} for one in full if one.get("arms")][:1]
+    sample.write(tmp_path / "cpu" / "full", full)
+    sample.write(tmp_path / "cpu" / "other", other)
+    for format in ("csv", "prometheus"):
+        assert "attention/sdpa" in exported(capsys, format, tmp_path), format
+    assert "attention/sdpa" not in exported(capsys, "gbench", tmp_path), "which is of one run"
+
+
 def rows_in_duckdb(query: str) -> list[Any]:
     """What DuckDB answers, row by row."""
     answer = duckdb.sql(query)

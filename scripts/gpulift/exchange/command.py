@@ -34,6 +34,7 @@ EXPORTS: Mapping[str, Callable[[Sequence[Run]], bytes]] = {
     PARQUET: parquet_bytes,
     "prometheus": lambda runs: prometheus_text(runs).encode(),
 }
+TABLES = frozenset({"csv", PARQUET, "prometheus"})  # in which records of any runs are rows
 IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], list[imported.Json]]] = {
     "gbench": read_gbench,
     "nvbench": read_nvbench,
@@ -52,7 +53,11 @@ def export(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
 ) -> None:
-    """Records for another tool. Exits with 0 whatever the records say."""
+    """Records for another tool. Exits with 0 whatever the records say.
+
+    Of a folder above run folders csv, parquet and prometheus have every case, as `report` does, and
+    the others the newest full run of each machine.
+    """
     _require_known(format, EXPORTS, "export")
     if not results:
         raise GpuliftError(f"export {format}: name RESULTS..., record files or run folders")
@@ -60,7 +65,7 @@ def export(
         raise GpuliftError("parquet is no text: name a file with --out")
     if out is not None:
         writing.require_free(out, force)
-    runs = read_results(results)
+    runs = read_results(results, every_case=format in TABLES)
     if format not in (GITHUB, "junit"):  # these say the warnings themselves
         for warning in (warning for run in runs for warning in run.warnings):
             say(f"warning: {warning}")
