@@ -381,6 +381,23 @@ def run_of(records: list[sample.Json], folder: str, started_at: str) -> Summary:
     return replace(one, run=replace(one.run, folder=Path(folder)))
 
 
+def test_a_line_has_the_ends_of_all_runs_but_a_case_of_its_first_run_alone() -> None:
+    def gain(n: int, of: float, seed: int = 1) -> list[sample.Json]:
+        arms = [sample.arm("x", of * 1e-3), sample.arm("y", 1e-3)]
+        return sample.launches(2, "a/b", {"n": n}, arms, seed=seed)
+
+    runs = [
+        run_of([*gain(1, 2.0), *gain(2, 3.0)], "first", "2026-11-21T04:00:00Z"),
+        run_of([*gain(3, 0.5), *gain(1, 9.0, seed=2)], "second", "2026-11-22T04:00:00Z"),
+    ]
+    anchors = escaping.anchors(views.technique_ids(runs), "t")
+    machine, _ = views.machine_views([(one, []) for one in runs], anchors)
+    (line,) = machine.lines
+    assert line.worst is not None
+    assert (line.best.case.case_id, line.run) == ("n:2", "first"), "not n:1 of the second run"
+    assert line.worst.case.case_id == "n:3"
+
+
 def test_the_run_that_answers_most_speaks_for_its_machine_and_others_add_lines(
     tmp_path: Path,
 ) -> None:
@@ -403,7 +420,7 @@ def test_the_run_that_answers_most_speaks_for_its_machine_and_others_add_lines(
     said = [text for _, text in others]
     assert ": adds a/b." in said[2], "and no verdict where no speed could be told"
     assert "adds" not in said[1]
-    assert "; measures again launch/cuda_graph." in said[1]
+    assert "; also measures launch/cuda_graph." in said[1]
     table = answer[answer.index('id="worth-0"') : answer.index("</table>")]
     lines = re.findall(r'href="#t-[^"]*">([^<]+)</a>', table)
     assert lines == ["precision/matmul", "transfer/pinned_copy", "a/b", "launch/cuda_graph"]

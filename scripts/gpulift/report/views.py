@@ -345,11 +345,9 @@ def _machine_view(
 
 
 def _joined(group: Sequence[MachineView], techniques: Mapping[str, str]) -> Iterator[MachineView]:
-    """The first run gets a line per technique of the machine's runs: of the first that has it."""
+    """The first run gets a line per technique of the machine's runs."""
     main, *further = group
-    pairs = sorted(
-        (pair for view in group for pair in _ends(view)), key=lambda pair: -pair[0].speedup.value
-    )
+    pairs = sorted(_ends(group), key=lambda pair: -pair[0].speedup.value)
     axis = marks.scale([row.speedup for best, worst, _ in pairs for row in (best, worst) if row])
     lines = tuple(
         AnswerLine(
@@ -367,11 +365,23 @@ def _joined(group: Sequence[MachineView], techniques: Mapping[str, str]) -> Iter
     yield from further
 
 
-def _ends(view: MachineView) -> Iterator[tuple[Worth, Worth | None, str]]:
-    """Largest and least gain of each technique that the run is the first to have."""
-    for technique in view.added:
-        rows = view.summary.worths_of(technique)
-        yield rows[0], rows[-1] if len(rows) > 1 else None, view.summary.run.folder.name
+def _ends(group: Sequence[MachineView]) -> Iterator[tuple[Worth, Worth | None, str]]:
+    """Largest and least gain of each technique, and the run of the largest.
+
+    A case is taken from the first run that has it: of many runs of a case, the extremes would be
+    those of noise.
+    """
+    owner: dict[tuple[str, str], MachineView] = {}
+    rows: dict[str, list[tuple[Worth, str]]] = {}
+    for view in group:
+        for row in view.summary.worths:
+            if owner.setdefault((row.technique, row.case.case_id), view) is view:
+                found = rows.setdefault(row.technique, [])
+                found.append((row, view.summary.run.folder.name))
+    for found in rows.values():
+        found.sort(key=lambda pair: -pair[0].speedup.value)
+        (best, run), (worst, _) = found[0], found[-1]
+        yield best, worst if len(found) > 1 else None, run
 
 
 def technique_views(
