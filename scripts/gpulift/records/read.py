@@ -251,11 +251,11 @@ def _every_case(runs: Sequence[Run]) -> list[Run]:
     if len(runs) < 2:
         return list(runs)
     chosen: dict[tuple[str, ...], Run] = {}
+    measured = [Counter(one.subject for one in run.records if one.outcome == "ok") for run in runs]
     for least in (2, 1, 0):  # launches that were measured
-        for run in runs:
-            measured = Counter(one.subject for one in run.records if one.outcome == "ok")
+        for run, launches in zip(runs, measured, strict=True):
             for record in run.records:
-                if measured[record.subject] >= least:
+                if launches[record.subject] >= least:
                     chosen.setdefault(record.subject, run)
     kept = (
         replace(run, records=tuple(one for one in run.records if chosen[one.subject] is run))
