@@ -63,7 +63,7 @@ void run(gpulift::Trial& trial) {
       if (found != name) throw std::runtime_error("torch's allocator is " + found + " here, not " + name);
       prepare(model);
     };
-    gpulift::TrainingComparison::ArmOptions arm_options{.capturable = false};
+    gpulift::TrainingComparison::ArmOptions arm_options;
     arm_options.metrics = [device, free_before](TrainingRun& run) { return metrics_of(run, device, free_before); };
     arms.push_back(comparison.arm(allocator.name, options, arm_options));
     arms.back().worker = gpulift::Worker{.device = true, .environment = allocator.environment};

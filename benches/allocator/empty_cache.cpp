@@ -18,7 +18,7 @@ void empty_cache() { c10::cuda::CUDACachingAllocator::emptyCache(); }
 gpulift::Arm arm_of(const gpulift::TrainingComparison& comparison, const std::string& name,
                     const std::function<void()>& after_step) {
   const torch::Device device = comparison.session().device();
-  gpulift::TrainingComparison::ArmOptions options{.capturable = !after_step};
+  gpulift::TrainingComparison::ArmOptions options;
   options.wrap = [after_step](const std::shared_ptr<TrainingRun>& run) {
     return [run = run.get(), after_step] {
       for (std::size_t i = 0; i < run->batches(); ++i) {

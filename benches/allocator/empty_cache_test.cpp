@@ -44,7 +44,6 @@ TEST_F(EmptyCacheOnDevice, GivesTheSameLosses) {
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;
     EXPECT_GT(arm.metrics.at("peak_reserved_bytes"), 0) << name;
-    EXPECT_EQ(arm.metrics.contains("kernel_launches_per_step"), name == "off");  // emptying waits
   }
   EXPECT_EQ(trial.results().at("off").metrics.at("loss"), trial.results().at("each_step").metrics.at("loss"));
 }

@@ -40,7 +40,6 @@ void run(gpulift::Trial& trial) {
   const auto graphed = [&](const std::string& arm, StepGraph::Part part) {
     const auto current = std::make_shared<std::weak_ptr<const StepGraph>>();
     gpulift::TrainingComparison::ArmOptions arm_options;
-    arm_options.capturable = false;  // a graph cannot be recorded into another this way: it says its nodes itself
     arm_options.wrap = [=, device = comparison.session().device(),
                         seed = trial.seed()](const std::shared_ptr<TrainingRun>& run) {
       const auto rehearsal = [&] { return std::make_unique<TrainingRun>(workload, options, device, seed); };

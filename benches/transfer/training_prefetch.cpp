@@ -32,11 +32,9 @@ void run(gpulift::Trial& trial) {
       current = fed;
       return [fed] { fed->step(); };
     };
-    return session.arm(name, make,
-                       {.capturable = false,  // two of them wait, one is on two streams
-                        .metrics = [&current]() -> gpulift::Metrics {
-                          return {{"copied_bytes_per_step", current.lock()->copied_bytes()}};
-                        }});
+    return session.arm(name, make, {.metrics = [&current]() -> gpulift::Metrics {
+                         return {{"copied_bytes_per_step", current.lock()->copied_bytes()}};
+                       }});
   };
 
   trial.cost({.flops = workload.flops,

@@ -25,6 +25,8 @@ class ArmRunner {
   virtual Window run(std::int64_t lead_in_steps, std::int64_t steps) = 0;
   /// The longest window, in steps, that still measures what it should: a launch-bound arm cannot be queued any longer.
   virtual std::int64_t max_steps() const { return std::numeric_limits<std::int64_t>::max(); }
+  /// What a step hands to the device: kernels, copies, fills and graphs, each as one; none where it cannot be counted.
+  virtual std::optional<double> launches_per_step() { return std::nullopt; }
   /// Time of extra work that was planted to test the instrument over that of the window without it, as measured; none
   /// where nothing was planted.
   virtual std::optional<double> planted() const { return std::nullopt; }

@@ -54,6 +54,7 @@ class RangedRunner : public ArmRunner {
     return runner_->run(lead_in_steps, steps);
   }
   std::int64_t max_steps() const override { return runner_->max_steps(); }
+  std::optional<double> launches_per_step() override { return runner_->launches_per_step(); }
 
  private:
   std::unique_ptr<ArmRunner> runner_;
@@ -182,6 +183,7 @@ class CaseMeasurement {
     for (std::size_t i = 0; i < usable.size(); ++i) {
       write_samples(*usable[i], samples.arms[i]);
       if (whole_steps_ && !launch_.settings.quick) write_joules(*usable[i], samples.arms[i]);
+      if (whole_steps_ && uses_device_) write_launches(*usable[i]);
     }
     record_["arms"] = Json::array();
     for (const Entry& entry : entries) record_["arms"].push_back(entry.json);
@@ -388,6 +390,13 @@ class CaseMeasurement {
     const double end_s = window.start_s + window.host_s;
     const auto taken_j = launch_.telemetry->energy_within(end_s - window.device_s.value_or(window.host_s), end_s);
     if (taken_j) entry.json["metrics"]["joules_per_step"] = *taken_j / static_cast<double>(steps);
+  }
+
+  // After all windows, since counting may slow what follows.
+  static void write_launches(Entry& entry) {
+    if (const auto launches = entry.runner->launches_per_step()) {
+      entry.json["metrics"]["kernel_launches_per_step"] = *launches;
+    }
   }
 
   /// Joules of the card in each window, null where its counter does not resolve the window; empty where all are null.

@@ -15,6 +15,7 @@
 #include "core/cuda/handles.hpp"
 #include "device_session.hpp"
 #include "hold_capacity.hpp"
+#include "launch_counter.hpp"
 #include "spin_cost.hpp"
 
 namespace gpulift {
@@ -36,6 +37,15 @@ class StreamRunner : public ArmRunner {
     return clock_ == Clock::kHost ? run_by_host(lead_in_steps, steps) : run_by_device(lead_in_steps, steps);
   }
   std::int64_t max_steps() const override { return capacity_.max_steps(); }
+
+  std::optional<double> launches_per_step() override {
+    constexpr int kSteps = 2;
+    const auto launches = launches_during(launch_counter_library(), [this] {
+      for (int i = 0; i < kSteps; ++i) step_(stream_);
+      check(cudaStreamSynchronize(stream_));
+    });
+    return launches ? std::optional(static_cast<double>(*launches) / kSteps) : std::nullopt;
+  }
 
  private:
   // The steps' own host cost is the subject: nothing holds the stream, and the wall clock judges.

@@ -35,6 +35,7 @@ class PlantedRunner : public ArmRunner {
 
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::int64_t max_steps() const override { return runner_->max_steps(); }
+  std::optional<double> launches_per_step() override { return runner_->launches_per_step(); }
 
   /// The median of all windows that had extra work, by that work's own count. None before there was one, and where
   /// that work seems to take longer than the window that it is in.

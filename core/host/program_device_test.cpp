@@ -69,6 +69,14 @@ class DeviceProgram : public testing_programs::ProgramTest {
   }
 };
 
+TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInAnyProcess) {
+  if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
+  ASSERT_EQ(measure(modules({"device_steps"})).exit_code, 0);
+  for (const Json& arm : record_of("device_steps").at("arms")) {
+    EXPECT_EQ(arm.at("metrics").at("kernel_launches_per_step"), arm.at("name") == "one" ? 1 : 2) << arm.at("name");
+  }
+}
+
 // Windows have one step here, so the kernel behind it is all in the wall clock's time.
 TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
   ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);

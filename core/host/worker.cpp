@@ -10,6 +10,7 @@
 #include "case_run.hpp"
 #include "core/harness/channel.hpp"
 #include "core/harness/host_runner.hpp"
+#include "launch_counter.hpp"
 #include "module_loader.hpp"
 #include "planted_runner.hpp"
 
@@ -98,6 +99,11 @@ std::unique_ptr<ArmRunner> runner_of(const Step& step, Clock clock, double plant
   return std::make_unique<PlantedRunner>(step, clock, plant, std::move(work), plain);
 }
 
+Json launches_of(ArmRunner* runner) {
+  const auto launches = runner != nullptr ? runner->launches_per_step() : std::nullopt;
+  return launches ? Json{{"launches_per_step", *launches}} : Json::object();
+}
+
 void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant,
                     DeviceSession* device) {
   for (Arm& arm : prepared.arms) {
@@ -113,6 +119,10 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
                   {"metrics", metrics_of(arm, step, device)}});
     std::unique_ptr<ArmRunner> runner;
     while (const auto request = channel.receive()) {
+      if (request->contains("launches_per_step")) {
+        channel.send(launches_of(runner.get()));
+        continue;
+      }
       const Clock clock = request->at("by_events") ? Clock::kUnheld : Clock::kHost;  // the same in every request
       if (runner == nullptr) runner = runner_of(step, clock, plant, device);
       Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));
@@ -161,13 +171,20 @@ void WorkerRunner::start_python(const WorkerStart& start, const Arm& arm) {
                 {"point", start.job.point},
                 {"seed", case_seed(start.job, start.settings)},
                 {"plant", start.settings.plant},
-                {"gpu", start.has_device ? Json(start.settings.gpu) : Json(nullptr)}});
+                {"gpu", start.has_device ? Json(start.settings.gpu) : Json(nullptr)},
+                {"launch_counter", start.has_device ? Json(launch_counter_library().string()) : Json(nullptr)}});
 }
 
 Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   const Json answer = ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}, {"by_events", clock_ != Clock::kHost}});
   if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
   return window_from_json(answer);
+}
+
+std::optional<double> WorkerRunner::launches_per_step() {
+  const Json answer = ask({{"launches_per_step", true}});
+  return answer.contains("launches_per_step") ? std::optional(answer.at("launches_per_step").get<double>())
+                                              : std::nullopt;
 }
 
 Json WorkerRunner::ask(const Json& question) {

@@ -34,6 +34,7 @@ class WorkerRunner : public ArmRunner {
   /// How windows are taken: kHost unless told otherwise, or kUnheld where the child has device events.
   void judge_by(Clock clock) { clock_ = clock; }
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
+  std::optional<double> launches_per_step() override;
   std::optional<double> planted() const override { return planted_; }
 
  private:

@@ -31,6 +31,7 @@ from types import ModuleType
 from typing import Any, Protocol, TextIO
 
 REPLY_DESCRIPTOR = 3
+COUNTED_STEPS = 2
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/:'\"]+/)+")  # of an absolute path
@@ -203,7 +204,10 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         gc.disable()
         for line in questions:
             asked = json.loads(line)
-            _reply(replies, windows.run(**asked))
+            if "launches_per_step" in asked:
+                _reply(replies, launches_per_step(arm, question["launch_counter"]))
+            else:
+                _reply(replies, windows.run(**asked))
     except BrokenPipeError:
         return 1  # nobody listens any more
     except Skip as skip:
@@ -213,6 +217,28 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         _reply(replies, {"error": said_by(error)})
         return 1
     return 0
+
+
+def launches_per_step(arm: Arm, counter: str | None) -> Json:
+    """Kernels, copies, fills and graphs that a step hands to the device, each as one.
+
+    The library of that file counts them; the answer is empty where there is none, or it cannot.
+    """
+    if counter is None or not Path(counter).exists():
+        return {}
+    library = ctypes.CDLL(counter)
+    start, stop = library.gpulift_launch_counter_start, library.gpulift_launch_counter_stop
+    start.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], ctypes.c_int64
+    started = start()
+    if started is None:
+        return {}
+    try:
+        for _ in range(COUNTED_STEPS):
+            arm.step()
+        arm.synchronize()
+    finally:
+        launches = stop(started)
+    return {"launches_per_step": launches / COUNTED_STEPS}
 
 
 def said_by(error: Exception) -> str:

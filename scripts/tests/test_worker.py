@@ -156,6 +156,56 @@ def test_by_events_extra_work_begins_when_the_steps_are_done(tmp_path: Path, log
     assert second["host_s"] >= 5e-3, "as long as the window before, by its events"
 
 
+# In the place of the library that counts launches: every step has three. A null pointer is None.
+COUNTING = f"""{LOGGING}
+import ctypes
+class Library:
+    def __init__(self, name):
+        def start():
+            say('start')
+            return None if 'busy' in name else 1
+        def stop(started):
+            say('stop')
+            return 3 * open(os.environ['LOG']).read().count('step')
+        self.gpulift_launch_counter_start = start
+        self.gpulift_launch_counter_stop = stop
+ctypes.CDLL = Library
+"""
+
+
+def launches(folder: Path, log: Path, library: str, step: str = "say('step')") -> Any:
+    """What a worker answers that may count with a library of this name."""
+    body = f"return Arm(lambda: {step}, float, synchronize=lambda: say('wait'))"
+    with Worker(folder, body, COUNTING) as worker:
+        worker.hello(launch_counter=str(folder / library))
+        log.write_text("")
+        return worker.ask(launches_per_step=True)
+
+
+def test_counts_the_launches_of_two_steps(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "counter.so").touch()
+    assert launches(tmp_path, log, "counter.so") == {"launches_per_step": 3}
+    assert log.read_text().split() == ["start", "step", "step", "wait", "stop"]
+
+
+@pytest.mark.parametrize(("library", "said"), [("busy.so", ["start"]), ("missing.so", [])])
+def test_takes_no_step_where_launches_cannot_be_counted(
+    tmp_path: Path, log: Path, library: str, said: list[str]
+) -> None:
+    (tmp_path / "busy.so").touch()
+    assert launches(tmp_path, log, library) == {}
+    assert log.read_text().split() == said
+
+
+def test_stops_counting_when_a_step_fails(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "counter.so").touch()
+    step = "say('step') or (1 / 0 if 'start' in open(os.environ['LOG']).read() else 0)"
+    assert launches(tmp_path, log, "counter.so", step) == {
+        "error": "ZeroDivisionError: division by zero"
+    }
+    assert log.read_text().split() == ["start", "step", "stop"]
+
+
 def test_says_the_metrics_of_an_arm_after_its_check(tmp_path: Path, log: Path) -> None:
     body = (
         "return Arm(int, lambda: say('check') or 0.0,"

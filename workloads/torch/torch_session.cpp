@@ -1,6 +1,5 @@
 #include "torch_session.hpp"
 
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
@@ -46,32 +45,7 @@ void on_stream(torch::Device device, StreamHandle stream, const Action& action) 
   }
 }
 
-/// Leaves the stream as it was. What made the capture fail is thrown already and says more.
-void end_broken_capture(at::cuda::CUDAGraph& graph) {
-  try {
-    graph.capture_end();
-  } catch (const c10::Error&) {
-    static_cast<void>(cudaGetLastError());
-  }
-}
-
-/// Kernels, copies and fills that one step launches: the nodes of its graph, which is never run.
-double launches_of(const Work& work) {
-  at::cuda::CUDAGraph graph(/*keep_graph=*/true);
-  graph.capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
-  try {
-    work();
-  } catch (...) {
-    end_broken_capture(graph);
-    throw;
-  }
-  graph.capture_end();
-  std::size_t nodes = 0;
-  check(cudaGraphGetNodes(graph.raw_cuda_graph(), nullptr, &nodes));
-  return static_cast<double>(nodes);
-}
-
-Metrics metrics_of_step(const Work& work, torch::Device device, double before_bytes, bool capturable) {
+Metrics metrics_of_step(const Work& work, torch::Device device, double before_bytes) {
   c10::cuda::CUDACachingAllocator::emptyCache();  // what the check's own runs left there
   c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
   work();
@@ -86,7 +60,6 @@ Metrics metrics_of_step(const Work& work, torch::Device device, double before_by
     metrics = {{"peak_allocated_bytes", more_than_before(stats.allocated_bytes)},
                {"peak_reserved_bytes", more_than_before(stats.reserved_bytes)}};
   }
-  if (capturable) metrics["kernel_launches_per_step"] = launches_of(work);
   return metrics;
 }
 
@@ -127,11 +100,11 @@ Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make
   arm.cost = options.cost;
   arm.tolerance = options.tolerance;
   if (!device.is_cuda() && !options.metrics) return arm;
-  arm.metrics = [device, before_bytes, capturable = options.capturable, more = options.metrics,
-                 graph_bytes = options.graph_bytes](const Step& step, StreamHandle stream) {
+  arm.metrics = [device, before_bytes, more = options.metrics, graph_bytes = options.graph_bytes](const Step& step,
+                                                                                                  StreamHandle stream) {
     Metrics metrics;
     on_stream(device, stream, [&] {
-      if (device.is_cuda()) metrics = metrics_of_step([&] { step(stream); }, device, *before_bytes, capturable);
+      if (device.is_cuda()) metrics = metrics_of_step([&] { step(stream); }, device, *before_bytes);
       if (graph_bytes && metrics.contains("peak_allocated_bytes")) metrics["peak_allocated_bytes"] += graph_bytes();
       if (more) metrics.merge(more());
     });

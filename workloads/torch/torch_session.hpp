@@ -35,14 +35,13 @@ class TorchSession {
   /// One step; it enqueues on torch's current stream, which is the engine's.
   using Work = std::function<void()>;
   struct ArmOptions {
-    bool capturable = true;  // the step waits for nothing, so that its launches can be counted by capturing it
     std::optional<Cost> cost = {};
     std::optional<double> tolerance = {};
     std::function<double()> graph_bytes = {};  // more at the peak than torch's allocator sees: it sees no replay
     std::function<Metrics()> metrics = {};     // more of the arm's own; may take steps, must wait for them
   };
-  /// An arm judged by device events as its steps are issued, on a host by the wall clock, with its memory and launches
-  /// as metrics. `make` allocates and returns its step.
+  /// An arm judged by device events as its steps are issued, on a host by the wall clock, with its memory as metrics.
+  /// `make` allocates and returns its step.
   Arm arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const;
 
   /// Runs work of a check on the engine's stream and waits for it.

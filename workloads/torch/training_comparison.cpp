@@ -108,7 +108,7 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
     checked->current = instance;
     return [instance] { instance->step(); };
   };
-  TorchSession::ArmOptions session_options{.capturable = arm_options.capturable};
+  TorchSession::ArmOptions session_options;
   session_options.cost = arm_options.cost.value_or(cost_of(workload, options.precision));
   session_options.tolerance = arm_options.tolerance;
   session_options.graph_bytes = arm_options.graph_bytes;

@@ -30,7 +30,6 @@ class TrainingComparison {
   using Wrap = std::function<TorchSession::Work(const std::shared_ptr<TrainingRun>&)>;
   struct ArmOptions {
     std::optional<double> tolerance = {};   // where it differs from the comparison's
-    bool capturable = true;                 // see TorchSession::ArmOptions
     Wrap wrap = {};                         // none: the step is the run's
     std::optional<Workload> workload = {};  // where it differs: a smaller batch, say
     std::optional<Cost> cost = {};          // where it is not the workload's
