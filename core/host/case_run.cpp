@@ -392,7 +392,7 @@ class CaseMeasurement {
     if (taken_j) entry.json["metrics"]["joules_per_step"] = *taken_j / static_cast<double>(steps);
   }
 
-  // After all windows, since counting may slow what follows.
+  // After all windows: CUPTI makes calls slower while it counts.
   static void write_launches(Entry& entry) {
     if (const auto launches = entry.runner->launches_per_step()) {
       entry.json["metrics"]["kernel_launches_per_step"] = *launches;
