@@ -73,8 +73,8 @@ struct Worker {
   std::map<std::string, std::string> environment = {};
 };
 
-/// Facts about an arm beyond its time, for the record. Names end in their units: "peak_reserved_bytes". Of those that
-/// the report knows: "peak_allocated_bytes", which stands for the arm's device memory, and "kernel_launches_per_step".
+/// Facts about an arm beyond its time, for the record. Names end in their units: "peak_reserved_bytes". The report
+/// takes "peak_allocated_bytes" for the arm's device memory. The engine adds joules and kernel launches of whole steps.
 using Metrics = std::map<std::string, double>;
 
 struct Arm {
