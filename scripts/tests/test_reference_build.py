@@ -165,6 +165,24 @@ def test_other_refusals() -> None:
         build([run("a", 4e12)], Reference("NVIDIA B200", {}))
 
 
+def test_checks_of_one_launch_are_left_out_and_the_others_built() -> None:
+    once = run("a", 4e12, count=1)
+    step = [one for one in run("a", 4e12).records if one.technique == "launch/cuda_graph"]
+    memory = [one for one in once.records if one.technique != "launch/cuda_graph"]
+    said: list[str] = []
+    made = build([Run(Path("mixed"), (*memory, *step))], EXISTING, said.append)
+    assert set(made.measured) == {STEP}
+    assert said == [f"left out for having one launch: 1, the first {MEMORY}"]
+
+
+def test_entries_that_the_runs_do_not_measure_are_kept() -> None:
+    before = build([run("a", 4e12), run("b", 4e12)], EXISTING)
+    step = [one for one in run("a", 4e12).records if one.technique == "launch/cuda_graph"]
+    made = build([Run(Path("step"), tuple(step))], before)
+    assert made.measured[MEMORY] == before.measured[MEMORY]
+    assert (made.measured[STEP].cards, before.measured[STEP].cards) == (1, 2)
+
+
 def test_the_file_is_deterministic_and_reads_back(tmp_path: Path) -> None:
     runs = [run("a", 4e12, noise=0.001), run("b", 4.1e12, noise=0.001)]
     made = build(runs, EXISTING)

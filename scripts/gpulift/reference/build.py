@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ from gpulift.runs import write_error
 CARDS_FOR_INTERVAL = 5
 CHANCE = 0.05  # that a sound machine fails any check
 DEFAULT_TOLERANCE = 0.05
+ENOUGH_LAUNCHES = 2
 LEAST_TOLERANCE = 0.01
 MOST_TOLERANCE = 0.30
 STEP = 0.005
@@ -58,13 +59,18 @@ class _Source:
     check: Check
 
 
-def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
-    """A reference whose measured entries are those of the runs; other entries are kept.
+def build(
+    runs: Sequence[Run],
+    existing: Reference | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Reference:
+    """A reference with an entry for each check that the runs measured; other entries are kept.
 
-    What one clock judged is no sample of what another did: an entry is of the clock of its newest
-    record, and what runs hold of it by another one is left out. Raises GpuliftError for runs that
-    must not be a reference: of several models, from uncommitted changes or a build that is not
-    Release, or under conditions that cannot be compared.
+    Checks of one launch are left out, which is said. What one clock judged is no sample of what
+    another did: an entry is of the clock of its newest record, and what runs hold of it by another
+    one is left out. Raises GpuliftError for runs that must not be a reference: of several models,
+    from uncommitted changes or a build that is not Release, or under conditions that cannot be
+    compared.
     """
     if not runs:
         raise GpuliftError("there are no records to build a reference from")
@@ -82,12 +88,21 @@ def build(runs: Sequence[Run], existing: Reference | None = None) -> Reference:
     if not sources:
         raise GpuliftError("the records hold no check that was measured; nothing was built")
     sources = {id: _of_newest_clock(found) for id, found in sources.items()}
+    single = [id for id, found in sources.items() if _launches(found) < ENOUGH_LAUNCHES]
+    if len(single) == len(sources):
+        raise GpuliftError(f"{single[0]}: one launch is no reference; measure with 3 or more")
+    if single:
+        say(f"left out for having one launch: {len(single)}, the first {single[0]}")
+        sources = {id: found for id, found in sources.items() if id not in single}
     cards = [{source.card for source in found} for found in sources.values()]
     judged = sum(len(one) >= CARDS_FOR_INTERVAL for one in cards)
     return Reference(
         name=name,
         peaks=existing.peaks if existing else {},
-        measured={id: _entry(id, sources[id], judged) for id in sorted(sources)},
+        measured={
+            **(existing.measured if existing else {}),
+            **{id: _entry(id, sources[id], judged) for id in sorted(sources)},
+        },
         published=existing.published if existing else (),
     )
 
@@ -175,6 +190,10 @@ def _card(run: Run) -> str:
     return gpu.card if gpu else ""
 
 
+def _launches(sources: Sequence[_Source]) -> int:
+    return sum(len(source.check.launch_values) for source in sources)
+
+
 def _of_newest_clock(sources: Sequence[_Source]) -> list[_Source]:
     def clock(source: _Source) -> str:
         arm = source.check.case.first.arm(source.check.arm)
@@ -191,8 +210,6 @@ def _entry(id: str, sources: Sequence[_Source], judged: int) -> Measured:
         cards.setdefault(source.card, []).extend(source.check.launch_values)
     medians = [float(np.median(values)) for values in cards.values()]
     launches = [value for values in cards.values() for value in values]
-    if len(launches) < 2:
-        raise GpuliftError(f"{id}: one launch is no reference; measure with 3 or more")
     value = float(np.median(medians))
     if len(medians) >= CARDS_FOR_INTERVAL:
         logs = [math.log(median) for median in medians]
