@@ -170,6 +170,29 @@ def test_a_declared_factor_allows_what_goes_with_it(across: str, changes: sample
     assert f"{allowed} (" not in text, "what is allowed is not complained of"
 
 
+def noting(name: str, **notes: str) -> Run:
+    """A run whose second record has an arm that notes these versions; the first one's have none."""
+    return both(made(name), made(name, launch=1, top={"notes": notes}))
+
+
+def test_versions_that_arms_note_are_facts_of_the_torch_factor() -> None:
+    base = noting("base", torch="2.10.0", python="3.11.2", batch="1")
+    head = noting("head", torch="2.11.0", python="3.12.3", batch="2")
+    assert refusal(base, head) == (
+        "not comparable: libraries.python (3.11.2 in base, 3.12.3 in head), libraries.torch (2.10.0"
+        " in base, 2.11.0 in head); if that is the question, add --across torch"
+    )
+    found = compared(base, head, "torch")
+    assert [one.fact for one in found.declared] == ["libraries.python", "libraries.torch"]
+
+
+def test_versions_that_one_side_alone_notes_or_both_alike_are_no_difference() -> None:
+    base = noting("base", torch="2.11.0", jax="0.11.2")
+    found = compared(base, noting("head", torch="2.11.0"))
+    assert found.equal["libraries.torch"] == "2.11.0"
+    assert "libraries.jax" in found.one_sided
+
+
 @pytest.mark.parametrize(
     ("across", "changes"),
     [

@@ -6,8 +6,9 @@ the texts that say why there is no GPU. One declared difference, a factor, is wh
 then asks about; it allows these facts and no others:
 
 - driver: the driver and the CUDA version that it offers (`cuda_driver`), which comes with it.
-- torch: every library in the context, since a torch brings its own CUDA libraries. The CUDA runtime
-  that gpulift was linked with is not torch's and stays equal.
+- torch: every library in the context and every version that arms note (`VERSIONS`), since a torch
+  brings its own CUDA libraries. The CUDA runtime that gpulift was linked with is not torch's and
+  stays equal.
 - card: the card and its VBIOS. Not the host: a card in another host is a question about two
   machines, which the record cannot take apart. ECC, MIG and the power limit are settings.
 - gpu-model: all that describes the GPU but ECC and MIG, which are settings; a model has its own
@@ -39,6 +40,9 @@ WINDOWS_ONLY = frozenset(
 TEXTS = frozenset({"gpu_missing", "gpu_remedy"})
 ONE_CARD = frozenset({"gpu.card", "gpu.vbios"})
 GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
+
+# Of the libraries that a step runs through; a record has those of its own arms alone.
+VERSIONS = ("python", "torch", "jax", "numpy", "triton")
 
 Facts = Mapping[str, Any]
 
@@ -117,18 +121,29 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     for side, runs in (("base", base), ("head", head)):
         _require_one_set(side, runs, factor)
     one, other = base[0].records[0], head[0].records[0]
+    mine, theirs = ({**facts(runs[0].records[0]), **_versions(runs)} for runs in (base, head))
+    noted = sorted(_versions(base).keys() & _versions(head).keys())
     found = differences(one, other)
+    found += [FactDifference(k, mine[k], theirs[k]) for k in noted if mine[k] != theirs[k]]
     declared = tuple(d for d in found if factor is not None and factor.allows(d.fact))
     undeclared = [d for d in found if d not in declared]
     if undeclared:
         raise GpuliftError(_refusal(undeclared, factor), NOT_COMPARABLE)
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
-    mine, theirs = facts(one), facts(other)
     equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
     changed = {d.fact for d in declared}
     one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
     return Common(equal, declared, tuple(one_sided))
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, str]:
+    """The libraries that the arms of a side note, by fact; all versions where there are more."""
+    found: dict[str, set[str]] = {}
+    for record in (record for run in runs for record in run.records):
+        for name in record.notes.keys() & VERSIONS:
+            found.setdefault(f"libraries.{name}", set()).add(record.notes[name])
+    return {fact: " and ".join(sorted(values)) for fact, values in found.items()}
 
 
 def require_same_but_commit(base: Context, head: Context) -> None:
