@@ -7,9 +7,9 @@ report, which informs and never fails a machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date as day
 from pathlib import Path
 
 from gpulift.errors import GpuliftError
@@ -21,6 +21,7 @@ READABLE = ("1.0", "1.1", SCHEMA)
 KINDS = ("datasheet", "measured", "published")
 VARIES = "varies"  # where the tolerance would be so large that it told nothing
 TOLERANCES_FROM = ("cards", "default", VARIES)
+UNITS = ("B/s", "FLOP/s", "OP/s", "s", "W")
 DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
 PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
 PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions"}
@@ -162,9 +163,23 @@ def _kind(entry: Fields, schema: str) -> str:
     kind = entry.text("kind", "datasheet" if schema == READABLE[0] else None)
     if kind not in KINDS:
         raise entry.error("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
-    if schema != READABLE[0] and not re.fullmatch(r"\d{4}-\d\d-\d\d", entry.text("date")):
-        raise entry.error("date", "must be YYYY-MM-DD")
+    if schema != READABLE[0] and not _is_day(entry.text("date")):
+        raise entry.error("date", "must be a day, YYYY-MM-DD")
     return kind
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return day.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _unit(fields: Fields) -> str:
+    unit = _filled(fields, "unit")
+    if unit not in UNITS:
+        raise fields.error("unit", f"must be one of {', '.join(UNITS)}, not {unit!r}")
+    return unit
 
 
 def _peak(fields: Fields) -> Peak:
@@ -172,7 +187,7 @@ def _peak(fields: Fields) -> Peak:
     return Peak(
         roof=_filled(fields, "roof"),
         value=_positive(fields, "value"),
-        unit=_filled(fields, "unit"),
+        unit=_unit(fields),
         meaning=fields.text("meaning"),
         source=_filled(fields, "source"),
         date=_filled(fields, "date"),
@@ -190,7 +205,7 @@ def _measured(fields: Fields) -> Measured:
     return Measured(
         check=_filled(fields, "check"),
         value=_positive(fields, "value"),
-        unit=_filled(fields, "unit"),
+        unit=_unit(fields),
         tolerance=tolerance,
         tolerance_from=tolerance_from,
         cards=_count(fields, "cards"),
@@ -219,7 +234,7 @@ def _published(fields: Fields) -> Published:
         raise fields.error("roof", "or check must be there, and not both")
     return Published(
         value=_positive(fields, "value"),
-        unit=_filled(fields, "unit"),
+        unit=_unit(fields),
         meaning=_filled(fields, "meaning"),
         conditions=_filled(fields, "conditions"),
         source=_filled(fields, "source"),
