@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "testing_workload.hpp"
@@ -87,6 +89,32 @@ TEST(TrainingRunLosses, FollowFp32AtEveryPrecisionButNotToTheLastDigit) {
     const double deviation = largest_deviation(losses_of(run, 10), expected);
     EXPECT_GT(deviation, 1e-7) << roof_of(precision);
     EXPECT_LE(deviation, 0.05) << roof_of(precision);
+  }
+}
+
+/// Over seeds: mean and standard deviation of what a network of this precision learns while its batch is far from
+/// learnt by heart, as the logarithm of the last loss over the first.
+std::pair<double, double> learnt(Precision precision) {
+  constexpr int kSeeds = 12;
+  constexpr int kSteps = 25;
+  std::vector<double> found;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    TrainingRun run = run_of({.precision = precision}, seed);
+    const auto losses = losses_of(run, kSteps);
+    found.push_back(std::log(losses.back() / losses.front()));
+  }
+  const double mean = std::accumulate(found.begin(), found.end(), 0.0) / kSeeds;
+  double squares = 0;
+  for (const double one : found) squares += (one - mean) * (one - mean);
+  return {mean, std::sqrt(squares / (kSeeds - 1))};
+}
+
+// Trajectories part by design, since they round differently. What is learnt must not differ: by far less than seeds do.
+TEST(TrainingRunLosses, FallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
+  const auto [expected, spread] = learnt(Precision::kFp32);
+  EXPECT_LT(expected, -1);  // it learns
+  for (const Precision precision : {Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
+    EXPECT_NEAR(learnt(precision).first, expected, spread / 20) << roof_of(precision);
   }
 }
 
