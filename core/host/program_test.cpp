@@ -395,6 +395,19 @@ TEST_F(Program, APreloadIsFoundByItsFileNameAndByItsPath) {
   EXPECT_EQ(answer(folder_ / "missing.so", folder_ / "missing.so"), 1);
 }
 
+TEST_F(Program, WhatAWorkerPrintsOnItsPipeIsShownWithItsArm) {
+  EXPECT_EQ(measure(modules({"python_rubbish"})).exit_code, 1);
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    const bool no_json = record.at("case_id") == "says:no_json";
+    EXPECT_EQ(record.at("outcome"), "error");
+    EXPECT_THAT(
+        record.at("reason").get<std::string>(),
+        AllOf(StartsWith("the worker of arm "), HasSubstr(no_json ? "answered what is no JSON object: rubbish"
+                                                                  : "answered what is no window: {\"rubbish\":1}")));
+  }
+}
+
 TEST_F(Program, AnUnsupportedArmIsSkippedAndTheOthersAreMeasured) {
   EXPECT_EQ(measure(modules({"unsupported_arm"})).exit_code, 0);
   const Json record = record_of("unsupported_arm");

@@ -19,6 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kShown = 80;  // characters of an answer that is no answer
+
 /// The interpreter runs gpulift_worker.py, which runs the technique's script; both lie beside the module.
 std::vector<std::string> python_command(const WorkerStart& start) {
   const auto script = std::filesystem::path(start.job.module).replace_extension(".py");
@@ -80,6 +82,7 @@ Json window_to_json(const Window& window) {
   return json;
 }
 
+/// Throws nlohmann's error for what is no window.
 Window window_from_json(const Json& json) {
   Window window;
   window.start_s = json.at("start_s");
@@ -177,8 +180,12 @@ void WorkerRunner::start_python(const WorkerStart& start, const Arm& arm) {
 
 Window WorkerRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   const Json answer = ask({{"lead_in_steps", lead_in_steps}, {"steps", steps}, {"by_events", clock_ != Clock::kHost}});
-  if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
-  return window_from_json(answer);
+  try {
+    if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
+    return window_from_json(answer);
+  } catch (const Json::exception&) {
+    throw WorkerFailed("the worker of arm " + arm_ + " answered what is no window: " + answer.dump().substr(0, kShown));
+  }
 }
 
 std::optional<double> WorkerRunner::launches_per_step() {
@@ -198,9 +205,12 @@ Json WorkerRunner::ask(const Json& question) {
     case Process::Read::kLine:
       break;
   }
-  Json answer = Json::parse(line);
+  Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (answer.contains("error"))
     throw WorkerFailed("the worker of arm " + arm_ + ": " + answer.at("error").get<std::string>());
+  if (!answer.is_object()) {
+    throw WorkerFailed("the worker of arm " + arm_ + " answered what is no JSON object: " + line.substr(0, kShown));
+  }
   return answer;
 }
 
