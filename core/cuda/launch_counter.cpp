@@ -60,7 +60,7 @@ __attribute__((visibility("default"))) void* gpulift_launch_counter_start() {
   return counter->start() ? counter.release() : nullptr;
 }
 
-/// Ends the counter, and returns its count. The work of all devices must be done by then.
+/// Ends the counter, and returns its count. CUPTI wants the devices idle by then.
 __attribute__((visibility("default"))) std::int64_t gpulift_launch_counter_stop(void* started) {
   const std::unique_ptr<Counter> counter(static_cast<Counter*>(started));
   return counter->count();

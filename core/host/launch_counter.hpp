@@ -11,7 +11,8 @@ namespace gpulift {
 std::filesystem::path launch_counter_library();
 
 /// What this process hands to its devices while `work` runs, as `library` counts it: kernels, copies, fills and graphs,
-/// each as one. None, and `work` does not run, where it cannot be counted. Nothing may be timed meanwhile.
+/// each as one. None, and `work` does not run, where it cannot be counted. `work` waits for the devices, and nothing in
+/// it may be timed.
 std::optional<std::int64_t> launches_during(const std::filesystem::path& library, const std::function<void()>& work);
 
 }  // namespace gpulift

@@ -28,6 +28,10 @@ class LaunchCounter : public testing::Test {
   }
   void spin() { enqueue_spin(stream_.get(), 1, nullptr); }
   void wait() { check(cudaStreamSynchronize(stream_.get())); }
+  void spin_and_wait() {
+    spin();
+    wait();
+  }
 
   UniqueStream stream_;
 };
@@ -66,15 +70,13 @@ TEST_F(LaunchCounter, CountsAGraphAsOne) {
 TEST_F(LaunchCounter, CountsAgainAndNothingOfNothing) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(launches([] {}), 0);
-    EXPECT_EQ(launches([&] { spin(); }), 1);
+    EXPECT_EQ(launches([&] { spin_and_wait(); }), 1);
   }
-  wait();
 }
 
 TEST_F(LaunchCounter, CountsAgainAfterWorkThatThrew) {
   EXPECT_THROW(launches([] { throw std::runtime_error("of the work"); }), std::runtime_error);
-  EXPECT_EQ(launches([&] { spin(); }), 1);
-  wait();
+  EXPECT_EQ(launches([&] { spin_and_wait(); }), 1);
 }
 
 }  // namespace

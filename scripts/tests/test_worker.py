@@ -161,10 +161,14 @@ COUNTING = f"""{LOGGING}
 import ctypes
 class Library:
     def __init__(self, name):
+        if 'missing' in name:
+            raise OSError(name)
         def start():
             say('start')
-            return None if 'busy' in name else 1
+            return None if 'busy' in name else 1 << 40
         def stop(started):
+            assert start.restype is ctypes.c_void_p and stop.argtypes == [ctypes.c_void_p]
+            assert started == 1 << 40
             say('stop')
             return 3 * open(os.environ['LOG']).read().count('step')
         self.gpulift_launch_counter_start = start
@@ -173,32 +177,29 @@ ctypes.CDLL = Library
 """
 
 
-def launches(folder: Path, log: Path, library: str, step: str = "say('step')") -> Any:
+def launches(folder: Path, log: Path, counter: str, step: str = "say('step')") -> Any:
     """What a worker answers that may count with a library of this name."""
     body = f"return Arm(lambda: {step}, float, synchronize=lambda: say('wait'))"
     with Worker(folder, body, COUNTING) as worker:
-        worker.hello(launch_counter=str(folder / library))
+        worker.hello(launch_counter=counter)
         log.write_text("")
         return worker.ask(launches_per_step=True)
 
 
 def test_counts_the_launches_of_two_steps(tmp_path: Path, log: Path) -> None:
-    (tmp_path / "counter.so").touch()
     assert launches(tmp_path, log, "counter.so") == {"launches_per_step": 3}
     assert log.read_text().split() == ["start", "step", "step", "wait", "stop"]
 
 
-@pytest.mark.parametrize(("library", "said"), [("busy.so", ["start"]), ("missing.so", [])])
+@pytest.mark.parametrize(("counter", "said"), [("busy.so", ["start"]), ("missing.so", [])])
 def test_takes_no_step_where_launches_cannot_be_counted(
-    tmp_path: Path, log: Path, library: str, said: list[str]
+    tmp_path: Path, log: Path, counter: str, said: list[str]
 ) -> None:
-    (tmp_path / "busy.so").touch()
-    assert launches(tmp_path, log, library) == {}
+    assert launches(tmp_path, log, counter) == {}
     assert log.read_text().split() == said
 
 
 def test_stops_counting_when_a_step_fails(tmp_path: Path, log: Path) -> None:
-    (tmp_path / "counter.so").touch()
     step = "say('step') or (1 / 0 if 'start' in open(os.environ['LOG']).read() else 0)"
     assert launches(tmp_path, log, "counter.so", step) == {
         "error": "ZeroDivisionError: division by zero"

@@ -27,7 +27,7 @@ Metrics allocator_metrics(TrainingRun& run, torch::Device device, const std::fun
     if (after_step) after_step();
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
   };
-  // Anew, since the last step may have been captured without being run; and the cache is warm again.
+  // What was asked before has emptied the cache: it gets warm again.
   for (std::size_t i = 0; i < run.batches(); ++i) step_and_wait();
   Metrics metrics{{"loss", run.loss().item<double>()}};
   metrics.merge(step_percentiles(step_and_wait));
