@@ -128,10 +128,15 @@ def test_a_size_found_once_and_missed_once_is_not_found() -> None:
     assert issue(trials).floors == {HOST: 0.05}
 
 
-def test_a_miss_with_nothing_larger_found_gives_the_largest_size() -> None:
-    made = issue([planted(0, {HOST: 0.02}, blind=[HOST])])
-    assert made.floors == {HOST: 0.05}
-    assert "nothing larger found" in made.floor_reasons[HOST]
+@pytest.mark.parametrize(("size", "named"), [(0.02, "2 %"), (0.05, "5 %")])
+def test_a_miss_with_nothing_larger_planted_says_that_no_size_was_found(
+    tmp_path: Path, size: float, named: str
+) -> None:
+    made = issue([planted(0, {HOST: 0.005}), planted(1, {HOST: size}, blind=[HOST])])
+    assert made.floors == {HOST: 0.999}
+    assert made.floor_reasons == {HOST: f"{named} was missed, and nothing larger was planted"}
+    write_certificate(made, file_of(tmp_path, made.machine))
+    assert find_certificate(tmp_path, made.machine) == made
 
 
 def test_a_missed_size_below_half_a_percent_asks_for_no_floor() -> None:

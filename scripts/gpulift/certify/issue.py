@@ -66,6 +66,7 @@ REPLAY_SEED = 20261121
 BOUND = 0.95
 PAIR = 2  # launches, of which either side allocated first in one
 NEARLY = 0.999  # what is this near to passing the screen is given to the decision itself
+NO_SIZE_FOUND = NEARLY  # floor of a row in which nothing was shown to be seen; one is below 1
 GATE_RULE = "gpulift gate"
 ONE_LAUNCH = "one launch"
 NINE_LAUNCHES = "9 launches"
@@ -412,7 +413,7 @@ def _floors_of_bias(unchanged: Sequence[Trial]) -> dict[str, tuple[float, str]]:
         bias = math.expm1(max(abs(end) for end in one.interval(BOUND))) if one else 0.0
         if bias > DUET.least:
             reason = f"unchanged, {len(launches)} launches show no more than a bias below"
-            floors[name] = (min(bias, NEARLY), f"{reason} {percent(bias)}")
+            floors[name] = (min(bias, NO_SIZE_FOUND), f"{reason} {percent(bias)}")
     return floors
 
 
@@ -430,8 +431,8 @@ def _floors_of_misses(planted: Sequence[Trial]) -> dict[str, tuple[float, str]]:
             continue
         larger = min((s for s, seen in sizes.items() if seen and s > missed), default=None)
         if larger is None:
-            reason = f"{percent(missed)} was missed, nothing larger found: the largest planted size"
-            floors[name] = (max(SIZES), reason)
+            reason = f"{percent(missed)} was missed, and nothing larger was planted"
+            floors[name] = (NO_SIZE_FOUND, reason)
         else:
             floors[name] = (larger, f"{percent(missed)} was missed, {percent(larger)} found")
     return floors
