@@ -14,6 +14,7 @@ from gpulift.gate.judge import (
     LESS_SHARP,
     GateResult,
     choose_null_rows,
+    control_rows,
     describe,
     judge,
     next_look,
@@ -443,3 +444,13 @@ def test_the_null_rows_are_one_of_the_gpu_and_one_of_launches() -> None:
     assert len({tuple(choose_null_rows(hosts, on_gpu, seed)) for seed in range(20)}) > 1
     assert choose_null_rows([OTHER], on_gpu, 1) == [OTHER]
     assert choose_null_rows([], on_gpu, 1) == []
+
+
+def test_a_row_in_which_no_plant_can_be_found_stands_in_no_control() -> None:
+    made = evidence({ROW: launches(CLEAN), OTHER: launches(CLEAN)})
+    floored = replace(made, setup=replace(made.setup, floors={ROW.id: 0.05, OTHER.id: 0.999}))
+    assert control_rows(made) == [ROW, OTHER]
+    assert control_rows(floored) == [ROW]
+    alone = evidence({OTHER: launches(CLEAN)})
+    alone = replace(alone, setup=replace(alone.setup, floors={OTHER.id: 0.999}))
+    assert control_rows(alone) == [OTHER]

@@ -242,6 +242,13 @@ def values(launches: Sequence[Launch]) -> list[float]:
     return [launch.value for launch in launches if launch.value is not None]
 
 
+def control_rows(evidence: Evidence) -> list[Row]:
+    """The sound rows that may stand for the others in the controls: a row whose floor is above what
+    the planted control can plant would fail it for a reason that the certificate gives already."""
+    rows, most = sound(evidence), MOST_PLANTED / PLANTED_ABOVE_SEEN
+    return [row for row in rows if evidence.setup.margins(row).least < most] or rows
+
+
 def choose_null_rows(measured: Sequence[Row], on_gpu: frozenset[str], seed: int) -> list[Row]:
     """Two rows for base against base: one bound by the GPU and one by launches where there are.
 

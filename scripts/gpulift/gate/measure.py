@@ -38,6 +38,7 @@ from gpulift.gate.judge import (
     NULL_ROWS,
     Control,
     choose_null_rows,
+    control_rows,
     hardware_control,
     next_look,
     next_screen,
@@ -178,7 +179,7 @@ def measure(gate: Gate, setup: Setup) -> Evidence:
 
 def _judge_by_controls(gate: Gate, evidence: Evidence) -> Evidence:
     """The controls, and where they pass the confirmation."""
-    rows = tuple(choose_null_rows(sound(evidence), gate.on_gpu, evidence.setup.seed))
+    rows = tuple(choose_null_rows(control_rows(evidence), gate.on_gpu, evidence.setup.seed))
     names = ", ".join(row.id for row in rows)
     evidence = _saved(gate, evidence, replace(evidence.setup, null_rows=rows))
     gate.say(f"control {NULL}: {names}")
