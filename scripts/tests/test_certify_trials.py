@@ -175,7 +175,7 @@ def test_a_trial_that_would_not_end_in_time_is_not_begun(tmp_path: Path, bench: 
 def test_no_time_for_one_trial_is_refused_before_measuring(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
-    with pytest.raises(OutOfTimeError, match="A/A suite of 3 rows takes about 12 s") as refused:
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 12 s") as refused:
         measure_trials(make_session(tmp_path, bench, limit_s=11))
     assert refused.value.exit_code == 2
     assert not bench.calls
@@ -192,7 +192,7 @@ def test_a_first_trial_that_turns_out_too_long_is_refused_with_its_time(
 
 def test_no_time_for_one_more_trial_is_said(tmp_path: Path, bench: FakeDuets) -> None:
     measure_trials(make_session(tmp_path, bench, limit_s=20))
-    with pytest.raises(OutOfTimeError, match="A/A suite of 3 rows takes about 12 s"):
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 12 s"):
         measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s - 1))
     assert len(finished_trials(make_session(tmp_path, bench))) == 1
 
@@ -200,6 +200,51 @@ def test_no_time_for_one_more_trial_is_said(tmp_path: Path, bench: FakeDuets) ->
 def test_where_a_planted_trial_does_not_fit_a_suite_does(tmp_path: Path, bench: FakeDuets) -> None:
     trials = measure_trials(make_session(tmp_path, bench, limit_s=30))
     assert [trial.kind for trial in trials] == [AA, AA]
+
+
+def test_a_planted_trial_of_rows_that_vary_is_planned_as_long_as_they_need(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    bench.noise = 0.03
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=110))
+    assert [trial.kind for trial in trials] == [AA, AA]
+    assert bench.now_s == 96
+
+
+def test_a_trial_is_planned_as_long_as_the_longest_of_its_kind(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    def calm_down(number: int) -> None:
+        bench.noise = 0.03 if number <= 4 else 2e-4  # the first suite takes four calls
+
+    bench.on_call = calm_down
+    session = replace(make_session(tmp_path, bench, limit_s=48 + 12 + 47), sizes=())
+    trials = measure_trials(session)
+    assert [trial.seconds for trial in trials] == [48.0, 12.0]
+
+
+def test_a_screen_that_goes_on_is_broken_off_when_the_time_is_over_and_gone_on_with(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    bench.noise = 0.03
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 24 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=20))
+    assert bench.now_s == 12
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s + 100))
+    assert trials[0].number == 0
+    assert {len(row.first) for row in trials[0].rows} == {16}
+
+
+def test_every_screen_of_a_planted_trial_ends_before_any_confirmation(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    """Else those with much to confirm would be broken off in a later screen."""
+    bench.noise = 0.01
+    trial = run_trial(begin_trial(make_session(tmp_path, bench, limit_s=1e6), 0, PLANTED))
+    stages = [Path(call["records"]).parent.name for call in bench.calls]
+    assert stages == sorted(stages)
+    assert any(row.second for row in trial.rows)
+    assert max(len(row.first) for row in trial.rows) > 4
 
 
 def test_later_trials_recall_what_the_first_launches_searched(
@@ -223,7 +268,9 @@ def test_what_earlier_trials_took_is_known_when_going_on(tmp_path: Path, bench: 
 def test_confirmation_goes_on_after_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
     """Else trials with an alarm would be the ones that are left out."""
     bench.bias = {ROWS[0].id: 0.01}
-    trials = measure_trials(make_session(tmp_path, bench, limit_s=13))
+    said: list[str] = []
+    trials = measure_trials(replace(make_session(tmp_path, bench, limit_s=13), say=said.append))
+    assert "trial 0: 8 launches to confirm what was seen take about 8 s and go on" in said[1]
     assert len(trials) == 1
     assert len(trials[0].rows[0].second) == 8
     assert bench.now_s == 20

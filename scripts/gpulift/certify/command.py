@@ -50,7 +50,13 @@ def certify(
             " of trials.",
         ),
     ] = None,
-    time: Annotated[str, typer.Option(help="How long to measure: 90s, 20m, 2h.")] = "20m",
+    time: Annotated[
+        str,
+        typer.Option(
+            help="How long to measure: 90s, 20m, 2h. Only a confirmation that has begun goes on"
+            " after it."
+        ),
+    ] = "20m",
     reissue: Annotated[
         bool, typer.Option("--reissue", help="From these files of trials; nothing is measured.")
     ] = False,

@@ -69,7 +69,11 @@ TRIALS_PER_SEED = 10_000
 
 
 class OutOfTimeError(GpuliftError):
-    """The next trial would not end in time."""
+    """The next trial would not end in time: it takes `needed_s`, as far as that is known."""
+
+    def __init__(self, message: str, needed_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.needed_s = needed_s
 
 
 @dataclass(frozen=True)
@@ -135,19 +139,20 @@ def measure_trials(session: Session) -> list[Trial]:
     trials = finished_trials(session)
     for trial in trials:
         session.budget.learn(_launches_in(trial), trial.seconds)
-    before = len(trials)
+    before, needed_s = len(trials), 0.0
     try:
         for begun in unfinished_trials(session, trials):
             session.say(f"trial {begun.number}: was broken off and is gone on with")
             trials.append(_finish(begun))
         while kind := _fitting_kind(session, trials):
             trials.append(_finish(begin_trial(session, next_number(session.folder), kind)))
-    except OutOfTimeError:
+    except OutOfTimeError as late:
+        needed_s = late.needed_s
         session.say(f"the time is over in the middle of a trial; {kept(session.folder)}")
     except KeyboardInterrupt:
         raise GpuliftError(f"interrupted: {kept(session.folder)}", INTERRUPTED) from None
     if len(trials) == before:
-        raise OutOfTimeError(_too_short(session, trials))
+        raise OutOfTimeError(_too_short(session, trials, needed_s))
     return trials
 
 
@@ -254,15 +259,18 @@ def begin_trial(session: Session, number: int, kind: str) -> Begun:
 
 
 def run_trial(begun: Begun) -> Trial:
-    """One whole trial. Throws OutOfTimeError after its first launches when the rest of the screen
-    would not end in time; what is confirmed after the screen never depends on the time."""
+    """One whole trial. Throws OutOfTimeError when its screen would not end in time; what is
+    confirmed after the screen never depends on the time."""
     session = begun.session
     hashed = schedule_hash(_size_of(begun.parts)) if begun.kind == PLANTED else ""
     _announce(begun, hashed)
     _screen(begun)
     plan = GatePlan(max(1, len(session.rows) - len(_unusable(begun))))
+    # All screens before any confirmation, or a trial with much to confirm would be broken off in
+    # the screens that follow.
     for part in begun.parts:
         _screen_on(begun, part, plan)
+    for part in begun.parts:
         _confirm(begun, part, plan)
     records = {part.index: _records(begun, part) for part in begun.parts}
     first = next((one for held in records.values() for of in held.values() for one in of), None)
@@ -330,20 +338,25 @@ def _fitting_kind(session: Session, trials: Sequence[Trial]) -> str:
 
 
 def _row_launches(session: Session, trials: Sequence[Trial], kind: str) -> int:
-    """Launches of one row that a trial takes: as many as the last one of its kind, at least those
-    of the screen."""
-    screen = GatePlan(1).screen_launches
-    same = [one for one in trials if one.kind == kind]
-    last = _launches_in(same[-1]) if same else 0
-    confirmed = GatePlan(1).looks[0] if kind == PLANTED and not same else 0
-    return max(len(session.rows) * (screen + confirmed), last)
+    """Launches of one row that a trial takes: as many as the longest one of its kind so far. Before
+    there is one, a screen as long as the longest of the other kind, and when something is planted,
+    a confirmation that is as much longer than planned as the screen."""
+    plan = GatePlan(1)
+    planned = len(session.rows) * plan.screen_launches
+    same = [_launches_in(one) for one in trials if one.kind == kind]
+    if same:
+        return max(planned, *same)
+    screen = max([planned, *(sum(len(row.first) for row in one.rows) for one in trials)])
+    confirmed = screen * plan.looks[0] // plan.screen_launches if kind == PLANTED else 0
+    return screen + confirmed
 
 
-def _too_short(session: Session, trials: Sequence[Trial]) -> str:
-    needed_s = session.budget.estimate_s(_row_launches(session, trials, AA))
+def _too_short(session: Session, trials: Sequence[Trial], known_s: float) -> str:
+    shortest = kinds_of(session)[0]
+    needed_s = max(known_s, session.budget.estimate_s(_row_launches(session, trials, shortest)))
     reissue = "; --reissue takes the trials that are there" if trials else ""
     return (
-        f"no trial ended in time: an A/A suite of {len(session.rows)} rows takes about"
+        f"no trial ended in time: a trial of {len(session.rows)} rows takes about"
         f" {needed_s:.0f} s; give more --time, or select fewer rows{reissue}"
     )
 
@@ -360,13 +373,11 @@ def _announce(begun: Begun, hashed: str) -> None:
 
 
 def _screen(begun: Begun) -> None:
-    session = begun.session
     launches = GatePlan(1).screen_launches
     for part in begun.parts:
         _measure(begun, part, 1, range(PILOT), part.rows)
     rest = {part: _sound(begun, part) for part in begun.parts}
-    if not session.budget.allows((launches - PILOT) * sum(map(len, rest.values()))):
-        raise OutOfTimeError("the screen would not end in time")
+    _require_time(begun, (launches - PILOT) * sum(map(len, rest.values())))
     for part, rows in rest.items():
         if rows:
             _measure(begun, part, 1, range(PILOT, launches), rows)
@@ -378,7 +389,15 @@ def _screen_on(begun: Begun, part: Part, plan: GatePlan) -> None:
         series = _series(begun, part)
         noisy = [row for row in part.rows if next_screen(row, series, DUET, plan) == look]
         if noisy:
+            _require_time(begun, len(noisy) * (look - before))
             _measure(begun, part, 1, range(before, look), noisy)
+
+
+def _require_time(begun: Begun, row_launches: int) -> None:
+    budget = begun.session.budget
+    if not budget.allows(row_launches):
+        needed_s = begun.seconds + budget.estimate_s(row_launches)
+        raise OutOfTimeError("the screen would not end in time", needed_s)
 
 
 def _confirm(begun: Begun, part: Part, plan: GatePlan) -> None:
@@ -388,8 +407,19 @@ def _confirm(begun: Begun, part: Part, plan: GatePlan) -> None:
         series = _series(begun, part)
         rows = [row for row in part.rows if next_look(row, series, DUET, plan) == look]
         if rows:
+            _say_when_late(begun, len(rows) * (look - before))
             _measure(begun, part, 2, range(before, look), rows)
         before = look
+
+
+def _say_when_late(begun: Begun, row_launches: int) -> None:
+    budget = begun.session.budget
+    if not budget.allows(row_launches):
+        begun.session.say(
+            f"trial {begun.number}: {row_launches} launches to confirm what was seen take about"
+            f" {budget.estimate_s(row_launches):.0f} s and go on after the time, so that no alarm"
+            " is left out; an interrupted trial can be gone on with"
+        )
 
 
 def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequence[Row]) -> None:
