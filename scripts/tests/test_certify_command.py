@@ -125,7 +125,7 @@ def test_trials_of_two_cards_make_one_certificate(bench: FakeDuets) -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"machine": "nvidia-b200"}, "several machines"), ({"decision_method": "0"}, "method 0")],
+    [({"machine": "nvidia-b200"}, "several machines"), ({"arm_time_s": 0.5}, "several arm times")],
 )
 def test_trials_that_do_not_go_together_write_nothing(
     bench: FakeDuets, change: dict[str, object], words: str
@@ -134,6 +134,27 @@ def test_trials_that_do_not_go_together_write_nothing(
     Path("b").write_text(line_of(replace(unchanged(1), **change)) + "\n")  # type: ignore[arg-type]
     with pytest.raises(GpuliftError, match=words) as refused:
         run("--reissue", "a", "b")
+    assert refused.value.exit_code == 4
+    assert not CERTIFICATE.exists()
+
+
+def test_trials_of_another_decision_method_are_left_out_and_counted(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [replace(unchanged(number), decision_method="0") for number in (1, 2)]
+    Path("a").write_text(line_of(unchanged(0)) + "\n" + line_of(others[0]) + "\n")
+    Path("b").write_text(line_of(others[1]) + "\n")
+    run("--reissue", "a", "b")
+    assert [one.id for one in read_certificate(CERTIFICATE).trials] == [unchanged(0).id]
+    said = capsys.readouterr().err
+    assert said.count("warning") == 1
+    assert "warning: 2 of 3 trials are left out: of decision method 0, and this is" in said
+
+
+def test_trials_of_another_decision_method_alone_are_refused(bench: FakeDuets) -> None:
+    Path("a").write_text(line_of(replace(unchanged(0), decision_method="0")) + "\n")
+    with pytest.raises(GpuliftError, match="trials of decision method 0") as refused:
+        run("--reissue", "a")
     assert refused.value.exit_code == 4
     assert not CERTIFICATE.exists()
 

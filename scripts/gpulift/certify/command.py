@@ -25,7 +25,7 @@ from gpulift.certify.certificate import (
 from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json
-from gpulift.decision import ARM_TIME_S, percent
+from gpulift.decision import ARM_TIME_S, DECISION_METHOD, percent
 from gpulift.entry import say
 from gpulift.errors import NOTHING_RAN, GpuliftError
 from gpulift.gate.evidence import Row
@@ -202,7 +202,14 @@ def _reissue(files: list[Path], as_json: bool) -> None:
         for warning in warnings:
             say(f"warning: {warning}")
         trials += found
-    _publish(issue(trials), as_json)
+    own = [one for one in trials if one.decision_method == DECISION_METHOD]
+    if own and len(own) < len(trials):
+        others = sorted({one.decision_method for one in trials} - {DECISION_METHOD})
+        say(
+            f"warning: {len(trials) - len(own)} of {len(trials)} trials are left out: of decision"
+            f" method {', '.join(others)}, and this is {DECISION_METHOD}"
+        )
+    _publish(issue(own or trials), as_json)
 
 
 def _joined(trials: list[Trial], own: Path) -> list[Trial]:
