@@ -59,6 +59,23 @@ def test_a_session_ends_with_certificate_trials_and_tables(
     assert "s are left" in said.err
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_written_is_named(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    run("--time", "20s", "--out", "session", *(["--json"] if as_json else []))
+    (kept,) = TRIALS.iterdir()
+    said = capsys.readouterr()
+    lines = (said.err if as_json else said.out).splitlines()
+    start = "gpulift: " if as_json else ""
+    for written in (
+        "raw records: session",
+        f"trials: {kept.absolute()}",
+        f"certificate: {CERTIFICATE.absolute()}",
+    ):
+        assert f"{start}{written}" in lines
+
+
 def test_a_certificate_is_reissued_from_its_trials(bench: FakeDuets) -> None:
     run("--time", "3m")
     before = CERTIFICATE.read_bytes()
@@ -178,7 +195,8 @@ def test_a_dirty_build_is_not_citable(
     run("--time", "20s")
     made = read_certificate(CERTIFICATE)
     assert (made.citable, made.caveat) == (False, "built from uncommitted changes")
-    assert "not citable: built from uncommitted changes" in capsys.readouterr().out
+    written = f"certificate: {CERTIFICATE.absolute()}, not citable: built from uncommitted changes"
+    assert written in capsys.readouterr().out.splitlines()
     (kept,) = TRIALS.iterdir()
     assert kept.name.endswith("-abc1234-dirty.trials")
 

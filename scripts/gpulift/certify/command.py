@@ -62,7 +62,10 @@ def certify(
     ] = False,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder for trials and raw records; one with trials is gone on with."),
+        typer.Option(
+            help="Folder for raw records and their trials; one with trials is gone on with. The"
+            " trials are copied to results/certificates, where the certificate is written."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
     sizes: Annotated[
@@ -103,6 +106,8 @@ def certify(
         )
     )
     kept = _keep_trials(trials)
+    _say_written(f"raw records: {folder}", as_json)
+    _say_written(f"trials: {kept}", as_json)
     _publish(issue(_joined(trials, kept)), as_json)
 
 
@@ -247,7 +252,8 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
         say(f"{file} is citable and stays as it is: these trials are {certificate.caveat}")
     else:
         write_certificate(certificate, file)
-        say(f"certificate: {file}")
+        caveat = "" if certificate.citable else f", not citable: {certificate.caveat}"
+        _say_written(f"certificate: {file}{caveat}", as_json)
     if as_json:
         commands.print_json(asdict(certificate))
         return
@@ -274,6 +280,14 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
     screen.print(sentence(certificate), soft_wrap=True)
 
 
+def _say_written(what: str, as_json: bool) -> None:
+    """On stdout, which with --json holds the certificate alone."""
+    if as_json:
+        say(what)
+    else:
+        typer.echo(what)
+
+
 def _keep_trials(trials: list[Trial]) -> Path:
     """Beside the certificates; the same session goes to the same file again."""
     first = trials[0]
@@ -284,7 +298,6 @@ def _keep_trials(trials: list[Trial]) -> Path:
         number += 1
         file = above / f"{stem}-{number}{TRIALS_SUFFIX}"
     write_whole("".join(line_of(trial) + "\n" for trial in trials), file)
-    say(f"trials: {file}")
     return file
 
 
