@@ -1,13 +1,16 @@
-"""Models in JAX for Python arms: linear layers and a GPT-2.
+"""Models in JAX for Python arms: linear layers, a GPT-2, an LSTM and a ResNet.
 
-They do the work of the models of gpulift_training in PyTorch. Weights are FP32 by name: of a linear
-layer [in, out]. Losses take the type of their products; the rest is in FP32.
+They do the work of the models of gpulift_training in PyTorch, and those of LSTM and ResNet have its
+names. Weights are FP32 by name: of a linear layer [in, out], of a convolution [height, width, in,
+out]. Losses take the type of their products; what is not a product is in FP32, except where
+autocast leaves what products give in their type.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +126,130 @@ class Gpt(Model):
         return cross_entropy(final @ weights["wte"].astype(kind).T, target), buffers
 
 
+@dataclass(frozen=True)
+class Lstm(Model):
+    """A language model of LSTM layers, whose states are in the products' type as cuDNN's are."""
+
+    layers: int
+    width: int
+    tokens: int
+    vocabulary: int
+
+    def make_weights(self, generator: np.random.Generator) -> Arrays:
+        width, bound = self.width, 1 / math.sqrt(self.width)
+        weights = {"embedding.weight": normal(generator, 1, self.vocabulary, width)}
+        for i in range(self.layers):
+            for side in ("ih", "hh"):
+                weights[f"lstm.weight_{side}_l{i}"] = uniform(generator, bound, width, 4 * width)
+                weights[f"lstm.bias_{side}_l{i}"] = uniform(generator, bound, 4 * width)
+        weights["decoder.weight"] = uniform(generator, bound, width, self.vocabulary)
+        weights["decoder.bias"] = uniform(generator, bound, self.vocabulary)
+        return weights
+
+    def make_batch(self, generator: np.random.Generator) -> tuple[Any, Any]:
+        return token_batch(generator, self.batch, self.tokens, self.vocabulary)
+
+    def loss(
+        self, kind: Any, weights: Arrays, buffers: Arrays, given: Any, target: Any
+    ) -> tuple[Any, Arrays]:
+        state = weights["embedding.weight"][given.T]  # [tokens, rows, width]
+        for i in range(self.layers):
+            layer = {
+                name: weights[f"lstm.{name}_l{i}"].astype(kind)
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            }
+            # Of all tokens in one product: it does not need the states before.
+            gates = state.astype(kind) @ layer["weight_ih"] + layer["bias_ih"] + layer["bias_hh"]
+            # One operation, or a step without jit would compile the scan anew each time.
+            state = jax.jit(recurrence)(gates, layer["weight_hh"])
+        return cross_entropy(linear(weights, "decoder", state, kind), target.T), buffers
+
+
+@dataclass(frozen=True)
+class Resnet(Model):
+    """A ResNet of bottlenecks as in torchvision, with its stride in the 3 x 3 convolution."""
+
+    blocks: tuple[int, int, int, int]  # of each stage
+    pixels: int
+    classes: int
+
+    def plan(self) -> Iterator[tuple[str, int, int, int]]:
+        """Name, channels given, channels between and stride of each block, in order."""
+        given = 64
+        for stage, count in enumerate(self.blocks):
+            planes = 64 << stage
+            for i in range(count):
+                yield f"layer{stage + 1}.{i}", given, planes, 2 if stage and not i else 1
+                given = 4 * planes
+
+    def convolutions(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """Name of each convolution and of its norm, width of its kernel, channels in and out."""
+        yield "conv1", "bn1", 7, 3, 64
+        for name, given, planes, _ in self.plan():
+            yield f"{name}.conv1", f"{name}.bn1", 1, given, planes
+            yield f"{name}.conv2", f"{name}.bn2", 3, planes, planes
+            yield f"{name}.conv3", f"{name}.bn3", 1, planes, 4 * planes
+            if given != 4 * planes:
+                yield f"{name}.downsample.0", f"{name}.downsample.1", 1, given, 4 * planes
+
+    def make_weights(self, generator: np.random.Generator) -> Arrays:
+        weights = {}
+        for name, norm, kernel, given, out in self.convolutions():
+            deviation = math.sqrt(2 / (out * kernel**2))
+            weights[f"{name}.weight"] = normal(generator, deviation, kernel, kernel, given, out)
+            # Each block begins as the identity, as in C++.
+            first = np.zeros if norm.endswith("bn3") else np.ones
+            weights[f"{norm}.weight"] = first(out, np.float32)
+            weights[f"{norm}.bias"] = np.zeros(out, np.float32)
+        features = 4 * 512  # of the last stage
+        bound = 1 / math.sqrt(features)
+        weights["fc.weight"] = uniform(generator, bound, features, self.classes)
+        weights["fc.bias"] = uniform(generator, bound, self.classes)
+        return weights
+
+    def make_buffers(self) -> Arrays:
+        buffers = {}
+        for _, norm, _, _, out in self.convolutions():
+            buffers[f"{norm}.running_mean"] = np.zeros(out, np.float32)
+            buffers[f"{norm}.running_var"] = np.ones(out, np.float32)
+        return buffers
+
+    def make_batch(self, generator: np.random.Generator) -> tuple[Any, Any]:
+        images = normal(generator, 1, self.batch, self.pixels, self.pixels, 3)
+        return images, generator.integers(self.classes, size=self.batch, dtype=np.int32)
+
+    def loss(
+        self, kind: Any, weights: Arrays, buffers: Arrays, given: Any, target: Any
+    ) -> tuple[Any, Arrays]:
+        after: Arrays = {}
+
+        def normed(image: Any, conv: str, norm: str, stride: int = 1) -> Any:
+            kernel = weights[f"{conv}.weight"].astype(kind)
+            found, running = batch_norm(
+                weights, buffers, norm, convolution(image.astype(kind), kernel, stride)
+            )
+            after.update(running)
+            return found
+
+        image = max_pool(jax.nn.relu(normed(given, "conv1", "bn1", 2)))
+        for name, channels, planes, stride in self.plan():
+            found = jax.nn.relu(normed(image, f"{name}.conv1", f"{name}.bn1"))
+            found = jax.nn.relu(normed(found, f"{name}.conv2", f"{name}.bn2", stride))
+            found = normed(found, f"{name}.conv3", f"{name}.bn3")
+            if channels != 4 * planes:
+                image = normed(image, f"{name}.downsample.0", f"{name}.downsample.1", stride)
+            image = jax.nn.relu(found + image)
+        return cross_entropy(linear(weights, "fc", image.mean((1, 2)), kind), target), after
+
+
 def normal(generator: np.random.Generator, deviation: float, *shape: int) -> Any:
     """Normally distributed around 0."""
     return generator.normal(0, deviation, shape).astype(np.float32)
+
+
+def uniform(generator: np.random.Generator, bound: float, *shape: int) -> Any:
+    """Between -bound and bound."""
+    return generator.uniform(-bound, bound, shape).astype(np.float32)
 
 
 def token_batch(
@@ -155,3 +279,81 @@ def cross_entropy(logits: Any, target: Any) -> Any:
     logits = logits.astype(jnp.float32)
     picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
     return (jax.nn.logsumexp(logits, axis=-1) - picked).mean()
+
+
+def convolution(image: Any, kernel: Any, stride: int) -> Any:
+    """Padded so that stride 1 keeps the size of an image [rows, height, width, channels]."""
+    side = (kernel.shape[0] - 1) // 2
+    return jax.lax.conv_general_dilated(
+        image,
+        kernel,
+        (stride, stride),
+        ((side, side), (side, side)),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+
+
+def max_pool(image: Any) -> Any:
+    """Of 3 x 3 with stride 2 and padding 1."""
+    return jax.lax.reduce_window(
+        image,
+        -jnp.inf,
+        jax.lax.max,
+        (1, 3, 3, 1),
+        (1, 2, 2, 1),
+        ((0, 0), (1, 1), (1, 1), (0, 0)),
+    )
+
+
+def batch_norm(weights: Arrays, buffers: Arrays, name: str, given: Any) -> tuple[Any, Arrays]:
+    """In FP32 by the batch's statistics, in the type given; and the running ones after it."""
+    values = given.astype(jnp.float32)
+    mean = values.mean((0, 1, 2))
+    # Both sums in one pass over the activations, as Flax has it; var() would take a second one.
+    variance = jnp.maximum((values * values).mean((0, 1, 2)) - mean * mean, 0)
+    scale = jax.lax.rsqrt(variance + 1e-5) * weights[f"{name}.weight"]
+    found = (values - mean) * scale + weights[f"{name}.bias"]
+    count = given.size // given.shape[-1]
+    seen = {"running_mean": mean, "running_var": variance * (count / (count - 1))}
+    running = {
+        f"{name}.{key}": 0.9 * buffers[f"{name}.{key}"] + 0.1 * one for key, one in seen.items()
+    }
+    return found.astype(given.dtype), running
+
+
+def hidden_states(gates: Any, weight: Any) -> Any:
+    """Those of an LSTM [tokens, rows, width] after each token, from what its input gives to the
+    gates: input, forget, cell and output, in torch's order."""
+
+    def step(state: tuple[Any, Any], given: Any) -> tuple[tuple[Any, Any], Any]:
+        hidden, cell = state
+        let_in, keep, new, show = jnp.split(given + hidden @ weight, 4, axis=-1)
+        cell = jax.nn.sigmoid(keep) * cell + jax.nn.sigmoid(let_in) * jnp.tanh(new)
+        hidden = jax.nn.sigmoid(show) * jnp.tanh(cell)
+        return (hidden, cell), hidden
+
+    start = jnp.zeros((gates.shape[1], weight.shape[0]), gates.dtype)
+    return jax.lax.scan(step, (start, start), gates)[1]
+
+
+@jax.custom_vjp
+def recurrence(gates: Any, weight: Any) -> Any:
+    """hidden_states(), with the weight's gradient in one product of all tokens, as in cuDNN. A scan
+    alone would add one of each token to the last, and round to BF16 every time."""
+    return hidden_states(gates, weight)
+
+
+def recurrence_forward(gates: Any, weight: Any) -> tuple[Any, Any]:
+    """The states, and what recurrence_backward() needs."""
+    hidden, gates_of = jax.vjp(lambda one: hidden_states(one, weight), gates)
+    return hidden, (hidden, gates_of)
+
+
+def recurrence_backward(saved: Any, slope: Any) -> tuple[Any, Any]:
+    """Gradients of both that recurrence() is given."""
+    hidden, gates_of = saved
+    (gates,) = gates_of(slope)
+    return gates, jnp.einsum("tri,trj->ij", hidden[:-1], gates[1:])  # the first state is 0
+
+
+recurrence.defvjp(recurrence_forward, recurrence_backward)

@@ -1,4 +1,4 @@
-"""Training steps in JAX for Python arms: AdamW on the models of gpulift_jax_models.
+"""Training steps in JAX for Python arms: AdamW and SGD on the models of gpulift_jax_models.
 
 Sizes, rules and precisions are those of gpulift_training, which has the same models in PyTorch.
 Data are synthetic and seeded. With BF16 the products are in BF16 and the rest in FP32, as under
@@ -21,7 +21,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gpulift_jax_models import Arrays, Gpt, Mlp, Model
+from gpulift_jax_models import Arrays, Gpt, Lstm, Mlp, Model, Resnet
 from gpulift_worker import Arm, Skip
 
 CHECKED_STEPS = 20
@@ -65,16 +65,43 @@ class AdamW:
 
 
 @dataclass(frozen=True)
+class Sgd:
+    """With momentum, and weight decay that is added to the gradient."""
+
+    rate: float
+    momentum: float
+    decay: float
+
+    def start(self, weights: Arrays) -> Arrays:
+        """The momenta before the first step, on the host."""
+        return zeros_of(weights)
+
+    def step(self, weights: Arrays, gradients: Arrays, before: Arrays) -> tuple[Arrays, Arrays]:
+        """Weights and momenta after a step."""
+        momenta = {
+            name: self.momentum * before[name] + (gradients[name] + self.decay * one)
+            for name, one in weights.items()
+        }
+        after = {name: one - self.rate * momenta[name] for name, one in weights.items()}
+        return after, momenta
+
+
+@dataclass(frozen=True)
 class Twin:
     """How a model is trained, as in PyTorch and C++."""
 
     model: Model
     bf16: bool
-    rule: AdamW
+    rule: AdamW | Sgd
 
 
 GPT_BETAS = (0.9, 0.95)
 TWINS = {
+    "resnet50": Twin(
+        Resnet(64, blocks=(3, 4, 6, 3), pixels=224, classes=1000),
+        bf16=True,
+        rule=Sgd(0.01, momentum=0.9, decay=1e-4),
+    ),
     "gpt_small": Twin(
         Gpt(1, layers=4, width=768, heads=12, tokens=128, vocabulary=50257),
         bf16=True,
@@ -84,6 +111,9 @@ TWINS = {
         Gpt(8, layers=2, width=64, heads=4, tokens=32, vocabulary=64),
         bf16=False,
         rule=AdamW(3e-3, 0.1, GPT_BETAS),
+    ),
+    "lstm": Twin(
+        Lstm(64, layers=2, width=512, tokens=128, vocabulary=10_000), bf16=True, rule=AdamW()
     ),
     "mlp": Twin(Mlp(256, layers=8, width=4096), bf16=True, rule=AdamW()),
 }

@@ -122,11 +122,11 @@ class Gpt(nn.Module):
 class Lstm(nn.Module):
     """A language model of two LSTM layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, vocabulary: int = 10_000, width: int = 512) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(10_000, 512)
-        self.lstm = nn.LSTM(512, 512, num_layers=2, batch_first=True)
-        self.decoder = nn.Linear(512, 10_000)
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True)
+        self.decoder = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.decoder(self.lstm(self.embedding(tokens))[0])

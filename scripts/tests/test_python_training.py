@@ -22,6 +22,53 @@ host = training.device_of(None)
 training.set_up(host)
 """
 
+# A small model of both frameworks from the same weights on the same batch, in FP32.
+PARITY = """
+import numpy as np
+import gpulift_jax_training as jax_training
+from gpulift_jax_models import Lstm, Resnet
+from jax import device_put
+STEPS = 5
+def to_jax(name, one):
+    array = one.detach().numpy().copy()
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)
+    return array.T if array.ndim == 2 and name != "embedding.weight" else array
+def compare(name, model, other, given, target):
+    jax_training.TWINS["small"] = jax_training.Twin(
+        other, bf16=False, rule=jax_training.TWINS[name].rule
+    )
+    found = jax_training.Training("small", jax_training.device_of(None), 1, jit=True)
+    weights = {key: to_jax(key, one) for key, one in model.named_parameters()}
+    shapes = {key: one.shape for key, one in found.state["weights"].items()}
+    assert {key: one.shape for key, one in weights.items()} == shapes
+    found.state["weights"] = device_put(weights, found.device)
+    image = given.dim() == 4
+    found.batch = device_put(
+        ((given.permute(0, 2, 3, 1) if image else given).numpy(), target.numpy()), found.device
+    )
+    found.train_until(STEPS)
+    expected, loss_of = [], training.Loss(model)
+    optimizer = training.make_optimizer(name, list(model.parameters()))
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(given, target)
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    buffers = {key: one for key, one in model.named_buffers() if "running" in key}
+    assert buffers.keys() == found.state["buffers"].keys()
+    apart = [
+        float(np.abs(one.numpy() - found.state["buffers"][key]).max() / one.abs().max())
+        for key, one in buffers.items()
+    ]
+    print(json.dumps([found.losses, expected, apart]))
+torch.manual_seed(1)
+"""
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="jax is not installed"
+)
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed"
 )
@@ -56,6 +103,92 @@ def test_trains_at_the_sizes_of_the_cpp_arms() -> None:
         " for name, one in training.TWINS.items()}))"
     )
     assert in_python == in_cpp
+
+
+@needs_jax
+def test_jax_trains_at_the_sizes_of_pytorch() -> None:
+    in_torch, in_jax = printed("""
+import gpulift_jax_training as jax_training
+print(json.dumps([
+    {name: [training.TWINS[name].batch, training.TWINS[name].bf16] for name in jax_training.TWINS},
+    {name: [one.model.batch, one.bf16] for name, one in jax_training.TWINS.items()},
+]))
+""")
+    assert in_jax == in_torch
+
+
+@needs_jax
+def test_an_lstm_in_jax_takes_the_steps_of_pytorch() -> None:
+    code = """
+tokens = torch.randint(50, (4, 17))
+compare(
+    "lstm",
+    training.Lstm(50, 32),
+    Lstm(4, layers=2, width=32, tokens=16, vocabulary=50),
+    tokens[:, :-1],
+    tokens[:, 1:],
+)
+"""
+    found, expected, _ = printed(PARITY + code)
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found[-1] < found[0]
+
+
+@needs_jax
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
+)
+def test_a_resnet_in_jax_takes_the_steps_of_pytorch() -> None:
+    # The second block of the first stage has no convolution beside its own. Blocks begin as the
+    # identity, as in the twins: else the gradient is so steep that rounding shows in two steps.
+    code = """
+from torchvision.models.resnet import Bottleneck, ResNet
+model = ResNet(Bottleneck, [2, 1, 1, 1], num_classes=10, zero_init_residual=True)
+compare(
+    "resnet50",
+    model,
+    Resnet(8, blocks=(2, 1, 1, 1), pixels=64, classes=10),
+    torch.randn(8, 3, 64, 64),
+    torch.randint(10, (8,)),
+)
+"""
+    found, expected, buffers_apart = printed(PARITY + code)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found[-1] < 0.5 * found[0]
+    assert max(buffers_apart) < 1e-4
+
+
+@needs_jax
+def test_jax_in_bf16_follows_fp32_but_not_to_the_last_digit() -> None:
+    code = """
+from gpulift_jax_training import *
+TWINS["lstm"] = Twin(Lstm(4, layers=2, width=32, tokens=16, vocabulary=50), True, AdamW())
+def losses(plain):
+    found = Training("lstm", device_of(None), 1, jit=True, plain=plain)
+    found.train_until(5)
+    return found.losses
+print(largest_deviation(losses(False), losses(True)))
+"""
+    assert 1e-6 < printed(code, setting="") < 0.01
+
+
+@needs_jax
+def test_resnet50_in_jax_is_that_of_torchvision_and_stays_in_fp32_between_steps() -> None:
+    code = """
+import json
+from gpulift_jax_training import *
+twin = TWINS["resnet50"]
+generator = np.random.default_rng(1)
+weights = twin.model.make_weights(generator)
+buffers = twin.model.make_buffers()
+state = {"weights": weights, "buffers": buffers, "moments": twin.rule.start(weights)}
+batch = twin.model.make_batch(generator)
+def types(arrays): return jax.tree.map(lambda one: [str(one.dtype), *one.shape], arrays)
+loss, after = jax.eval_shape(partial(train_step, twin, True), state, *batch)
+parameters = sum(one.size for one in weights.values())
+print(json.dumps([parameters, types(loss), types(after) == types(state)]))
+"""
+    assert printed(code, setting="") == [25_557_032, ["float32"], True]
 
 
 def test_gpt2_has_as_many_parameters_as_in_cpp() -> None:
