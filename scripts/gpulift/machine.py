@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -101,18 +103,22 @@ def health(bench: Path, gpu: int | None = None) -> bytes:
     return _output(bench, ["--health", *([] if gpu is None else ["--gpu", str(gpu)])])
 
 
-def measure(bench: Path, flags: Sequence[str]) -> int:
+def measure(bench: Path, flags: Sequence[str], limit_s: float = math.inf) -> int:
     """Runs gpulift-bench with its progress on our stderr; its exit code, negative for a signal."""
-    return measure_all(bench, [(flags, None)])[0]
+    return measure_all(bench, [(flags, None)], limit_s)[0]
 
 
-def measure_all(bench: Path, runs: Sequence[tuple[Sequence[str], Path | None]]) -> list[int]:
+def measure_all(
+    bench: Path, runs: Sequence[tuple[Sequence[str], Path | None]], limit_s: float = math.inf
+) -> list[int]:
     """Runs gpulift-bench once per list of flags, all at the same time; their exit codes.
 
     Progress goes to the file beside the flags, or to our stderr. Signals that only this process
     got are forwarded, those that a terminal sends to the whole group are not, so that each child
-    gets each of them once.
+    gets each of them once. Those that run for longer than the limit are interrupted, as by Ctrl-C:
+    they keep the records that are finished.
     """
+    ends_s = time.monotonic() + limit_s
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
@@ -135,6 +141,10 @@ def measure_all(bench: Path, runs: Sequence[tuple[Sequence[str], Path | None]]) 
                 if info and info.si_signo in FORWARDED and info.si_code != SENT_BY_KERNEL:
                     for child in children:
                         child.send_signal(info.si_signo)
+                if time.monotonic() >= ends_s:
+                    ends_s = math.inf  # once
+                    for child in children:
+                        child.send_signal(signal.SIGINT)
         return [child.returncode for child in children]
     except OSError as error:
         raise GpuliftError(f"{bench}: cannot be started: {error.strerror}", FAILED) from None

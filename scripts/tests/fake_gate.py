@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from gpulift import machine
+from gpulift.errors import INTERRUPTED
 from gpulift.machine import CaseInfo, TechniqueInfo
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
@@ -77,6 +78,8 @@ class FakeBench:
     contexts: dict[str, Json] = field(default_factory=dict)  # of builds that have their own
     on_call: Callable[[], None] = lambda: None
     drop: Callable[[str, int], bool] = lambda name, launch: False
+    row_launch_s: float = 0.0  # what a launch of a row takes of `now_s`
+    now_s: float = 0.0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Takes the place of gpulift-bench."""
@@ -104,8 +107,8 @@ class FakeBench:
             for one in _manifests(bench.parent / "modules")
         ]
 
-    def measure(self, bench: Path, flags: Sequence[str]) -> int:
-        """Writes the records of the launches."""
+    def measure(self, bench: Path, flags: Sequence[str], limit_s: float = math.inf) -> int:
+        """Writes the records of the launches, as many as end within the limit."""
         self.calls.append([str(bench), *flags])
         self.on_call()
         code = self.exit_codes.get(len(self.calls))
@@ -115,8 +118,23 @@ class FakeBench:
         folder = Path(given["records"])
         assert not read_all(folder), "gpulift-bench refuses records of another number of launches"
         records = self._duet(given) if "head" in given else self._technique(bench, given)
-        sample.write(folder, records)
+        finished = self._in_time(records, limit_s)
+        sample.write(folder, finished)
+        if len(finished) < len(records):
+            return INTERRUPTED
         return 1 if any(r["outcome"] in ("failed", "error") for r in records) else 0
+
+    def _in_time(self, records: list[Json], limit_s: float) -> list[Json]:
+        """Launch by launch of all rows, as gpulift-bench measures."""
+        ends_s = self.now_s + limit_s
+        finished = []
+        for record in sorted(records, key=lambda record: int(record["launch"])):
+            if self.now_s + self.row_launch_s > ends_s:
+                self.now_s = ends_s
+                break
+            self.now_s += self.row_launch_s
+            finished.append(record)
+        return finished
 
     def _duet(self, given: dict[str, str]) -> list[Json]:
         bases = {one["id"]: one for one in _manifests(Path(given["base"]))}

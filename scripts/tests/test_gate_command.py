@@ -21,6 +21,7 @@ from gpulift.gate import command as gate_command
 from gpulift.gate import setup as gate_setup
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.command import budget_s, gate
+from gpulift.gate.measure import Budget
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
 from tests.trials_made import unchanged
@@ -410,6 +411,29 @@ def test_an_interrupt_keeps_the_evidence(
     assert "2 of 4 launches" in said
     document = json.loads(Path("evidence/gate.json").read_text())
     assert "result" not in document
+
+
+def test_a_budget_that_slow_rows_use_up_breaks_the_gate_off(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.row_launch_s = 40.0
+
+    def fake_time(limit_s: float | None, planned_s: float, used_s: float) -> Budget:
+        return Budget(limit_s, planned_s, lambda: bench.now_s)
+
+    monkeypatch.setattr(gate_setup, "Budget", fake_time)
+    assert against_base("--budget", "90s", "--json") == 5
+    said = capsys.readouterr()
+    assert "the budget of 90 s broke the gate off: what was measured is kept in evidence" in (
+        said.err
+    )
+    document = json.loads(said.out)
+    assert document["counts"]["inconclusive"] == 3
+    assert "by its budget" in document["controls"][0]["said"]
+    assert "result" not in json.loads(Path("evidence/gate.json").read_text())
+    assert len(read_all(Path("evidence"))) == 2
+    assert run("--replay", "evidence", "--json") == 5
+    assert json.loads(capsys.readouterr().out) == document
 
 
 @pytest.mark.parametrize(

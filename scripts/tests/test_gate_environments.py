@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import shutil
 import sys
@@ -42,13 +43,13 @@ class FakePythons(FakeBench):
     slowness: dict[str, float] = field(default_factory=dict)  # log of the time, by folder
     sides: list[tuple[str, str]] = field(default_factory=list)  # base and head of each call
 
-    def measure(self, bench: Path, flags: Sequence[str]) -> int:
+    def measure(self, bench: Path, flags: Sequence[str], limit_s: float = math.inf) -> int:
         """Notes the interpreters of a duet and gives the head its slowness."""
         named = dict(flag.split("=", 1) for flag in flags if "python=" in flag)
         base, head = (Path(named[option]).parts[-3] for option in ("--base-python", "--python"))
         self.sides.append((base, head))
         self.bias = self.slowness.get(head, 0.0) - self.slowness.get(base, 0.0)
-        return super().measure(bench, flags)
+        return super().measure(bench, flags, limit_s)
 
 
 @pytest.fixture

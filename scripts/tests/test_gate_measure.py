@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpulift import machine
 from gpulift.errors import GpuliftError
-from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, Row, Setup, read_evidence
+from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, TWO_IN_ONE, Row, Setup, read_evidence
 from gpulift.gate.judge import judge
 from gpulift.gate.measure import (
     Budget,
@@ -21,7 +24,7 @@ from gpulift.gate.measure import (
     needed_row_launches,
     stage_block,
 )
-from tests.fake_gate import FakeBench, make_build, technique
+from tests.fake_gate import FakeBench, make_build, read_all, technique
 
 ROWS = (Row("a/slow", "n:1", "plain"), Row("b/even", "n:1", "plain"))
 
@@ -328,3 +331,81 @@ def test_a_budget_counts_what_was_over_before_it() -> None:
     budget = Budget(100.0, 1.0, clock, used_s=30.0)
     clock.forward()
     assert budget.left_s() == 60.0
+
+
+def prepare_slow(folder: Path, bench: FakeBench, limit_s: float) -> tuple[Gate, Setup, list[str]]:
+    """A gate with a budget by the clock of the fake, in which a launch of a row is planned to take
+    0.6 s, and takes 20 s."""
+    gate, setup, said = prepare(folder, bench, None)
+    bench.row_launch_s = 20.0
+    bench.on_call = lambda: None
+    return replace(gate, budget=Budget(limit_s, 0.6, lambda: bench.now_s)), setup, said
+
+
+@pytest.mark.parametrize("mode", [TWO_IN_ONE, ALTERNATING])
+def test_a_first_run_slower_than_planned_ends_with_the_budget(
+    bench: FakeBench, tmp_path: Path, mode: str
+) -> None:
+    gate, setup, said = prepare_slow(tmp_path, bench, 50.0)
+    evidence = measure(gate, replace(setup, mode=mode))
+    assert bench.now_s == 50.0
+    assert len(read_all(gate.folder)) == 2
+    assert said[-1] == (
+        f"the budget of 50 s broke the gate off: what was measured is kept in {gate.folder};"
+        " give more, or select fewer cases"
+    )
+    result = judge(evidence)
+    assert "broken off by its budget (give more, or select fewer cases): the last launches" in (
+        result.controls[0].said
+    )
+    assert {one.verdict.verdict for one in result.rows} == {"inconclusive"}
+    assert result.exit_code == 5
+    assert read_evidence(gate.folder) == evidence
+
+
+def test_a_control_slower_than_the_screen_ends_with_the_budget(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    # Eight launches of the screen at 1 s, and two of the null control at 20 s.
+    gate, setup, _ = prepare_slow(tmp_path, bench, 58.0)
+
+    def slow_down() -> None:
+        bench.row_launch_s = 1.0 if len(bench.calls) <= 2 else 20.0
+
+    bench.on_call = slow_down
+    evidence = measure(gate, setup)
+    assert bench.now_s == 58.0
+    assert len(read_all(gate.folder / "null")) == 2
+    result = judge(evidence)
+    assert "are of control null" in result.controls[0].said
+    assert not any(control.broken for control in result.controls)
+    assert [one.verdict.verdict for one in result.rows] == ["inconclusive", "equivalent"]
+    assert result.rows[0].verdict.reason == "not confirmed: the gate was broken off"
+    assert result.exit_code == 5
+
+
+def test_nothing_starts_after_the_budget(bench: FakeBench, tmp_path: Path) -> None:
+    # The second run ends late, as one that is just about to end when its time is over.
+    gate, setup, _ = prepare_slow(tmp_path, bench, 58.0)
+    bench.row_launch_s = 1.0
+
+    def end_late() -> None:
+        bench.now_s += 60.0 if len(bench.calls) == 2 else 0.0
+
+    bench.on_call = end_late
+    evidence = measure(gate, setup)
+    assert len(bench.calls) == 2
+    assert evidence.setup.out_of_time == ("null",)
+    assert judge(evidence).exit_code == 5
+
+
+def test_gpulift_bench_is_interrupted_at_its_limit(tmp_path: Path) -> None:
+    slow = tmp_path / "gpulift-bench"
+    slow.write_text(
+        f"#!{sys.executable}\nimport signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda number, frame: sys.exit(130))\ntime.sleep(60)\n"
+    )
+    slow.chmod(0o755)
+    started_s = time.monotonic()
+    assert machine.measure(slow, [], 2.0) == 130
+    assert time.monotonic() - started_s < 30.0

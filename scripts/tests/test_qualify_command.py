@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,7 +141,10 @@ class FakeCards:
     measured: list[str] = field(default_factory=list)
 
     def measure_all(
-        self, bench: Path, calls: Sequence[tuple[Sequence[str], Path | None]]
+        self,
+        bench: Path,
+        calls: Sequence[tuple[Sequence[str], Path | None]],
+        limit_s: float = math.inf,
     ) -> list[int]:
         """The exit code per call."""
         return [self._measure(Path(flags[flags.index("--records") + 1])) for flags, _ in calls]

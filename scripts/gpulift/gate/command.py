@@ -168,7 +168,9 @@ def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
     _say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
     evidence = measure(made, setup)
     result = judge(evidence)
-    save(made.folder, evidence.setup, gate_output.as_json(result, attribute(made.folder, result)))
+    if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
+        document = gate_output.as_json(result, attribute(made.folder, result))
+        save(made.folder, evidence.setup, document)
     return result, made.folder
 
 

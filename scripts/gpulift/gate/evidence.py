@@ -109,7 +109,7 @@ class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
 
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
-    `out_of_time` has the series whose confirmation the budget ended.
+    `out_of_time` has the series that the budget ended.
     """
 
     method: str

@@ -63,6 +63,7 @@ PLANTED_TOLERANCE = 0.5  # of the size: extra work behind a copy waits some micr
 UNCONFIRMED = "not confirmed: a control failed"
 NOT_FINISHED = "not confirmed: a control is not finished"
 BROKEN_OFF = "not confirmed: the gate was broken off"
+MORE_TIME = "give more, or select fewer cases"  # to a budget that is too small
 NAMED = 3  # rows that a control names before it counts the rest
 # What leaves a row inconclusive whatever else was measured of it.
 NO_FIGURES = (NO_BASE, SLOWED, UNLIKE)
@@ -445,7 +446,8 @@ def _end_control(evidence: Evidence) -> Control:
         if not last and any(evidence.of(series).first.values()):
             last = STAGES[series]
     after = f"the last launches that were kept are of {last}" if last else "no launch was kept"
-    return Control("end", False, f"the gate was broken off: {after}", unfinished=True)
+    by = f" by its budget ({MORE_TIME})" if evidence.setup.out_of_time else ""
+    return Control("end", False, f"the gate was broken off{by}: {after}", unfinished=True)
 
 
 def _failed(

@@ -29,12 +29,14 @@ from gpulift.gate.evidence import (
     Setup,
     batch_folder,
     block_folder,
+    read_evidence,
     read_launches,
     save,
     stage_folder,
     turn_folder,
 )
 from gpulift.gate.judge import (
+    MORE_TIME,
     NULL_ROWS,
     Control,
     choose_null_rows,
@@ -118,6 +120,10 @@ class Budget:
         self.row_launches += row_launches
 
 
+class BudgetOver(Exception):
+    """The budget ended before something was measured, or while it was."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What gpulift-bench is told besides the rows."""
@@ -163,11 +169,22 @@ def needed_row_launches(setup: Setup) -> int:
 def measure(gate: Gate, setup: Setup) -> Evidence:
     """Measures everything into the folder; stops early where a control failed.
 
-    What a budget leaves undone stays inconclusive. Throws GpuliftError when it cannot even hold
-    the screen and the controls.
+    What a budget leaves undone stays inconclusive, and one that ends while something is measured
+    breaks the gate off. Throws GpuliftError when it cannot even hold the screen and the controls.
     """
     _require_time(gate, needed_row_launches(setup), 0)
     save(gate.folder, setup)
+    try:
+        return _measure_in_time(gate, setup)
+    except BudgetOver:
+        gate.say(
+            f"the budget of {gate.budget.limit_s:.0f} s broke the gate off: what was measured is"
+            f" kept in {gate.folder}; {MORE_TIME}"
+        )
+        return read_evidence(gate.folder)
+
+
+def _measure_in_time(gate: Gate, setup: Setup) -> Evidence:
     evidence = Evidence(setup)
     if not setup.measurable:
         return evidence
@@ -325,13 +342,17 @@ def _stage(
     seed = _stage_seed(setup.seed, series, stage)
     above = stage_folder(gate.folder, series, stage)
     started_s = gate.budget.clock()
-    if setup.mode == TWO_IN_ONE:
-        folders = [batch_folder(above, launches)]
-        _duet(gate, sides, folders[0], launches, seed, rows)
-    else:
-        folders = [block_folder(above, block) for block in launches]
-        for block, folder in zip(launches, folders, strict=True):
-            _alternate(gate, sides, stage_block(folder, block, stage), seed + block, rows)
+    try:
+        if setup.mode == TWO_IN_ONE:
+            folders = [batch_folder(above, launches)]
+            _duet(gate, sides, folders[0], launches, seed, rows)
+        else:
+            folders = [block_folder(above, block) for block in launches]
+            for block, folder in zip(launches, folders, strict=True):
+                _alternate(gate, sides, stage_block(folder, block, stage), seed + block, rows)
+    except BudgetOver:
+        save(gate.folder, replace(setup, out_of_time=(*setup.out_of_time, series)))
+        raise
     gate.budget.learn(len(rows) * len(launches), gate.budget.clock() - started_s)
     for folder in folders:
         # Only what is new is read; the rest of a gate's records is known already.
@@ -385,10 +406,16 @@ def _alternate(
 
 
 def _call(gate: Gate, bench: Path, flags: Sequence[str], folder: Path, rows: Sequence[Row]) -> None:
+    left_s = gate.budget.left_s()
+    if left_s <= 0:
+        raise BudgetOver
     selected = [f"--benchmark_filter={filter_of(rows)}", "--records", str(folder)]
-    code = machine.measure(bench, [*flags, *gate.settings.flags(), *selected])
+    # What was planned or seen so far says little of rows that are slower: time ends them, too.
+    code = machine.measure(bench, [*flags, *gate.settings.flags(), *selected], left_s)
     kept = f"what was measured is kept in {gate.folder}"
     if code in (INTERRUPTED, -signal.SIGINT):
+        if gate.budget.left_s() <= 0:
+            raise BudgetOver
         raise GpuliftError(f"interrupted: {kept}", INTERRUPTED)
     if code < 0:
         name = signal.Signals(-code).name
@@ -414,8 +441,7 @@ def _require_time(gate: Gate, row_launches: int, done: int) -> None:
     building = f", {gate.budget.used_s:.0f} s of which went into builds" if _built(gate) else ""
     raise GpuliftError(
         f"--budget {limit_s:.0f}s is too small: the screen and the controls alone need about"
-        f" {used_s + gate.budget.estimate_s(row_launches):.0f} s by the {by}{building}; give more,"
-        " or select fewer cases"
+        f" {used_s + gate.budget.estimate_s(row_launches):.0f} s by the {by}{building}; {MORE_TIME}"
     )
 
 
