@@ -53,6 +53,12 @@ class TechniqueInfo:
             return self.unavailable
         return context.gpu_missing if self.needs_device and context.gpu is None else ""
 
+    def told_not_here(self, context: Context) -> str:
+        """Why it cannot run on the machine, and what helps; empty when it can."""
+        reason = self.not_here(context)
+        remedy = self.remedy if self.unavailable else context.gpu_remedy
+        return f"{reason}; {remedy}" if reason and remedy else reason
+
 
 def checkout_root() -> Path:
     """GPULIFT_ROOT, or else the folder that holds this package's `scripts`."""

@@ -103,6 +103,7 @@ class FakeBench:
                 cases=tuple(CaseInfo(**case) for case in one.get("cases", ())),
                 python=tuple(one.get("python", ())),
                 unavailable=one.get("unavailable", ""),
+                remedy=one.get("remedy", ""),
             )
             for one in _manifests(bench.parent / "modules")
         ]
@@ -186,6 +187,8 @@ class FakeBench:
                 continue
             if "outcome" in manifest:
                 why = manifest["outcome"], manifest["reason"]
+                if "remedy" in manifest:
+                    common["remedy"] = manifest["remedy"]
                 made.append(sample.unmeasured(manifest["id"], case, *why, **common))
                 if manifest["outcome"] == "error":
                     break  # gpulift-bench gives up a case that crashed

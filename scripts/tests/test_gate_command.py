@@ -269,6 +269,33 @@ def test_without_a_gpu_only_the_host_is_measured(
     assert run(MATMUL, "--base", "base", "--out", "other") == 77
 
 
+def test_why_nothing_ran_is_said_once_with_the_remedy(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.context = sample.CPU_CONTEXT
+    lacking = {"unavailable": "built without LibTorch", "remedy": "./gpulift setup"}
+    for folder in ("base", "build"):
+        make_build(Path(folder), (*CLEAN, technique("model/resnet", **lacking)))
+    assert against_base() == 77
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if re.match(r"\d+ skipped: ", line)] == [
+        "3 skipped: no NVIDIA driver on this machine; install the NVIDIA driver, version 580 or"
+        " later",
+        "1 skipped: built without LibTorch; ./gpulift setup",
+    ]
+
+
+def test_what_gpulift_bench_skips_is_said_with_its_remedy(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking = technique(GRAPH, outcome="skipped", reason="no jemalloc", remedy="apt-get install it")
+    for folder, tag in (("base", TAG), ("build", TAG), ("other", "another")):
+        make_build(Path(folder), (lacking,), tag=tag)
+    for head in ("build", "other"):
+        assert run("--base", "base", "--head", head) == 77
+        assert "1 skipped: no jemalloc; apt-get install it\n" in capsys.readouterr().out
+
+
 def test_a_case_that_one_side_lacks_is_not_comparable(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,13 +107,9 @@ def require_same_work(record: Record, context: Context, catalogue: Sequence[Tech
     info = next((one for one in catalogue if one.id == record.technique), None)
     if info is None:
         raise _not_comparable([f"technique {record.technique} (not in this build)"])
-    reason = info.not_here(context)
-    if reason:
-        remedy = info.remedy if info.unavailable else context.gpu_remedy
-        raise GpuliftError(
-            f"{record.technique} cannot run here: {reason}" + (f"; {remedy}" if remedy else ""),
-            NOTHING_RAN,
-        )
+    told = info.told_not_here(context)
+    if told:
+        raise GpuliftError(f"{record.technique} cannot run here: {told}", NOTHING_RAN)
     found = [*_of_another_machine(record, context, info), *_of_another_case(record, info)]
     if found:
         raise _not_comparable(found)

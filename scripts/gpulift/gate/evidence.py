@@ -293,7 +293,7 @@ def _read_duet(folder: Path, rows: Sequence[Row]) -> Launches:
 
 def _duet_launch(record: Record) -> Launch:
     if record.outcome != OK:
-        return Launch(None, _outcome(record), record.reason)
+        return Launch(None, _outcome(record), _told(record))
     base, head = duets.BASE + record.duet_arm, duets.HEAD + record.duet_arm
     states = [_state(BASE, record, base), _state(HEAD, record, head)]
     arms = [(BASE, record.arm(base)), (HEAD, record.arm(head))]
@@ -303,6 +303,11 @@ def _duet_launch(record: Record) -> Launch:
         return math.log(pair.ratio.value) if pair else None
 
     return replace(_launch(states, arms, value), planted=_planted(record))
+
+
+def _told(one: Record | Arm) -> str:
+    """The reason, and what helps where something is known to."""
+    return "; ".join(part for part in (one.reason, one.remedy) if part)
 
 
 def _outcome(record: Record) -> str:
@@ -357,9 +362,9 @@ def _state(side: str, record: Record | None, arm_name: str) -> tuple[str, str, s
     if record is None:
         return (side, MISSING, "has no record")
     if record.outcome != OK:
-        return (side, _outcome(record), record.reason)
+        return (side, _outcome(record), _told(record))
     arm = record.arm(arm_name)
-    return (side, arm.outcome, arm.reason) if arm else (side, ERROR, f"has no arm {arm_name}")
+    return (side, arm.outcome, _told(arm)) if arm else (side, ERROR, f"has no arm {arm_name}")
 
 
 def _launch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,9 @@ def summary(result: GateResult) -> Iterator[str]:
     )
     counted = ", ".join(f"{counts[word]} {word}" for word in WORST_FIRST)
     yield f"{len(result.rows)} comparisons: {counted}"
+    skips = Counter(one.verdict.reason for one in result.rows if one.verdict.verdict == SKIPPED)
+    for reason, count in skips.items():
+        yield f"{count} skipped: {reason}"
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
     yield (

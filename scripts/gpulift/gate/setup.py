@@ -52,7 +52,7 @@ def make_setup(
     require_same_but_commit(base.context, head.context)
     context, arm_time_s = head.context, asked.settings.arm_time_s
     rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
-    not_here = {info.id: info.not_here(context) for info in head_infos}
+    not_here = {info.id: info.told_not_here(context) for info in head_infos}
     certificate = find_certificate(machine.checkout_root() / "results", context.slug)
     return Setup(
         method=DECISION_METHOD,
