@@ -547,7 +547,7 @@ def test_budgets_have_units(text: str, seconds: float) -> None:
         (("--arm-time", "0"), "--arm-time must be more than 0"),
         (("nothing-like-it",), "no case matches the filter"),
         (("(",), "not a regular expression"),
-        (("--explain", "no/such"), "this gate has no such case"),
+        (("--explain", "no/such"), "no row of the comparison holds 'no/such'"),
         (("--junit", "no/such/file.xml"), "no such folder"),
         (("--replay", "evidence"), "measures nothing: leave out --base, --out"),
         (("--json", "--github"), "--json stands alone"),
@@ -627,6 +627,21 @@ def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixtur
     assert "confirmation launch 9" not in said
     assert "precision/matmul/n:1/fp32\n" in said
     assert "\nlaunch/cuda_graph" not in said
+
+
+def test_a_replay_refuses_what_it_cannot_explain_before_it_shows_anything(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*SLOWER)
+    assert against_base() == 1
+    capsys.readouterr()
+    assert run("--replay", "evidence", "--explain", "glibc", "--junit", "gate.xml") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert not Path("gate.xml").exists()
+    assert "there are: launch/cuda_graph/n:1/plain, " in said.err
+    assert run("--replay", "evidence", "--explain", "Fp32") == 1
+    assert "\nprecision/matmul/n:1/fp32\n" in capsys.readouterr().out
 
 
 def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,20 +115,22 @@ def test_the_cause_of_a_change_is_in_json_and_in_what_is_explained() -> None:
         "measures": [time],
         "throttle": {"base": [], "head": ["sw_power_cap"]},
     }
-    said = list(explain(RESULT, ROWS[2].id, WHY))
+    said = list(explain(RESULT, rows_of(RESULT, ROWS[2].id), WHY))
     assert said[-4:] == [
         "  Attribution: time of a step: 2.00 ms in base, 3.00 ms in head (50 %)",
         "  Attribution: throttle in base: none seen",
         "  Attribution: throttle in head: sw_power_cap",
         "  Attribution: the code: all of it",
     ]
-    assert "Attribution" not in "".join(explain(RESULT, ROWS[1].id, WHY))
+    assert "Attribution" not in "".join(explain(RESULT, rows_of(RESULT, ROWS[1].id), WHY))
 
 
-def test_explain_names_rows_by_any_leading_part() -> None:
-    assert len(rows_of(RESULT, "precision")) == 6
+def test_explain_names_rows_by_any_part() -> None:
+    assert len(rows_of(RESULT, "precision")) == len(rows_of(RESULT, "BF16")) == 6
     assert len(rows_of(RESULT, "precision/matmul/n:1")) == 1
-    with pytest.raises(GpuliftError, match="no such case"):
-        rows_of(RESULT, "precision/mat")
-    said = "\n".join(explain(RESULT, "precision/matmul/n:5/bf16", WHY))
+    with pytest.raises(GpuliftError, match=r"holds 'matmull'; near it: precision/matmul/n:5/bf16"):
+        rows_of(RESULT, "matmull")
+    with pytest.raises(GpuliftError, match=r"there are: precision/matmul/n:0/bf16, .* and 1 more"):
+        rows_of(RESULT, "zzz")
+    said = "\n".join(explain(RESULT, rows_of(RESULT, "precision/matmul/n:5/bf16"), WHY))
     assert "screen launch 1: error: 50 % done" in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +15,12 @@ from gpulift import decision, tables, text
 from gpulift.compare.explain import explain, sm_clock_hz, throttle, unit_line
 from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
+from gpulift.compare.matching import matching
 from gpulift.decision import percent
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.records.read import read_results
 
 STATS_METHOD = "1"  # of stats.py, as its docstring says
-NEAR = 5
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Side = Annotated[Path, typer.Argument(help="Record file or run folder.")]
@@ -71,20 +70,11 @@ def compare(
     if as_json:
         typer.echo(json.dumps(as_data(found), indent=2, allow_nan=False))
     elif explained is not None:
-        typer.echo("\n\n".join(_explanation(found, row) for row in matching(found.rows, explained)))
+        rows = matching(found.rows, lambda row: row.name, explained)
+        typer.echo("\n\n".join(_explanation(found, row) for row in rows))
     else:
         _show(found, show_all)
     raise typer.Exit(found.exit_code)
-
-
-def matching(rows: Sequence[Row], wanted: str) -> list[Row]:
-    """The rows whose technique/case/arm holds the text. Raises GpuliftError with near matches."""
-    found = [row for row in rows if wanted.lower() in row.name.lower()]
-    if not found:
-        near = _near([row.name for row in rows], wanted)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise GpuliftError(f"--explain: no row of the comparison holds {wanted!r}{hint}", USAGE)
-    return found
 
 
 def as_data(found: Comparison) -> dict[str, Any]:
@@ -219,12 +209,6 @@ def _meaning(launch: Launch) -> str:
     return (
         f"times of one {unit}: a step's over the {unit}s of it, since a ceiling chooses its shape"
     )
-
-
-def _near(names: Sequence[str], wanted: str) -> list[str]:
-    parts = {part: name for name in names for part in (name, *name.split("/"))}
-    close = difflib.get_close_matches(wanted, sorted(parts), NEAR, cutoff=0.5)
-    return list(dict.fromkeys(parts[part] for part in close))
 
 
 def _row_data(row: Row) -> dict[str, Any]:

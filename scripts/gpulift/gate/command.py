@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -18,7 +19,7 @@ from gpulift.gate.attribution import attribute
 from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
 from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import Evidence, read_evidence, save
-from gpulift.gate.judge import GateResult, judge
+from gpulift.gate.judge import GateResult, RowResult, judge
 from gpulift.gate.measure import Settings, measure
 from gpulift.gate.setup import Asked, make_gate, make_setup
 
@@ -77,7 +78,10 @@ def gate(
     ] = None,
     explain: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Show every step to the verdict on this case."),
+        typer.Option(
+            metavar="CASE",
+            help="Every step to the verdict; CASE is a part of technique/case/arm.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
     github: Annotated[
@@ -121,9 +125,10 @@ def gate(
             environments,
         )
         result, folder = _measured(asked, explain)
+    explained = [] if explain is None else gate_output.rows_of(result, explain)
     if junit is not None:
         gate_output.write_junit(result, junit)
-    _show(result, folder, explain, as_json, github)
+    _show(result, folder, explained, as_json, github)
     raise typer.Exit(result.exit_code)
 
 
@@ -193,7 +198,7 @@ def _builds(asked: Asked) -> tuple[Build, Build]:
 
 
 def _show(
-    result: GateResult, folder: Path, explain: str | None, as_json: bool, github: bool
+    result: GateResult, folder: Path, explained: Sequence[RowResult], as_json: bool, github: bool
 ) -> None:
     if as_json:
         document = gate_output.as_json(result, attribute(folder, result))
@@ -202,8 +207,8 @@ def _show(
         return
     for text in gate_output.lines(result):
         typer.echo(text)
-    if explain is not None:
-        for text in gate_output.explain(result, explain, attribute(folder, result)):
+    if explained:
+        for text in gate_output.explain(result, explained, attribute(folder, result)):
             typer.echo(text)
     typer.echo(f"evidence: {folder}")
     for text in gate_output.github(result) if github else ():

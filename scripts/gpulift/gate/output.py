@@ -6,11 +6,12 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpulift.compare.explain import Attribution
+from gpulift.compare.matching import matching
 from gpulift.decision import (
     ERROR,
     IMPROVED,
@@ -19,7 +20,6 @@ from gpulift.decision import (
     SKIPPED,
     percent,
 )
-from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Launch, Row
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
@@ -64,11 +64,10 @@ def summary(result: GateResult) -> Iterator[str]:
 
 
 def explain(
-    result: GateResult, case: str, attributions: Mapping[Row, Attribution]
+    result: GateResult, rows: Sequence[RowResult], attributions: Mapping[Row, Attribution]
 ) -> Iterator[str]:
-    """Every step from the launch values to the verdict and its cause, for one row or all arms of
-    a case."""
-    for one in rows_of(result, case):
+    """Every step from the launch values to the verdict and its cause, for these rows."""
+    for one in rows:
         yield f"{one.row.id}"
         for step in one.verdict.path:
             yield f"  {step}"
@@ -83,11 +82,8 @@ def explain(
 
 
 def rows_of(result: GateResult, case: str) -> list[RowResult]:
-    """The rows of technique/case/arm, technique/case or technique; an error when there is none."""
-    found = [one for one in result.rows if f"{one.row.id}/".startswith(f"{case.rstrip('/')}/")]
-    if not found:
-        raise GpuliftError(f"--explain {case}: this gate has no such case")
-    return found
+    """The rows of which the case is a part of technique/case/arm; an error when there is none."""
+    return matching(result.rows, lambda one: one.row.id, case)
 
 
 def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict[str, Any]:
