@@ -128,7 +128,7 @@ class Gpt(Model):
 
 @dataclass(frozen=True)
 class Lstm(Model):
-    """A language model of LSTM layers, whose states are in the products' type as cuDNN's are."""
+    """A language model of LSTM layers. States are in the products' type, as under autocast."""
 
     layers: int
     width: int
@@ -336,13 +336,6 @@ def hidden_states(gates: Any, weight: Any) -> Any:
     return jax.lax.scan(step, (start, start), gates)[1]
 
 
-@jax.custom_vjp
-def recurrence(gates: Any, weight: Any) -> Any:
-    """hidden_states(), with the weight's gradient in one product of all tokens, as in cuDNN. A scan
-    alone would add one of each token to the last, and round to BF16 every time."""
-    return hidden_states(gates, weight)
-
-
 def recurrence_forward(gates: Any, weight: Any) -> tuple[Any, Any]:
     """The states, and what recurrence_backward() needs."""
     hidden, gates_of = jax.vjp(lambda one: hidden_states(one, weight), gates)
@@ -350,10 +343,13 @@ def recurrence_forward(gates: Any, weight: Any) -> tuple[Any, Any]:
 
 
 def recurrence_backward(saved: Any, slope: Any) -> tuple[Any, Any]:
-    """Gradients of both that recurrence() is given."""
+    """Gradients of both that hidden_states() is given."""
     hidden, gates_of = saved
     (gates,) = gates_of(slope)
     return gates, jnp.einsum("tri,trj->ij", hidden[:-1], gates[1:])  # the first state is 0
 
 
+# hidden_states() with the gradient of the weight in one product of all tokens. A scan alone
+# would add one of each token to the last, and round to BF16 every time.
+recurrence = jax.custom_vjp(hidden_states)
 recurrence.defvjp(recurrence_forward, recurrence_backward)

@@ -10,7 +10,7 @@ RUBBISH = {"no_json": b"rubbish\n", "no_window": b'{"rubbish": 1}\n'}
 
 
 def is_answer_pipe(descriptor):
-    """Whether it is a pipe that can be written to, and not one of the three that every process has."""
+    """Whether it is a pipe to write to, and none of the three that every process has."""
     try:
         mode = os.fstat(descriptor).st_mode
         access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
