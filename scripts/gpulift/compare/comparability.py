@@ -121,16 +121,20 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     for side, runs in (("base", base), ("head", head)):
         _require_one_set(side, runs, factor)
     one, other = base[0].records[0], head[0].records[0]
-    mine, theirs = ({**facts(runs[0].records[0]), **_versions(runs)} for runs in (base, head))
-    noted = sorted(_versions(base).keys() & _versions(head).keys())
+    noted, noted_too = _versions(base), _versions(head)
     found = differences(one, other)
-    found += [FactDifference(k, mine[k], theirs[k]) for k in noted if mine[k] != theirs[k]]
+    found += [
+        FactDifference(fact, noted[fact], noted_too[fact])
+        for fact in sorted(noted.keys() & noted_too.keys())
+        if noted[fact] != noted_too[fact]
+    ]
     declared = tuple(d for d in found if factor is not None and factor.allows(d.fact))
     undeclared = [d for d in found if d not in declared]
     if undeclared:
         raise GpuliftError(_refusal(undeclared, factor), NOT_COMPARABLE)
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
+    mine, theirs = {**facts(one), **noted}, {**facts(other), **noted_too}
     equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
     changed = {d.fact for d in declared}
     one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
