@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "testing/temporary_folder.hpp"
+
 namespace gpulift {
 namespace {
 
@@ -17,12 +19,6 @@ using testing::IsNull;
 /// A folder with a /proc of one's own.
 class HostLoad : public testing::Test {
  protected:
-  HostLoad() {
-    std::string name = testing::TempDir() + "host_load.XXXXXX";
-    root_ = mkdtemp(name.data());
-  }
-  ~HostLoad() override { std::filesystem::remove_all(root_); }
-
   void write(const std::string& file, const std::string& text) const {
     std::filesystem::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
@@ -32,7 +28,8 @@ class HostLoad : public testing::Test {
     write("proc/" + std::to_string(pid) + "/stat", ids + " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 10 3 2 20");
   }
 
-  std::filesystem::path root_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path root_ = temporary_.path();
 };
 
 constexpr double kTicksPerSecond = 100;

@@ -10,18 +10,13 @@
 #include <csignal>
 #include <fstream>
 
+#include "testing/temporary_folder.hpp"
+
 namespace gpulift {
 namespace {
 
 class FileLockTest : public testing::Test {
  protected:
-  FileLockTest() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-lock-test-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    path_ = folder_ / "card.lock";
-  }
-  ~FileLockTest() override { std::filesystem::remove_all(folder_); }
-
   /// A child that takes the lock and sleeps; returns when it has it.
   pid_t start_holder() const {
     std::array<int, 2> ready{};
@@ -53,8 +48,9 @@ class FileLockTest : public testing::Test {
     return "locked";
   }
 
-  std::filesystem::path folder_;
-  std::filesystem::path path_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
+  const std::filesystem::path path_ = folder_ / "card.lock";
 };
 
 TEST_F(FileLockTest, NamesTheProcessThatHoldsIt) {

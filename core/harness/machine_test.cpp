@@ -1,13 +1,13 @@
 #include "machine.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <fstream>
 
 #include "host_cache.hpp"
+#include "testing/temporary_folder.hpp"
 
 namespace gpulift {
 namespace {
@@ -15,12 +15,6 @@ namespace {
 /// A folder with files of one's own in place of /proc, /etc and /sys.
 class HostFacts : public testing::Test {
  protected:
-  HostFacts() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-machine-test-XXXXXX").string();
-    root_ = mkdtemp(name.data());
-  }
-  ~HostFacts() override { std::filesystem::remove_all(root_); }
-
   void write(const std::string& file, const std::string& text) const {
     std::filesystem::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
@@ -35,7 +29,8 @@ class HostFacts : public testing::Test {
     write(folder + "shared_cpu_list", cpus + "\n");
   }
 
-  std::filesystem::path root_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(HostFacts, ReadsProcessorAndSystem) {

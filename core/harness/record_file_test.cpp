@@ -10,6 +10,8 @@
 #include <sstream>
 #include <thread>
 
+#include "testing/temporary_folder.hpp"
+
 namespace gpulift {
 namespace {
 
@@ -29,13 +31,6 @@ nlohmann::ordered_json record(int launch) {
 
 class RecordFolderTest : public testing::Test {
  protected:
-  RecordFolderTest() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-records-test-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    file_ = folder_ / "transfer.copy.jsonl";
-  }
-  ~RecordFolderTest() override { std::filesystem::remove_all(folder_); }
-
   RecordFolder::Warn warn() {
     return [this](const std::string& line) { warnings_.push_back(line); };
   }
@@ -49,8 +44,9 @@ class RecordFolderTest : public testing::Test {
     return [this] { RecordFolder(folder_, warn()); };
   }
 
-  std::filesystem::path folder_;
-  std::filesystem::path file_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
+  const std::filesystem::path file_ = folder_ / "transfer.copy.jsonl";
   std::vector<std::string> warnings_;
 };
 

@@ -1,11 +1,12 @@
 #include "benchmark_out.hpp"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "core/harness/testing/temporary_folder.hpp"
 
 namespace gpulift {
 namespace {
@@ -17,18 +18,13 @@ using testing::ThrowsMessage;
 
 class BenchmarkOutTest : public testing::Test {
  protected:
-  BenchmarkOutTest() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-out-test-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~BenchmarkOutTest() override { std::filesystem::remove_all(folder_); }
-
   /// Writes as Google Benchmark does, to the file that its argument names.
   static void write_as_google_benchmark(const std::vector<std::string>& arguments, const std::string& text) {
     std::ofstream(arguments.at(1).substr(arguments.at(1).find('=') + 1)) << text;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(BenchmarkOutTest, PutsThereWhatGoogleBenchmarkWrote) {

@@ -1,9 +1,10 @@
 #include "catalogue.hpp"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
+
+#include "core/harness/testing/temporary_folder.hpp"
 
 namespace gpulift {
 namespace {
@@ -90,16 +91,12 @@ TEST(ManifestOf, WithoutASweepThereIsOneCase) {
 
 class ReadCatalogue : public testing::Test {
  protected:
-  ReadCatalogue() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-catalogue-test-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ReadCatalogue() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
   auto reading() {
     return [this] { read_catalogue(folder_); };
   }
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(ReadCatalogue, ReadsWhatManifestOfWroteSortedById) {

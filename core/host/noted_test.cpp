@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "core/harness/testing/temporary_folder.hpp"
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -12,9 +14,6 @@ Json context_of(const std::string& card) { return {{"gpu", {{"card", card}}}}; }
 
 class Noted : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   void write(const std::string& text) const { std::ofstream(folder_ / "theme.name.jsonl", std::ios::app) << text; }
   void write_record(const std::string& card, const std::string& plan) const {
     const Json record{
@@ -22,7 +21,8 @@ class Noted : public testing::Test {
     write(record.dump() + "\n");
   }
 
-  std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "noted_test";
+  const gpulift::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(Noted, TheLastNoteOfACaseCounts) {

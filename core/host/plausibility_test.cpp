@@ -51,6 +51,10 @@ struct Datasheet {
   double peak;
 };
 
+void PrintTo(const Datasheet& sheet, std::ostream* out) {
+  *out << "sm_" << sheet.architecture << " with " << sheet.multiprocessors << " SMs, " << sheet.type;
+}
+
 class OperationsPerClock : public testing::TestWithParam<Datasheet> {};
 
 TEST_P(OperationsPerClock, GivesTheDatasheetsPeak) {

@@ -37,6 +37,8 @@ struct Change {
   const char* said;
 };
 
+void PrintTo(const Change& change, std::ostream* out) { *out << change.key; }
+
 class OtherOrigin : public testing::TestWithParam<Change> {};
 
 TEST_P(OtherOrigin, IsNotComparableAndNamed) {

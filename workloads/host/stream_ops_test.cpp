@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <new>
+#include <string>
 
 #include "workloads/host/allocator_in_use.hpp"
 
@@ -12,6 +13,11 @@ namespace gpulift {
 namespace {
 
 constexpr std::size_t kBytes = 999'999;  // no multiple of a line, a page or the number of threads
+
+std::string name_of(const testing::TestParamInfo<StreamOp>& info) {
+  const std::string names[] = {"Read", "Write", "Copy", "Triad"};
+  return names[static_cast<int>(info.param)];
+}
 
 class HostStreamTest : public testing::TestWithParam<StreamOp> {};
 
@@ -51,7 +57,8 @@ TEST_P(HostStreamTest, IsExactWithMoreThreadsThanLines) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostStreamTest,
-                         testing::Values(StreamOp::kRead, StreamOp::kWrite, StreamOp::kCopy, StreamOp::kTriad));
+                         testing::Values(StreamOp::kRead, StreamOp::kWrite, StreamOp::kCopy, StreamOp::kTriad),
+                         name_of);
 
 TEST(HostStream, MoreMemoryThanThereIsThrows) {
   if (allocator_in_use().ends_with("Sanitizer")) GTEST_SKIP() << "sanitizers end the program instead";

@@ -88,7 +88,10 @@ TEST_F(PartsOfGraphs, OfAWholeStepHaveMoreNodesThanWithoutTheOptimizer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, StepGraphs,
-                         testing::Values(StepGraph::Part::kForwardBackward, StepGraph::Part::kWholeStep));
+                         testing::Values(StepGraph::Part::kForwardBackward, StepGraph::Part::kWholeStep),
+                         [](const auto& info) {
+                           return info.param == StepGraph::Part::kWholeStep ? "WholeStep" : "ForwardBackward";
+                         });
 
 }  // namespace
 }  // namespace gpulift

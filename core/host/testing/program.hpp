@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/harness/testing/temporary_folder.hpp"
+
 namespace gpulift::testing_programs {
 
 inline std::string content_of(const std::filesystem::path& file) {
@@ -37,12 +39,7 @@ class ProgramTest : public testing::Test {
     std::string errors;
   };
 
-  ProgramTest() {
-    auto name = (std::filesystem::temp_directory_path() / "gpulift-program-test-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    std::filesystem::create_directory(folder_ / "tmp");
-  }
-  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
+  ProgramTest() { std::filesystem::create_directory(folder_ / "tmp"); }
 
   static std::filesystem::path build() { return GPULIFT_BUILD_FOLDER; }
   std::filesystem::path records_folder() const { return folder_ / "records"; }
@@ -134,7 +131,8 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   rlim_t file_limit_bytes_ = 0;  // 0: none
 
  private:
