@@ -67,11 +67,11 @@ compare(sys.argv[1], "{name}", model, torch.randn(4, 3, {pixels}, {pixels}),
 """
 GPT = """
 from transformers import GPT2Config, GPT2LMHeadModel
-config = GPT2Config(n_layer=2, n_embd=64, n_head=4, n_positions=32, vocab_size=64,
-                    resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0)
+config = GPT2Config({sizes} resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                    bos_token_id=0, eos_token_id=0)
 model = GPT2LMHeadModel(config)
-compare(sys.argv[1], "gpt_toy", model, torch.randint(64, (2, 32)), torch.randint(64, (2, 32)),
-        ["lm_head.weight"])
+tokens = lambda: torch.randint(config.vocab_size, {shape})
+compare(sys.argv[1], "{name}", model, tokens(), tokens(), ["lm_head.weight"])
 """
 
 
@@ -140,9 +140,18 @@ def test_residual_networks_agree_with_torchvision(
     assert sum(key.startswith("grad.") for key in found["fp64"]) > 60
 
 
-def test_gpt_agrees_with_transformers(tmp_path: Path, device: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "sizes", "shape"),
+    [
+        ("gpt_toy", "n_layer=2, n_embd=64, n_head=4, n_positions=32, vocab_size=64,", (2, 32)),
+        ("gpt2", "", (1, 48)),  # transformers' defaults are the 124 M; as few tokens as tell
+    ],
+)
+def test_gpt_agrees_with_transformers(
+    tmp_path: Path, name: str, sizes: str, shape: tuple[int, int], device: str
+) -> None:
     require("transformers")
-    found = differences(GPT, tmp_path, device)
+    found = differences(GPT.format(name=name, sizes=sizes, shape=shape), tmp_path, device)
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
     assert max(found["fp64"].values()) < 1e-6, found["fp64"]  # the C++ loss is in FP32
     assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]
