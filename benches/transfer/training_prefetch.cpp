@@ -40,7 +40,7 @@ void run(gpulift::Trial& trial) {
   trial.cost({.flops = workload.flops,
               .items = workload.items,
               .item = workload.item,
-              .roof = gpulift::roof_of(options.precision)});
+              .roof = gpulift::roof_of(options.precision, session.device())});
   trial.check({.meaning = "steps of " + std::to_string(kCheckedSteps) + " that saw other images than those due",
                .error =
                    [&](StreamHandle stream) {

@@ -223,7 +223,12 @@ def rate(time_s: Estimate, work: float) -> Estimate:
 
 def work_for_roof(cost: Cost) -> float:
     """What of a step counts towards its roof: operations under a GEMM roof, bytes otherwise."""
-    return cost.flops if cost.roof.startswith("gemm/") else cost.bytes
+    return cost.flops if counts_operations(cost.roof) else cost.bytes
+
+
+def counts_operations(roof: str) -> bool:
+    """Whether the roof is one of products, in FLOP/s; all others are in B/s."""
+    return roof.startswith(("gemm/", "host_gemm/"))
 
 
 def median_over(values: Sequence[float]) -> float | None:

@@ -301,6 +301,7 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
     ("technique", "cost", "words"),
     [
         ("ceiling/gemm", {"flops": 1e9, "roof": "gemm/bf16"}, "times of one operation: a step's"),
+        ("ceiling/host_gemm", {"flops": 1e9, "roof": "host_gemm/fp32"}, "times of one operation"),
         ("ceiling/memory", {"bytes": 1e3, "roof": "device_memory"}, "times of one byte: a step's"),
         ("ceiling/launch", {"items": 100.0}, "times of a step"),
         ("a/b", {"flops": 1e9, "roof": "gemm/bf16"}, "times of a step"),

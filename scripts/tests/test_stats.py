@@ -228,6 +228,7 @@ def test_rate_turns_the_interval_around() -> None:
 
 def test_gemm_roofs_count_operations_and_others_bytes() -> None:
     assert stats.work_for_roof(Cost(bytes=3.0, flops=5.0, roof="gemm/bf16")) == 5.0
+    assert stats.work_for_roof(Cost(bytes=3.0, flops=5.0, roof="host_gemm/fp32")) == 5.0
     assert stats.work_for_roof(Cost(bytes=3.0, flops=5.0, roof="device_memory")) == 3.0
 
 

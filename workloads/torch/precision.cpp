@@ -25,17 +25,18 @@ Precision precision_named(const std::string& name) {
   throw std::invalid_argument("no precision is called " + name);
 }
 
-std::string roof_of(Precision precision) {
+std::string roof_of(Precision precision, torch::Device device) {
+  const std::string family = device.is_cuda() ? "gemm/" : "host_gemm/";
   switch (precision) {
     case Precision::kFp32:
-      return "gemm/fp32";
+      return family + "fp32";
     case Precision::kTf32:
-      return "gemm/tf32";
+      return family + (device.is_cuda() ? "tf32" : "fp32");
     case Precision::kFp16:
-      return "gemm/fp16";
+      return family + "fp16";
     case Precision::kBf16:
     case Precision::kPureBf16:
-      return "gemm/bf16";
+      return family + "bf16";
   }
   throw std::logic_error("a precision without a roof");
 }

@@ -17,8 +17,9 @@ enum class Precision {
 
 /// "fp32", "tf32", "fp16", "bf16" or "pure_bf16"; throws std::invalid_argument for another name.
 Precision precision_named(const std::string& name);
-/// The ceiling that bounds products of this precision: "gemm/fp32", "gemm/tf32", "gemm/fp16" or "gemm/bf16".
-std::string roof_of(Precision precision);
+/// The ceiling that bounds products of this precision there: "gemm/fp32", "gemm/tf32", "gemm/fp16" or "gemm/bf16" on a
+/// GPU; on a host, which has no TF32, "host_gemm/fp32" and so on.
+std::string roof_of(Precision precision, torch::Device device);
 /// Sets torch's global switches for TF32, which all arms of a process share: every step begins with it.
 void use_switches_of(Precision precision);
 

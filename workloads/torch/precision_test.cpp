@@ -27,11 +27,14 @@ TEST(PrecisionNames, AreThoseOfTheArms) {
 }
 
 TEST(PrecisionNames, HaveTheRoofOfTheirProducts) {
-  EXPECT_EQ(roof_of(Precision::kFp32), "gemm/fp32");
-  EXPECT_EQ(roof_of(Precision::kTf32), "gemm/tf32");
-  EXPECT_EQ(roof_of(Precision::kFp16), "gemm/fp16");
-  EXPECT_EQ(roof_of(Precision::kBf16), "gemm/bf16");
-  EXPECT_EQ(roof_of(Precision::kPureBf16), "gemm/bf16");
+  EXPECT_EQ(roof_of(Precision::kFp32, torch::kCUDA), "gemm/fp32");
+  EXPECT_EQ(roof_of(Precision::kTf32, torch::kCUDA), "gemm/tf32");
+  EXPECT_EQ(roof_of(Precision::kFp16, torch::kCUDA), "gemm/fp16");
+  EXPECT_EQ(roof_of(Precision::kBf16, torch::kCUDA), "gemm/bf16");
+  EXPECT_EQ(roof_of(Precision::kPureBf16, torch::kCUDA), "gemm/bf16");
+  EXPECT_EQ(roof_of(Precision::kFp32, torch::kCPU), "host_gemm/fp32");
+  EXPECT_EQ(roof_of(Precision::kTf32, torch::kCPU), "host_gemm/fp32") << "TF32 is a format of GPUs";
+  EXPECT_EQ(roof_of(Precision::kPureBf16, torch::kCPU), "host_gemm/bf16");
 }
 
 TEST(Tf32, IsOnForItsOwnPrecisionAloneInProductsConvolutionsAndRecurrences) {

@@ -54,7 +54,7 @@ TEST_P(StepGraphs, TakeTheStepsOfAnEagerRunFromTheFirstOn) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     EXPECT_LE(largest_deviation(replayed_losses({.precision = precision}), eager_losses({.precision = precision})),
               1e-6)
-        << roof_of(precision);
+        << roof_of(precision, torch::kCUDA);
   }
 }
 
@@ -63,7 +63,7 @@ TEST_P(StepGraphs, GoOnWithTheLossScaleOfFp16AndTheMastersOfBf16) {
   for (const Precision precision : {Precision::kFp16, Precision::kPureBf16}) {
     EXPECT_LE(largest_deviation(replayed_losses({.precision = precision}), eager_losses({.precision = precision})),
               1e-5)
-        << roof_of(precision);
+        << roof_of(precision, torch::kCUDA);
   }
 }
 

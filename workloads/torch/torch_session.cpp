@@ -73,11 +73,13 @@ torch::Device device_of(Trial& trial) {
 OpenMpThreads::OpenMpThreads() : before_(omp_get_max_threads()) {}
 OpenMpThreads::~OpenMpThreads() { omp_set_num_threads(before_); }
 
-TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
-  // Beside a GPU the host only launches. Without one a core stays free, since threads that wait for one another stall
-  // when one of them is preempted; OMP_NUM_THREADS may ask for fewer.
+int host_threads() {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = on_device() ? 1 : std::max(1, std::min(at::get_num_threads(), cores - 1));
+  return std::max(1, std::min(at::get_num_threads(), cores - 1));
+}
+
+TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
+  const int threads = on_device() ? 1 : host_threads();  // beside a GPU the host only launches
   at::set_num_threads(threads);
   if (on_device()) at::globalContext().lazyInitDevice(device_.type());  // the allocator knows no device before
   at::globalContext().setBenchmarkCuDNN(true);

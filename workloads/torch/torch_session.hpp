@@ -22,6 +22,10 @@ class OpenMpThreads {
   int before_;
 };
 
+/// How many threads work on a host without a GPU. A core stays free, since threads that wait for one another stall when
+/// one of them is preempted; OMP_NUM_THREADS may ask for fewer.
+int host_threads();
+
 /// LibTorch's side of one case: its device is the engine's, or the host where there is no GPU.
 class TorchSession {
  public:

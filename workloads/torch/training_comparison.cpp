@@ -91,7 +91,7 @@ Cost TrainingComparison::cost_of(const Workload& workload, Precision precision) 
   return {.flops = workload.flops,
           .items = workload.items,
           .item = workload.item,
-          .roof = session_.on_device() ? roof_of(precision) : ""};
+          .roof = roof_of(precision, session_.device())};
 }
 
 Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& options,

@@ -87,8 +87,8 @@ TEST(TrainingRunLosses, FollowFp32AtEveryPrecisionButNotToTheLastDigit) {
   for (const Precision precision : {Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
     TrainingRun run = run_of({.precision = precision});
     const double deviation = largest_deviation(losses_of(run, 10), expected);
-    EXPECT_GT(deviation, 1e-7) << roof_of(precision);
-    EXPECT_LE(deviation, 0.05) << roof_of(precision);
+    EXPECT_GT(deviation, 1e-7) << roof_of(precision, torch::kCUDA);
+    EXPECT_LE(deviation, 0.05) << roof_of(precision, torch::kCUDA);
   }
 }
 
@@ -114,7 +114,7 @@ TEST(TrainingRunLosses, FallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
   const auto [expected, spread] = learnt(Precision::kFp32);
   EXPECT_LT(expected, -1);  // it learns
   for (const Precision precision : {Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
-    EXPECT_NEAR(learnt(precision).first, expected, spread / 20) << roof_of(precision);
+    EXPECT_NEAR(learnt(precision).first, expected, spread / 20) << roof_of(precision, torch::kCUDA);
   }
 }
 

@@ -151,7 +151,7 @@ def _quantity(record: Record, name: str) -> Quantity:
         return Quantity("speedup")
     cost = arm.cost or Cost()
     if stats.work_for_roof(cost) > 0:
-        return Quantity("rate", "FLOP/s" if cost.roof.startswith("gemm/") else "B/s")
+        return Quantity("rate", "FLOP/s" if stats.counts_operations(cost.roof) else "B/s")
     return Quantity("time per item" if cost.items else "time per step", "s")
 
 

@@ -83,7 +83,7 @@ class Launch:
         cost = self.arm.cost or Cost()
         if self._work <= 0:
             return "step"
-        return "operation" if cost.roof.startswith("gemm/") else "byte"
+        return "operation" if stats.counts_operations(cost.roof) else "byte"
 
     @property
     def _work(self) -> float:

@@ -496,7 +496,7 @@ def work_of(cost: Cost | None) -> tuple[float, str]:
         return 0.0, ""
     kinds = [(cost.flops, "FLOP/s"), (cost.bytes, "B/s"), (cost.items, "items/s")]
     if cost.roof:
-        unit = "FLOP/s" if cost.roof.startswith("gemm/") else "B/s"
+        unit = "FLOP/s" if stats.counts_operations(cost.roof) else "B/s"
         kinds.insert(0, (stats.work_for_roof(cost), unit))
     return next((kind for kind in kinds if kind[0] > 0), (0.0, ""))
 

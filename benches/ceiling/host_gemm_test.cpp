@@ -1,0 +1,26 @@
+#include <gtest/gtest.h>
+
+#include "benches/host_checking_trial.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(HostGemm, EveryFormatThatTheProcessorHasIsCheckedUnderItsOwnRoof) {
+  HostCheckingTrial trial(Point{{"n", 64}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  EXPECT_EQ(trial.results().front().arm.unavailable, "") << "every processor multiplies in FP32";
+  for (const auto& result : trial.results()) {
+    ASSERT_TRUE(result.arm.cost) << result.arm.name;
+    EXPECT_EQ(result.arm.cost->roof, "host_gemm/" + result.arm.name);
+    EXPECT_EQ(result.arm.cost->flops, 2.0 * 64 * 64 * 64);
+    if (!result.arm.unavailable.empty()) continue;
+    EXPECT_FALSE(result.poisoned_error <= result.tolerance) << result.arm.name << " passes without having run";
+    EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+    EXPECT_GT(result.error, 0) << result.arm.name << " is not rounded: it was computed in FP64";
+    EXPECT_LE(result.later_error, result.tolerance) << result.arm.name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
