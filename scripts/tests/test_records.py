@@ -116,6 +116,27 @@ def test_wrong_metrics_are_refused(metrics: object, problem: str) -> None:
         read_record(with_facts(metrics))
 
 
+@pytest.mark.parametrize("reason", [None, "", " \t"])
+def test_a_skip_without_a_reason_is_refused_with_its_place(
+    tmp_path: Path, reason: str | None
+) -> None:
+    said = {} if reason is None else {"reason": reason}
+    case = {**sample.unmeasured("a/b", {"n": 1}, "skipped", "no GPU")}
+    del case["reason"]
+    arm = copy.deepcopy(sample.record("a/b", {"n": 2}, [sample.arm("x", 1e-3)]))
+    arm["arms"].append({"name": "y", "role": "technique", "outcome": "skipped", **said})
+    for place, record in (("reason", case | said), ("arms[1].reason", arm)):
+        file = sample.write(tmp_path / place, [GOOD | {"technique": "a/b"}, record]) / "a.b.jsonl"
+        with pytest.raises(RecordError) as caught:
+            read_file(file)
+        assert str(caught.value) == f"{file}:2: {place} must say why it was skipped"
+
+
+def test_an_error_without_a_message_can_still_be_read() -> None:
+    record = read_record({**sample.unmeasured("a/b", {"n": 1}, "error", ""), "reason": ""})
+    assert record.outcome == "error"
+
+
 def test_an_item_without_a_name_is_refused() -> None:
     with pytest.raises(RecordError, match=r"arms\[0\]\.cost\.item must be a string"):
         read_record(with_facts({}, item=1))

@@ -315,7 +315,13 @@ def _gpu(fields: Fields) -> Gpu:
 
 
 def _require_consistent(record: Record, fields: Fields) -> None:
-    """No two arms share a name; every measured one has as many windows as the order gave it."""
+    """No two arms share a name; every measured one has as many windows as the order gave it.
+
+    A skip says why: without a reason nobody knows what would have to change.
+    """
+    _require_reason(fields, "reason", record.outcome, record.reason)
+    for index, arm in enumerate(record.arms):
+        _require_reason(fields, f"arms[{index}].reason", arm.outcome, arm.reason)
     if len({arm.name for arm in record.arms}) != len(record.arms):
         raise fields.error("arms", "must have different names")
     if record.outcome != "ok":
@@ -332,3 +338,8 @@ def _require_consistent(record: Record, fields: Fields) -> None:
                 f"arms[{index}].windows",
                 f"has {len(arm.window_s)} {arm.clock} windows, but the order has {count}",
             )
+
+
+def _require_reason(fields: Fields, name: str, outcome: Outcome, reason: str) -> None:
+    if outcome == "skipped" and not reason.strip():
+        raise fields.error(name, "must say why it was skipped")
