@@ -186,6 +186,51 @@ def test_versions_that_arms_note_are_facts_of_the_torch_factor() -> None:
     assert [one.fact for one in found.declared] == ["libraries.python", "libraries.torch"]
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "then", "shown"),
+    [
+        ("torch", "2.10.0", "2.11.0", "libraries.torch (2.10.0, then 2.11.0)"),
+        ("torch", "2.11.0+cu128", "2.11.0+cu130", "libraries.torch.build (+cu128, then +cu130)"),
+        ("jax", "0.11.2", "0.11.3", "libraries.jax (0.11.2, then 0.11.3)"),
+        ("python", "3.13.0", "3.13.0rc1", "libraries.python (3.13.0, then 3.13.0rc1)"),
+    ],
+)
+@pytest.mark.parametrize("across", [None, "torch"])
+def test_a_side_of_two_versions_is_refused(
+    name: str, first: str, then: str, shown: str, across: str | None
+) -> None:
+    mixed = both(noting("one", **{name: first}), noting("two", **{name: then}))
+    with pytest.raises(GpuliftError) as caught:
+        compared(noting("base", **{name: first}), mixed, across)
+    assert caught.value.exit_code == NOT_COMPARABLE
+    assert str(caught.value) == (
+        f"the head records are of more than one set: {shown}, from one.jsonl:1 to two.jsonl:1; all"
+        " of a side must agree in it"
+    )
+
+
+def test_cpp_and_python_write_one_torch_differently() -> None:
+    mixed = both(noting("one", torch="2.11.0"), noting("two", torch="2.11.0+cu130"))
+    for other in (mixed, noting("two", torch="2.11.0+cu130")):
+        found = compared(other, mixed)
+        assert found.equal["libraries.torch"] == "2.11.0"
+        assert found.equal["libraries.torch.build"] == "+cu130"
+    found = compared(noting("base", torch="2.11.0"), mixed)
+    assert found.equal["libraries.torch"] == "2.11.0"
+    assert "libraries.torch.build" in found.one_sided
+    container = both(noting("one", torch="2.6.0"), noting("two", torch="2.6.0a0+ecf3bae40a"))
+    assert compared(container, container).equal["libraries.torch.build"] == "a0+ecf3bae40a"
+
+
+def test_two_builds_of_one_torch_are_a_difference_that_torch_asks_about() -> None:
+    base, head = noting("base", torch="2.11.0+cu128"), noting("head", torch="2.11.0+cu130")
+    text = refusal(base, head)
+    assert "libraries.torch.build (+cu128 in base, +cu130 in head)" in text
+    assert "add --across torch" in text
+    (declared,) = compared(base, head, "torch").declared
+    assert declared.fact == "libraries.torch.build"
+
+
 def test_versions_that_one_side_alone_notes_or_both_alike_are_no_difference() -> None:
     base = noting("base", torch="2.11.0", jax="0.11.2")
     found = compared(base, noting("head", torch="2.11.0"))

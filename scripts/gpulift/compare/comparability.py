@@ -20,10 +20,14 @@ anything is measured.
 
 The declared factor is what lies between the sides: within a side it is one value too, but that for
 gpu-model a side may hold several cards of its model. A run folder is always of one card.
+
+Arms in C++ note the release of torch (2.11.0), those in Python all of its version (2.11.0+cu130):
+these are two facts, the release and the build behind it, and a side has one of each.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -43,6 +47,7 @@ GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
 
 # Of the libraries that a step runs through; a record has those of its own arms alone.
 VERSIONS = ("python", "torch", "jax", "numpy", "triton")
+RELEASE = re.compile(r"\d+(\.\d+)*")  # all that an arm in C++ knows of its torch
 
 Facts = Mapping[str, Any]
 
@@ -121,7 +126,7 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     for side, runs in (("base", base), ("head", head)):
         _require_one_set(side, runs, factor)
     one, other = base[0].records[0], head[0].records[0]
-    noted, noted_too = _versions(base), _versions(head)
+    noted, noted_too = _noted("base", base), _noted("head", head)
     found = differences(one, other)
     found += [
         FactDifference(fact, noted[fact], noted_too[fact])
@@ -141,13 +146,26 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     return Common(equal, declared, tuple(one_sided))
 
 
-def _versions(runs: Sequence[Run]) -> dict[str, str]:
-    """The libraries that the arms of a side note, by fact; all versions where there are more."""
-    found: dict[str, set[str]] = {}
+def _noted(side: str, runs: Sequence[Run]) -> dict[str, str]:
+    """The versions that the arms of a side note, by fact. Refuses a side that has two of one."""
+    found: dict[str, tuple[str, Record]] = {}
     for record in (record for run in runs for record in run.records):
-        for name in record.notes.keys() & VERSIONS:
-            found.setdefault(f"libraries.{name}", set()).add(record.notes[name])
-    return {fact: " and ".join(sorted(values)) for fact, values in found.items()}
+        for fact, version in _versions(record):
+            known, first = found.setdefault(fact, (version, record))
+            if known != version:
+                difference = FactDifference(fact, known, version)
+                raise GpuliftError(_mixed(side, [difference], first, record), NOT_COMPARABLE)
+    return {fact: version for fact, (version, _) in found.items()}
+
+
+def _versions(record: Record) -> Iterable[tuple[str, str]]:
+    for name in sorted(record.notes.keys() & VERSIONS):
+        version = record.notes[name]
+        release = RELEASE.match(version) if name == "torch" else None
+        end = release.end() if release else len(version)
+        yield f"libraries.{name}", version[:end]
+        if version[end:]:
+            yield f"libraries.{name}.build", version[end:]
 
 
 def require_same_but_commit(base: Context, head: Context) -> None:
@@ -238,7 +256,7 @@ def _mixed(side: str, found: Iterable[FactDifference], first: Record, record: Re
     named = ", ".join(f"{d.fact} ({_shown(d.base)}, then {_shown(d.head)})" for d in found)
     return (
         f"the {side} records are of more than one set: {named}, from {_place(first)} to"
-        f" {_place(record)}; give runs of one card, build and driver"
+        f" {_place(record)}; all of a side must agree in it"
     )
 
 
