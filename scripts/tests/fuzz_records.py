@@ -203,7 +203,7 @@ def _require_same_untouched(record: Record, raw: Any, original: Any) -> None:
 
 def _require_usable(launch: Launch) -> None:
     try:
-        assert isinstance(launch.log_step, float)
+        assert isinstance(launch.log_value, float)
     except RecordError as error:
         _require_place(error)
 

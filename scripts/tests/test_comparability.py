@@ -294,8 +294,48 @@ def test_a_gpu_model_may_be_several_cards_of_it() -> None:
     base = [made("one"), made("two", gpu__card="2")]
     head = [made(str(n), gpu__card=str(n), gpu__name="NVIDIA L4") for n in (3, 4)]
     assert require_comparable(base, head, require_factor("gpu-model")).declared
-    with pytest.raises(GpuliftError, match="more than one set"):
+    with pytest.raises(GpuliftError, match=r"not comparable: gpu.name \(NVIDIA H200 in base"):
         require_comparable(base, head, require_factor("card"))
+
+
+def sides(*cards: str, **changes: Any) -> list[Run]:
+    """Runs of these cards."""
+    return [made(card, gpu__card=card, **changes) for card in cards]
+
+
+def test_across_card_a_side_may_be_several_cards_which_are_all_named() -> None:
+    base, head = sides("1", "2"), [*sides("3"), *sides("4", gpu__vbios="96.2")]
+    found = require_comparable(base, head, require_factor("card"))
+    assert [str(one) for one in found.declared] == [
+        "gpu.card (1 and 2 in base, 3 and 4 in head)"
+    ], "only one of the four cards tells its VBIOS"
+    assert "gpu.vbios" in found.one_sided
+    more = [*sides("1", gpu__vbios="96.1"), *sides("2", gpu__vbios="96.2")]
+    (_, vbios) = require_comparable(more, head, require_factor("card")).declared
+    assert str(vbios) == "gpu.vbios (96.1 and 96.2 in base, 96.2 in head)"
+
+
+@pytest.mark.parametrize("across", [None, "driver", "commit", "torch"])
+def test_only_card_and_gpu_model_take_several_cards_a_side(across: str | None) -> None:
+    with pytest.raises(GpuliftError, match=r"more than one set: gpu\.card") as caught:
+        require_comparable(sides("1", "2"), sides("3", "4"), require_factor(across))
+    assert caught.value.exit_code == NOT_COMPARABLE
+    assert ("are compared with --across card" in str(caught.value)) == (across is None)
+
+
+@pytest.mark.parametrize("changes", [{"driver": "590"}, {"gpu__power_limit_w": 500.0}])
+def test_cards_of_one_side_must_agree_in_all_else(changes: sample.Json) -> None:
+    base = [*sides("1"), *sides("2", **changes)]
+    with pytest.raises(GpuliftError, match="the base records are of more than one set") as caught:
+        require_comparable(base, sides("3", "4"), require_factor("card"))
+    assert "gpu.card" not in str(caught.value), "what is allowed is not complained of"
+
+
+@pytest.mark.parametrize("head", [("2", "3"), ("1", "2"), ("2",)])
+def test_a_card_in_both_samples_is_refused(head: tuple[str, ...]) -> None:
+    with pytest.raises(GpuliftError, match=r"gpu\.card (1, )?2 is in base and in head") as caught:
+        require_comparable(sides("1", "2"), sides(*head), require_factor("card"))
+    assert caught.value.exit_code == NOT_COMPARABLE
 
 
 def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
@@ -224,6 +225,165 @@ def test_several_runs_of_a_card_are_one_value(tmp_path: Path) -> None:
     launches = row(found, "fast").base
     assert len(launches) == 12
     assert [round(value + 6.9078, 2) for value in values(launches, "card")] == [0.05, 0.0]
+
+
+def sampled(tmp_path: Path, side: str, shifts: Sequence[float]) -> list[Path]:
+    """Runs of so many cards of one model, each of which is slower by its shift."""
+    return [
+        sample.write(
+            tmp_path / side / str(n),
+            records(1 + shift, seed=10 * n + len(side), context=gpu(f"{n}{len(side)}")),
+        )
+        for n, shift in enumerate(shifts)
+    ]
+
+
+def test_across_cards_several_a_side_are_a_sample_of_which_the_card_is_the_unit(
+    tmp_path: Path,
+) -> None:
+    base = sampled(tmp_path, "base", [0.0, 0.02, 0.04])
+    like = compare(read_results(base), read_results(sampled(tmp_path, "other", [0.01])), "card")
+    assert like.unit == "card"
+    assert "cards: 3 in base, 1 in head: one card is no sample" in like.rows[0].verdict.reason
+    slower = sampled(tmp_path, "slower", [0.02, 0.04, 0.06])
+    found = compare(read_results(base), read_results(slower), "card")
+    assert row(found, "slow").verdict.verdict == decision.EQUIVALENT
+    fast = row(found, "fast").verdict
+    assert fast.verdict == decision.INCONCLUSIVE, "the cards differ by more than the two groups do"
+    assert fast.difference is not None
+    assert fast.difference.base_launches == 3, "three cards, twelve launches"
+    assert found.question.startswith("do cards like the 3 of head differ from cards like the 3 of")
+    much = sampled(tmp_path, "muchslower", [0.6, 0.62, 0.64])
+    found = compare(read_results(base), read_results(much), "card")
+    assert row(found, "fast").verdict.verdict == decision.REGRESSED
+
+
+def test_one_card_a_side_is_a_question_about_these_two(tmp_path: Path) -> None:
+    base, head = sampled(tmp_path, "base", [0.0]), sampled(tmp_path, "other", [0.02])
+    found = compare(read_results(base), read_results(head), "card")
+    assert found.unit == "launch"
+    assert row(found, "fast").verdict.verdict == decision.REGRESSED
+    assert (
+        found.question == "does this one card differ from that one? Of other cards it tells nothing"
+    )
+
+
+# --- Work of which each run found the size ---
+
+
+def of_size(size: int, worth: float = 2.0, seed: int = 1, **more: Any) -> list[Json]:
+    """Launches of `size` rounds, in a time that grows with them; `fast` is `worth` so much."""
+    cost = {"bytes": 1e6, "flops": 2e6 * size}
+    some = [
+        sample.arm("slow", 1e-6 * size, cost=cost, **QUIET),
+        sample.arm("fast", 1e-6 * size / worth, cost=cost, **QUIET),
+    ]
+    notes = {"iterations": str(size), "copy_alone_us": str(seed)}
+    return sample.launches(4, "a/b", CASE, some, seed=seed, **{"notes": notes, **more})
+
+
+def other_case(seed: int) -> list[Json]:
+    return sample.launches(4, "c/d", CASE, arms(), seed=seed)
+
+
+def test_one_run_a_side_leaves_work_of_its_own_size_out_and_judges_the_rest(tmp_path: Path) -> None:
+    head = [*of_size(1900, seed=2), *other_case(2)]
+    found = compared(tmp_path, [*of_size(2000), *other_case(1)], head)
+    skipped = [one for one in found.rows if one.technique == "a/b"]
+    assert {one.verdict.verdict for one in skipped} == {decision.SKIPPED}
+    assert skipped[0].verdict.reason == (
+        "each run found the size of its work itself (operations per step 4000000000, then"
+        " 3800000000): two runs or more of each side would show what its arms are worth"
+    )
+    assert {one.verdict.verdict for one in found.rows if one.technique == "c/d"} == {
+        decision.EQUIVALENT
+    }
+    assert found.exit_code == OK
+
+
+def test_nothing_but_work_of_its_own_size_is_not_comparable(tmp_path: Path) -> None:
+    error = refused(tmp_path, of_size(2000), of_size(1900, seed=2))
+    assert error.exit_code == NOT_COMPARABLE
+    assert "a/b/n:1/slow and 1 more: each run found the size of its work itself" in str(error)
+
+
+def test_the_same_size_in_both_runs_is_the_same_work(tmp_path: Path) -> None:
+    found = compared(tmp_path, of_size(2000), of_size(2000, seed=2))
+    assert verdicts(found) == {"slow": decision.EQUIVALENT, "fast": decision.EQUIVALENT}
+
+
+@pytest.mark.parametrize(
+    ("worth", "verdict"),
+    [
+        ((2.0, 2.0, 2.0), decision.EQUIVALENT),
+        ((1.5, 1.5, 1.5), decision.REGRESSED),
+        ((2.0, 1.9, 1.8), decision.INCONCLUSIVE),
+    ],
+)
+def test_with_several_runs_what_its_arms_are_worth_is_compared(
+    tmp_path: Path, worth: Sequence[float], verdict: str
+) -> None:
+    base = [
+        sample.write(tmp_path / f"base{n}", of_size(2000 + 40 * n, seed=n)) for n in range(1, 4)
+    ]
+    head = [
+        sample.write(tmp_path / f"head{n}", of_size(1500 + 30 * n, one, seed=10 + n))
+        for n, one in enumerate(worth)
+    ]
+    found = compare(read_results(base), read_results(head))
+    assert verdicts(found) == {"slow": decision.SKIPPED, "fast": verdict}
+    assert row(found, "slow").verdict.reason.endswith("the other arms are held against it")
+    fast = row(found, "fast")
+    assert fast.own_size
+    change = 2.0 / np.exp(np.mean(np.log(worth))) - 1
+    assert fast.change == pytest.approx(change, abs=1e-3), "and not of the time, which is a fourth"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arms.1.cost.flops": 3e9},
+        {"arms.1.cost.bytes": 2e6},
+        {"arms.1.check_tolerance": 0.1},
+        {"notes": {"iterations": "many"}},
+        {"notes": {}},
+        {"regime": "sustained"},
+    ],
+)
+def test_work_that_differs_in_more_than_its_size_is_another(tmp_path: Path, change: Json) -> None:
+    head = of_size(1900, seed=2)
+    for one in head:
+        for path, value in change.items():
+            *parents, last = path.split(".")
+            inner: Any = one
+            for parent in parents:
+                inner = inner[int(parent) if parent.isdecimal() else parent]
+            inner[last] = value
+    text = str(refused(tmp_path, [*of_size(2000), *other_case(1)], [*head, *other_case(2)]))
+    assert "/fast: another work: " in text or "/slow and 1 more: another work: " in text
+
+
+def test_the_largest_batch_that_fits_is_of_its_own_size_per_item(tmp_path: Path) -> None:
+    def made(batch: int, seed: int) -> list[Json]:
+        def cost(items: int) -> Json:
+            return {"flops": 5e9 * items, "items": float(items)}
+
+        some = [
+            sample.arm("fp32", 64e-3, cost=cost(64), **QUIET),
+            sample.arm("bf16", 2e-4 * batch, cost=cost(batch), **QUIET),
+        ]
+        notes = {"largest_batch_fp32": "64", "largest_batch_bf16": str(batch)}
+        return sample.launches(4, "a/b", CASE, some, seed=seed, notes=notes)
+
+    def runs(side: str, batches: Sequence[int]) -> list[Path]:
+        return [
+            sample.write(tmp_path / f"{side}{n}", made(batch, 10 * len(side) + n))
+            for n, batch in enumerate(batches)
+        ]
+
+    found = compare(read_results(runs("a", [278, 279])), read_results(runs("bb", [279, 281])))
+    assert verdicts(found) == {"fp32": decision.EQUIVALENT, "bf16": decision.EQUIVALENT}
+    assert [one.own_size for one in (row(found, "fp32"), row(found, "bf16"))] == [False, True]
 
 
 # --- Cases that are not alike ---

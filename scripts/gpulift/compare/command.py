@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpulift import decision, tables, text
 from gpulift.compare.explain import explain, sm_clock_hz, throttle, unit_line
-from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
+from gpulift.compare.judge import OVER_BASELINE, UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
 from gpulift.decision import percent
@@ -45,7 +45,12 @@ def compare(
     more_head: More = None,
     across: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="The one declared difference: driver, torch, card, gpu-model or commit."),
+        typer.Option(
+            metavar="FACTOR",
+            help="The one declared difference, which is then the question: driver, torch, commit,"
+            " card or gpu-model. One card a side asks about these two; several a side, with"
+            " --more-base and --more-head, are compared as two samples of cards.",
+        ),
     ] = None,
     common: Annotated[
         bool,
@@ -85,6 +90,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
         "base": list(found.base),
         "head": list(found.head),
         "across": found.across,
+        "question": found.question,
         "declared": [
             {"fact": one.fact, "base": one.base, "head": one.head} for one in found.common.declared
         ],
@@ -151,6 +157,8 @@ def _show(found: Comparison, show_all: bool) -> None:
         screen.print(f"{side}: {', '.join(runs)}", soft_wrap=True, markup=False)
     for one in found.common.declared:
         screen.print(f"declared difference: {one}", soft_wrap=True, markup=False)
+    if found.question:
+        screen.print(f"question: {found.question}", soft_wrap=True, markup=False)
     screen.print(summary_line(found), soft_wrap=True, markup=False)
 
 
@@ -167,7 +175,7 @@ def _cells(rows: Sequence[Row], unit: str) -> list[str]:
         _interval(row),
         _units(row, unit),
         "–" if effect is None else percent(effect),
-        verdict.reason if effect is None else "",
+        OVER_BASELINE if row.own_size and row.base else verdict.reason if effect is None else "",
     ]
 
 

@@ -9,8 +9,9 @@ then asks about; it allows these facts and no others:
 - torch: every library in the context and every version that arms note (`VERSIONS`), since a torch
   brings its own CUDA libraries. The CUDA runtime that gpulift was linked with is not torch's and
   stays equal.
-- card: the card and its VBIOS. Not the host: a card in another host is a question about two
-  machines, which the record cannot take apart. ECC, MIG and the power limit are settings.
+- card: the card and its VBIOS. Not what records say of the host: a card in another host is a
+  question about two machines, which the record cannot take apart. ECC, MIG and the power limit are
+  settings.
 - gpu-model: all that describes the GPU but ECC and MIG, which are settings; a model has its own
   power limit. Driver, host and build stay equal: the question is not about the machines.
 - commit: the commit and whether there were uncommitted changes.
@@ -19,7 +20,8 @@ A gate asks about a commit: its two builds are held against each other in the sa
 anything is measured.
 
 The declared factor is what lies between the sides: within a side it is one value too, but that for
-gpu-model a side may hold several cards of its model. A run folder is always of one card.
+card and gpu-model a side may hold several cards of one model, of which it is a sample. No card may
+be in both samples: they would not be independent. A run folder is always of one card.
 
 Arms in C++ note the release of torch (2.11.0), those in Python all of its version (2.11.0+cu130):
 these are two facts, the release and the build behind it, and a side has one of each.
@@ -71,7 +73,7 @@ FACTORS = {
             lambda key: key.startswith(("libraries.torch", "libraries.libtorch")),
             lambda key: key.startswith("libraries."),
         ),
-        Factor("card", {"gpu.card"}.__contains__, ONE_CARD.__contains__),
+        Factor("card", {"gpu.card"}.__contains__, ONE_CARD.__contains__, within_side=ONE_CARD),
         Factor(
             "gpu-model",
             {"gpu.name"}.__contains__,
@@ -126,24 +128,45 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     for side, runs in (("base", base), ("head", head)):
         _require_one_set(side, runs, factor)
     one, other = base[0].records[0], head[0].records[0]
+    varying, varying_too = (_varying(side, factor) for side in (base, head))
     noted, noted_too = _noted("base", base), _noted("head", head)
-    found = differences(one, other)
+    told, told_too = {**varying, **noted}, {**varying_too, **noted_too}
+    found = [d for d in differences(one, other) if d.fact not in told.keys() & told_too.keys()]
     found += [
-        FactDifference(fact, noted[fact], noted_too[fact])
-        for fact in sorted(noted.keys() & noted_too.keys())
-        if noted[fact] != noted_too[fact]
+        FactDifference(fact, told[fact], told_too[fact])
+        for fact in sorted(told.keys() & told_too.keys())
+        if told[fact] != told_too[fact]
     ]
     declared = tuple(d for d in found if factor is not None and factor.allows(d.fact))
     undeclared = [d for d in found if d not in declared]
     if undeclared:
         raise GpuliftError(_refusal(undeclared, factor), NOT_COMPARABLE)
+    if factor is not None and factor.within_side:
+        _require_separate(cards(base), cards(head))
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
-    mine, theirs = {**facts(one), **noted}, {**facts(other), **noted_too}
+    mine, theirs = {**facts(one), **told}, {**facts(other), **told_too}
     equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
     changed = {d.fact for d in declared}
     one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
     return Common(equal, declared, tuple(one_sided))
+
+
+def cards(runs: Sequence[Run]) -> set[str]:
+    """The cards of a side, by their short hashes; a run is of one card."""
+    gpus = [run.records[0].context.gpu for run in runs]
+    return {gpu.card for gpu in gpus if gpu is not None and gpu.card}
+
+
+def _varying(runs: Sequence[Run], factor: Factor | None) -> dict[str, str]:
+    """What a side may have several of, all of them; a fact that no run records is not there."""
+    found: dict[str, set[str]] = {}
+    within = factor.within_side if factor is not None else frozenset()
+    for run in runs:
+        known = facts(run.records[0])
+        for fact in known.keys() & within:
+            found.setdefault(fact, set()).add(str(known[fact]))
+    return {fact: " and ".join(sorted(values)) for fact, values in found.items()}
 
 
 def _noted(side: str, runs: Sequence[Run]) -> dict[str, str]:
@@ -166,6 +189,17 @@ def _versions(record: Record) -> Iterable[tuple[str, str]]:
         yield f"libraries.{name}", version[:end]
         if version[end:]:
             yield f"libraries.{name}.build", version[end:]
+
+
+def _require_separate(base: set[str], head: set[str]) -> None:
+    """Refuses two samples that share a card; the same single card twice is no sample."""
+    both = sorted(base & head)
+    if both and len(base | head) > 1:
+        raise GpuliftError(
+            f"not comparable: gpu.card {', '.join(both)} is in base and in head: samples of cards"
+            " must not share one, leave it out of one side",
+            NOT_COMPARABLE,
+        )
 
 
 def require_same_but_commit(base: Context, head: Context) -> None:
@@ -239,17 +273,17 @@ def _minor(record: Record) -> int:
 
 def _require_one_set(side: str, runs: Sequence[Run], factor: Factor | None) -> None:
     first = runs[0].records[0]
+    within = factor.within_side if factor is not None else frozenset()
     for run in runs:
         for record in run.records:
             if record.method == first.method and record.raw["context"] == first.raw["context"]:
                 continue
-            found = differences(first, record)
-            if factor is not None:
-                same_run = differences(run.records[0], record)
-                allowed = factor.within_side - {d.fact for d in same_run}
-                found = [d for d in found if d.fact not in allowed]
+            same_run = {d.fact for d in differences(run.records[0], record)}
+            found = [d for d in differences(first, record) if d.fact not in within - same_run]
             if found:
-                raise GpuliftError(_mixed(side, found, first, record), NOT_COMPARABLE)
+                sample = factor is None and {d.fact for d in found} <= ONE_CARD - same_run
+                hint = "; two samples of cards are compared with --across card" if sample else ""
+                raise GpuliftError(_mixed(side, found, first, record) + hint, NOT_COMPARABLE)
 
 
 def _mixed(side: str, found: Iterable[FactDifference], first: Record, record: Record) -> str:

@@ -1,6 +1,9 @@
 """Two sets of records against each other: one row per technique, case and arm, one family.
 
 Sections of METHOD.md: Comparability, Launch value, Independent launches, Family, Equivalence.
+
+The level that counts is the highest of which there are two or more on both sides: launch, run, or
+card where the question is about cards or models.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from gpulift import decision, stats
-from gpulift.compare.comparability import Common, require_comparable, require_factor
+from gpulift.compare.comparability import Common, cards, require_comparable, require_factor
+from gpulift.compare.work import log_over_baseline, of_own_size, other_work
 from gpulift.decision import Difference, Verdict
 from gpulift.errors import (
     FAILED,
@@ -43,9 +47,11 @@ WORST_FIRST = (
     decision.IMPROVED,
     decision.EQUIVALENT,
 )
+UNITS = {"launch": "launches", "run": "runs", "card": "cards"}
 SHORTEST_STEP_S = 1e-12  # light crosses a third of a millimetre
 LONGEST_STEP_S = 1e9
-UNITS = {"launch": "launches", "run": "runs", "card": "cards"}
+OWN_SIZE = "each run found the size of its work itself"
+OVER_BASELINE = f"time over the baseline's: {OWN_SIZE}"
 NAMED = 5  # cases that an error names before it counts the rest
 
 Case = tuple[str, str]
@@ -53,11 +59,15 @@ Case = tuple[str, str]
 
 @dataclass(frozen=True)
 class Launch:
-    """One arm of one process: the lowest level that counts."""
+    """One arm of one process: the lowest level that counts.
+
+    `over_baseline` is the log of its time over the baseline's, where that is its value.
+    """
 
     run: str
     record: Record
     arm: Arm
+    over_baseline: float | None = None
 
     @property
     def step_s(self) -> float:
@@ -65,7 +75,7 @@ class Launch:
         return float(np.median(stats.step_times(self.arm)))
 
     @cached_property
-    def log_step(self) -> float:
+    def log_value(self) -> float:
         """The launch value. Raises RecordError for times that no clock can have measured.
 
         A ceiling may choose other shapes in other runs: its value is the time per unit of work.
@@ -74,6 +84,8 @@ class Launch:
         if not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
             place = f"{self.record.file}:{self.record.line}"
             raise RecordError(f"{place}: a step of {self.arm.name} took {step_s} s: no such time")
+        if self.over_baseline is not None:
+            return self.over_baseline
         work = self._work
         return math.log(step_s) - (math.log(work) if work > 0 else 0.0)
 
@@ -107,6 +119,7 @@ class Row:
     base: tuple[Launch, ...] = ()
     head: tuple[Launch, ...] = ()
     uncommon: bool = False  # not the same work on both sides, or on one side only
+    own_size: bool = False  # not the same work, since each run found the size of it itself
 
     @property
     def name(self) -> str:
@@ -130,6 +143,7 @@ class Comparison:
     base: tuple[str, ...]
     head: tuple[str, ...]
     across: str | None
+    question: str  # what the declared difference asks; empty where none is declared
     unit: str
     common: Common
     rows: tuple[Row, ...]
@@ -175,15 +189,16 @@ def compare(
     facts = require_comparable(base, head, factor)
     notes += [f"{fact} is known on one side only: not compared" for fact in facts.one_sided]
     sides = (_cases(base), _cases(head))
-    rows = _rows(sides, common)
     unit = _unit(base, head, across)
+    rows = _rows(sides, common, unit)
     return Comparison(
         base=tuple(run.name for run in base),
         head=tuple(run.name for run in head),
         across=across,
+        question=_question(across, unit, len(cards(base)), len(cards(head))),
         unit=unit,
         common=facts,
-        rows=tuple(sorted(_decided(rows, unit), key=_worst_first)),
+        rows=tuple(sorted(_decided(rows, unit, across), key=_worst_first)),
         notes=(*notes, *base_notes, *head_notes, *_dirty(base, head)),
     )
 
@@ -191,12 +206,12 @@ def compare(
 def values(launches: Sequence[Launch], unit: str) -> list[float]:
     """One log step time per unit: launch, run (mean of launches) or card (mean of runs)."""
     if unit == "launch":
-        return [one.log_step for one in launches]
-    cards: dict[str, dict[str, list[float]]] = {}
+        return [one.log_value for one in launches]
+    logs: dict[str, dict[str, list[float]]] = {}
     for one in launches:
         card = one.card if unit == "card" else ""
-        cards.setdefault(card, {}).setdefault(one.run, []).append(one.log_step)
-    runs = {card: [_mean(logs) for logs in by_run.values()] for card, by_run in cards.items()}
+        logs.setdefault(card, {}).setdefault(one.run, []).append(one.log_value)
+    runs = {card: [_mean(held) for held in by_run.values()] for card, by_run in logs.items()}
     return [_mean(means) for means in runs.values()] if unit == "card" else runs.get("", [])
 
 
@@ -272,19 +287,30 @@ def _cases(runs: Sequence[Run]) -> Side:
     return found
 
 
-def _rows(sides: tuple[Side, Side], common: bool) -> list[Row]:
+def _rows(sides: tuple[Side, Side], common: bool, unit: str) -> list[Row]:
     """The rows before anything is decided; what has a verdict already will not be measured."""
     _require_clocks(sides)
-    rows = [row for case in sorted({*sides[0], *sides[1]}) for row in _case_rows(case, sides)]
+    cases = sorted({*sides[0], *sides[1]})
+    rows = [row for case in cases for row in _case_rows(case, sides, unit)]
     uncommon = [row for row in rows if row.uncommon]
+    apart = [row for row in rows if row.uncommon or (row.own_size and row.verdict.verdict)]
+    if len(apart) == len(rows):
+        shared = any(row.arm for row in apart)
+        why = _named(apart) if shared else "the two sets have no case in common"
+        raise GpuliftError(f"not comparable: {why}; nothing is left to compare", NOT_COMPARABLE)
     if uncommon and not common:
-        named = [f"{row.name}: {row.verdict.reason}" for row in uncommon]
         raise GpuliftError(
-            f"not comparable: {_some(named)}; --common compares the rest", NOT_COMPARABLE
+            f"not comparable: {_named(uncommon)}; --common compares the rest", NOT_COMPARABLE
         )
-    if len(uncommon) == len(rows):
-        raise GpuliftError("not comparable: the two sets have no case in common", NOT_COMPARABLE)
     return rows
+
+
+def _named(rows: Sequence[Row]) -> str:
+    """What is said of the rows, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row.verdict.reason, []).append(row.name)
+    return _some([f"{_some(names, 1)}: {reason}" for reason, names in by_reason.items()])
 
 
 def _require_clocks(sides: tuple[Side, Side]) -> None:
@@ -306,27 +332,64 @@ def _require_clocks(sides: tuple[Side, Side]) -> None:
         )
 
 
-def _case_rows(case: Case, sides: tuple[Side, Side]) -> list[Row]:
+def _case_rows(case: Case, sides: tuple[Side, Side], unit: str) -> list[Row]:
     base, head = (side.get(case, []) for side in sides)
     if not base or not head:
         return [_uncommon(case, "", f"only in {'base' if base else 'head'}")]
     arms = dict.fromkeys(arm.name for _, record in (*base, *head) for arm in record.arms)
-    return [_row(case, name, base, head) for name in arms or [""]]
+    return [_row(case, name, base, head, unit) for name in arms or [""]]
 
 
 def _row(
-    case: Case, arm: str, base: Sequence[tuple[str, Record]], head: Sequence[tuple[str, Record]]
+    case: Case,
+    arm: str,
+    base: Sequence[tuple[str, Record]],
+    head: Sequence[tuple[str, Record]],
+    unit: str,
 ) -> Row:
-    reason = _other_work(arm, base, head)
     for name, side, other in (("base", base, head), ("head", head, base)):
         if _has(side, arm) and not _has(other, arm) and _has_arms(other):
-            reason = f"only in {name}"
-    if reason:
-        return _uncommon(case, arm, reason)
+            return _uncommon(case, arm, f"only in {name}")
+    records = [record for _, record in (*base, *head)]
+    difference = other_work(arm, records)
+    own_size = bool(difference) and of_own_size(arm, records)
+    if difference and not own_size:
+        return _uncommon(case, arm, f"another work: {difference}")
     not_measured = _not_measured(arm, base, head)
     if not_measured is not None:
         return Row(*case, arm, not_measured)
+    if own_size:
+        return _row_of_own_size(case, arm, base, head, unit, difference)
     return Row(*case, arm, Verdict(""), _launches(arm, base), _launches(arm, head))
+
+
+def _row_of_own_size(
+    case: Case,
+    arm: str,
+    base: Sequence[tuple[str, Record]],
+    head: Sequence[tuple[str, Record]],
+    unit: str,
+    difference: str,
+) -> Row:
+    """By the time over the baseline's where runs or cards are what counts, else not compared."""
+    over = {record.id: log_over_baseline(record, arm) for _, record in (*base, *head)}
+    if unit == "launch":
+        why = "two runs or more of each side would show what its arms are worth"
+    elif None in over.values():
+        why = "the other arms are held against it" if _is_baseline(arm, base) else "no baseline"
+    else:
+        before, after = (
+            tuple(replace(one, over_baseline=over[one.record.id]) for one in _launches(arm, side))
+            for side in (base, head)
+        )
+        return Row(*case, arm, Verdict(""), before, after, own_size=True)
+    reason = f"{OWN_SIZE} ({difference}): {why}"
+    return Row(*case, arm, Verdict(decision.SKIPPED, reason=reason), own_size=True)
+
+
+def _is_baseline(arm: str, side: Sequence[tuple[str, Record]]) -> bool:
+    found = (record.arm(arm) for _, record in side)
+    return any(one is not None and one.role == "baseline" for one in found)
 
 
 def _uncommon(case: Case, arm: str, reason: str) -> Row:
@@ -339,44 +402,6 @@ def _has(side: Sequence[tuple[str, Record]], arm: str) -> bool:
 
 def _has_arms(side: Sequence[tuple[str, Record]]) -> bool:
     return any(record.arms for _, record in side)
-
-
-def _other_work(
-    name: str, base: Sequence[tuple[str, Record]], head: Sequence[tuple[str, Record]]
-) -> str:
-    """What differs between the work of two launches, or nothing."""
-    seen: dict[str, object] = {}
-    for _, record in (*base, *head):
-        arm = record.arm(name)
-        if arm is None or arm.outcome != "ok":
-            continue
-        for key, value in _work(record, arm).items():
-            if seen.setdefault(key, value) != value:
-                return f"another work: {key} {_plain(seen[key])}, then {_plain(value)}"
-    return ""
-
-
-def _plain(value: object) -> str:
-    """354334801920.0 becomes 354334801920; all digits are kept, since two that differ are shown."""
-    whole = isinstance(value, float) and value.is_integer()
-    return f"{value:.0f}" if whole else str(value)
-
-
-def _work(record: Record, arm: Arm) -> dict[str, object]:
-    same: dict[str, object] = {
-        "regime": record.regime,
-        "check": record.check_meaning,
-        "clock": arm.clock,
-    }
-    cost = arm.cost or Cost()
-    if record.ceiling and stats.work_for_roof(cost) > 0:
-        return same  # its shape is its own choice, and the tolerance goes with the shape
-    return same | {
-        "check tolerance": arm.check_tolerance,
-        "bytes per step": cost.bytes,
-        "operations per step": cost.flops,
-        "items per step": cost.items,
-    }
 
 
 def _not_measured(
@@ -424,14 +449,31 @@ def _launches(name: str, side: Sequence[tuple[str, Record]]) -> tuple[Launch, ..
 
 
 def _unit(base: Sequence[Run], head: Sequence[Run], across: str | None) -> str:
-    """The highest level of which there are two on both sides; for models always the card."""
-    if across == "gpu-model":
+    """The highest level of which there are two on both sides; for models always the card, and for
+    cards where a side has several."""
+    counted = [len(cards(side)) for side in (base, head)]
+    if across == "gpu-model" or (across == "card" and max(counted) > 1):
         return "card"
     folders = [{run.folder.resolve() for run in side} for side in (base, head)]
     return "run" if min(map(len, folders)) > 1 else "launch"
 
 
-def _decided(rows: Sequence[Row], unit: str) -> list[Row]:
+def _question(across: str | None, unit: str, base: int, head: int) -> str:
+    if across is None:
+        return ""
+    if across == "gpu-model":
+        return f"do the models differ, as far as {base} and {head} of their cards tell?"
+    if across != "card":
+        return f"what does another {across} change on this card?"
+    if unit != "card":
+        return "does this one card differ from that one? Of other cards it tells nothing"
+    return (
+        f"do cards like the {head} of head differ from cards like the {base} of base? What else"
+        " sets the two groups apart, as hosts and days, is part of the answer"
+    )
+
+
+def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
     differences: dict[int, Difference] = {}
     for index, row in enumerate(rows):
         if row.verdict.verdict == "":
@@ -440,17 +482,21 @@ def _decided(rows: Sequence[Row], unit: str) -> list[Row]:
                 differences[index] = found
     verdicts = decision.decide_family(differences, dict.fromkeys(differences, decision.TWO_RUNS))
     return [
-        row if row.verdict.verdict else replace(row, verdict=verdicts.get(i) or _too_few(row, unit))
+        row
+        if row.verdict.verdict
+        else replace(row, verdict=verdicts.get(i) or _too_few(row, unit, across))
         for i, row in enumerate(rows)
     ]
 
 
-def _too_few(row: Row, unit: str) -> Verdict:
+def _too_few(row: Row, unit: str, across: str | None) -> Verdict:
     counts = [len(values(side, unit)) for side in (row.base, row.head)]
     why = {
         "launch": "one process says nothing about the next one",
         "run": "one run says nothing about the next one",
-        "card": "two single cards never stand for two models",
+        "card": "two single cards never stand for two models"
+        if across == "gpu-model"
+        else "one card is no sample of cards",
     }[unit]
     reason = f"{UNITS[unit]}: {counts[0]} in base, {counts[1]} in head: {why}"
     path = (f"Independent launches: {reason}", f"Verdict: {decision.INCONCLUSIVE}")
@@ -475,13 +521,13 @@ def _warned(run: Run, text: str) -> str:
     return text if str(run.folder) in text else f"{run.folder}: {text}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str], most: int = NAMED) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _mean_log(launches: Sequence[Launch]) -> float:
-    return _mean(one.log_step for one in launches)
+    return _mean(one.log_value for one in launches)
 
 
 def _mean(numbers: Iterable[float]) -> float:

@@ -1,0 +1,108 @@
+"""Whether launches of an arm did the same work, and what may be compared where they did not.
+
+A run may find the size of its work itself, and notes it: rounds of arithmetic that take as long as
+a copy, or the largest batch that fits. Its launches share what the first one found, another run may
+find another. Times of a step are then not of equal work. The time over the baseline's is what the
+case asks for, but it hangs on how well each run found the size: one H200 found 1987 and 1821 rounds
+in two runs of one build, and eight chunks were 2.6 % less worth there, twenty times what launches
+of a run differ by. So it is compared where runs or cards are what counts, and not over launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gpulift import stats
+from gpulift.records.model import Arm, Cost, Record
+
+SIZES = ("iterations", "largest_batch_{arm}")  # notes of what a run found out
+COSTS = {"bytes per step": "bytes", "operations per step": "flops", "items per step": "items"}
+SAME = 1e-9  # relative; costs are computed
+
+
+def other_work(name: str, records: Iterable[Record]) -> str:
+    """What differs between the work of two launches, or nothing."""
+    seen: dict[str, object] = {}
+    for record, arm in _measured(name, records):
+        for key, value in {**_conditions(record, arm), **_costs(record, arm)}.items():
+            if seen.setdefault(key, value) != value:
+                return f"{key} {_plain(seen[key])}, then {_plain(value)}"
+    return ""
+
+
+def of_own_size(name: str, records: Iterable[Record]) -> bool:
+    """Whether the launches differ in nothing but a size that each run found itself and noted."""
+    found = list(_measured(name, records))
+    sizes = [_size(record, arm) for record, arm in found]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or len({*known}) < 2:
+        return False
+    conditions = [_conditions(record, arm) for record, arm in found]
+    costs = [_costs(record, arm) for record, arm in found]
+    return all(one == conditions[0] for one in conditions) and all(
+        _alike([cost[key] for cost in costs])
+        or _alike([cost[key] / size for cost, size in zip(costs, known, strict=True)])
+        for key in costs[0]
+    )
+
+
+def log_over_baseline(record: Record, name: str) -> float | None:
+    """The launch value of METHOD.md; None of the baseline itself, and where there is none."""
+    measured = {i: arm for i, arm in enumerate(record.arms) if arm.outcome == "ok" and arm.window_s}
+    mine = next((i for i, arm in measured.items() if arm.name == name), None)
+    baseline = next((i for i, arm in measured.items() if arm.role == "baseline"), None)
+    if mine is None or baseline is None or mine == baseline or record.order is None:
+        return None
+    times = {i: stats.step_times(measured[i]) for i in (mine, baseline)}
+    items = {i: (measured[i].cost or Cost()).items for i in times}
+    if all(items.values()):
+        times = {i: step_s / items[i] for i, step_s in times.items()}
+    found = stats.block_values(record.order.blocks, mine, baseline, times)
+    return float(np.median(found)) if found.size else None
+
+
+def _measured(name: str, records: Iterable[Record]) -> Iterable[tuple[Record, Arm]]:
+    arms = ((record, record.arm(name)) for record in records)
+    return ((record, arm) for record, arm in arms if arm is not None and arm.outcome == "ok")
+
+
+def _conditions(record: Record, arm: Arm) -> dict[str, object]:
+    same: dict[str, object] = {
+        "regime": record.regime,
+        "check": record.check_meaning,
+        "clock": arm.clock,
+    }
+    # The shape of a ceiling is its own choice, and the tolerance goes with the shape.
+    return same if _chooses_shape(record, arm) else {**same, "check tolerance": arm.check_tolerance}
+
+
+def _costs(record: Record, arm: Arm) -> dict[str, float]:
+    cost = arm.cost or Cost()
+    if _chooses_shape(record, arm):
+        return {}
+    return {name: getattr(cost, key) for name, key in COSTS.items()}
+
+
+def _chooses_shape(record: Record, arm: Arm) -> bool:
+    return record.ceiling and stats.work_for_roof(arm.cost or Cost()) > 0
+
+
+def _size(record: Record, arm: Arm) -> int | None:
+    for key in SIZES:
+        noted = record.notes.get(key.format(arm=arm.name), "")
+        if noted.isdecimal() and int(noted) > 0:
+            return int(noted)
+    return None
+
+
+def _alike(values: Sequence[float]) -> bool:
+    return all(math.isclose(one, values[0], rel_tol=SAME) for one in values)
+
+
+def _plain(value: object) -> str:
+    """354334801920.0 becomes 354334801920; all digits are kept, since two that differ are shown."""
+    whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if whole else str(value)
