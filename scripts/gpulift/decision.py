@@ -16,7 +16,9 @@ from typing import TypeVar
 import numpy as np
 import scipy
 
+from gpulift import steps
 from gpulift.stats import CONFIDENCE, Estimate
+from gpulift.steps import step
 
 DECISION_METHOD = "2"
 
@@ -31,6 +33,7 @@ EQUIVALENCE_ALPHA = 0.05  # of each of the two one-sided tests
 AIM = 2.0  # times the least change: a screen goes on until it would have seen this much
 FAMILY_ALPHA = 0.01  # chance of one false regression or more in a whole comparison
 POWER = 0.9  # of the smallest effect that would have been seen
+LARGEST_SHOWN = 10.0  # of the smallest effects
 LARGEST_LOG = math.log(1e6)  # changes beyond a million-fold are shown as that: exp() overflows
 SMALLEST_ERROR = 1e-6  # of a mean log ratio: timers resolve no more, equal launches are no proof
 
@@ -178,10 +181,13 @@ def _decide(
     family: int,
 ) -> Verdict:
     slower, faster = adjusted
-    path = (
-        *describe(one),
-        f"Family: {family} comparisons, Holm-adjusted p of a change above {percent(margins.least)}:"
-        f" slower {slower:.3g}, faster {faster:.3g}; a change needs p < {FAMILY_ALPHA:g}",
+    path: tuple[str, ...] = (
+        describe(one, steps.INDEPENDENT),
+        step(
+            steps.FAMILY,
+            f"{family} comparisons, Holm-adjusted p of a change above {percent(margins.least)}:"
+            f" slower {slower:.3g}, faster {faster:.3g}; a change needs p < {FAMILY_ALPHA:g}",
+        ),
     )
     if slower < FAMILY_ALPHA:
         verdict = Verdict(REGRESSED, one)
@@ -190,7 +196,7 @@ def _decide(
     else:
         verdict = no_change(one, margins, one.smallest_effect(alpha, margins.least))
         path = (*path, _equivalence_line(one, margins))
-    return replace(verdict, path=(*path, f"Verdict: {verdict.verdict}"))
+    return replace(verdict, path=(*path, step(steps.VERDICT, verdict.verdict)))
 
 
 def no_change(
@@ -199,7 +205,7 @@ def no_change(
     """Equivalent, or inconclusive; `seen` is the smallest effect that would have been seen."""
     if one.within(margins.equivalent, alpha):
         return Verdict(EQUIVALENT, one, seen)
-    reason = f"only changes of {percent(seen)} or more would have been seen"
+    reason = f"only changes of {at_least(seen)} would have been seen"
     return Verdict(INCONCLUSIVE, one, seen, reason)
 
 
@@ -320,14 +326,14 @@ def decide_gate(
     screened = screen(first, margins, plan)
     if screened is None:
         return Verdict(INCONCLUSIVE, reason="fewer than two launches: nothing is known of others")
-    path = [*describe(screened.look), _screen_line(screened, margins, plan)]
+    path = [describe(screened.look, steps.PAIRED), _screen_line(screened, margins, plan)]
     if screened.state in (SLOWER, FASTER):
         verdict = _decide_confirmation(second, screened.state, margins, plan, path)
     else:
         look, alpha = screened.look, plan.equivalence_alpha
         verdict = no_change(look, margins, _seen_by_gate(look, margins, plan), alpha)
         path.append(_equivalence_line(look, margins, alpha))
-    path.append(f"Verdict: {verdict.verdict}")
+    path.append(step(steps.VERDICT, verdict.verdict))
     return replace(verdict, path=tuple(path))
 
 
@@ -343,10 +349,9 @@ def _screen_line(screened: Screened, margins: Margins, plan: GatePlan) -> str:
         "": "no change to confirm",
         GO_ON: f"no change so far; {screened.wanted} launches were wanted to see more",
     }
-    return (
-        f"Screen: p < {plan.screen_look_alpha:.2g} and more than {percent(margins.least)}: "
-        + said.get(screened.state, f"{screened.state}, to be confirmed")
-    )
+    found = said.get(screened.state, f"{screened.state}, to be confirmed")
+    asked = f"p < {plan.screen_look_alpha:.2g} and more than {percent(margins.least)}"
+    return step(steps.SCREEN, f"{asked}: {found}")
 
 
 def _decide_confirmation(
@@ -361,9 +366,12 @@ def _decide_confirmation(
             break
         result = confirm(look, direction, margins, plan)
         path += [
-            *describe(look),
-            f"Confirmation, fresh launches, look at {launches}: p < {plan.look_alpha:.2g} of a"
-            f" change above {percent(margins.least)}: {result}",
+            describe(look, steps.PAIRED),
+            step(
+                steps.CONFIRMATION,
+                f"fresh launches, look at {launches}: p < {plan.look_alpha:.2g} of a change above"
+                f" {percent(margins.least)}: {result}",
+            ),
         ]
         if result == CONFIRMED:
             return Verdict(REGRESSED if direction == SLOWER else IMPROVED, look)
@@ -390,17 +398,23 @@ def _seen_by_gate(one: Difference, margins: Margins, plan: GatePlan) -> float:
     return max(screened, look.smallest_effect(plan.look_alpha, margins.least, each))
 
 
-def describe(one: Difference) -> tuple[str, ...]:
+def describe(one: Difference, section: str) -> str:
     """The figures of a difference, for a path."""
     low, high = (_exp(end) - 1 for end in one.interval(CONFIDENCE))
     launches = f"{one.base_launches}"
     if one.head_launches != one.base_launches:
         launches += f" against {one.head_launches}"
-    return (
-        f"Launches: {launches}; change {percent(one.change)}, 95 % interval"
-        f" {percent(low)} to {percent(high)}, standard error {percent(one.standard_error)},"
-        f" {one.degrees:.1f} degrees of freedom",
+    return step(
+        section,
+        f"{launches}; change {percent(one.change)}, 95 % interval {percent(low)} to"
+        f" {percent(high)}, standard error {percent(one.standard_error)}, {one.degrees:.1f} degrees"
+        " of freedom",
     )
+
+
+def at_least(effect: float) -> str:
+    """The smallest change that would have been seen; from tenfold on, its size says no more."""
+    return f"{percent(effect)} or more" if effect <= LARGEST_SHOWN else "more than 1000 %"
 
 
 def percent(value: float) -> str:
@@ -416,7 +430,8 @@ def _equivalence_line(one: Difference, margins: Margins, alpha: float = EQUIVALE
     confidence = 1 - 2 * alpha
     low, high = (_exp(end) - 1 for end in one.interval(confidence))
     inside = "inside" if one.within(margins.equivalent, alpha) else "not inside"
-    return (
-        f"Equivalence: {percent(confidence)} interval {percent(low)} to {percent(high)} is {inside}"
-        f" +-{percent(margins.equivalent)}"
+    return step(
+        steps.EQUIVALENCE,
+        f"{percent(confidence)} interval {percent(low)} to {percent(high)} is {inside}"
+        f" +-{percent(margins.equivalent)}",
     )

@@ -155,7 +155,8 @@ def powers(clock: Clock, effect: float, plan: GatePlan, cases: int) -> Powers:
 
 def _launches(verdict: decision.Verdict) -> int:
     """Of both stages: the last look of each is in the path."""
-    lines = [line.removeprefix("Launches: ") for line in verdict.path if "Launches: " in line]
+    prefix = "Paired launches: "
+    lines = [line.removeprefix(prefix) for line in verdict.path if line.startswith(prefix)]
     looks = [int(line.split(";")[0]) for line in lines]
     return looks[0] + (looks[-1] if len(looks) > 1 else 0)
 

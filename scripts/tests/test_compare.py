@@ -252,7 +252,7 @@ def test_across_cards_several_a_side_are_a_sample_of_which_the_card_is_the_unit(
     assert fast.verdict == decision.INCONCLUSIVE, "the cards differ by more than the two groups do"
     assert fast.difference is not None
     assert fast.difference.base_launches == 3, "three cards, twelve launches"
-    assert found.question.startswith("do cards like the 3 of head differ from cards like the 3 of")
+    assert found.question.startswith("do the cards of which head is a sample (3) differ from")
     much = sampled(tmp_path, "muchslower", [0.6, 0.62, 0.64])
     found = compare(read_results(base), read_results(much), "card")
     assert row(found, "fast").verdict.verdict == decision.REGRESSED
@@ -334,7 +334,12 @@ def test_with_several_runs_what_its_arms_are_worth_is_compared(
     assert verdicts(found) == {"slow": decision.SKIPPED, "fast": verdict}
     assert row(found, "slow").verdict.reason.endswith("the other arms are held against it")
     fast = row(found, "fast")
-    assert fast.own_size
+    assert [one.measure.partition(":")[0] for one in found.rows if one.base] == [
+        "time over the baseline's"
+    ]
+    shown = [one["measure"] for one in as_data(found)["rows"] if one["arm"] == "fast"]
+    assert shown == [fast.measure]
+    assert fast.measure in map(str, rows_table(found, show_all=True).columns[-1].cells)
     change = 2.0 / np.exp(np.mean(np.log(worth))) - 1
     assert fast.change == pytest.approx(change, abs=1e-3), "and not of the time, which is a fourth"
 
@@ -460,9 +465,21 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
 @pytest.mark.parametrize(
     ("technique", "cost", "words"),
     [
-        ("ceiling/gemm", {"flops": 1e9, "roof": "gemm/bf16"}, "times of one operation: a step's"),
-        ("ceiling/host_gemm", {"flops": 1e9, "roof": "host_gemm/fp32"}, "times of one operation"),
-        ("ceiling/memory", {"bytes": 1e3, "roof": "device_memory"}, "times of one byte: a step's"),
+        (
+            "ceiling/gemm",
+            {"flops": 1e9, "roof": "gemm/bf16"},
+            "by the time of one operation",
+        ),
+        (
+            "ceiling/host_gemm",
+            {"flops": 1e9, "roof": "host_gemm/fp32"},
+            "by the time of one operation",
+        ),
+        (
+            "ceiling/memory",
+            {"bytes": 1e3, "roof": "device_memory"},
+            "by the time of one byte",
+        ),
         ("ceiling/launch", {"items": 100.0}, "times of a step"),
         ("a/b", {"flops": 1e9, "roof": "gemm/bf16"}, "times of a step"),
     ],
@@ -738,6 +755,8 @@ def test_further_runs_of_a_side(
     [
         (["--across", "card"], USAGE, "do not differ in card"),
         (["--across", "moon"], USAGE, "--across knows driver"),
+        (["--more-head", ""], USAGE, "a name of records is empty"),
+        (["--explain", ""], USAGE, "--explain needs a part of technique/case/arm"),
         (["--explain", "a/b", "--json"], USAGE, "leave --explain or --json out"),
         (
             ["--explain", "fats"],
@@ -758,6 +777,27 @@ def test_wrong_usage_is_one_line(
     assert words in said.err
     assert said.out == ""
     assert said.err.count("\n") == 1
+
+
+def test_an_empty_name_is_not_the_current_folder(
+    folders: tuple[str, str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders[1])
+    assert cli.main(["compare", folders[0], ""]) == USAGE
+    assert capfd.readouterr().err == "gpulift: error: a name of records is empty\n"
+
+
+def test_the_question_stands_in_table_json_and_explanation(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    base, head = (sampled(tmp_path, side, [0.0, 0.01]) for side in ("base", "other"))
+    sides = [str(base[0]), str(head[0]), "--more-base", str(base[1]), "--more-head", str(head[1])]
+    for more in ([], ["--json"], ["--explain", "fast"]):
+        cli.main(["compare", *sides, "--across", "card", *more])
+        shown = capfd.readouterr().out
+        assert "do the cards of which head is a sample (2) differ from those of base (2)?" in shown
+    cli.main(["compare", *sides, "--across", "card", "--json"])
+    assert json.loads(capfd.readouterr().out)["unit"] == "card"
 
 
 @pytest.mark.parametrize(

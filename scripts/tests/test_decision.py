@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from gpulift import decision, stats
+from gpulift import decision, stats, steps
 from gpulift.decision import DUET, TWO_RUNS, Difference, GatePlan, Margins, Verdict
 
 PLAN = GatePlan(40)
@@ -162,7 +162,7 @@ def test_wild_launches_have_finite_figures() -> None:
     assert far is not None
     assert far.ratio.high is not None
     assert math.isfinite(far.ratio.high)
-    assert decision.describe(far)
+    assert decision.describe(far, steps.PAIRED)
 
 
 def test_a_difference_that_underflows_has_degrees_of_freedom() -> None:
@@ -477,11 +477,14 @@ def test_a_slower_head_never_passes_the_gate_better(
 
 @given(log_ratios, st.floats(0, 0.02))
 def test_percent_reads_as_written(log_mean: float, error: float) -> None:
-    (line,) = decision.describe(difference(log_mean, max(error, decision.SMALLEST_ERROR)))
-    assert line.startswith(f"Launches: 8; change {decision.percent(math.expm1(log_mean))}")
+    one = difference(log_mean, max(error, decision.SMALLEST_ERROR))
+    line = decision.describe(one, steps.PAIRED)
+    assert line.startswith(f"Paired launches: 8; change {decision.percent(math.expm1(log_mean))}")
 
 
 def test_describe_names_both_sides_where_they_differ() -> None:
-    (line,) = decision.describe(Difference(0.01, 0.001, 5.0, 3, 4))
-    assert line.startswith("Launches: 3 against 4;")
+    line = decision.describe(Difference(0.01, 0.001, 5.0, 3, 4), steps.INDEPENDENT)
+    assert line.startswith("Independent launches: 3 against 4;")
     assert decision.percent(0.00123) == "0.123 %"
+    assert decision.at_least(0.00123) == "0.123 % or more"
+    assert decision.at_least(1e6) == "more than 1000 %", "and not 1e+08 %"

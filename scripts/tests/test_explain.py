@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import typer
 
-from gpulift import cli, decision
+from gpulift import cli, decision, steps
 from gpulift.compare import command as compare_command
-from gpulift.compare.explain import attribution, explain
+from gpulift.compare.explain import attribution, explain, path_to
 from gpulift.compare.judge import Row, compare
 from gpulift.decision import Verdict
 from gpulift.errors import FAILED
@@ -19,6 +19,7 @@ from gpulift.records.read import read_run
 from tests import sample
 from tests.sample import Json
 
+OPEN = "Verdict: inconclusive"
 QUIET: Json = {"noise": 1e-4, "launch_noise": 1e-4}
 
 
@@ -51,15 +52,25 @@ def row(tmp_path: Path, base: list[Json], head: list[Json]) -> Row:
     return found
 
 
+def section(line: str) -> str:
+    """The section of the method that a line begins with; empty for none."""
+    return next((one for one in steps.SECTIONS if line.startswith(f"{one}: ")), "")
+
+
 def cause(found: Row) -> str:
     return explain(found.base, found.head, found.verdict)[-1]
+
+
+def test_every_section_of_a_step_is_one_of_the_method() -> None:
+    method = (Path(decision.__file__).parent / "METHOD.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", method, re.MULTILINE)
+    assert set(steps.SECTIONS) <= set(headings)
 
 
 def test_every_step_has_its_section(tmp_path: Path) -> None:
     found = row(tmp_path, records(1), records(2))
     lines = explain(found.base, found.head, found.verdict)
-    sections = list(dict.fromkeys(line.partition(":")[0] for line in lines))
-    assert sections == [
+    assert list(dict.fromkeys(map(section, lines))) == [
         "Launch value",
         "Independent launches",
         "Family",
@@ -68,6 +79,37 @@ def test_every_step_has_its_section(tmp_path: Path) -> None:
         "Smallest effect",
         "Attribution",
     ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (Verdict(decision.SKIPPED, reason="no GPU"), ["Verdict: skipped: no GPU"]),
+        (
+            Verdict(decision.INCONCLUSIVE, None, 0.02, "only 2 % or more", (OPEN,)),
+            [
+                OPEN,
+                "Smallest effect: changes of 2 % or more would have been seen with 90 % power",
+            ],
+        ),
+        (
+            Verdict(decision.INCONCLUSIVE, reason="too few", path=("Gate: screen: slower", OPEN)),
+            ["Gate: screen: slower", f"{OPEN}: too few"],
+        ),
+        (
+            Verdict(decision.ERROR, reason="signal", path=("Verdict: error: signal",)),
+            ["Verdict: error: signal"],
+        ),
+        (
+            Verdict(decision.INCONCLUSIVE, reason="one run", path=("Family: one run", OPEN)),
+            ["Family: one run", OPEN],
+        ),
+    ],
+)
+def test_a_path_ends_with_its_verdict_and_a_reason_that_nothing_else_told(
+    verdict: Verdict, said: list[str]
+) -> None:
+    assert path_to(verdict, [], None) == said
 
 
 def test_a_launch_line_holds_what_the_value_stands_on(tmp_path: Path) -> None:
@@ -166,6 +208,54 @@ def test_without_a_device_it_is_the_host_s_work(tmp_path: Path) -> None:
     assert not [line for line in explain(found.base, found.head, found.verdict) if "share" in line]
 
 
+def test_the_shape_that_a_ceiling_chose_is_no_cause(tmp_path: Path) -> None:
+    def roof(size: float, seed: int, clock_hz: float) -> list[Json]:
+        cost = {"flops": size, "roof": "gemm/bf16"}
+        one = sample.arm("bf16", size / 8e14 * 1.98e9 / clock_hz, cost=cost, **QUIET)
+        made = sample.launches(3, "ceiling/gemm", {"n": 1}, [one], seed=seed, ceiling=True)
+        for record in made:
+            arm = record["arms"][0]
+            arm["windows"]["sm_clock_hz"] = [clock_hz] * len(arm["windows"]["host_s"])
+            arm["held"] = True
+        return made
+
+    found = row(tmp_path, roof(2e12, 1, 1.98e9), roof(1e12, 2, 1.98e9 / 1.05))
+    assert found.verdict.verdict == decision.REGRESSED
+    assert "the clock, not the code: of 5.0" in cause(found), "and not of half the time of a step"
+    lines = explain(found.base, found.head, found.verdict)
+    assert not [line for line in lines if "of a step:" in line or "issuing" in line]
+    assert "Attribution: arithmetic that a step needs, over its time: 800 TFLOP/s in base, 76" in (
+        "\n".join(lines)
+    )
+
+
+def test_the_time_over_the_baseline_s_has_no_cause_in_times_of_unequal_work(tmp_path: Path) -> None:
+    def made(size: int, seed: int) -> list[Json]:
+        cost = {"flops": 1e6 * size}
+        some = [
+            sample.arm("slow", 1e-6 * size, cost=cost, **QUIET),
+            sample.arm("x", 5e-7 * size, cost=cost, **QUIET),
+        ]
+        notes = {"iterations": str(size)}
+        return sample.launches(3, "a/b", {"n": 1}, some, seed=seed, notes=notes)
+
+    sides = [
+        [
+            read_run(sample.write(tmp_path / str(10 * seed + n), made(size + n, 10 * seed + n)))
+            for n in (0, 1)
+        ]
+        for seed, size in ((1, 2000), (2, 1900))
+    ]
+    (found,) = [one for one in compare(sides[0], sides[1]).rows if one.arm == "x"]
+    lines = explain(found.base, found.head, found.verdict, "run")
+    assert "Attribution" not in "".join(lines)
+    (values,) = [line for line in lines if "one value per run" in line]
+    assert values == (
+        "Independent launches: one value per run: base 0.500, 0.500; head 0.500, 0.500 (time over"
+        " the baseline's: each run found the size of its work itself)"
+    )
+
+
 def test_work_over_time_is_shown_where_the_record_counts_it(tmp_path: Path) -> None:
     cost: Json = {"bytes": 1e9, "flops": 2e9}
     found = row(tmp_path, records(1, cost=cost), records(2, step_s=2e-3, cost=cost))
@@ -201,7 +291,7 @@ def test_nothing_is_attributed_to_a_side_that_is_not_there(tmp_path: Path) -> No
     found = row(tmp_path, records(1), records(2))
     assert attribution(found.base, (), found.verdict) is None
     lines = explain((), (), Verdict(decision.SKIPPED, reason="base: no GPU"))
-    assert lines == ["Reason: base: no GPU"]
+    assert lines == ["Verdict: skipped: base: no GPU"]
 
 
 def test_the_command_explains_from_comparability_to_the_verdict(
@@ -216,5 +306,6 @@ def test_the_command_explains_from_comparability_to_the_verdict(
     assert cli.main(["compare", *folders, "--explain", "N:1/X"]) == FAILED
     shown = capfd.readouterr().out
     assert shown.startswith("a/b/n:1/x: regressed\n  Comparability: ")
+    assert all(section(line.removeprefix("  ")) for line in shown.splitlines()[1:])
     assert "Independent launches: one value per launch: base 1.00 ms, " in shown
     assert "Attribution: the code" in shown

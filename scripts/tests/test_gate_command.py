@@ -22,6 +22,7 @@ from gpulift.gate import setup as gate_setup
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.command import budget_s, gate
 from gpulift.gate.measure import Budget
+from gpulift.steps import SECTIONS
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
 from tests.trials_made import unchanged
@@ -622,11 +623,16 @@ def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixtur
     head_is(*SLOWER)
     against_base("--explain", "precision/matmul/n:1")
     said = capsys.readouterr().out
-    assert "precision/matmul/n:1/bf16\n  Launches: 4; change 0." in said
+    head = "precision/matmul/n:1/bf16: regressed\n  Launch value: screen launch 1: head/base 1.00"
+    assert head in said
+    assert "\n  Paired launches: 4; change 0." in said
     assert "confirmation launch 8: head/base 1.00" in said
     assert "confirmation launch 9" not in said
-    assert "precision/matmul/n:1/fp32\n" in said
+    assert "precision/matmul/n:1/fp32: equivalent\n" in said
     assert "\nlaunch/cuda_graph" not in said
+    explained = [line[2:] for line in said.splitlines() if line.startswith("  ")]
+    assert explained
+    assert not [line for line in explained if not line.startswith(SECTIONS)]
 
 
 def test_a_replay_refuses_what_it_cannot_explain_before_it_shows_anything(
@@ -641,7 +647,7 @@ def test_a_replay_refuses_what_it_cannot_explain_before_it_shows_anything(
     assert not Path("gate.xml").exists()
     assert "there are: launch/cuda_graph/n:1/plain, " in said.err
     assert run("--replay", "evidence", "--explain", "Fp32") == 1
-    assert "\nprecision/matmul/n:1/fp32\n" in capsys.readouterr().out
+    assert "\nprecision/matmul/n:1/fp32: equivalent\n" in capsys.readouterr().out
 
 
 def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -654,4 +660,4 @@ def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) 
     assert suite.get("tests") == "6"
     assert suite.get("failures") == "1"
     (failure,) = suite.iter("failure")
-    assert "Confirmation, fresh launches, look at 8" in (failure.text or "")
+    assert "Gate: confirmation: fresh launches, look at 8" in (failure.text or "")

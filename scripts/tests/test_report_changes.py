@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
+from gpulift.compare.judge import compare
 from gpulift.gate.judge import Control, GateResult
+from gpulift.records.read import Run, read_run
 from gpulift.report import changes, page
 from tests import runs_made, sample
 from tests.fake_gate import FakeBench, make_build, technique
@@ -143,6 +146,24 @@ def test_a_comparison_with_another_run(evidence: Path, capsys: pytest.CaptureFix
     assert re.search(r"▼ regressed \| a/b \| n 1 \| fast \| 1\.(09|10)\d+ \|", twin)
     assert "1 equivalent" in twin
     assert "counted over launches" in twin
+
+
+def test_what_is_no_time_says_what_it_is_and_the_question_is_told(tmp_path: Path) -> None:
+    def made(size: int, card: str) -> Run:
+        context = copy.deepcopy(sample.GPU_CONTEXT)
+        context["gpu"]["card"] = card
+        cost = {"flops": 1e6 * size}
+        arms = [sample.arm(name, 1e-6 * size, cost=cost) for name in ("slow", "fast")]
+        records = sample.launches(
+            3, "a/b", {"n": 1}, arms, context=context, seed=size, notes={"iterations": str(size)}
+        )
+        return read_run(sample.write(tmp_path / card, records))
+
+    sides = [made(2000, "1"), made(1990, "2")], [made(1980, "3"), made(1970, "4")]
+    change = changes.from_comparison(compare(*sides, "card"), "nvidia-h200")
+    (fast,) = [row for row in change.rows if row.arm == "fast"]
+    assert fast.reason.startswith("time over the baseline's: each run found the size of its work")
+    assert [line for line in change.basis if line.startswith("question: do the cards of which")]
 
 
 @pytest.mark.parametrize(

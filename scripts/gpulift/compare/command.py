@@ -11,22 +11,36 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import decision, tables, text
-from gpulift.compare.explain import explain, sm_clock_hz, throttle, unit_line
-from gpulift.compare.judge import OVER_BASELINE, UNITS, Comparison, Launch, Row, values
+from gpulift import decision, steps, tables, text
+from gpulift.compare.explain import explain, sm_clock_hz, throttle
+from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
-from gpulift.decision import percent
+from gpulift.decision import at_least
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.records.read import read_results
+from gpulift.steps import step
 
 STATS_METHOD = "1"  # of stats.py, as its docstring says
 
+
+def _named(path: str) -> Path:
+    """An empty name, as of a variable that is not set, would be the current folder."""
+    if not path:
+        raise GpuliftError("a name of records is empty", USAGE)
+    return Path(path)
+
+
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
-Side = Annotated[Path, typer.Argument(help="Record file or run folder.")]
+RECORDS = "Record file or run folder; a folder of run folders stands for the newest full one."
 More = Annotated[
     Optional[list[Path]],  # noqa: UP045
-    typer.Option(help="A further run of the same side; may be repeated."),
+    typer.Option(
+        parser=_named,
+        metavar="RUN",
+        help="A further run of the same side; may be repeated. With two runs or more on each side"
+        " the run is what counts, and not the launch.",
+    ),
 ]
 Explain = Annotated[
     Optional[str],  # noqa: UP045
@@ -39,8 +53,8 @@ Explain = Annotated[
 
 
 def compare(
-    base: Side,
-    head: Side,
+    base: Annotated[Path, typer.Argument(parser=_named, metavar="BASE", help=RECORDS)],
+    head: Annotated[Path, typer.Argument(parser=_named, metavar="HEAD", help=RECORDS)],
     more_base: More = None,
     more_head: More = None,
     across: Annotated[
@@ -54,7 +68,11 @@ def compare(
     ] = None,
     common: Annotated[
         bool,
-        typer.Option("--common", help="List what the two sides do not share, compare the rest."),
+        typer.Option(
+            "--common",
+            help="List cases and arms that the two sides do not share as skipped, and compare the"
+            " rest; without it they end the comparison.",
+        ),
     ] = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show rows that are equivalent, too.")
@@ -174,8 +192,8 @@ def _cells(rows: Sequence[Row], unit: str) -> list[str]:
         "–" if change is None else _signed(change),
         _interval(row),
         _units(row, unit),
-        "–" if effect is None else percent(effect),
-        OVER_BASELINE if row.own_size and row.base else verdict.reason if effect is None else "",
+        "–" if effect is None else at_least(effect).removesuffix(" or more"),
+        row.measure or (verdict.reason if effect is None else ""),
     ]
 
 
@@ -198,25 +216,13 @@ def _signed(change: float) -> str:
 
 def _explanation(found: Comparison, row: Row) -> str:
     common = found.common
-    lines = [f"{row.name}: {row.verdict.verdict}"]
-    lines.append(f"Comparability: {len(common.equal)} facts are equal on both sides")
-    lines += [f"Comparability: declared with --across: {one}" for one in common.declared]
-    lines += [f"Comparability: only one side records {name}" for name in common.one_sided]
-    if row.base and row.head:
-        units = [values(side, found.unit) for side in (row.base, row.head)]
-        shown = unit_line(found.unit, units[0], units[1])
-        lines.append(f"{shown} ({_meaning(row.base[0])})")
-    lines += explain(row.base, row.head, row.verdict)
-    return "\n  ".join(lines)
-
-
-def _meaning(launch: Launch) -> str:
-    unit = launch.unit_of_work
-    if unit == "step":
-        return "times of a step"
-    return (
-        f"times of one {unit}: a step's over the {unit}s of it, since a ceiling chooses its shape"
-    )
+    facts = [f"{len(common.equal)} facts are equal on both sides"]
+    facts += [f"declared with --across: {one}" for one in common.declared]
+    facts += [f"the question: {found.question}"] if found.question else []
+    facts += [f"only one side records {name}" for name in common.one_sided]
+    lines = [step(steps.COMPARABILITY, fact) for fact in facts]
+    lines += explain(row.base, row.head, row.verdict, found.unit)
+    return "\n  ".join([f"{row.name}: {row.verdict.verdict}", *lines])
 
 
 def _row_data(row: Row) -> dict[str, Any]:
@@ -227,6 +233,7 @@ def _row_data(row: Row) -> dict[str, Any]:
         "arm": row.arm,
         "verdict": row.verdict.verdict,
         "reason": row.verdict.reason,
+        "measure": row.measure or "time",
         "change": row.change,
         "low": difference.ratio.low - 1 if difference and difference.ratio.low else None,
         "high": difference.ratio.high - 1 if difference and difference.ratio.high else None,

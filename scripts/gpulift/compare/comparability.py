@@ -166,7 +166,11 @@ def _varying(runs: Sequence[Run], factor: Factor | None) -> dict[str, str]:
         known = facts(run.records[0])
         for fact in known.keys() & within:
             found.setdefault(fact, set()).add(str(known[fact]))
-    return {fact: " and ".join(sorted(values)) for fact, values in found.items()}
+    return {fact: _joined(sorted(values)) for fact, values in found.items()}
+
+
+def _joined(values: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(values[:-1]), values[-1]) if part)
 
 
 def _noted(side: str, runs: Sequence[Run]) -> dict[str, str]:

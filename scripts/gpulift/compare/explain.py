@@ -1,19 +1,17 @@
-"""From windows to a verdict, step by step; pure functions of launches and a verdict.
-
-Each line starts with the section of METHOD.md that it belongs to.
-"""
+"""From windows to a verdict, step by step; pure functions of launches and a verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpulift import decision, stats, text
-from gpulift.compare.judge import Launch
-from gpulift.decision import Verdict, percent
+from gpulift import decision, stats, steps, text
+from gpulift.compare.judge import OVER_BASELINE, Launch, values
+from gpulift.decision import Verdict, at_least, percent
+from gpulift.steps import step
 
 MOST = 2 / 3  # of a change that one cause must hold to be named as the cause
 DEVICE, ISSUING, ELSEWHERE = (
@@ -55,20 +53,39 @@ class Attribution:
         return [*lines, self.cause] if self.cause else lines
 
 
-def explain(base: Sequence[Launch], head: Sequence[Launch], verdict: Verdict) -> list[str]:
-    """The path of one verdict: launches, family, equivalence, smallest effect, attribution."""
-    lines = [_launch_line("base", launch) for launch in base]
-    lines += [_launch_line("head", launch) for launch in head]
-    lines += [_section(line) for line in verdict.path]
+def explain(
+    base: Sequence[Launch], head: Sequence[Launch], verdict: Verdict, unit: str = "launch"
+) -> list[str]:
+    """The path of one verdict of `compare`: launches, what is compared, and so on."""
+    sides = (("base", base), ("head", head))
+    lines = [_launch_line(side, one) for side, launches in sides for one in launches]
+    if base and head:
+        lines.append(_unit_line(base, head, unit))
+    return path_to(verdict, lines, attribution(base, head, verdict))
+
+
+def path_to(verdict: Verdict, launches: Iterable[str], attributed: Attribution | None) -> list[str]:
+    """What --explain shows of a verdict, behind the lines about its launches; also for a gate.
+
+    Each line begins with its section of METHOD.md.
+    """
+    lines = [*launches, *_to_verdict(verdict)]
     if verdict.smallest_effect is not None:
-        lines.append(
-            f"Smallest effect: a change of {percent(verdict.smallest_effect)} would have been seen"
-            " with 90 % power"
-        )
-    if verdict.reason:
-        lines.append(f"Reason: {verdict.reason}")
-    found = attribution(base, head, verdict)
-    return lines + [f"Attribution: {line}" for line in (found.lines if found else ())]
+        seen = f"changes of {at_least(verdict.smallest_effect)} would have been seen"
+        lines.append(step(steps.SMALLEST_EFFECT, f"{seen} with {percent(decision.POWER)} power"))
+    causes = attributed.lines if attributed else ()
+    return [*lines, *(step(steps.ATTRIBUTION, line) for line in causes)]
+
+
+def _to_verdict(verdict: Verdict) -> Iterable[str]:
+    """The path, and at its end the verdict, with its reason where no other line has it."""
+    end, reason = step(steps.VERDICT, verdict.verdict), verdict.reason
+    path = [line for line in verdict.path if line != end]
+    yield from path
+    if verdict.smallest_effect is None and reason and not any(reason in line for line in path):
+        yield f"{end}: {reason}"
+    elif not any(line.startswith(end) for line in path):
+        yield end
 
 
 def attribution(
@@ -78,11 +95,13 @@ def attribution(
 
     A slower clock is told from slower code by cycles; the device from the host by its own time.
     """
-    if not base or not head:
-        return None
+    if not base or not head or base[0].over_baseline is not None:
+        return None  # the latter: their times are not of equal work
+    alike = _of_one_size((*base, *head))
     measures = [
         Measured(name, unit, before, after, _beside(shown, before, after))
         for name, unit, measure, shown in MEASURES
+        if alike or not name.endswith(OF_A_STEP)
         if (before := _typical(base, measure)) and (after := _typical(head, measure))
     ]
     changed = verdict.verdict in (decision.REGRESSED, decision.IMPROVED)
@@ -92,6 +111,11 @@ def attribution(
         tuple(throttle(head)),
         _cause(base, head) if changed else "",
     )
+
+
+def _of_one_size(launches: Sequence[Launch]) -> bool:
+    """Whether a step of all of them has as much work: a ceiling chooses its shape in each run."""
+    return len({one.work for one in launches}) == 1
 
 
 def _beside(shown: Callable[[float], str], base: float, head: float) -> str:
@@ -121,9 +145,10 @@ def _launch_line(side: str, launch: Launch) -> str:
         f"throttle {', '.join(throttle([launch])) or 'none'}",
         _check(launch),
     ]
-    return (
-        f"Launch value: {side} launch {record.launch} ({record.citation},"
-        f" {record.file}:{record.line}): {'; '.join(parts)}"
+    return step(
+        steps.LAUNCH_VALUE,
+        f"{side} launch {record.launch} ({record.citation}, {record.file}:{record.line}):"
+        f" {'; '.join(parts)}",
     )
 
 
@@ -135,26 +160,42 @@ def _check(launch: Launch) -> str:
     return f"check error {error:.2g}{allowed}"
 
 
-def unit_line(unit: str, base: Sequence[float], head: Sequence[float]) -> str:
+def _unit_line(base: Sequence[Launch], head: Sequence[Launch], unit: str) -> str:
     """The values that are compared, from their logarithms."""
-    sides = [", ".join(text.seconds(math.exp(one)) for one in side) for side in (base, head)]
-    return f"Independent launches: one value per {unit}: base {sides[0]}; head {sides[1]}"
+    shown = _reading(base[0])
+    before, after = (", ".join(map(shown, values(side, unit))) for side in (base, head))
+    said = f"one value per {unit}: base {before}; head {after} ({_meaning(base[0])})"
+    return step(steps.INDEPENDENT, said)
 
 
-def _section(line: str) -> str:
-    """Decisions name launches; METHOD.md has a section for how they are used."""
-    return line.replace("Launches: ", "Independent launches: ", 1)
+def _reading(launch: Launch) -> Callable[[float], str]:
+    """How people read a launch value, which is a logarithm."""
+    if launch.over_baseline is not None:
+        return lambda log: text.digits(math.exp(log))
+    if launch.unit_of_work == "step":
+        return lambda log: text.seconds(math.exp(log))
+    unit = "FLOP/s" if launch.unit_of_work == "operation" else "B/s"
+    return lambda log: text.rate(math.exp(-log), unit)
+
+
+def _meaning(launch: Launch) -> str:
+    unit = launch.unit_of_work
+    if launch.over_baseline is not None:
+        return OVER_BASELINE
+    if unit == "step":
+        return "times of a step"
+    return f"by the time of one {unit}, since a ceiling chooses the shape of its step"
 
 
 def _cause(base: Sequence[Launch], head: Sequence[Launch]) -> str:
     """One sentence on where a change lies; empty where records cannot tell."""
-    time = _log_ratio(base, head, _step_s)
+    time = _log_ratio(base, head, lambda one: one.step_s / one.work)
     if time is None or time == 0:
         return ""
     if not any(one.arm.may_wait_for_host for one in (*base, *head)):
-        cycles = _log_ratio(base, head, _cycles)
+        cycles = _log_ratio(base, head, _cycles_of_work)
         return "" if cycles is None else _clock_or_code(time, cycles)
-    return _host_or_device(base, head)
+    return _host_or_device(base, head) if _of_one_size((*base, *head)) else ""
 
 
 def _clock_or_code(time: float, cycles: float) -> str:
@@ -228,6 +269,11 @@ def _cycles(launch: Launch) -> float | None:
     return None if cycles is None or not cycles.size else float(np.median(cycles))
 
 
+def _cycles_of_work(launch: Launch) -> float | None:
+    cycles = _cycles(launch)
+    return None if cycles is None else cycles / launch.work
+
+
 def _device_s(launch: Launch) -> float | None:
     return _per_step(launch, launch.arm.windows.device_s)
 
@@ -296,6 +342,7 @@ def _degrees(value: float) -> str:
     return f"{value:.0f} °C"
 
 
+OF_A_STEP = ("of a step", "issuing a step (enqueue)", "of a step in its calls")
 MEASURES: tuple[tuple[str, str, Measure, Callable[[float], str]], ...] = (
     ("time of a step", "s", _step_s, text.seconds),
     ("SM clock cycles of a step", "cycles", _cycles, _cycles_text),

@@ -86,20 +86,21 @@ class Launch:
             raise RecordError(f"{place}: a step of {self.arm.name} took {step_s} s: no such time")
         if self.over_baseline is not None:
             return self.over_baseline
-        work = self._work
-        return math.log(step_s) - (math.log(work) if work > 0 else 0.0)
+        return math.log(step_s) - math.log(self.work)
 
     @property
     def unit_of_work(self) -> str:
         """What the launch value is the time of: "step", or of a ceiling "operation" or "byte"."""
         cost = self.arm.cost or Cost()
-        if self._work <= 0:
+        if not self.record.ceiling or stats.work_for_roof(cost) <= 0:
             return "step"
         return "operation" if stats.counts_operations(cost.roof) else "byte"
 
     @property
-    def _work(self) -> float:
-        return stats.work_for_roof(self.arm.cost or Cost()) if self.record.ceiling else 0.0
+    def work(self) -> float:
+        """How many units of work a step has."""
+        one = self.unit_of_work == "step"
+        return 1.0 if one else stats.work_for_roof(self.arm.cost or Cost())
 
     @property
     def card(self) -> str:
@@ -125,6 +126,11 @@ class Row:
     def name(self) -> str:
         """What --explain looks for."""
         return "/".join(part for part in (self.technique, self.case_id, self.arm) if part)
+
+    @property
+    def measure(self) -> str:
+        """What is compared, where it is not the time."""
+        return OVER_BASELINE if self.own_size and self.base else ""
 
     @property
     def change(self) -> float | None:
@@ -464,12 +470,12 @@ def _question(across: str | None, unit: str, base: int, head: int) -> str:
     if across == "gpu-model":
         return f"do the models differ, as far as {base} and {head} of their cards tell?"
     if across != "card":
-        return f"what does another {across} change on this card?"
+        return f"what does another {across} change, all else being equal?"
     if unit != "card":
         return "does this one card differ from that one? Of other cards it tells nothing"
     return (
-        f"do cards like the {head} of head differ from cards like the {base} of base? What else"
-        " sets the two groups apart, as hosts and days, is part of the answer"
+        f"do the cards of which head is a sample ({head}) differ from those of base ({base})? What"
+        " else sets the two groups apart, as hosts and days, is part of the answer"
     )
 
 

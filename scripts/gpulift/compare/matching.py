@@ -16,6 +16,8 @@ T = TypeVar("T")
 def matching(rows: Sequence[T], name: Callable[[T], str], wanted: str) -> list[T]:
     """The rows whose technique/case/arm holds the text. Raises GpuliftError with near matches, or
     where nothing is near with names that there are."""
+    if not wanted:
+        raise GpuliftError("--explain needs a part of technique/case/arm, and was empty", USAGE)
     found = [row for row in rows if wanted.lower() in name(row).lower()]
     if not found:
         hint = _hint([name(row) for row in rows], wanted)

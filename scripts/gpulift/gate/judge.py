@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gpulift import errors
+from gpulift import errors, steps
 from gpulift.decision import (
     EQUIVALENT,
     ERROR,
@@ -49,6 +49,7 @@ from gpulift.gate.evidence import (
     Setup,
 )
 from gpulift.stats import CONFIDENCE
+from gpulift.steps import step
 
 WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
 MOST_UNDECIDED = 0.1  # of the comparisons that were judged
@@ -432,7 +433,7 @@ def _blame_control(one: RowResult, why: str) -> RowResult:
 
 
 def _without_figures(verdict: str, reason: str) -> Verdict:
-    return Verdict(verdict, reason=reason, path=(f"Recorded: {reason}", f"Verdict: {verdict}"))
+    return Verdict(verdict, reason=reason, path=(step(steps.VERDICT, f"{verdict}: {reason}"),))
 
 
 def _judged(rows: Sequence[Row], series: Series, evidence: Evidence) -> list[RowResult]:

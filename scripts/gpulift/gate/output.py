@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulift.compare.explain import Attribution
+from gpulift import steps
+from gpulift.compare.explain import Attribution, path_to
 from gpulift.compare.matching import matching
 from gpulift.decision import (
     ERROR,
@@ -23,6 +24,7 @@ from gpulift.decision import (
 from gpulift.gate.evidence import Launch, Row
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
+from gpulift.steps import step
 
 SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
 NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,18 +69,16 @@ def explain(
     result: GateResult, rows: Sequence[RowResult], attributions: Mapping[Row, Attribution]
 ) -> Iterator[str]:
     """Every step from the launch values to the verdict and its cause, for these rows."""
+    note = [step(steps.PAIRED, result.note)] if result.note else []
     for one in rows:
-        yield f"{one.row.id}"
-        for step in one.verdict.path:
-            yield f"  {step}"
-        for stage, launches in (("screen", one.first), ("confirmation", one.second)):
-            for number, launch in enumerate(launches, start=1):
-                yield f"  {stage} launch {number}: {_launch_text(launch)}"
-        if result.note:
-            yield f"  {result.note}"
-        attributed = attributions.get(one.row)
-        for text in attributed.lines if attributed else ():
-            yield f"  Attribution: {text}"
+        yield f"{one.row.id}: {one.verdict.verdict}"
+        values = [
+            step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
+            for stage, launches in (("screen", one.first), ("confirmation", one.second))
+            for number, launch in enumerate(launches, start=1)
+        ]
+        for line in path_to(one.verdict, [*values, *note], attributions.get(one.row)):
+            yield f"  {line}"
 
 
 def rows_of(result: GateResult, case: str) -> list[RowResult]:

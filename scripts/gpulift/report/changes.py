@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpulift import decision, errors
@@ -115,6 +115,7 @@ def from_gate(result: GateResult) -> Change:
 def from_comparison(found: Comparison, machine: str) -> Change:
     """The verdicts of a comparison of two sets of runs."""
     declared = tuple(f"declared difference: {one}" for one in found.common.declared)
+    question = (f"question: {found.question}",) if found.question else ()
     budget = (
         f"family of {found.family}: planned chance of a false regression in the whole comparison"
         f" {percent(decision.FAMILY_ALPHA)}"
@@ -126,7 +127,7 @@ def from_comparison(found: Comparison, machine: str) -> Change:
         machine=machine,
         exit_code=found.exit_code,
         counts=found.counts,
-        basis=(budget, f"counted over {UNITS[found.unit]}", *declared, *found.notes),
+        basis=(budget, f"counted over {UNITS[found.unit]}", *declared, *question, *found.notes),
         controls=(),
         rows=tuple(_compared_row(row) for row in found.rows),
     )
@@ -137,7 +138,9 @@ def _gate_row(one: RowResult) -> ChangeRow:
 
 
 def _compared_row(row: ComparedRow) -> ChangeRow:
-    return _row(row.technique, row.case_id, row.arm, row.verdict)
+    made = _row(row.technique, row.case_id, row.arm, row.verdict)
+    reason = "; ".join(part for part in (row.measure, made.reason) if part)
+    return replace(made, reason=reason)
 
 
 def _row(technique: str, case_id: str, arm: str, verdict: Verdict) -> ChangeRow:

@@ -1,0 +1,33 @@
+"""The steps from windows to a verdict: each line begins with the section of METHOD.md behind it."""
+
+from __future__ import annotations
+
+COMPARABILITY = "Comparability"
+LAUNCH_VALUE = "Launch value"
+INDEPENDENT = "Independent launches"
+PAIRED = "Paired launches"
+FAMILY = "Family"
+SCREEN = "Gate: screen"
+CONFIRMATION = "Gate: confirmation"
+EQUIVALENCE = "Equivalence"
+VERDICT = "Verdict"
+SMALLEST_EFFECT = "Smallest effect"
+ATTRIBUTION = "Attribution"
+SECTIONS = (
+    COMPARABILITY,
+    LAUNCH_VALUE,
+    INDEPENDENT,
+    PAIRED,
+    FAMILY,
+    SCREEN,
+    CONFIRMATION,
+    EQUIVALENCE,
+    VERDICT,
+    SMALLEST_EFFECT,
+    ATTRIBUTION,
+)
+
+
+def step(section: str, text: str) -> str:
+    """One line of a path."""
+    return f"{section}: {text}"
