@@ -204,8 +204,8 @@ def test_a_side_of_two_versions_is_refused(
         compared(noting("base", **{name: first}), mixed, across)
     assert caught.value.exit_code == NOT_COMPARABLE
     assert str(caught.value) == (
-        f"the head records are of more than one set: {shown}, from one.jsonl:1 to two.jsonl:1; all"
-        " of a side must agree in it"
+        f"the head records are of more than one set: {shown}, from one.jsonl:1 to two.jsonl:1; name"
+        " runs or record files that agree in it"
     )
 
 

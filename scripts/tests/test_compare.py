@@ -351,6 +351,7 @@ def test_with_several_runs_what_its_arms_are_worth_is_compared(
         {"arms.1.cost.bytes": 2e6},
         {"arms.1.check_tolerance": 0.1},
         {"notes": {"iterations": "many"}},
+        {"notes": {"iterations": "9" * 5000}},
         {"notes": {}},
         {"regime": "sustained"},
     ],

@@ -294,7 +294,7 @@ def _mixed(side: str, found: Iterable[FactDifference], first: Record, record: Re
     named = ", ".join(f"{d.fact} ({_shown(d.base)}, then {_shown(d.head)})" for d in found)
     return (
         f"the {side} records are of more than one set: {named}, from {_place(first)} to"
-        f" {_place(record)}; all of a side must agree in it"
+        f" {_place(record)}; name runs or record files that agree in it"
     )
 
 

@@ -20,6 +20,7 @@ from gpulift.records.model import Arm, Cost, Record
 
 SIZES = ("iterations", "largest_batch_{arm}")  # notes of what a run found out
 COSTS = {"bytes per step": "bytes", "operations per step": "flops", "items per step": "items"}
+MOST_DIGITS = 18  # of a size
 SAME = 1e-9  # relative; costs are computed
 
 
@@ -93,7 +94,7 @@ def _chooses_shape(record: Record, arm: Arm) -> bool:
 def _size(record: Record, arm: Arm) -> int | None:
     for key in SIZES:
         noted = record.notes.get(key.format(arm=arm.name), "")
-        if noted.isdecimal() and int(noted) > 0:
+        if noted.isdecimal() and len(noted) <= MOST_DIGITS and int(noted) > 0:
             return int(noted)
     return None
 
