@@ -55,7 +55,7 @@ def _gpu(context: Context) -> Finding:
 
 def _driver(context: Context) -> Finding:
     if not context.driver:
-        return Finding("NVIDIA driver", False, "none", DRIVER_REMEDY)
+        return Finding("NVIDIA driver", False, "none", f"with a GPU, {DRIVER_REMEDY}")
     versions = f"{context.driver}, CUDA {context.cuda_driver} (built for {context.cuda_runtime})"
     too_old = _version(context.cuda_driver) < _version(context.cuda_runtime)[:1]
     remedy = f"{DRIVER_REMEDY}: this one is older than the CUDA runtime" if too_old else ""

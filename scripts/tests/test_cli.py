@@ -194,6 +194,12 @@ def test_qualify_without_gpu_shows_committed_results_beside(
     assert page.is_file()
     assert page.with_suffix(".md").is_file()
     assert list(page.parent.glob("figures/*.png"))
+    twin = page.with_suffix(".md").read_text(encoding="utf-8")
+    for text in (said, twin):
+        assert "Not judged: nothing that was measured here has a limit" in text
+        assert "judged by nothing: the records are of no GPU" in text
+        assert "judged by computed peaks: no" not in text.partition("**NVIDIA H200**")[0]
+        assert "the driver does not say" not in text.partition("**NVIDIA H200**")[0]
 
 
 def test_qualify_fails_when_a_case_failed(
@@ -242,6 +248,7 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
     assert found["GPU"]["usable"] is False
     assert found["GPU"]["remedy"]
     assert found["model/resnet"]["remedy"] == "./gpulift setup"
+    assert found["NVIDIA driver"]["remedy"].startswith("with a GPU, install"), "there is no card"
     assert {"NVIDIA driver", "LibTorch", "preload libjemalloc.so.2"} <= set(found)
 
 

@@ -82,6 +82,21 @@ def results(
     return {one.id.removeprefix("health/"): one for one in made}
 
 
+def test_records_of_a_machine_without_a_gpu_say_nothing_of_a_driver() -> None:
+    """As `report` judges them, which asks no driver."""
+    context = {**CPU_CONTEXT, "gpu_missing": "no driver here", "gpu_remedy": "install one"}
+    copied = read_record(
+        record("ceiling/host_memory", {"n": 1}, [arm("copy", 1e-3)], context=context)
+    )
+    gone, integrity = judge_health(None, None, [copied])
+    assert (gone.id, gone.verdict) == ("health/gpu", SKIPPED)
+    assert (gone.reason, gone.remedy) == ("no GPU: no driver here", "install one")
+    assert integrity.id == "health/integrity"
+    del context["gpu_missing"]
+    told = read_record(record("gbench/x", {"n": 1}, [arm("a", 1e-3)], context=context))
+    assert judge_health(None, None, [told])[0].reason == "the records are of no GPU"
+
+
 def test_a_sound_card_passes_everything_that_was_looked_at() -> None:
     found = results(health())
     assert set(found) == NAMES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,8 @@ def test_without_a_reference_computed_peaks_judge(share: float, word: str) -> No
     one = result(run_of(*memory(share * peak)), None, MEMORY)
     assert (one.verdict, one.kind) == (word, "computed peak")
     assert one.fraction == pytest.approx(share, rel=1e-3)
-    assert basis(None) == "judged by computed peaks: no reference for this model"
+    summary = run_of(*memory(share * peak))
+    assert basis(summary) == "judged by computed peaks: no reference for this model"
 
 
 def test_one_launch_does_not_decide_against_a_peak_either() -> None:
@@ -313,6 +315,28 @@ def test_without_a_gpu_nothing_is_a_pass() -> None:
     results = judge_run(summary, None)
     assert overall(results) == SKIPPED
     assert coverage(results) == "0 pass, 0 fail, 0 inconclusive, 1 skipped"
+    assert "peak" not in basis(summary)
+    assert basis(summary).startswith("judged by nothing: the records are of no GPU")
+    screen = console()
+    with screen.capture() as shown:
+        screen.print(verdicts(results))
+    assert "Not judged: nothing that was measured here has a limit; 0 pass" in shown.get()
+
+
+def test_without_a_gpu_no_cards_are_counted() -> None:
+    """A reference can be made of a processor, too; how many machines it was is not known."""
+    copies = [arm("copy", 0.02, cost={"bytes": 256.0, "roof": "host_memory"}, noise=1e-4)]
+    ctx: dict[str, Any] = {"context": CPU_CONTEXT}
+    summary = run_of(*launches(3, "ceiling/host_memory", {"bytes": 256}, copies, **ctx))
+    host, other = "roof/host_memory/burst", "time/allocator/host_malloc/n:1/glibc"
+    rate = next(one.estimate.value for one in measured_checks(summary) if one.id == host)
+    unknown = {"conditions": {"cuda_runtime": "", "power_limit_w": None}}
+    known = reference(entry(host, rate, **unknown), entry(other, 1e-3, **unknown))
+    results = {one.id: one for one in judge_run(summary, known)}
+    assert results[host].verdict == PASS
+    assert (results[host].cards, results[other].cards) == (0, 0)
+    judged = replace(summary, reference=known)
+    assert basis(judged) == "judged by what was measured with this processor before"
 
 
 def test_the_worst_verdict_counts() -> None:
@@ -365,4 +389,5 @@ def test_tables() -> None:
     assert "none (varies)" in rest
     assert "1 record " in rest
     assert "2 records" in rest
-    assert basis(known) == "judged by what 2 cards of this model reached"
+    judged = replace(run_of(*memory(4.2e12)), reference=known)
+    assert basis(judged) == "judged by what 2 cards of this model reached"

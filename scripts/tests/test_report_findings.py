@@ -36,14 +36,14 @@ def checks(**verdicts: int) -> list[CheckResult]:
 def test_the_answer_is_the_verdict_of_all_checks(
     results: list[CheckResult], verdict: str, said: str
 ) -> None:
-    found = findings.answer(results, None)
+    found = findings.answer(results, "by what")
     assert found.verdict == verdict
     assert found.sentence.startswith(said)
 
 
 def test_checks_are_counted_by_kind() -> None:
     results = [*checks(**{PASS: 2, INCONCLUSIVE: 1}), CheckResult("health/ecc", PASS)]
-    assert findings.answer(results, None).counts == (
+    assert findings.answer(results, "by what").counts == (
         "roofs: 2 pass, 1 inconclusive",
         "health: 1 pass",
     )

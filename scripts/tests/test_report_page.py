@@ -166,6 +166,14 @@ def test_joules_are_there_where_any_arm_has_them_and_else_said_to_be_missing(
     assert "0.500 J / 0.500 J" in text or "500 mJ / 500 mJ" in text
 
 
+@pytest.mark.parametrize("roof", ["gemm/bf16", ""])
+def test_a_roof_is_missed_only_where_an_arm_names_one(tmp_path: Path, roof: str) -> None:
+    cost = {"flops": 1e9, "roof": roof} if roof else {"items": 1.0}
+    arms = [sample.arm(name, 1e-3, cost=cost) for name in ("x", "y")]
+    text = Page(html_of(sample.launches(3, "a/b", {"n": 1}, arms), tmp_path)).text
+    assert ("Share of the measured roof: no arm has" in text) == bool(roof)
+
+
 def test_one_record(tmp_path: Path) -> None:
     one = [sample.record("a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])]
     page_shown, twin = pages([summary(one)], tmp_path)

@@ -46,7 +46,7 @@ def _run(summary: Summary) -> Iterator[str]:
     context = summary.run.records[0].context
     yield f"## gpulift: {MARKS[verdict]} {verdict} on {code(summary.run.machine)}"
     yield ""
-    yield f"{coverage(checks)}; {basis(summary.reference)}."
+    yield f"{coverage(checks)}; {basis(summary)}."
     yield f"Run {code(summary.run.name)}, commit {code(conditions.commit(context.build))}."
     for mark in summary.marks:
         yield f"**Mind: {mark}.**"

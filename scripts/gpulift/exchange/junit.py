@@ -59,7 +59,7 @@ def _conditions(summary: Summary) -> dict[str, str]:
         "software": conditions.software(first.context),
         "commit": conditions.commit(first.context.build),
         "method": first.method,
-        "basis": basis(summary.reference),
+        "basis": basis(summary),
         **{f"mark {number}": mark for number, mark in enumerate(summary.marks, start=1)},
     }
 

@@ -36,6 +36,7 @@ REMEDIES = (
     ("roof/host_link/", "look at slot, PCIe width and the NUMA node of the process"),
     ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
 )
+NOTHING_JUDGED = "Not judged: nothing that was measured here has a limit"
 REMEDY = "measure again with nothing else running; then look at the health checks"
 HOST_REMEDY = (
     "the host's pace is in it: look at its other load, clocks and, if virtual, its neighbours; "
@@ -80,7 +81,10 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One row of a qualification. `kind` is what judged it: measured, computed peak, health ..."""
+    """One row of a qualification. `kind` is what judged it: measured, computed peak, health ...
+
+    `cards` is how many are behind the reference; without a GPU there are none to count.
+    """
 
     id: str
     verdict: str
@@ -194,11 +198,17 @@ def overall(results: Sequence[CheckResult]) -> str:
     return next((v for v in (FAIL, INCONCLUSIVE, PASS) if v in found), SKIPPED)
 
 
-def basis(reference: Reference | None) -> str:
+def basis(summary: Summary) -> str:
     """What judges the roofs of this model, as one line for the report."""
-    if reference is None or not reference.measured:
+    measured = summary.reference.measured if summary.reference else {}
+    on_gpu = any(record.context.gpu for record in summary.run.records)
+    if not measured and on_gpu:
         return "judged by computed peaks: no reference for this model"
-    cards = sorted({entry.cards for entry in reference.measured.values()})
+    if not measured:
+        return "judged by nothing: the records are of no GPU, and no reference has this processor"
+    if not on_gpu:
+        return "judged by what was measured with this processor before"
+    cards = sorted({entry.cards for entry in measured.values()})
     count = str(cards[0]) if len(cards) == 1 else f"{cards[0]} to {cards[-1]}"
     noun = "card" if cards == [1] else "cards"
     return f"judged by what {count} {noun} of this model reached"
@@ -269,7 +279,7 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     return replace(
         _result(check, verdict, remedy, entry.value, "measured"),
         tolerance=entry.tolerance if entry.judges else None,
-        cards=entry.cards,
+        cards=entry.cards if check.case.first.context.gpu else 0,
         launches=entry.launches,
     )
 
@@ -391,7 +401,7 @@ def _not_measured(
         remedy=remedy,
         unit=entry.unit,
         tolerance=entry.tolerance,
-        cards=entry.cards,
+        cards=entry.cards if summary.run.records[0].context.gpu else 0,
         launches=entry.launches,
         kind="measured",
     )

@@ -77,7 +77,10 @@ class NotMeasured(GpuliftError):
 def qualify(
     quick: Quick = False,
     out: Out = None,
-    filter: Annotated[Optional[str], typer.Option(help="As for run.")] = None,  # noqa: UP045
+    filter: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help='Regular expression on technique/case/arm; "-RE" excludes.'),
+    ] = None,
     gpu: Gpu = None,
     gpus: Annotated[
         Optional[str],  # noqa: UP045
@@ -139,7 +142,8 @@ def explanation(result: CheckResult) -> str:
             + (f"; {against}" if against else "")
         )
     if result.cards:
-        lines.append(f"  behind the reference: {result.cards} cards, {result.launches} launches")
+        cards = "1 card" if result.cards == 1 else f"{result.cards} cards"
+        lines.append(f"  behind the reference: {cards}, {result.launches} launches")
     if result.smallest_effect is not None:
         lines.append(
             f"  smallest deviation that would surely have failed: {percent(result.smallest_effect)}"
@@ -382,7 +386,7 @@ def _tell(
     screen = tables.console()
     for card in cards:
         commands.show(card.summary, beside)
-        screen.print(basis(card.summary.reference), soft_wrap=True)
+        screen.print(basis(card.summary), soft_wrap=True)
         screen.print(shown.verdicts(card.results, every))
         if explain is not None:
             _explain(card.results, explain)
@@ -407,7 +411,7 @@ def _document(summary: Summary, results: Sequence[CheckResult]) -> dict[str, Any
     return {
         "run": summary.run.name,
         "method": summary.run.records[0].method,
-        "basis": basis(summary.reference),
+        "basis": basis(summary),
         "coverage": coverage(results),
         "checks": [asdict(result) for result in results],
     }

@@ -59,15 +59,12 @@ def judge_health(
         seen = "the card was there before the run and is gone"
         return (_result("gpu", FAIL, seen, RESET), _integrity(records))
     if before is not None and before.fields.has("gpu_missing"):
-        missing = before.fields
-        gone = CheckResult(
-            "health/gpu",
-            SKIPPED,
-            f"no GPU: {missing.text('gpu_missing')}",
-            missing.text("gpu_remedy", ""),
-            kind="health",
-        )
-        return (gone, _integrity(records))
+        missing, remedy = before.fields.text("gpu_missing"), before.fields.text("gpu_remedy", "")
+        return (_result("gpu", SKIPPED, f"no GPU: {missing}", remedy), _integrity(records))
+    if before is None and records and not any(record.context.gpu for record in records):
+        first = records[0].context
+        seen = f"no GPU: {first.gpu_missing}" if first.gpu_missing else "the records are of no GPU"
+        return (_result("gpu", SKIPPED, seen, first.gpu_remedy), _integrity(records))
     start = before or _from_records(records)
     last = after or start
     own = [judge(start, last) for judge in _OF_THE_DRIVER]

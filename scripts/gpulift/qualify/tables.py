@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from gpulift import text
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult, coverage
+from gpulift.qualify.checks import (
+    FAIL,
+    INCONCLUSIVE,
+    NOTHING_JUDGED,
+    PASS,
+    SKIPPED,
+    CheckResult,
+    coverage,
+    overall,
+)
 from gpulift.qualify.siblings import Siblings
 from gpulift.reference.entries import Reference
 
@@ -20,7 +29,8 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
 
     `every` gives each check its own row.
     """
-    table = _table(f"Is this machine as fast as it should be? {coverage(results)}")
+    told = f"{NOTHING_JUDGED}; " if overall(results) == SKIPPED else ""
+    table = _table(f"Is this machine as fast as it should be? {told}{coverage(results)}")
     for name in ("", "check", "measured", "limit", "of it", "judged by", "reason", "remedy"):
         table.add_column(
             name, justify="right" if name in ("measured", "limit", "of it") else "left"

@@ -11,15 +11,14 @@ from gpulift import text
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
+    NOTHING_JUDGED,
     PASS,
     SKIPPED,
     VERDICTS,
     CheckResult,
-    basis,
     overall,
 )
 from gpulift.qualify.tables import GLYPHS
-from gpulift.reference.entries import Reference
 from gpulift.report import plots
 from gpulift.report.summary import Worth
 
@@ -32,7 +31,7 @@ ANSWERS = {
     PASS: "Yes: every check that could be judged passed",
     FAIL: "No",
     INCONCLUSIVE: "As far as could be told, yes: no check failed, but some could not be told",
-    SKIPPED: "Not judged",
+    SKIPPED: NOTHING_JUDGED,
 }
 SPEED = ("roof/", "time/", "cost/")
 PARTS = (
@@ -58,8 +57,11 @@ class Answer:
         return GLYPHS[self.verdict]
 
 
-def answer(results: Sequence[CheckResult], reference: Reference | None) -> Answer:
-    """The verdict on a machine, in a sentence, and how many checks of each kind it rests on."""
+def answer(results: Sequence[CheckResult], basis: str) -> Answer:
+    """The verdict on a machine, in a sentence, and how many checks of each kind it rests on.
+
+    `basis` is what judged them.
+    """
     verdict = overall(results)
     words = Counter(one.verdict for one in results)
     judged = len(results) - words[SKIPPED]
@@ -69,9 +71,7 @@ def answer(results: Sequence[CheckResult], reference: Reference | None) -> Answe
     if verdict in (PASS, INCONCLUSIVE) and not any(_of_speed(one) for one in results):
         verdict = INCONCLUSIVE
         sentence = "Not known: no speed could be told from its limit"
-    if verdict == SKIPPED:
-        sentence = "Not judged: nothing that was measured here has a limit"
-    return Answer(verdict, sentence, _counts(results), basis(reference))
+    return Answer(verdict, sentence, _counts(results), basis)
 
 
 def _of_speed(one: CheckResult) -> bool:

@@ -12,7 +12,15 @@ from markupsafe import Markup
 from gpulift import stats, tables, text
 from gpulift.citing import arms
 from gpulift.claims.judge import Judgement
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, INTEGRITY, PASS, SKIPPED, CheckResult
+from gpulift.qualify.checks import (
+    FAIL,
+    INCONCLUSIVE,
+    INTEGRITY,
+    PASS,
+    SKIPPED,
+    CheckResult,
+    basis,
+)
 from gpulift.records.model import Record
 from gpulift.records.parse import IMPORT
 from gpulift.report import facts, findings, marks, roofline, strips
@@ -334,7 +342,7 @@ def _machine_view(
         anchor=f"m{number}",
         summary=summary,
         results=tuple(results),
-        answer=findings.answer(results, summary.reference),
+        answer=findings.answer(results, basis(summary)),
         lines=(),
         axis="",
         marks=(*synthetic, *summary.marks),
@@ -520,6 +528,11 @@ def _decides(result: CheckResult) -> bool:
     return result.verdict != SKIPPED and result.id.startswith(("roof/", "health/"))
 
 
+def _names_roof(row: Worth) -> bool:
+    arm = row.case.first.arm(row.arm)
+    return bool(arm and arm.cost and arm.cost.roof)
+
+
 def _gaps(view: MachineView) -> Iterator[str]:
     summary = view.summary
     on_gpu = summary.run.records[0].context.gpu is not None
@@ -529,7 +542,9 @@ def _gaps(view: MachineView) -> Iterator[str]:
             " sustained cases on a card with that counter have them, in records of schema 1.2"
             " or later."
         )
-    if summary.worths and all(row.roof_fraction is None for row in summary.worths):
+    if any(map(_names_roof, summary.worths)) and all(
+        row.roof_fraction is None for row in summary.worths
+    ):
         yield (
             "Share of the measured roof: no arm has a ceiling in this run; a run that has the"
             " ceiling techniques gives it."
