@@ -387,7 +387,8 @@ def test_tables() -> None:
     assert "driver" not in rest
     assert "5.0 % (default)" in rest
     assert "none (varies)" in rest
-    assert "1 record " in rest
-    assert "2 records" in rest
+    assert "gpulift:nvidia-h200/0123456789ab" in rest
+    assert "first and 1 more" in rest
+    assert "A tolerance is how far off a sound card may be" in rest
     judged = replace(run_of(*memory(4.2e12)), reference=known)
     assert basis(judged) == "judged by what 2 cards of this model reached"

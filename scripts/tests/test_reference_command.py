@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gpulift import cli
 from gpulift.errors import OK, USAGE
 from gpulift.reference.entries import find_reference
-from tests import sample
+from tests import runs_made, sample
 
 READ = "roof/device_memory/burst"
 MACHINE = "nvidia-h200"
@@ -55,3 +56,85 @@ def test_cards_are_not_forgotten(root: Path, capfd: SHOWN) -> None:
     other = root / "other.json"
     assert cli.main(["reference", "build", runs[0], "--out", str(other)]) == OK
     assert '"cards": 1' in other.read_text(encoding="utf-8")
+
+
+def test_one_card_and_no_card_are_not_called_cards(root: Path, capfd: SHOWN) -> None:
+    write_run(root / "results", "aaaaaaaa")
+    assert cli.main(["reference", "build", str(root / "results" / MACHINE)]) == OK
+    assert "1 measured entries, from one card\n" in capfd.readouterr().out
+    folder = root / "results" / "cpu-amd-epyc-7b13" / "2026-11-21-abc1234"
+    sample.write(folder, runs_made.without_gpu())
+    assert cli.main(["reference", "build", str(folder)]) == OK
+    assert "measured entries, of machines with this processor\n" in capfd.readouterr().out
+
+
+def known(root: Path) -> None:
+    """A reference of two cards, one that has nothing but a datasheet, and no other."""
+    for file in (root / "results" / "reference").iterdir():
+        file.unlink()
+    for card in ("aaaaaaaa", "bbbbbbbb"):
+        write_run(root / "results", card)
+    assert cli.main(["reference", "build", str(root / "results" / MACHINE)]) == OK
+    peak = {"kind": "datasheet", "roof": "power", "value": 700, "unit": "W", "meaning": "limit"}
+    entry = {**peak, "source": "datasheet", "date": "2026-11-21"}
+    document = {"schema": "1.2", "name": "NVIDIA H100", "date_means": "", "entries": [entry]}
+    file = root / "results" / "reference" / "nvidia-h100.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_a_machine_without_a_reference_is_shown_which_there_are(root: Path, capfd: SHOWN) -> None:
+    known(root)
+    capfd.readouterr()
+    assert cli.main(["reference", "show"]) == OK
+    said = capfd.readouterr().out
+    assert said.startswith("There is no reference of this machine, cpu-amd-epyc-7b13.\n")
+    rows = {line.split()[0]: line.split()[-4:] for line in said.splitlines() if "nvidia-" in line}
+    assert rows == {MACHINE: ["1", "2", "0", "0"], "nvidia-h100": ["0", "–", "0", "1"]}
+    assert "./gpulift reference show MODEL has all entries" in said
+    assert cli.main(["reference", "show", "--json"]) == OK
+    counted = {one["model"]: one for one in json.loads(capfd.readouterr().out)}
+    assert counted[MACHINE] == {
+        **{"model": MACHINE, "name": "NVIDIA H200", "measured": 1, "cards": 2},
+        **{"datasheet": 0, "published": 0},
+    }
+
+
+def test_a_machine_with_a_reference_is_shown_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: SHOWN
+) -> None:
+    known(root)
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    capfd.readouterr()
+    assert cli.main(["reference", "show"]) == OK
+    assert "What is known of NVIDIA H200" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200", MACHINE, "h200"])
+def test_a_model_is_shown_with_its_sources(root: Path, capfd: SHOWN, name: str) -> None:
+    known(root)
+    capfd.readouterr()
+    assert cli.main(["reference", "show", name]) == OK
+    said = capfd.readouterr().out
+    assert "What is known of NVIDIA H200" in said
+    assert f"gpulift:{MACHINE}/" in said
+    assert "and 5 more" in said
+    assert cli.main(["reference", "show", name, "--json"]) == OK
+    file = root / "results" / "reference" / f"{MACHINE}.json"
+    assert json.loads(capfd.readouterr().out) == json.loads(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "b200"], "there is no reference of b200; known are nvidia-h100, nvidia-h200"),
+        (["show", "nvidia"], "nvidia is a part of nvidia-h100, nvidia-h200: name one"),
+        ([], "name `reference show [MODEL]` or `reference build RESULTS...`"),
+    ],
+)
+def test_bad_names_are_one_line(root: Path, capfd: SHOWN, arguments: list[str], words: str) -> None:
+    known(root)
+    capfd.readouterr()
+    assert cli.main(["reference", *arguments]) == USAGE
+    said = capfd.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
@@ -22,6 +22,11 @@ from gpulift.reference.entries import Reference
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
 ORDER = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
+TOLERANCES = (
+    "A tolerance is how far off a sound card may be: by how cards differ (cards), with fewer than"
+    " five of them 5 % or by how launches differ (default), none where sound machines differ too"
+    " much (varies)."
+)
 
 
 def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
@@ -47,6 +52,8 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
 def reference_table(reference: Reference) -> Table:
     """All entries of a reference file."""
     table = _table(f"What is known of {reference.name}")
+    if reference.measured:
+        table.caption, table.caption_justify = TOLERANCES, "left"
     for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions", "source"):
         table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
     for entry in reference.measured.values():
@@ -62,9 +69,10 @@ def reference_table(reference: Reference) -> Table:
         tolerance = f"{allowed} ({entry.tolerance_from})"
         conditions = ", ".join(part for part in parts if part)
         value = quantity(entry.value, entry.unit)
-        records = entry.source.count(";") + 1
-        count = "1 record" if records == 1 else f"{records} records"
-        table.add_row("measured", entry.check, value, tolerance, cards, conditions, count)
+        records = entry.source.split("; ")
+        more = f" and {len(records) - 1} more" if len(records) > 1 else ""
+        source = f"{records[0]}{more}"
+        table.add_row("measured", entry.check, value, tolerance, cards, conditions, source)
     for peak in reference.peaks.values():
         value = quantity(peak.value, peak.unit)
         table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, peak.source)
@@ -73,6 +81,25 @@ def reference_table(reference: Reference) -> Table:
         told = f"{one.meaning}; {one.conditions}"
         table.add_row("published", one.subject, value, "", "", told, f"{one.source} ({one.date})")
     return table
+
+
+def references_table(known: Mapping[str, Reference]) -> Table:
+    """The models of which there is a reference, and what it rests on."""
+    table = _table("What is known of GPU models")
+    for name in ("model", "name", "measured entries", "cards behind them"):
+        table.add_column(name, justify="left" if name in ("model", "name") else "right")
+    for name in ("published figures of others", "datasheet figures"):
+        table.add_column(name, justify="right")
+    for model, one in known.items():
+        cards = str(most_cards(one)) if one.measured else "–"
+        counts = (str(len(one.published)), str(len(one.peaks)))
+        table.add_row(model, one.name, str(len(one.measured)), cards, *counts)
+    return table
+
+
+def most_cards(reference: Reference) -> int:
+    """Behind any measured entry."""
+    return max((entry.cards for entry in reference.measured.values()), default=0)
 
 
 def siblings_table(siblings: Siblings) -> Table:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from gpulift import commands, machine, tables
-from gpulift.commands import Results
+from gpulift.commands import Json, Results
 from gpulift.errors import GpuliftError
 from gpulift.qualify import tables as shown
 from gpulift.records.model import slug
 from gpulift.records.read import read_results, run_folders
 from gpulift.reference import build as reference_build
-from gpulift.reference.entries import Reference, find_reference
+from gpulift.reference.entries import Reference, find_reference, read_reference
 
 app = typer.Typer(
     name="reference",
@@ -23,6 +24,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+
+@app.callback(invoke_without_command=True)
+def reference(context: typer.Context) -> None:
+    """What is known of a GPU model."""
+    if context.invoked_subcommand is None:
+        raise GpuliftError("name `reference show [MODEL]` or `reference build RESULTS...`")
 
 
 @app.command()
@@ -45,8 +53,15 @@ def build(
         _require_as_many_cards(made, existing)
     file = out or commands.results_folder() / "reference" / f"{model}.json"
     reference_build.write(made, file)
+    typer.echo(f"{file}: {len(made.measured)} measured entries, {_behind(made, model)}")
+
+
+def _behind(made: Reference, model: str) -> str:
+    """Of machines without a GPU nobody knows how many there were."""
+    if model.startswith("cpu-"):
+        return "of machines with this processor"
     cards = max(entry.cards for entry in made.measured.values())
-    typer.echo(f"{file}: {len(made.measured)} measured entries, from up to {cards} cards each")
+    return f"from up to {cards} cards each" if cards > 1 else "from one card"
 
 
 def _every_run(path: Path) -> list[Path]:
@@ -70,16 +85,53 @@ def show(
     gpu: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(
-            help="Model, as in `NVIDIA H200` or nvidia-h200; this machine's by default."
+            help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; this machine's by default, and"
+            " where there is none of it a list of all."
         ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """All entries of a model with value, tolerance, conditions and source."""
-    wanted = slug(gpu) if gpu else machine.describe(machine.find_bench()).slug
-    found = find_reference(commands.results_folder(), wanted)
-    if found is None:
-        known = sorted(
-            file.stem for file in (commands.results_folder() / "reference").glob("*.json")
-        )
-        raise GpuliftError(f"there is no reference of {wanted}; known are {', '.join(known)}")
-    tables.console().print(shown.reference_table(found))
+    files = {
+        file.stem: file for file in sorted((commands.results_folder() / "reference").glob("*.json"))
+    }
+    wanted = _slug(gpu, files) if gpu else machine.describe(machine.find_bench()).slug
+    if gpu or wanted in files:
+        found = read_reference(files[wanted])
+        if as_json:
+            commands.print_json(json.loads(reference_build.to_json(found)))
+        else:
+            tables.console().print(shown.reference_table(found))
+        return
+    known = {stem: read_reference(file) for stem, file in files.items()}
+    if as_json:
+        commands.print_json([_counted(stem, one) for stem, one in known.items()])
+        return
+    screen = tables.console()
+    screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
+    screen.print(shown.references_table(known))
+    screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
+
+
+def _slug(gpu: str, files: dict[str, Path]) -> str:
+    """The model of that name, or else the only one whose name holds it."""
+    wanted = gpu if gpu in files else slug(gpu)  # which takes `cpu` for a word of a name
+    fitting = [wanted] if wanted in files else [stem for stem in files if wanted in stem]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise GpuliftError(f"{wanted} is a part of {', '.join(fitting)}: name one")
+    known = ", ".join(files) or "none"
+    raise GpuliftError(f"there is no reference of {wanted}; known are {known}")
+
+
+def _counted(stem: str, one: Reference) -> dict[str, Any]:
+    """How many entries of each kind a reference has."""
+    return {
+        "model": stem,
+        "name": one.name,
+        "datasheet": len(one.peaks),
+        "measured": len(one.measured),
+        "cards": shown.most_cards(one),
+        "published": len(one.published),
+    }
