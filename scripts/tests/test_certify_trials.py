@@ -14,6 +14,7 @@ from gpulift.certify.trials import (
     OutOfTimeError,
     Session,
     begin_trial,
+    clearing_launches,
     finished_trials,
     measure_trials,
     next_kind,
@@ -67,7 +68,7 @@ def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
 
 def test_a_screen_of_rows_that_vary_goes_on(tmp_path: Path, bench: FakeDuets) -> None:
     bench.noise = 0.03
-    trial = run_trial(begin_trial(make_session(tmp_path, bench), 0, AA))
+    trial = run_trial(begin_trial(make_session(tmp_path, bench, limit_s=1e6), 0, AA))
     assert [call["launches"] for call in bench.calls[:4]] == ["2", "2", "4", "8"]
     assert {len(row.first) for row in trial.rows} == {16}
     assert all(len(row.base_s) == len(row.first) for row in trial.rows)
@@ -175,7 +176,7 @@ def test_a_trial_that_would_not_end_in_time_is_not_begun(tmp_path: Path, bench: 
 def test_no_time_for_one_trial_is_refused_before_measuring(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
-    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 12 s") as refused:
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 20 s") as refused:
         measure_trials(make_session(tmp_path, bench, limit_s=11))
     assert refused.value.exit_code == 2
     assert not bench.calls
@@ -185,28 +186,28 @@ def test_a_first_trial_that_turns_out_too_long_is_refused_with_its_time(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
     bench.row_launch_s = 10.0
-    with pytest.raises(OutOfTimeError, match="takes about 120 s"):
+    with pytest.raises(OutOfTimeError, match="takes about 200 s"):
         measure_trials(make_session(tmp_path, bench, limit_s=100))
     assert len(bench.calls) == 1
 
 
 def test_no_time_for_one_more_trial_is_said(tmp_path: Path, bench: FakeDuets) -> None:
     measure_trials(make_session(tmp_path, bench, limit_s=20))
-    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 12 s"):
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 20 s"):
         measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s - 1))
     assert len(finished_trials(make_session(tmp_path, bench))) == 1
 
 
 def test_where_a_planted_trial_does_not_fit_a_suite_does(tmp_path: Path, bench: FakeDuets) -> None:
-    trials = measure_trials(make_session(tmp_path, bench, limit_s=30))
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=32))
     assert [trial.kind for trial in trials] == [AA, AA]
 
 
 def test_a_planted_trial_of_rows_that_vary_is_planned_as_long_as_they_need(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
-    bench.noise = 0.03
-    trials = measure_trials(make_session(tmp_path, bench, limit_s=110))
+    bench.noise = 0.005
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=170))
     assert [trial.kind for trial in trials] == [AA, AA]
     assert bench.now_s == 96
 
@@ -218,7 +219,7 @@ def test_a_trial_is_planned_as_long_as_the_longest_of_its_kind(
         bench.noise = 0.03 if number <= 4 else 2e-4  # the first suite takes four calls
 
     bench.on_call = calm_down
-    session = replace(make_session(tmp_path, bench, limit_s=48 + 12 + 47), sizes=())
+    session = replace(make_session(tmp_path, bench, limit_s=2 * 48 + 128), sizes=())
     trials = measure_trials(session)
     assert [trial.seconds for trial in trials] == [48.0, 12.0]
 
@@ -227,10 +228,10 @@ def test_a_screen_that_goes_on_is_broken_off_when_the_time_is_over_and_gone_on_w
     tmp_path: Path, bench: FakeDuets
 ) -> None:
     bench.noise = 0.03
-    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 24 s"):
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 176 s"):
         measure_trials(make_session(tmp_path, bench, limit_s=20))
     assert bench.now_s == 12
-    trials = measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s + 100))
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=bench.now_s + 176))
     assert trials[0].number == 0
     assert {len(row.first) for row in trials[0].rows} == {16}
 
@@ -260,20 +261,72 @@ def test_what_earlier_trials_took_is_known_when_going_on(tmp_path: Path, bench: 
     bench.row_launch_s = 10.0
     measure_trials(make_session(tmp_path, bench, limit_s=200))
     calls = len(bench.calls)
-    with pytest.raises(OutOfTimeError, match="takes about 120 s"):
+    with pytest.raises(OutOfTimeError, match="takes about 200 s"):
         measure_trials(make_session(tmp_path, bench, limit_s=100))
     assert len(bench.calls) == calls
 
 
-def test_confirmation_goes_on_after_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
-    """Else trials with an alarm would be the ones that are left out."""
+def test_the_confirmation_of_a_row_is_reserved(tmp_path: Path, bench: FakeDuets) -> None:
     bench.bias = {ROWS[0].id: 0.01}
-    said: list[str] = []
-    trials = measure_trials(replace(make_session(tmp_path, bench, limit_s=13), say=said.append))
-    assert "trial 0: 8 launches to confirm what was seen take about 8 s and go on" in said[1]
-    assert len(trials) == 1
+    with pytest.raises(OutOfTimeError, match="a trial of 3 rows takes about 20 s"):
+        measure_trials(make_session(tmp_path, bench, limit_s=19))
+    assert not bench.calls
+    trials = measure_trials(make_session(tmp_path, bench, limit_s=20))
     assert len(trials[0].rows[0].second) == 8
     assert bench.now_s == 20
+
+
+@pytest.mark.parametrize("limit_s", [12 + 36 + 128 - 1, 12 + 36 + 128])
+@pytest.mark.parametrize("biased", [0, 1, 3])
+def test_whether_a_trial_is_broken_off_never_depends_on_what_it_finds(
+    tmp_path: Path, bench: FakeDuets, limit_s: float, biased: int
+) -> None:
+    """Else trials with an alarm would be left out, and their share would come out too low."""
+    bench.noise = 0.03
+    bench.bias = {row.id: 0.1 for row in ROWS[:biased]}
+    session = replace(make_session(tmp_path, bench, limit_s), sizes=())
+    if limit_s < 12 + 36 + 128:
+        with pytest.raises(OutOfTimeError, match="takes about 176 s"):
+            measure_trials(session)
+        assert bench.now_s == 12
+    else:
+        trials = measure_trials(session)
+        found = [trials[0].verdict(row).verdict for row in trials[0].rows]
+        assert found.count("regressed") == biased
+
+
+def test_a_trial_that_is_gone_on_with_takes_as_much_time_as_it_did(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    """Its first launches alone decide, not what it has measured since."""
+    bench.noise, bench.bias, bench.exit_codes = 0.03, {ROWS[0].id: 0.1}, {5: 130}
+    with pytest.raises(GpuliftError, match="interrupted"):
+        measure_trials(make_session(tmp_path, bench, limit_s=1e6))
+    bench.exit_codes = {}
+    with pytest.raises(OutOfTimeError):
+        measure_trials(make_session(tmp_path, bench, limit_s=12 + 36 + 128 - 1))
+    measure_trials(make_session(tmp_path, bench, limit_s=12 + 36 + 128))
+
+
+def test_what_clears_a_row_follows_from_its_spread_alone() -> None:
+    spread = [-1.5, -0.5, 0.5, 1.5]  # of which one standard deviation is 1.29
+    known = {1e-4: 8, 0.004: 16, 0.006: 32, 0.009: 64, 0.012: 128, 9.0: 128}
+    for error, launches in known.items():
+        for mean in (0.0, 0.01, -5.0):
+            values = [mean + one * error / 1.291 for one in spread]
+            assert clearing_launches(values) == launches
+    assert clearing_launches([0.1]) == clearing_launches([]) == 8
+
+
+def test_confirmation_goes_on_after_the_time_is_over(tmp_path: Path, bench: FakeDuets) -> None:
+    """Else trials with an alarm would be the ones that are left out."""
+    bench.bias = {row.id: 0.01 for row in ROWS}
+    said: list[str] = []
+    trials = measure_trials(replace(make_session(tmp_path, bench, limit_s=20), say=said.append))
+    assert "trial 0: 24 launches to confirm what was seen take about 24 s and go on" in said[1]
+    assert len(trials) == 1
+    assert [len(row.second) for row in trials[0].rows] == [8, 8, 8]
+    assert bench.now_s == 36
 
 
 @pytest.mark.parametrize(
@@ -331,13 +384,13 @@ def test_a_trial_that_was_broken_off_ends_as_if_it_had_not_been(
 ) -> None:
     """Else those that take long, because there is something to confirm, would be left out."""
     bench.bias = {ROWS[0].id: 0.01}
-    whole = measure_trials(make_session(tmp_path / "whole", bench, limit_s=13))
+    whole = measure_trials(make_session(tmp_path / "whole", bench, limit_s=20))
     bench.now_s, bench.exit_codes = 0.0, {len(bench.calls) + 3: 130}  # its confirmation
     with pytest.raises(GpuliftError, match="go on with certify --out"):
-        measure_trials(make_session(tmp_path / "cut", bench, limit_s=13))
+        measure_trials(make_session(tmp_path / "cut", bench, limit_s=20))
     bench.exit_codes = {}
     said: list[str] = []
-    session = replace(make_session(tmp_path / "cut", bench, limit_s=13), say=said.append)
+    session = replace(make_session(tmp_path / "cut", bench, limit_s=20), say=said.append)
     trials = measure_trials(session)
     assert trials[0].rows == whole[0].rows
     assert "trial 0: was broken off and is gone on with" in said[0]

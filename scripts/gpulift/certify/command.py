@@ -25,7 +25,7 @@ from gpulift.certify.certificate import (
 from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json
-from gpulift.decision import ARM_TIME_S, DECISION_METHOD, percent
+from gpulift.decision import ARM_TIME_S, DECISION_METHOD, GatePlan, percent
 from gpulift.entry import say
 from gpulift.errors import NOTHING_RAN, GpuliftError
 from gpulift.gate.evidence import Row
@@ -53,8 +53,10 @@ def certify(
     time: Annotated[
         str,
         typer.Option(
-            help="How long to measure: 90s, 20m, 2h. Only a confirmation that has begun goes on"
-            " after it."
+            help="How long to measure: 90s, 20m, 2h. A trial begins when it fits with the"
+            " confirmation of its noisiest row. A confirmation that takes longer goes on after the"
+            " time, or alarms would be left out: of each row, at most"
+            f" {GatePlan(1).looks[-1]} launches."
         ),
     ] = "20m",
     reissue: Annotated[

@@ -2,18 +2,21 @@
 
 A session has a folder: `trials.jsonl` with a line per finished trial, and beside it a folder of raw
 records per trial, `trial-0003`, laid out as a gate's evidence. A trial that was broken off leaves
-its folder without a line; the session goes on with it first. It is never dropped for taking long,
-since a trial takes long when it has something to confirm.
+its folder without a line; the session goes on with it first. It is never dropped for what it found,
+and a trial takes long when it found something to confirm: whether one is begun depends on those
+before it, whether it goes on after its first launches depends on their spread, and after that the
+time ends nothing (METHOD.md, Certificate).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +40,7 @@ from gpulift.certify.issue import (
     read_trials,
     schedule_hash,
 )
-from gpulift.decision import DECISION_METHOD, DUET, GatePlan
+from gpulift.decision import DECISION_METHOD, DUET, GO_ON, GatePlan, paired, screen
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, USAGE, GpuliftError
 from gpulift.gate import evidence as gate_evidence
 from gpulift.gate.evidence import (
@@ -57,6 +60,7 @@ from gpulift.records.fields import Fields
 from gpulift.records.model import Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import Wanted, write_error
+from gpulift.stats import CONFIDENCE
 
 TRIALS_FILE = "trials.jsonl"
 BEGUN_FILE = "trial.json"  # in the folder of a trial: what it is, and the seconds it took so far
@@ -148,7 +152,7 @@ def measure_trials(session: Session) -> list[Trial]:
             trials.append(_finish(begin_trial(session, next_number(session.folder), kind)))
     except OutOfTimeError as late:
         needed_s = late.needed_s
-        session.say(f"the time is over in the middle of a trial; {kept(session.folder)}")
+        session.say(f"a trial would not end in time and was broken off; {kept(session.folder)}")
     except KeyboardInterrupt:
         raise GpuliftError(f"interrupted: {kept(session.folder)}", INTERRUPTED) from None
     if len(trials) == before:
@@ -259,13 +263,14 @@ def begin_trial(session: Session, number: int, kind: str) -> Begun:
 
 
 def run_trial(begun: Begun) -> Trial:
-    """One whole trial. Throws OutOfTimeError when its screen would not end in time; what is
-    confirmed after the screen never depends on the time."""
+    """One whole trial. Throws OutOfTimeError when after its first launches it would not end in time
+    by their spread; what they and later ones show never meets the clock."""
     session = begun.session
     hashed = schedule_hash(_size_of(begun.parts)) if begun.kind == PLANTED else ""
     _announce(begun, hashed)
     _screen(begun)
     plan = GatePlan(max(1, len(session.rows) - len(_unusable(begun))))
+    _require_time(begun, _to_come(begun, plan))
     # All screens before any confirmation, or a trial with much to confirm would be broken off in
     # the screens that follow.
     for part in begun.parts:
@@ -338,17 +343,43 @@ def _fitting_kind(session: Session, trials: Sequence[Trial]) -> str:
 
 
 def _row_launches(session: Session, trials: Sequence[Trial], kind: str) -> int:
-    """Launches of one row that a trial takes: as many as the longest one of its kind so far. Before
-    there is one, a screen as long as the longest of the other kind, and when something is planted,
-    a confirmation that is as much longer than planned as the screen."""
-    plan = GatePlan(1)
-    planned = len(session.rows) * plan.screen_launches
-    same = [_launches_in(one) for one in trials if one.kind == kind]
+    """Launches of one row that a trial takes: the longest screen of its kind so far and the
+    confirmation of the noisiest row, and no less than the longest trial of its kind. Before there
+    is one of its kind, the screen is as long as the longest of the other kind."""
+    planned = len(session.rows) * GatePlan(1).screen_launches
+    same = [one for one in trials if one.kind == kind]
+    screened = max([planned, *(sum(len(row.first) for row in t.rows) for t in same or trials)])
+    spreads = [row.first for one in trials for row in one.measured]
     if same:
-        return max(planned, *same)
-    screen = max([planned, *(sum(len(row.first) for row in one.rows) for one in trials)])
-    confirmed = screen * plan.looks[0] // plan.screen_launches if kind == PLANTED else 0
-    return screen + confirmed
+        return max(screened + _of_noisiest(spreads), *map(_launches_in, same))
+    return screened + _to_confirm(kind, screened, spreads)
+
+
+def _to_confirm(kind: str, screened: int, spreads: Iterable[Sequence[float]]) -> int:
+    """Launches of one row that confirming takes as a rule, after a screen of so many: of unchanged
+    code one row, the noisiest; of what was planted nearly all, each at least one look."""
+    plan = GatePlan(1)
+    planted = screened * plan.looks[0] // plan.screen_launches if kind == PLANTED else 0
+    return max(planted, _of_noisiest(spreads))
+
+
+def _of_noisiest(spreads: Iterable[Sequence[float]]) -> int:
+    return max(map(clearing_launches, spreads), default=GatePlan(1).looks[0])
+
+
+def clearing_launches(launches: Sequence[float]) -> int:
+    """How many launches of the second stage clear a row in which nothing changed, by the spread of
+    these of the first, and not by their mean."""
+    plan = GatePlan(1)
+    one = paired(launches)
+    if one is None:
+        return plan.looks[0]
+    for look in plan.looks:
+        error = one.standard_error * math.sqrt(one.base_launches / look)
+        later = replace(one, log_mean=0.0, standard_error=error, degrees=look - 1.0)
+        if later.interval(CONFIDENCE)[1] < math.log1p(DUET.least):
+            return look
+    return plan.looks[-1]
 
 
 def _too_short(session: Session, trials: Sequence[Trial], known_s: float) -> str:
@@ -389,7 +420,6 @@ def _screen_on(begun: Begun, part: Part, plan: GatePlan) -> None:
         series = _series(begun, part)
         noisy = [row for row in part.rows if next_screen(row, series, DUET, plan) == look]
         if noisy:
-            _require_time(begun, len(noisy) * (look - before))
             _measure(begun, part, 1, range(before, look), noisy)
 
 
@@ -397,7 +427,26 @@ def _require_time(begun: Begun, row_launches: int) -> None:
     budget = begun.session.budget
     if not budget.allows(row_launches):
         needed_s = begun.seconds + budget.estimate_s(row_launches)
-        raise OutOfTimeError("the screen would not end in time", needed_s)
+        raise OutOfTimeError("the trial would not end in time", needed_s)
+
+
+def _to_come(begun: Begun, plan: GatePlan) -> int:
+    """Launches of one row that a trial may still take, by the spread of each row's first ones.
+
+    Their means have no part in it: what is flagged needs fewer, and would be kept more often."""
+    spreads = [
+        _centred(values(launches)[: plan.screen_launches])
+        for part in begun.parts
+        for launches in _series(begun, part).first.values()
+    ]
+    found = [screen(one, DUET, plan) for one in spreads]
+    more = sum(one is not None and one.state == GO_ON for one in found)
+    more *= plan.screens[-1] - plan.screen_launches
+    return more + _to_confirm(begun.kind, sum(map(len, spreads)) + more, spreads)
+
+
+def _centred(launches: Sequence[float]) -> list[float]:
+    return [value - float(np.mean(launches)) for value in launches]
 
 
 def _confirm(begun: Begun, part: Part, plan: GatePlan) -> None:
