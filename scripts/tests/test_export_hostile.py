@@ -22,6 +22,7 @@ from gpulift.exchange.github import code
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.records.read import read_run
 from tests import sample
+from tests.junit_rules import complaints
 
 LONG = "n" * 10_000
 HOSTILE = (
@@ -144,6 +145,7 @@ def test_no_element_of_the_xml_comes_from_a_record(
     hostile: str, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, _ = exported("junit", hostile, root, capsys)
+    assert not complaints(text.encode())
     document = ET.fromstring(text.encode())
     assert {one.tag for one in document.iter()} <= {
         "testsuites",

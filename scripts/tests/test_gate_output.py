@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.certify.issue import read_trials
 from gpulift.compare.explain import Attribution, Measured
 from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Launch, Row
 from gpulift.gate.judge import Control, judge
 from gpulift.gate.output import as_json, explain, github, lines, rows_of, write_junit
+from tests.conftest import CHECKOUT
+from tests.junit_rules import complaints
 from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches
 
+TRIALS = CHECKOUT / "results" / "certificates" / "nvidia-h200"
 ROWS = [Row("precision/matmul", f"n:{n}", "bf16") for n in range(6)]
 FASTER = launches([-value for value in SLOWER])
 NASTY = Launch(None, "error", "50 % done:\ntwo\x1b[0m <lines>")
@@ -66,6 +70,7 @@ def test_workflow_commands_are_escaped() -> None:
 def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
     file = tmp_path / "gate.xml"
     write_junit(RESULT, file)
+    assert not complaints(file.read_bytes())
     suite = ET.parse(file).getroot()
     cases = list(suite.iter("testcase"))
     assert len(cases) == int(suite.get("tests", 0)) == 9
@@ -80,6 +85,10 @@ def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
     assert "two?[0m <lines>" in (error.get("message") or "")
     assert cases[3].get("classname") == "precision.matmul"
     assert cases[3].get("name") == "n:0/bf16"
+    assert sorted(one.get("type", "") for one in suite.iter("skipped")) == [
+        "inconclusive",
+        "skipped",
+    ]
 
 
 def test_a_control_that_is_not_finished_is_no_error(tmp_path: Path) -> None:
@@ -88,9 +97,32 @@ def test_a_control_that_is_not_finished_is_no_error(tmp_path: Path) -> None:
     assert "control null: not finished: the budget ended" in list(lines(result))
     assert "::warning title=gpulift control null::the budget ended" in list(github(result))
     write_junit(result, tmp_path / "gate.xml")
+    assert not complaints((tmp_path / "gate.xml").read_bytes())
     suite = ET.parse(tmp_path / "gate.xml").getroot()
     assert len(list(suite.iter("skipped"))) == int(suite.get("skipped", 0)) == 3
     assert len(list(suite.iter("error"))) == int(suite.get("errors", 0)) == 1
+
+
+@pytest.mark.parametrize("file", sorted(TRIALS.glob("2026-11-22-*.trials")), ids=lambda f: f.stem)
+def test_junit_of_measured_trials(file: Path, tmp_path: Path) -> None:
+    """Each committed trial was a whole gate; all of its rows are in the file."""
+    for trial in read_trials(file)[0]:
+        rows = {row_of(one.row): one for one in trial.rows}
+        first = {row: [Launch(value) for value in one.first] for row, one in rows.items()}
+        second = {row: [Launch(value) for value in one.second] for row, one in rows.items()}
+        result = judge(evidence(first, second))
+        write_junit(result, tmp_path / "gate.xml")
+        assert not complaints((tmp_path / "gate.xml").read_bytes())
+        suite = ET.parse(tmp_path / "gate.xml").getroot()
+        assert suite.get("tests") == str(len(trial.rows) + len(result.controls))
+        found = [trial.verdict(one).verdict for one in trial.rows]
+        assert suite.get("failures") == str(found.count("regressed"))
+
+
+def row_of(id: str) -> Row:
+    """The row of this name."""
+    technique, name, *case, arm = id.split("/")
+    return Row(f"{technique}/{name}", "/".join(case), arm)
 
 
 def test_junit_into_a_folder_is_one_line(tmp_path: Path) -> None:

@@ -146,7 +146,8 @@ def write_junit(result: GateResult, file: Path) -> None:
 def _junit_control(suite: ET.Element, control: Control) -> None:
     case = ET.SubElement(suite, "testcase", classname="gate.controls", name=control.name)
     if not control.passed:
-        ET.SubElement(case, "error" if control.broken else "skipped", message=_xml(control.said))
+        kind = "error" if control.broken else "skipped"
+        ET.SubElement(case, kind, type=control.state, message=_xml(control.said))
 
 
 def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
@@ -163,7 +164,7 @@ def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
     if element is None:
         ET.SubElement(case, "system-out").text = said
     else:
-        found = ET.SubElement(case, element, message=said)
+        found = ET.SubElement(case, element, type=one.verdict.verdict, message=said)
         found.text = _xml("\n".join(one.verdict.path))
 
 
