@@ -12,7 +12,7 @@ import typer
 from gpulift import machine, tables
 from gpulift.entry import say
 from gpulift.machine import TechniqueInfo
-from gpulift.records.model import Context
+from gpulift.records.model import Context, slug
 from gpulift.records.read import Run, newest_run, run_folders
 from gpulift.reference.entries import find_reference
 from gpulift.report.summary import Summary, summarise
@@ -33,6 +33,12 @@ def print_json(value: Any) -> None:
 def results_folder() -> Path:
     """The checkout's results."""
     return machine.checkout_root() / "results"
+
+
+def models_named(name: str, known: Sequence[str]) -> list[str]:
+    """The known models that a user may mean: the one of that name, or else those that hold it."""
+    wanted = name if name in known else slug(name)  # which takes `cpu` for a word of a name
+    return [wanted] if wanted in known else [model for model in known if wanted in model]
 
 
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:

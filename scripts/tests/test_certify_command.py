@@ -272,9 +272,10 @@ def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:
         (("--sizes", ""), "an empty size is none of"),
         (("--sizes", "none", "--no-unchanged"), "leaves no trial"),
         (("a", "b"), "give one filter"),
-        (("nothing_like_it",), "no case matches the filter"),
+        (("nothing_like_it",), "among the quick cases, which are all it tries"),
         (("--reissue",), "needs files"),
         (("--reissue", "none"), "cannot be read"),
+        (("--reissue", "letter"), "not a line of JSON: files of trials end with .trials"),
         (("--out", "taken"), "holds something else"),
         (("--out", "file"), "cannot be written"),
     ],
@@ -283,6 +284,7 @@ def test_wrong_use_is_one_line(bench: FakeDuets, arguments: tuple[str, ...], wor
     Path("taken").mkdir()
     Path("taken/letter.txt").touch()
     Path("file").touch()
+    Path("letter").write_text("Dear reader\n")
     with pytest.raises(GpuliftError, match=words) as refused:
         run(*arguments)
     assert refused.value.exit_code == 2

@@ -15,6 +15,7 @@ from tests import sample
 from tests.conftest import CHECKOUT
 
 H200 = "nvidia-h200"
+H100 = {**sample.GPU_CONTEXT, "gpu": {**sample.GPU_CONTEXT["gpu"], "name": "NVIDIA H100"}}
 SHOWN = pytest.CaptureFixture[str]
 
 
@@ -111,6 +112,23 @@ def test_a_model_without_records_is_told_apart_from_a_broken_command(
         "not yet measured",
         "not testable here",
     }
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200", "nvidia-h200", "h200"])
+def test_a_part_of_a_name_names_a_model(root: Path, capfd: SHOWN, name: str) -> None:
+    pinned_copies(root / "results")
+    assert cli.main(["claims", "--json", "--gpu", name]) == OK
+    said = capfd.readouterr()
+    assert "no records" not in said.err
+    assert {one["model"] for one in json.loads(said.out)} == {"nvidia-h200"}
+
+
+def test_a_part_of_two_names_is_refused(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    skipped = sample.unmeasured("transfer/pinned_copy", {}, "skipped", "", context=H100)
+    sample.write(root / "results" / "nvidia-h100" / "2026-11-21-abc1234", [skipped])
+    assert cli.main(["claims", "--gpu", "nvidia"]) == USAGE
+    assert "nvidia is a part of nvidia-h100, nvidia-h200: name one" in capfd.readouterr().err
 
 
 def test_another_folder_of_results(root: Path, tmp_path: Path, capfd: SHOWN) -> None:

@@ -12,12 +12,13 @@ import pytest
 from gpulift.certify.issue import read_trials
 from gpulift.compare.explain import Attribution, Measured
 from gpulift.errors import GpuliftError
-from gpulift.gate.evidence import Launch, Row
+from gpulift.gate.evidence import Evidence, Launch, Row
 from gpulift.gate.judge import Control, judge
 from gpulift.gate.output import as_json, explain, github, lines, rows_of, write_junit
+from gpulift.report import changes
 from tests.conftest import CHECKOUT
 from tests.junit_rules import complaints
-from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches
+from tests.test_gate import CLEAN, NOISY, SLOWER, evidence, launches, setup
 
 TRIALS = CHECKOUT / "results" / "certificates" / "nvidia-h200"
 ROWS = [Row("precision/matmul", f"n:{n}", "bf16") for n in range(6)]
@@ -56,6 +57,16 @@ def test_lines_show_what_is_not_clean_worst_first() -> None:
         "6 comparisons: 1 error, 1 regressed, 1 inconclusive, 1 improved, 1 equivalent, 1"
         in (said[5])
     )
+
+
+def test_where_nothing_could_run_no_error_budget_is_named() -> None:
+    none = judge(Evidence(replace(setup(ROWS[0]), unmeasurable={ROWS[0].id: "no GPU"})))
+    assert list(lines(none))[-2:] == [
+        "1 skipped: no GPU",
+        f"nothing was compared; {none.setup.certificate}",
+    ]
+    assert changes.from_gate(none).basis[0] == "nothing was compared"
+    assert changes.from_gate(RESULT).basis[0].startswith("family of 4: planned chance")
 
 
 def test_workflow_commands_are_escaped() -> None:

@@ -33,6 +33,7 @@ from gpulift.gate.measure import Budget
 from gpulift.gate.setup import choose_rows
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
+from gpulift.records.read import NotJsonError
 from gpulift.runs import Wanted
 
 RAW_FOLDER = Path(".gate") / "certify"
@@ -136,7 +137,7 @@ def sizes_of(text: str) -> tuple[float, ...]:
 
 def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | None) -> list[Row]:
     """The quick rows that are selected and can be measured here (exit code 77 without one)."""
-    chosen = choose_rows(infos, infos, filter, all_cases=False)
+    chosen = choose_rows(infos, infos, filter, all_cases=False, more=", which are all it tries")
     not_here = {info.id: info.not_here(context) for info in infos}
     rows = [row for row in chosen if not not_here[row.technique]]
     if not rows:
@@ -205,7 +206,7 @@ def _reissue(files: list[Path], as_json: bool) -> None:
         raise GpuliftError("--reissue needs files of trials")
     trials: list[Trial] = []
     for file in files:
-        found, warnings = read_trials(file)
+        found, warnings = _trials_of(file)
         for warning in warnings:
             say(f"warning: {warning}")
         trials += found
@@ -217,6 +218,13 @@ def _reissue(files: list[Path], as_json: bool) -> None:
             f" method {', '.join(others)}, and this is {DECISION_METHOD}"
         )
     _publish(issue(own or trials), as_json)
+
+
+def _trials_of(file: Path) -> tuple[list[Trial], list[str]]:
+    try:
+        return read_trials(file)
+    except NotJsonError as error:
+        raise GpuliftError(f"{error}: files of trials end with {TRIALS_SUFFIX}") from None
 
 
 def _joined(trials: list[Trial], own: Path) -> list[Trial]:

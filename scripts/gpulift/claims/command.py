@@ -28,7 +28,7 @@ COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 def claims(
     gpu: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="Model, as in `NVIDIA H200` or nvidia-h200; all by default."),
+        typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
     ] = None,
     results: Annotated[
         Optional[Path],  # noqa: UP045
@@ -40,11 +40,13 @@ def claims(
     ledger = read_ledger()
     models = records_by_model(results or commands.results_folder(), ledger)
     if gpu is not None:
-        wanted = gpu if gpu in models else slug(gpu)  # which takes `cpu` for a word of a name
-        if wanted not in models:
+        fitting = commands.models_named(gpu, list(models))
+        if len(fitting) > 1:
+            raise GpuliftError(f"{gpu} is a part of {', '.join(fitting)}: name one")
+        if not fitting:
             known = ", ".join(models) or "none"
-            say(f"there are no records of {wanted} (known are: {known})")
-        models = {wanted: models.get(wanted, [])}
+            say(f"there are no records of {slug(gpu)} (known are: {known})")
+        models = {model: models[model] for model in fitting} or {slug(gpu): []}
     judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
     if as_json:
         commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])

@@ -107,8 +107,8 @@ def import_(
     imported.write(records, out)
     skipped = sum(record["outcome"] != "ok" for record in records)
     say(
-        f"{len(records)} records of {len(files)} launches"
-        + (f", {skipped} of them without a time" if skipped else "")
+        f"launches: {len(files)}, records: {len(records)}"
+        + (f", of these without a time: {skipped}" if skipped else "")
     )
     typer.echo(out)
 

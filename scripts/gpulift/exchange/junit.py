@@ -45,6 +45,8 @@ def _suite(root: ET.Element, summary: Summary) -> ET.Element:
     )
     properties = ET.SubElement(suite, "properties")
     for name, value in _conditions(summary).items():
+        if not value:
+            continue
         ET.SubElement(properties, "property", name=name, value=visible(value))
     for check in checks:
         _case(suite, check)

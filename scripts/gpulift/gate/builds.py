@@ -100,7 +100,7 @@ def resolve(reference: str, checkout: Path) -> str:
             f"{reference}: this clone is shallow and does not hold it: git fetch --unshallow"
         )
     raise GpuliftError(
-        f"{reference} is neither a git reference of this checkout nor a build folder"
+        f"{reference or 'nothing'} is neither a git reference of this checkout nor a build folder"
         " (with gpulift-bench and modules)"
     )
 

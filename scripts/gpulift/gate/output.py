@@ -19,6 +19,7 @@ from gpulift.decision import (
     INCONCLUSIVE,
     REGRESSED,
     SKIPPED,
+    GatePlan,
     percent,
 )
 from gpulift.gate.evidence import Launch, Row
@@ -59,9 +60,16 @@ def summary(result: GateResult) -> Iterator[str]:
         yield f"{count} skipped: {reason}"
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
-    yield (
-        f"family of {result.plan.cases}: planned chance of a false regression in the whole gate"
-        f" {percent(result.plan.suite_alpha)}; {setup.certificate}"
+    yield f"{family(result.plan)}; {setup.certificate}"
+
+
+def family(plan: GatePlan) -> str:
+    """How many comparisons share the error budget, and what it is."""
+    if not plan.cases:
+        return "nothing was compared"
+    return (
+        f"family of {plan.cases}: planned chance of a false regression in the whole gate"
+        f" {percent(plan.suite_alpha)}"
     )
 
 

@@ -98,8 +98,12 @@ def choose_rows(
     head: Iterable[TechniqueInfo],
     filter: str | None,
     all_cases: bool,
+    more: str = "; --all takes all",
 ) -> list[Row]:
-    """The selected rows, which both sides must have; refuses (exit code 4) what one side lacks."""
+    """The selected rows, which both sides must have; refuses (exit code 4) what one side lacks.
+
+    `more` says how a user gets at other than the quick cases.
+    """
     matches = _matcher(filter)
     sides = (_cases(base), _cases(head))
     chosen = [
@@ -114,7 +118,7 @@ def choose_rows(
         )
     if not chosen[0] | chosen[1]:
         what = f"the filter {filter!r}" if filter else "the selection"
-        hint = "" if all_cases else " among the quick cases; --all takes all"
+        hint = "" if all_cases else f" among the quick cases{more}"
         raise GpuliftError(f"no case matches {what}{hint}")
     return sorted(chosen[0] | chosen[1])
 

@@ -290,7 +290,7 @@ def _judge_by_peak(check: Check, peak: float | None, kind: str, has_reference: b
         lacks = "the reference has no entry for it" if has_reference else "no reference for it"
         if check.roof:
             lacks += ", and no peak can be computed"
-        remedy = "./gpulift reference build makes entries from records"
+        remedy = "./gpulift reference build RESULTS makes entries from records"
         return _result(check, Verdict(SKIPPED, reason=lacks), remedy, None, "")
     verdict = _judge_share(check.estimate, peak, share, kind)
     remedy = "" if verdict.word == PASS else _remedy(check)

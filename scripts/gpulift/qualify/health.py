@@ -434,7 +434,8 @@ def _integrity(records: Sequence[Record]) -> CheckResult:
         verdict = SKIPPED if first.outcome == "skipped" else INCONCLUSIVE
         return _result("integrity", verdict, f"{first.outcome}: {first.reason}", first.remedy)
     if not found:
-        return _result("integrity", SKIPPED, "the run has no integrity/repeats")
+        remedy = "./gpulift qualify without a filter that leaves it out"
+        return _result("integrity", SKIPPED, "the run has no integrity/repeats", remedy)
     return _result("integrity", PASS, f"{len(found)} repeated cases gave the same bits")
 
 

@@ -95,7 +95,7 @@ def show(
     files = {
         file.stem: file for file in sorted((commands.results_folder() / "reference").glob("*.json"))
     }
-    wanted = _slug(gpu, files) if gpu else machine.describe(machine.find_bench()).slug
+    wanted = _only(gpu, list(files)) if gpu else machine.describe(machine.find_bench()).slug
     if gpu or wanted in files:
         found = read_reference(files[wanted])
         if as_json:
@@ -113,16 +113,15 @@ def show(
     screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
 
 
-def _slug(gpu: str, files: dict[str, Path]) -> str:
-    """The model of that name, or else the only one whose name holds it."""
-    wanted = gpu if gpu in files else slug(gpu)  # which takes `cpu` for a word of a name
-    fitting = [wanted] if wanted in files else [stem for stem in files if wanted in stem]
+def _only(gpu: str, known: list[str]) -> str:
+    """The model that the user means."""
+    fitting = commands.models_named(gpu, known)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise GpuliftError(f"{wanted} is a part of {', '.join(fitting)}: name one")
-    known = ", ".join(files) or "none"
-    raise GpuliftError(f"there is no reference of {wanted}; known are {known}")
+        raise GpuliftError(f"{gpu} is a part of {', '.join(fitting)}: name one")
+    named = ", ".join(known) or "none"
+    raise GpuliftError(f"there is no reference of {slug(gpu)}; known are {named}")
 
 
 def _counted(stem: str, one: Reference) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gpulift.compare.judge import UNITS, Comparison
 from gpulift.compare.judge import Row as ComparedRow
 from gpulift.decision import EQUIVALENT, SKIPPED, Verdict, percent
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult
+from gpulift.gate.output import family
 from gpulift.stats import Estimate
 
 GLYPHS = {
@@ -93,11 +94,7 @@ class Change:
 
 def from_gate(result: GateResult) -> Change:
     """A gate's verdicts, and its controls."""
-    setup, plan = result.setup, result.plan
-    budget = (
-        f"family of {plan.cases}: planned chance of a false regression in the whole gate"
-        f" {percent(plan.suite_alpha)}"
-    )
+    setup = result.setup
     known = f"when it was measured: {setup.certificate}"
     return Change(
         kind="Gate",
@@ -106,7 +103,7 @@ def from_gate(result: GateResult) -> Change:
         machine=setup.machine,
         exit_code=result.exit_code,
         counts={word: result.counts[word] for word in WORST_FIRST},
-        basis=tuple(part for part in (budget, known, result.note) if part),
+        basis=tuple(part for part in (family(result.plan), known, result.note) if part),
         controls=result.controls,
         rows=tuple(_gate_row(one) for one in result.rows),
     )

@@ -35,7 +35,10 @@ def report(
         Optional[str],  # noqa: UP045
         typer.Option(help="The one declared difference of --compare, as for `compare`."),
     ] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Folder for the output.")] = None,  # noqa: UP045
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder for the output; report/ in the first folder that is named."),
+    ] = None,
 ) -> None:
     """One HTML page, its Markdown twin and figures, from records alone.
 
