@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +24,9 @@ def make_app() -> typer.Typer:
 
 def call(app: typer.Typer, arguments: Sequence[str], name: str | None = None) -> int:
     """Runs it; the exit code. `name` is what the help calls it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a sign gets its number
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=list(arguments), prog_name=name, standalone_mode=False)
     except GpuliftError as error:

@@ -299,6 +299,18 @@ def test_a_report_is_called_as_other_commands_are(
     assert words in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_signs_gets_their_numbers(root: Path, encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpulift", "doctor"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u2717" in done.stdout
+
+
 def test_no_command_shows_the_help(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     assert "qualify" in capfd.readouterr().out
