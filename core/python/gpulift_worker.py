@@ -70,9 +70,14 @@ class Arm:
 
 
 class Skip(Exception):
-    """The arm cannot run here, for this reason; the remedy says what would help."""
+    """The arm cannot run here, for this reason; the remedy says what would help.
+
+    Raises ValueError without a reason: a record of a skip that does not say why cannot be read.
+    """
 
     def __init__(self, reason: str, remedy: str = "") -> None:
+        if not reason.strip():
+            raise ValueError("a skip says why")
         super().__init__(reason)
         self.remedy = remedy
 

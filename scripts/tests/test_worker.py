@@ -284,6 +284,7 @@ def test_a_script_can_skip(tmp_path: Path) -> None:
     ("body", "top"),
     [
         ("raise ValueError('on purpose')", ""),
+        ("raise Skip(' ', 'go there')", ""),
         ("return Arm(lambda: int('x'), float)", ""),
         ("return Arm(int, lambda: 1 / 0)", ""),
         ("return Arm(int, float)", "raise ImportError('broken library')\n"),
