@@ -13,6 +13,7 @@ import typer
 
 from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables
+from gpulift.arguments import Results, named
 from gpulift.certify.command import certify
 from gpulift.citing.command import cite, show
 from gpulift.citing.verify import verify
@@ -22,7 +23,6 @@ from gpulift.commands import (
     Json,
     Out,
     Quick,
-    Results,
     examine,
     print_json,
     results_folder,
@@ -119,7 +119,11 @@ def doctor(as_json: Json = False) -> None:
 def check(
     results: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Argument(help="Folders of results; the checkout's by default."),
+        typer.Argument(
+            parser=named,
+            metavar="RESULTS",
+            help="Folders of results; the checkout's by default.",
+        ),
     ] = None,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit

@@ -22,7 +22,6 @@ Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell m
 Out = Annotated[Optional[Path], typer.Option(help="Folder for the output.")]  # noqa: UP045
 Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
-Results = Annotated[list[Path], typer.Argument(help="Record files, run folders or folders above.")]
 
 
 def print_json(value: Any) -> None:

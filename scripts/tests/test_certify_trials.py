@@ -16,6 +16,7 @@ from gpulift.certify.trials import (
     begin_trial,
     clearing_launches,
     finished_trials,
+    kept,
     measure_trials,
     next_kind,
     plant,
@@ -327,6 +328,10 @@ def test_confirmation_goes_on_after_the_time_is_over(tmp_path: Path, bench: Fake
     assert len(trials) == 1
     assert [len(row.second) for row in trials[0].rows] == [8, 8, 8]
     assert bench.now_s == 36
+
+
+def test_a_session_without_a_finished_trial_claims_to_keep_none(tmp_path: Path) -> None:
+    assert kept(tmp_path) == f"go on with certify --out {tmp_path}"
 
 
 @pytest.mark.parametrize(

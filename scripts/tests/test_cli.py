@@ -264,6 +264,18 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["report", "nowhere"], "no such file"),
         (["duet", "empty"], "no records"),
         (["check", "nowhere"], "no such folder"),
+        (["check", "cut.jsonl"], "cut.jsonl: is a file: name a folder of results"),
+        (
+            ["duet", "cut.jsonl"],
+            "cut.jsonl: there are no records in it: cut.jsonl:1: the last line",
+        ),
+        (["check", ""], "a name of records is empty"),
+        (["duet", ""], "a name of records is empty"),
+        (["report", ""], "a name of records is empty"),
+        (["export", "csv", ""], "a name of records is empty"),
+        (["import", "gbench", ""], "a name of records is empty"),
+        (["show", "abcd", "--results", ""], "a name of records is empty"),
+        (["reference", "build", ""], "a name of records is empty"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(
@@ -274,6 +286,7 @@ def test_bad_input_is_one_line_and_exit_2(
     words: str,
 ) -> None:
     (root / "empty").mkdir()
+    (root / "cut.jsonl").write_text('{"sch', encoding="utf-8")
     monkeypatch.chdir(root)
     assert cli.main(arguments) == 2
     (line,) = errors(capfd).splitlines()

@@ -188,7 +188,8 @@ def finished_trials(session: Session) -> list[Trial]:
 
 def kept(folder: Path) -> str:
     """What is left of a session that was broken off, and how to go on."""
-    return f"the finished trials are kept; go on with certify --out {folder}"
+    finished = "the finished trials are kept; " if (folder / TRIALS_FILE).exists() else ""
+    return f"{finished}go on with certify --out {folder}"
 
 
 def kinds_of(session: Session) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from gpulift.arguments import named
 from gpulift.citing import cite as citations
 from gpulift.citing.find import find_record
 from gpulift.citing.show import lines
@@ -22,7 +23,10 @@ Id = Annotated[
 Places = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(
-        "--results", metavar="DIR", help="Where to search; may be repeated. The checkout's results."
+        "--results",
+        parser=named,
+        metavar="DIR",
+        help="Where to search; may be repeated. The checkout's results.",
     ),
 ]
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpulift import decision, steps, tables, text
+from gpulift.arguments import named
 from gpulift.compare.explain import explain, sm_clock_hz, throttle
 from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
@@ -24,19 +25,12 @@ from gpulift.steps import step
 STATS_METHOD = "1"  # of stats.py, as its docstring says
 
 
-def _named(path: str) -> Path:
-    """An empty name, as of a variable that is not set, would be the current folder."""
-    if not path:
-        raise GpuliftError("a name of records is empty", USAGE)
-    return Path(path)
-
-
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 RECORDS = "Record file or run folder; a folder of run folders stands for the newest full one."
 More = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(
-        parser=_named,
+        parser=named,
         metavar="RUN",
         help="A further run of the same side; may be repeated. With two runs or more on each side"
         " the run is what counts, and not the launch.",
@@ -53,8 +47,8 @@ Explain = Annotated[
 
 
 def compare(
-    base: Annotated[Path, typer.Argument(parser=_named, metavar="BASE", help=RECORDS)],
-    head: Annotated[Path, typer.Argument(parser=_named, metavar="HEAD", help=RECORDS)],
+    base: Annotated[Path, typer.Argument(parser=named, metavar="BASE", help=RECORDS)],
+    head: Annotated[Path, typer.Argument(parser=named, metavar="HEAD", help=RECORDS)],
     more_base: More = None,
     more_head: More = None,
     across: Annotated[

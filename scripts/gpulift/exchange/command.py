@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from gpulift.arguments import SomeResults, named
 from gpulift.commands import summary_of
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
@@ -43,10 +44,7 @@ IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], list[imported.Json]
 
 def export(
     format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(EXPORTS))],
-    results: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(help="Record files, run folders or folders above."),
-    ] = None,
+    results: SomeResults = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE", help="The file; standard output by default."),
@@ -84,7 +82,11 @@ def import_(
     format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(IMPORTS))],
     files: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Argument(help="Files of the same benchmarks, each from another process."),
+        typer.Argument(
+            parser=named,
+            metavar="FILES",
+            help="Files of the same benchmarks, each from another process.",
+        ),
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045

@@ -38,7 +38,8 @@ def check_results(results: Sequence[Path], schema: Path) -> Checked:
     """Checks all records, references and certificates below these folders of results."""
     for above in results:
         if not above.is_dir():
-            raise GpuliftError(f"{above}: there is no such folder")
+            named = "is a file: name a folder of results"
+            raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
     validator = _validator(schema)
     complaints: list[str] = []
     ids: dict[str, str] = {}

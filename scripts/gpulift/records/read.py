@@ -313,7 +313,9 @@ def _run(folder: Path, files: Sequence[Path], contents: Sequence[RecordFile]) ->
                 warnings.append(f"{file}:{record.line}: replaces line {latest[key].line}")
             latest[key] = record
     if not latest:
-        raise GpuliftError(f"{folder}: there are no records in it")
+        place = files[0] if len(files) == 1 else folder
+        cause = f": {warnings[0]}" if warnings else ""
+        raise GpuliftError(f"{place}: there are no records in it{cause}")
     return Run(folder, tuple(latest.values()), tuple(warnings))
 
 

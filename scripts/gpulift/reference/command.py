@@ -10,7 +10,8 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import commands, machine, tables
-from gpulift.commands import Json, Results
+from gpulift.arguments import Results
+from gpulift.commands import Json
 from gpulift.errors import GpuliftError
 from gpulift.qualify import tables as shown
 from gpulift.records.model import slug

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from gpulift.arguments import SomeResults
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
 from gpulift.records.pool import without_collection
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
 @without_collection(freeze=False)  # it keeps what it makes until all is written
 def report(
-    results: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(help="Record files, run folders or folders above."),
-    ] = None,
+    results: SomeResults = None,
     gates: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option("--gate", metavar="FOLDER", help="Evidence of a gate; may be repeated."),
