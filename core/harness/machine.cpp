@@ -12,6 +12,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -128,8 +129,30 @@ std::string cpu_model(const std::filesystem::path& cpuinfo) {
   return uname(&system) == 0 ? system.machine : std::string();
 }
 
-bool is_virtual(const std::filesystem::path& cpuinfo) {
-  return (" " + lookup(cpuinfo, "flags", ':') + " ").find(" hypervisor ") != std::string::npos;
+/// What tells generations of processors apart whose name a hypervisor shortens: "25-17-1", of x86 family, model and
+/// stepping, of Arm implementer, variant, part and revision.
+std::string cpu_id(const std::filesystem::path& cpuinfo) {
+  std::string id;
+  for (const char* key :
+       {"cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part", "CPU revision"}) {
+    if (const auto value = lookup(cpuinfo, key, ':'); !value.empty()) id += (id.empty() ? "" : "-") + value;
+  }
+  return id;
+}
+
+std::set<std::string> cpu_flags(const std::filesystem::path& cpuinfo) {
+  std::istringstream flags(lookup(cpuinfo, "flags", ':') + " " + lookup(cpuinfo, "Features", ':'));
+  return {std::istream_iterator<std::string>(flags), {}};
+}
+
+/// Of the instructions that set the pace of products, those that there are: "avx2 avx512f avx512_bf16".
+std::string vector_instructions(const std::set<std::string>& flags) {
+  std::string known;
+  for (const char* name :
+       {"avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "sve", "bf16"}) {
+    if (flags.contains(name)) known += (known.empty() ? "" : " ") + std::string(name);
+  }
+  return known;
 }
 
 std::string cuda_version(int version) {
@@ -149,14 +172,17 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
   const auto add_text = [&](const char* key, const std::string& value) {
     if (!value.empty()) facts[key] = value;
   };
+  const auto flags = cpu_flags(cpuinfo);
   add_text("cpu", cpu_model(cpuinfo));
+  add_text("cpu_id", cpu_id(cpuinfo));
+  add_text("vector_instructions", vector_instructions(flags));
   if (const auto cores = usable_cores(); !cores.empty()) facts["cores"] = cores.size();
   const long pages = sysconf(_SC_PHYS_PAGES);
   if (pages > 0) facts["memory_bytes"] = static_cast<std::int64_t>(pages) * sysconf(_SC_PAGESIZE);
   if (const auto bytes = last_level_cache_bytes(root / "sys/devices/system/cpu")) facts["llc_bytes"] = *bytes;
   add_text("os", lookup(root / "etc/os-release", "PRETTY_NAME", '='));
   add_text("kernel", kernel_version());
-  facts["virtual"] = is_virtual(cpuinfo);
+  facts["virtual"] = flags.contains("hypervisor");
   return facts;
 }
 

@@ -56,7 +56,8 @@ def compilers(build: Build) -> str:
 def host(context: Context) -> str:
     """The machine around the card."""
     facts = context.host.facts
-    parts = [context.host.name, *(str(facts[key]) for key in ("os", "kernel") if key in facts)]
+    known = (key for key in ("vector_instructions", "os", "kernel") if key in facts)
+    parts = [context.host.name, *(str(facts[key]) for key in known)]
     return _joined([*parts, "virtual" if facts.get("virtual") is True else ""])
 
 
