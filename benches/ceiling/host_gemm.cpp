@@ -1,16 +1,16 @@
 #include <ATen/Parallel.h>
-#include <ATen/cpu/Utils.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/harness/technique.hpp"
+#include "workloads/torch/precision.hpp"
 #include "workloads/torch/torch_session.hpp"
 
 namespace {
@@ -26,14 +26,6 @@ std::shared_ptr<Product> make_product(std::int64_t n, torch::ScalarType type) {
   product->out = torch::empty({n, n}, type);
   product->expected = torch::mm(product->left.to(torch::kFloat64), product->right.to(torch::kFloat64));
   return product;
-}
-
-bool any_capability(std::initializer_list<const char*> names) {
-  const auto known = at::cpu::get_cpu_capabilities();
-  return std::any_of(names.begin(), names.end(), [&](const char* name) {
-    const auto found = known.find(name);
-    return found != known.end() && found->second.isBool() && found->second.toBool();
-  });
 }
 
 void run(gpulift::Trial& trial) {
@@ -65,11 +57,14 @@ void run(gpulift::Trial& trial) {
                         .cost = gpulift::Cost{.flops = flops, .roof = std::string("host_gemm/") + name},
                         .tolerance = tolerance};
   };
-  gpulift::Arm fp16 = arm("fp16", torch::kFloat16, 2e-3);
-  if (!any_capability({"avx512_fp16", "amx_fp16", "arm_fp16_arith"})) fp16.unavailable = "the processor has no FP16";
-  gpulift::Arm bf16 = arm("bf16", torch::kBFloat16, 1e-2);
-  if (!any_capability({"avx512_bf16", "amx_bf16", "arm_bf16"})) bf16.unavailable = "the processor has no BF16";
-  trial.compare({arm("fp32", torch::kFloat32, 1e-5), fp16, bf16});
+  std::vector<gpulift::Arm> arms{arm("fp32", torch::kFloat32, 1e-5), arm("fp16", torch::kFloat16, 2e-3),
+                                 arm("bf16", torch::kBFloat16, 1e-2)};
+  for (gpulift::Arm& one : arms) {
+    if (!gpulift::host_multiplies_in(gpulift::precision_named(one.name))) {
+      one.unavailable = "the processor has no products of this format";
+    }
+  }
+  trial.compare(std::move(arms));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "precision.hpp"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/cpu/Utils.h>
 
 #include <stdexcept>
 
@@ -39,6 +40,17 @@ std::string roof_of(Precision precision, torch::Device device) {
       return family + "bf16";
   }
   throw std::logic_error("a precision without a roof");
+}
+
+bool host_multiplies_in(Precision precision) {
+  if (precision == Precision::kFp32 || precision == Precision::kTf32) return true;
+  const std::string format = precision == Precision::kFp16 ? "fp16" : "bf16";
+  const auto capabilities = at::cpu::get_cpu_capabilities();
+  const auto has = [&](const std::string& name) {
+    const auto found = capabilities.find(name);
+    return found != capabilities.end() && found->second.isBool() && found->second.toBool();
+  };
+  return has("avx512_" + format) || has("amx_" + format) || has(format == "fp16" ? "arm_fp16_arith" : "arm_bf16");
 }
 
 void use_switches_of(Precision precision) {

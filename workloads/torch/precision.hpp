@@ -20,6 +20,9 @@ Precision precision_named(const std::string& name);
 /// The ceiling that bounds products of this precision there: "gemm/fp32", "gemm/tf32", "gemm/fp16" or "gemm/bf16" on a
 /// GPU; on a host, which has no TF32, "host_gemm/fp32" and so on.
 std::string roof_of(Precision precision, torch::Device device);
+/// Whether the host's processor multiplies in the number format of this precision. Where it does not, torch computes
+/// product by product, hundreds of times slower than in FP32.
+bool host_multiplies_in(Precision precision);
 /// Sets torch's global switches for TF32, which all arms of a process share: every step begins with it.
 void use_switches_of(Precision precision);
 

@@ -37,6 +37,12 @@ TEST(PrecisionNames, HaveTheRoofOfTheirProducts) {
   EXPECT_EQ(roof_of(Precision::kPureBf16, torch::kCPU), "host_gemm/bf16");
 }
 
+TEST(PrecisionNames, EveryHostMultipliesInFp32) {
+  EXPECT_TRUE(host_multiplies_in(Precision::kFp32));
+  EXPECT_TRUE(host_multiplies_in(Precision::kTf32)) << "there it is FP32";
+  EXPECT_EQ(host_multiplies_in(Precision::kBf16), host_multiplies_in(Precision::kPureBf16));
+}
+
 TEST(Tf32, IsOnForItsOwnPrecisionAloneInProductsConvolutionsAndRecurrences) {
   for (const at::Float32Op operation : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
     use_switches_of(Precision::kTf32);

@@ -12,6 +12,9 @@ namespace {
 // Some seconds a step at 50 GFLOP/s, what a few cores reach: with its checks, a case is then minutes.
 constexpr double kHostFlops = 2e11;
 
+/// The same where the processor lacks the format's products and torch computes them one by one, at 0.2 GFLOP/s.
+constexpr double kEmulatedFlops = 4e8;
+
 /// While it lives, cuDNN takes the kernel that it guesses to be fast: a reference has types and layouts of its own, and
 /// to time all kernels for it takes longer than its few steps.
 class CudnnGuesses {
@@ -117,7 +120,11 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
       return metrics(*checked->current.lock()->run);
     };
   }
-  return session_.arm(name, make, session_options);
+  Arm arm = session_.arm(name, make, session_options);
+  if (!session_.on_device() && !host_multiplies_in(options.precision) && workload.flops > kEmulatedFlops) {
+    arm.unavailable = "the processor has no products of this format, and without them a step takes minutes";
+  }
+  return arm;
 }
 
 void TrainingComparison::compare(std::vector<Arm> arms, double tolerance) {

@@ -109,6 +109,19 @@ TEST_F(ComparisonOnTheHost, GivesCostToleranceAndMetricsOfAnArm) {
   EXPECT_GT(result.arm.metrics(step, nullptr).at("loss"), 0);
 }
 
+TEST_F(ComparisonOnTheHost, LeavesOutWhatTheProcessorWouldComputeProductByProduct) {
+  TrainingComparison::ArmOptions options;
+  options.workload = two_layers(8);
+  const auto why_not = [&](Precision precision) {
+    return comparison_.arm("arm", {.precision = precision}, options).unavailable;
+  };
+  EXPECT_EQ(why_not(Precision::kBf16), "") << "small enough everywhere";
+  options.workload->flops = 1e9;
+  for (const Precision precision : {Precision::kFp32, Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
+    EXPECT_EQ(why_not(precision).empty(), host_multiplies_in(precision)) << roof_of(precision, torch::kCPU);
+  }
+}
+
 TEST(TrainingComparisonOnAHost, SkipsWhatWouldTakeMinutes) {
   HostCheckingTrial trial(Point{});
   Workload workload = two_layers(8);
