@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,16 @@ def test_work_of_the_host_asks_for_the_same_processor_and_for_no_gpu() -> None:
     verify.require_same_work(record, context_of(without_gpu), [on_host])
     message, code = refusal(record, on_host, sample.CPU_CONTEXT)
     assert (code, "host.cpu" in message) == (errors.NOT_COMPARABLE, True)
+
+
+def test_work_of_the_host_asks_for_the_same_generation_of_a_processor() -> None:
+    on_host = TechniqueInfo(**{**vars(PINNED), "needs_device": False})
+    zen_4, zen_3 = (changed(sample.GPU_CONTEXT, "host.cpu_id", one) for one in ("25-17", "25-1"))
+    record = replace(copies(1)[0], context=context_of(zen_4))
+    verify.require_same_work(record, context_of(zen_4), [on_host])
+    verify.require_same_work(record, context_of(sample.GPU_CONTEXT), [on_host])
+    message, _ = refusal(record, on_host, zen_3)
+    assert "host.cpu_id (25-17 then, 25-1 here)" in message
 
 
 def test_python_arms_that_ran_on_a_gpu_ask_for_its_model() -> None:

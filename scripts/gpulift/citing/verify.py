@@ -185,6 +185,9 @@ def _of_another_machine(record: Record, context: Context, info: TechniqueInfo) -
         facts.append(("gpu.name", theirs.name if theirs else NONE, ours.name if ours else NONE))
     if not info.needs_device and not (info.python and theirs):
         facts.append(("host.cpu", record.context.host.cpu, context.host.cpu))
+        then, now = (one.host.facts.get("cpu_id") for one in (record.context, context))
+        if then and now:  # until schema 1.5 records did not tell
+            facts.append(("host.cpu_id", str(then), str(now)))
     return [_difference(*one) for one in facts if one[1] != one[2]]
 
 
