@@ -35,9 +35,10 @@ def results_folder() -> Path:
 
 
 def models_named(name: str, known: Sequence[str]) -> list[str]:
-    """The known models that a user may mean: the one of that name, or else those that hold it."""
+    """The known models that a user may mean: the one of that name, or else those that have all of
+    it as whole words: an L4 is no L40S."""
     wanted = name if name in known else slug(name)  # which takes `cpu` for a word of a name
-    return [wanted] if wanted in known else [model for model in known if wanted in model]
+    return [wanted] if wanted in known else [one for one in known if f"-{wanted}-" in f"-{one}-"]
 
 
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:

@@ -413,8 +413,13 @@ def describe(one: Difference, section: str) -> str:
 
 
 def at_least(effect: float) -> str:
+    """The changes that would have been seen, by the smallest of them."""
+    return f"{seen_from(effect)} or more" if effect <= LARGEST_SHOWN else seen_from(effect)
+
+
+def seen_from(effect: float) -> str:
     """The smallest change that would have been seen; from tenfold on, its size says no more."""
-    return f"{percent(effect)} or more" if effect <= LARGEST_SHOWN else "more than 1000 %"
+    return percent(effect) if effect <= LARGEST_SHOWN else "more than 1000 %"
 
 
 def percent(value: float) -> str:

@@ -125,7 +125,7 @@ def test_a_part_of_a_name_names_a_model(root: Path, capfd: SHOWN, name: str) -> 
 
 def test_a_part_of_two_names_is_refused(root: Path, capfd: SHOWN) -> None:
     pinned_copies(root / "results")
-    skipped = sample.unmeasured("transfer/pinned_copy", {}, "skipped", "", context=H100)
+    skipped = sample.unmeasured("transfer/pinned_copy", {}, "skipped", "why", context=H100)
     sample.write(root / "results" / "nvidia-h100" / "2026-11-21-abc1234", [skipped])
     assert cli.main(["claims", "--gpu", "nvidia"]) == USAGE
     assert "nvidia is a part of nvidia-h100, nvidia-h200: name one" in capfd.readouterr().err

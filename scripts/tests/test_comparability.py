@@ -77,6 +77,7 @@ def refusal(base: Run, head: Run, across: str | None = None) -> str:
         ("build__architectures", "80"),
         ("build__sanitizers", "address"),
         ("host__cpu", "AMD EPYC"),
+        ("host__cpu_id", "25-17-1"),
         ("host__cores", 8),
         ("host__os", "Ubuntu 24.04"),
         ("host__kernel", "6.8"),
@@ -92,6 +93,22 @@ def test_every_fact_must_be_equal_and_is_named_with_both_values(path: str, value
     assert f"{value} in head)" in text
     text = refusal(made("base", **{path: value}), base)
     assert f"{name} ({value} in base" in text
+
+
+def test_some_pages_of_memory_are_no_difference() -> None:
+    base = made("base", host__memory_bytes=25276518400)
+    assert compared(base, made("head", host__memory_bytes=25276514304)).declared == ()
+    for other in (24 << 30, 10**400, "much"):
+        text = refusal(base, made("head", host__memory_bytes=other))
+        assert f"host.memory_bytes (25276518400 in base, {other} in head)" in text
+
+
+def test_a_gate_allows_a_base_that_asks_less_of_the_host() -> None:
+    knowing = made("x", host__cpu_id="25-17-1").records[0].context
+    require_same_but_commit(made("x").records[0].context, knowing)
+    other = made("x", host__cpu_id="25-1-1").records[0].context
+    with pytest.raises(GpuliftError, match=r"host\.cpu_id"):
+        require_same_but_commit(knowing, other)
 
 
 def test_a_gate_allows_its_builds_only_another_commit() -> None:
@@ -170,17 +187,18 @@ def test_a_declared_factor_allows_what_goes_with_it(across: str, changes: sample
     assert f"{allowed} (" not in text, "what is allowed is not complained of"
 
 
-def noting(name: str, **notes: str) -> Run:
+def noting(name: str, schema: str = "1.5", **notes: str) -> Run:
     """A run whose second record has an arm that notes these versions; the first one's have none."""
-    return both(made(name), made(name, launch=1, top={"notes": notes}))
+    top = {"schema": schema}
+    return both(made(name, top=top), made(name, launch=1, top={**top, "notes": notes}))
 
 
 def test_versions_that_arms_note_are_facts_of_the_torch_factor() -> None:
-    base = noting("base", torch="2.10.0", python="3.11.2", batch="1")
-    head = noting("head", torch="2.11.0", python="3.12.3", batch="2")
+    base = noting("base", torch="2.10.0+cpu", python="3.11.2", batch="1")
+    head = noting("head", torch="2.11.0+cpu", python="3.12.3", batch="2")
     assert refusal(base, head) == (
-        "not comparable: libraries.python (3.11.2 in base, 3.12.3 in head), libraries.torch (2.10.0"
-        " in base, 2.11.0 in head); if that is the question, add --across torch"
+        "not comparable: libraries.python (3.11.2 in base, 3.12.3 in head), libraries.torch"
+        " (2.10.0+cpu in base, 2.11.0+cpu in head); if that is the question, add --across torch"
     )
     found = compared(base, head, "torch")
     assert [one.fact for one in found.declared] == ["libraries.python", "libraries.torch"]
@@ -189,8 +207,9 @@ def test_versions_that_arms_note_are_facts_of_the_torch_factor() -> None:
 @pytest.mark.parametrize(
     ("name", "first", "then", "shown"),
     [
-        ("torch", "2.10.0", "2.11.0", "libraries.torch (2.10.0, then 2.11.0)"),
-        ("torch", "2.11.0+cu128", "2.11.0+cu130", "libraries.torch.build (+cu128, then +cu130)"),
+        ("torch", "2.10.0", "2.11.0", "libraries.libtorch (2.10.0, then 2.11.0)"),
+        ("libtorch", "2.10.0", "2.11.0", "libraries.libtorch (2.10.0, then 2.11.0)"),
+        ("torch", "2+cu128", "2+cu130", "libraries.torch (2+cu128, then 2+cu130)"),
         ("jax", "0.11.2", "0.11.3", "libraries.jax (0.11.2, then 0.11.3)"),
         ("python", "3.13.0", "3.13.0rc1", "libraries.python (3.13.0, then 3.13.0rc1)"),
     ],
@@ -209,32 +228,41 @@ def test_a_side_of_two_versions_is_refused(
     )
 
 
-def test_cpp_and_python_write_one_torch_differently() -> None:
-    mixed = both(noting("one", torch="2.11.0"), noting("two", torch="2.11.0+cu130"))
-    for other in (mixed, noting("two", torch="2.11.0+cu130")):
-        found = compared(other, mixed)
-        assert found.equal["libraries.torch"] == "2.11.0"
-        assert found.equal["libraries.torch.build"] == "+cu130"
-    found = compared(noting("base", torch="2.11.0"), mixed)
-    assert found.equal["libraries.torch"] == "2.11.0"
-    assert "libraries.torch.build" in found.one_sided
-    container = both(noting("one", torch="2.6.0"), noting("two", torch="2.6.0a0+ecf3bae40a"))
-    assert compared(container, container).equal["libraries.torch.build"] == "a0+ecf3bae40a"
+def test_libtorch_and_the_torch_of_python_are_two_facts() -> None:
+    mixed = both(noting("one", torch="2.11.0"), noting("two", torch="2.10.0+cu130"))
+    found = compared(mixed, mixed)
+    assert found.equal["libraries.libtorch"] == "2.11.0"
+    assert found.equal["libraries.torch"] == "2.10.0+cu130"
+
+
+@pytest.mark.parametrize("then", ["2.10.0", "2.11.0"])
+def test_libtorch_is_known_by_its_old_name_too(then: str) -> None:
+    base = noting("base", torch="2.10.0")
+    head = noting("head", schema="1.6", libtorch=then)
+    if then == "2.10.0":
+        assert compared(base, head).equal["libraries.libtorch"] == then
+    else:
+        assert "libraries.libtorch (2.10.0 in base, 2.11.0 in head)" in refusal(base, head)
+
+
+def test_a_bare_version_of_a_newer_record_is_that_of_python() -> None:
+    head = noting("head", schema="1.6", torch="2.11.0")
+    assert "libraries.torch" in compared(head, head).equal
 
 
 def test_two_builds_of_one_torch_are_a_difference_that_torch_asks_about() -> None:
     base, head = noting("base", torch="2.11.0+cu128"), noting("head", torch="2.11.0+cu130")
     text = refusal(base, head)
-    assert "libraries.torch.build (+cu128 in base, +cu130 in head)" in text
+    assert "libraries.torch (2.11.0+cu128 in base, 2.11.0+cu130 in head)" in text
     assert "add --across torch" in text
     (declared,) = compared(base, head, "torch").declared
-    assert declared.fact == "libraries.torch.build"
+    assert declared.fact == "libraries.torch"
 
 
 def test_versions_that_one_side_alone_notes_or_both_alike_are_no_difference() -> None:
     base = noting("base", torch="2.11.0", jax="0.11.2")
     found = compared(base, noting("head", torch="2.11.0"))
-    assert found.equal["libraries.torch"] == "2.11.0"
+    assert found.equal["libraries.libtorch"] == "2.11.0"
     assert "libraries.jax" in found.one_sided
 
 
@@ -313,6 +341,14 @@ def test_across_card_a_side_may_be_several_cards_which_are_all_named() -> None:
     more = [*sides("1", gpu__vbios="96.1"), *sides("2", gpu__vbios="96.2")]
     (_, vbios) = require_comparable(more, head, require_factor("card")).declared
     assert str(vbios) == "gpu.vbios (96.1 and 96.2 in base, 96.2 in head)"
+
+
+@pytest.mark.parametrize("across", ["card", "gpu-model"])
+def test_in_a_sample_of_cards_each_must_be_known(across: str) -> None:
+    unknown = made("unknown", gpu__card="")
+    with pytest.raises(GpuliftError, match="unknown of head does not tell its card") as caught:
+        require_comparable(sides("1", "2"), [*sides("3"), unknown], require_factor(across))
+    assert caught.value.exit_code == NOT_COMPARABLE
 
 
 @pytest.mark.parametrize("across", [None, "driver", "commit", "torch"])

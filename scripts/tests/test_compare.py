@@ -32,7 +32,7 @@ from gpulift.errors import (
     USAGE,
     GpuliftError,
 )
-from gpulift.records.read import read_results, read_run
+from gpulift.records.read import Run, read_results, read_run
 from tests import runs_made, sample
 from tests.sample import Json
 
@@ -268,6 +268,15 @@ def test_one_card_a_side_is_a_question_about_these_two(tmp_path: Path) -> None:
     )
 
 
+def test_explain_bears_any_amount_of_work(tmp_path: Path) -> None:
+    one = sample.arm("best", 1e-6, cost={"flops": 1e305, "roof": "gemm/bf16"}, **QUIET)
+    for side, seed in (("base", 1), ("head", 2)):
+        made = sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)
+        sample.write(tmp_path / side, made)
+    sides = [str(tmp_path / "base"), str(tmp_path / "head")]
+    assert cli.main(["compare", *sides, "--explain", "best"]) == OK
+
+
 # --- Work of which each run found the size ---
 
 
@@ -305,6 +314,50 @@ def test_nothing_but_work_of_its_own_size_is_not_comparable(tmp_path: Path) -> N
     error = refused(tmp_path, of_size(2000), of_size(1900, seed=2))
     assert error.exit_code == NOT_COMPARABLE
     assert "a/b/n:1/slow and 1 more: each run found the size of its work itself" in str(error)
+
+
+def of_own_sizes(
+    folder: Path, sizes: Sequence[int], changes: Sequence[Json] = ({}, {})
+) -> list[Run]:
+    """Runs of these sizes; `changes` are of the two arms, `items` of their costs."""
+    for size in sizes:
+        made = of_size(size, seed=size)
+        for record in made:
+            for one, change in zip(record["arms"], changes, strict=True):
+                one["cost"] |= {key: change[key] for key in change.keys() & {"bytes", "items"}}
+                one["role"] = change.get("role", one["role"])
+        sample.write(folder / str(size), [*made, *other_case(size)])
+    return read_results(folder / str(size) for size in sizes)
+
+
+def test_nothing_is_held_against_a_baseline_of_another_work(tmp_path: Path) -> None:
+    base = of_own_sizes(tmp_path, (2000, 2040))
+    head = of_own_sizes(tmp_path, (1900, 1930), ({"bytes": 2e6}, {}))
+    found = compare(base, head, common=True)
+    fast = next(one for one in found.rows if one.name == "a/b/n:1/fast")
+    assert fast.verdict.verdict == decision.SKIPPED
+    assert fast.verdict.reason.startswith("another work of its baseline: ")
+
+
+def test_nothing_is_compared_over_a_baseline_that_is_not_there(tmp_path: Path) -> None:
+    base, head = (
+        of_own_sizes(tmp_path, sizes, ({"role": "technique"}, {}))
+        for sizes in ((2000, 2040), (1900, 1930))
+    )
+    with pytest.raises(GpuliftError, match="not one baseline: none"):
+        compare(base, head)
+
+
+@pytest.mark.parametrize("items", [-1.0, 1e-320])
+def test_items_that_no_step_has_take_nothing_from_other_cases(tmp_path: Path, items: float) -> None:
+    base, head = (
+        of_own_sizes(tmp_path, sizes, ({"items": items / 2}, {"items": items}))
+        for sizes in ((2000, 2040), (1900, 1930))
+    )
+    found = compare(base, head)
+    json.dumps(as_data(found), allow_nan=False)
+    others = {one.verdict.verdict for one in found.rows if one.technique == "c/d"}
+    assert others == {decision.EQUIVALENT}
 
 
 def test_the_same_size_in_both_runs_is_the_same_work(tmp_path: Path) -> None:

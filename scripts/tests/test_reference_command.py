@@ -92,7 +92,7 @@ def test_a_machine_without_a_reference_is_shown_which_there_are(root: Path, capf
     assert rows == {MACHINE: ["1", "2", "0", "0"], "nvidia-h100": ["0", "–", "0", "1"]}
     assert "./gpulift reference show MODEL has all entries" in said
     assert cli.main(["reference", "show", "--json"]) == OK
-    counted = {one["model"]: one for one in json.loads(capfd.readouterr().out)}
+    counted = {one["model"]: one for one in json.loads(capfd.readouterr().out)["references"]}
     assert counted[MACHINE] == {
         **{"model": MACHINE, "name": "NVIDIA H200", "measured": 1, "cards": 2},
         **{"datasheet": 0, "published": 0},

@@ -17,16 +17,16 @@ from gpulift.compare.explain import explain, sm_clock_hz, throttle
 from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
-from gpulift.decision import at_least
+from gpulift.decision import seen_from
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.records.read import read_results
 from gpulift.steps import step
 
 STATS_METHOD = "1"  # of stats.py, as its docstring says
 
+RECORDS = "Record file or run folder; a folder of run folders stands for the newest full one."
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
-RECORDS = "Record file or run folder; a folder of run folders stands for the newest full one."
 More = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Option(
@@ -186,8 +186,8 @@ def _cells(rows: Sequence[Row], unit: str) -> list[str]:
         "–" if change is None else _signed(change),
         _interval(row),
         _units(row, unit),
-        "–" if effect is None else at_least(effect).removesuffix(" or more"),
-        row.measure or (verdict.reason if effect is None else ""),
+        "–" if effect is None else seen_from(effect),
+        "; ".join(filter(None, (row.measure, verdict.reason if effect is None else ""))),
     ]
 
 

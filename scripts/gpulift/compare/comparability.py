@@ -23,8 +23,9 @@ The declared factor is what lies between the sides: within a side it is one valu
 card and gpu-model a side may hold several cards of one model, of which it is a sample. No card may
 be in both samples: they would not be independent. A run folder is always of one card.
 
-Arms in C++ note the release of torch (2.11.0), those in Python all of its version (2.11.0+cu130):
-these are two facts, the release and the build behind it, and a side has one of each.
+Arms in C++ note the release of their LibTorch (2.11.0), those in Python the whole version of their
+torch (2.11.0+cu130): two facts, and a side has one of each. Until schema 1.5 the former was noted
+as `torch` too, and hid the latter in cases with both.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ WINDOWS_ONLY = frozenset(
 )
 TEXTS = frozenset({"gpu_missing", "gpu_remedy"})
 ONE_CARD = frozenset({"gpu.card", "gpu.vbios"})
+MEMORY_PARTS = 1000  # of which one may differ
 GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
 
 # Of the libraries that a step runs through; a record has those of its own arms alone.
-VERSIONS = ("python", "torch", "jax", "numpy", "triton")
+VERSIONS = ("python", "torch", "libtorch", "jax", "numpy", "triton")
 RELEASE = re.compile(r"\d+(\.\d+)*")  # all that an arm in C++ knows of its torch
+NOTES_LIBTORCH = 6  # minor version of the schema from which on arms in C++ note it by that name
 
 Facts = Mapping[str, Any]
 
@@ -142,6 +145,8 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     if undeclared:
         raise GpuliftError(_refusal(undeclared, factor), NOT_COMPARABLE)
     if factor is not None and factor.within_side:
+        _require_cards("base", base)
+        _require_cards("head", head)
         _require_separate(cards(base), cards(head))
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
@@ -188,11 +193,19 @@ def _noted(side: str, runs: Sequence[Run]) -> dict[str, str]:
 def _versions(record: Record) -> Iterable[tuple[str, str]]:
     for name in sorted(record.notes.keys() & VERSIONS):
         version = record.notes[name]
-        release = RELEASE.match(version) if name == "torch" else None
-        end = release.end() if release else len(version)
-        yield f"libraries.{name}", version[:end]
-        if version[end:]:
-            yield f"libraries.{name}.build", version[end:]
+        of_cpp = name == "torch" and _minor(record) < NOTES_LIBTORCH and RELEASE.fullmatch(version)
+        yield f"libraries.{'libtorch' if of_cpp else name}", version
+
+
+def _require_cards(side: str, runs: Sequence[Run]) -> None:
+    """Refuses a sample of which a run does not tell its card: it may be one of the others."""
+    for run in runs:
+        if len(runs) > 1 and not cards([run]):
+            raise GpuliftError(
+                f"not comparable: {run.folder} of {side} does not tell its card: in a sample of"
+                " cards each must be known",
+                NOT_COMPARABLE,
+            )
 
 
 def _require_separate(base: set[str], head: set[str]) -> None:
@@ -207,8 +220,13 @@ def _require_separate(base: set[str], head: set[str]) -> None:
 
 
 def require_same_but_commit(base: Context, head: Context) -> None:
-    """Refuses (not comparable) builds that differ in more than their commit, naming all of it."""
-    found = _differing(_context_facts(base), _context_facts(head))
+    """Refuses (not comparable) builds that differ in more than their commit, naming all of it.
+
+    What only one of the builds knows how to ask the host for is no difference: it is one machine.
+    """
+    mine, theirs = _context_facts(base), _context_facts(head)
+    one_sided = {key for key in mine.keys() ^ theirs.keys() if key.startswith("host.")}
+    found = [one for one in _differing(mine, theirs) if one.fact not in one_sided]
     other = [str(one) for one in found if not FACTORS["commit"].allows(one.fact)]
     if other:
         raise GpuliftError(
@@ -255,12 +273,20 @@ def _differing(mine: Facts, theirs: Facts) -> list[FactDifference]:
     without_gpu = NO_GPU in (mine["gpu.name"], theirs["gpu.name"])
     found = []
     for key in sorted(mine.keys() | theirs.keys()):
-        if mine.get(key, ABSENT) == theirs.get(key, ABSENT):
+        if mine.get(key, ABSENT) == theirs.get(key, ABSENT) or _same_memory(key, mine, theirs):
             continue
         if without_gpu and key != "gpu.name" and key.startswith(("gpu.", "driver", "cuda_")):
             continue  # all of them are missing with the GPU: its name says so
         found.append(FactDifference(key, mine.get(key, ABSENT), theirs.get(key, ABSENT)))
     return found
+
+
+def _same_memory(key: str, mine: Facts, theirs: Facts) -> bool:
+    """Of one machine what the kernel leaves to others varies by some pages from boot to boot."""
+    one, other = mine.get(key), theirs.get(key)
+    if key != "host.memory_bytes" or not isinstance(one, int) or not isinstance(other, int):
+        return False
+    return abs(one - other) * MEMORY_PARTS <= max(one, other)
 
 
 def _excused(key: str, base: Record, head: Record) -> bool:

@@ -13,6 +13,7 @@ from gpulift.compare.judge import OVER_BASELINE, Launch, values
 from gpulift.decision import Verdict, at_least, percent
 from gpulift.steps import step
 
+LARGEST_LOG = 700.0  # of what exp() can do; a foreign record may claim any amount of work
 MOST = 2 / 3  # of a change that one cause must hold to be named as the cause
 DEVICE, ISSUING, ELSEWHERE = (
     "the device's work",
@@ -171,11 +172,15 @@ def _unit_line(base: Sequence[Launch], head: Sequence[Launch], unit: str) -> str
 def _reading(launch: Launch) -> Callable[[float], str]:
     """How people read a launch value, which is a logarithm."""
     if launch.over_baseline is not None:
-        return lambda log: text.digits(math.exp(log))
+        return lambda log: text.digits(_exp(log))
     if launch.unit_of_work == "step":
-        return lambda log: text.seconds(math.exp(log))
+        return lambda log: text.seconds(_exp(log))
     unit = "FLOP/s" if launch.unit_of_work == "operation" else "B/s"
-    return lambda log: text.rate(math.exp(-log), unit)
+    return lambda log: text.rate(_exp(-log), unit)
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(log, LARGEST_LOG))
 
 
 def _meaning(launch: Launch) -> str:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gpulift import decision, stats
+from gpulift import decision, stats, steps
 from gpulift.compare.comparability import Common, cards, require_comparable, require_factor
 from gpulift.compare.work import log_over_baseline, of_own_size, other_work
 from gpulift.decision import Difference, Verdict
@@ -34,6 +34,7 @@ from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
 from gpulift.report.summary import SEVERITY
+from gpulift.steps import step
 
 MAX_INCONCLUSIVE = 0.1  # of the rows that were compared
 
@@ -378,11 +379,19 @@ def _row_of_own_size(
     difference: str,
 ) -> Row:
     """By the time over the baseline's where runs or cards are what counts, else not compared."""
-    over = {record.id: log_over_baseline(record, arm) for _, record in (*base, *head)}
+    records = [record for _, record in (*base, *head)]
+    names = {one.name for record in records for one in record.arms if one.role == "baseline"}
+    if len(names) != 1:
+        return _uncommon(case, arm, f"not one baseline: {', '.join(sorted(names)) or 'none'}")
+    (baseline,) = names
+    other = other_work(baseline, records)
+    if other and not of_own_size(baseline, records):
+        return _uncommon(case, arm, f"another work of its baseline: {other}")
+    over = {record.id: log_over_baseline(record, arm, baseline) for record in records}
     if unit == "launch":
         why = "two runs or more of each side would show what its arms are worth"
     elif None in over.values():
-        why = "the other arms are held against it" if _is_baseline(arm, base) else "no baseline"
+        why = "the other arms are held against it" if arm == baseline else "no ratio is known"
     else:
         before, after = (
             tuple(replace(one, over_baseline=over[one.record.id]) for one in _launches(arm, side))
@@ -391,11 +400,6 @@ def _row_of_own_size(
         return Row(*case, arm, Verdict(""), before, after, own_size=True)
     reason = f"{OWN_SIZE} ({difference}): {why}"
     return Row(*case, arm, Verdict(decision.SKIPPED, reason=reason), own_size=True)
-
-
-def _is_baseline(arm: str, side: Sequence[tuple[str, Record]]) -> bool:
-    found = (record.arm(arm) for _, record in side)
-    return any(one is not None and one.role == "baseline" for one in found)
 
 
 def _uncommon(case: Case, arm: str, reason: str) -> Row:
@@ -505,7 +509,7 @@ def _too_few(row: Row, unit: str, across: str | None) -> Verdict:
         else "one card is no sample of cards",
     }[unit]
     reason = f"{UNITS[unit]}: {counts[0]} in base, {counts[1]} in head: {why}"
-    path = (f"Independent launches: {reason}", f"Verdict: {decision.INCONCLUSIVE}")
+    path = (step(steps.INDEPENDENT, reason), step(steps.VERDICT, decision.INCONCLUSIVE))
     return Verdict(decision.INCONCLUSIVE, reason=reason, path=path)
 
 

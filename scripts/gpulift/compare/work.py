@@ -50,19 +50,14 @@ def of_own_size(name: str, records: Iterable[Record]) -> bool:
     )
 
 
-def log_over_baseline(record: Record, name: str) -> float | None:
-    """The launch value of METHOD.md; None of the baseline itself, and where there is none."""
-    measured = {i: arm for i, arm in enumerate(record.arms) if arm.outcome == "ok" and arm.window_s}
-    mine = next((i for i, arm in measured.items() if arm.name == name), None)
-    baseline = next((i for i, arm in measured.items() if arm.role == "baseline"), None)
-    if mine is None or baseline is None or mine == baseline or record.order is None:
+def log_over_baseline(record: Record, name: str, baseline: str) -> float | None:
+    """The log of the arm's time over the baseline's: the launch value of METHOD.md, per item where
+    their steps differ in size. None of the baseline itself, and where no such ratio is known."""
+    with np.errstate(all="ignore"):  # items may be any numbers
+        pair = stats.pair_ratio([record], name, baseline) if name != baseline else None
+    if pair is None or not 0 < pair.ratio.value < math.inf:
         return None
-    times = {i: stats.step_times(measured[i]) for i in (mine, baseline)}
-    items = {i: (measured[i].cost or Cost()).items for i in times}
-    if all(items.values()):
-        times = {i: step_s / items[i] for i, step_s in times.items()}
-    found = stats.block_values(record.order.blocks, mine, baseline, times)
-    return float(np.median(found)) if found.size else None
+    return math.log(pair.ratio.value)
 
 
 def _measured(name: str, records: Iterable[Record]) -> Iterable[tuple[Record, Arm]]:

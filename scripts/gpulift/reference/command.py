@@ -106,7 +106,7 @@ def show(
         return
     known = {stem: read_reference(file) for stem, file in files.items()}
     if as_json:
-        commands.print_json([_counted(stem, one) for stem, one in known.items()])
+        commands.print_json({"references": [_counted(stem, one) for stem, one in known.items()]})
         return
     screen = tables.console()
     screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
