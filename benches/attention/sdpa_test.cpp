@@ -27,7 +27,9 @@ TEST(Sdpa, EveryFormThatAHostHasTrainsAlikeAndIsTheOneThatRan) {
     EXPECT_TRUE(result.arm.unavailable.empty()) << name;
     EXPECT_LE(result.error, result.tolerance) << name;
     EXPECT_EQ(result.arm.cost->roof, in_bf16 ? "host_gemm/bf16" : "host_gemm/fp32") << name;
-    if (in_bf16) EXPECT_GT(result.error, 0) << name << ": BF16 is not FP32";
+    if (in_bf16) {
+      EXPECT_GT(result.error, 0) << name << ": BF16 is not FP32";
+    }
     const Step step = result.arm.make();
     EXPECT_EQ(result.arm.metrics(step, nullptr).at(name + "_attention_layers"), 4) << name;
   }

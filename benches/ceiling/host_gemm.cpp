@@ -31,7 +31,7 @@ std::shared_ptr<Product> make_product(std::int64_t n, torch::ScalarType type) {
 void run(gpulift::Trial& trial) {
   const gpulift::OpenMpThreads threads_restored;
   at::set_num_threads(gpulift::host_threads());
-  trial.note("torch", TORCH_VERSION);
+  trial.note("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
   trial.note("torch_threads", std::to_string(at::get_num_threads()));
   torch::manual_seed(trial.seed());
 

@@ -42,7 +42,7 @@ TEST_F(HostFacts, ReadsProcessorAndSystem) {
   EXPECT_EQ(facts.at("virtual"), true);
 }
 
-// Both call themselves "AMD EPYC" in a virtual machine; one computes BF16 steps hundreds of times faster.
+// Both call themselves "AMD EPYC" in a virtual machine; one multiplies in BF16, the other does not.
 TEST_F(HostFacts, TellProcessorsOfOneNameApart) {
   const std::string name = "model name\t: AMD EPYC\n";
   write("proc/cpuinfo", "cpu family\t: 25\nmodel\t\t: 1\n" + name + "stepping\t: 1\nflags\t\t: fpu avx2 avx\n");

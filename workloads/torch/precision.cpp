@@ -1,7 +1,8 @@
 #include "precision.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/cpu/Utils.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <stdexcept>
 
@@ -44,13 +45,10 @@ std::string roof_of(Precision precision, torch::Device device) {
 
 bool host_multiplies_in(Precision precision) {
   if (precision == Precision::kFp32 || precision == Precision::kTf32) return true;
-  const std::string format = precision == Precision::kFp16 ? "fp16" : "bf16";
-  const auto capabilities = at::cpu::get_cpu_capabilities();
-  const auto has = [&](const std::string& name) {
-    const auto found = capabilities.find(name);
-    return found != capabilities.end() && found->second.isBool() && found->second.toBool();
-  };
-  return has("avx512_" + format) || has("amx_" + format) || has(format == "fp16" ? "arm_fp16_arith" : "arm_bf16");
+  if (!at::hasMKLDNN()) return false;
+  const char* asked =
+      precision == Precision::kFp16 ? "mkldnn::_is_mkldnn_fp16_supported" : "mkldnn::_is_mkldnn_bf16_supported";
+  return c10::Dispatcher::singleton().findSchemaOrThrow(asked, "").typed<bool()>().call();
 }
 
 void use_switches_of(Precision precision) {

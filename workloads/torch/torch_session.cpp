@@ -83,7 +83,7 @@ TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
   at::set_num_threads(threads);
   if (on_device()) at::globalContext().lazyInitDevice(device_.type());  // the allocator knows no device before
   at::globalContext().setBenchmarkCuDNN(true);
-  trial.note("torch", TORCH_VERSION);
+  trial.note("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
   trial.note("device", on_device() ? "cuda" : "cpu");
   if (!on_device()) trial.note("torch_threads", std::to_string(threads));
 }

@@ -19,7 +19,7 @@ TEST(TorchSessionOnAHost, TakesTheHostAndSaysSo) {
   const TorchSession session(trial);
   EXPECT_FALSE(session.on_device());
   EXPECT_EQ(trial.notes().at("device"), "cpu");
-  EXPECT_FALSE(trial.notes().at("torch").empty());
+  EXPECT_FALSE(trial.notes().at("libtorch").empty());
   EXPECT_EQ(trial.notes().at("torch_threads"), std::to_string(at::get_num_threads()));
 }
 

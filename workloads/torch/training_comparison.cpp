@@ -122,7 +122,7 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
   }
   Arm arm = session_.arm(name, make, session_options);
   if (!session_.on_device() && !host_multiplies_in(options.precision) && workload.flops > kEmulatedFlops) {
-    arm.unavailable = "the processor has no products of this format, and without them a step takes minutes";
+    arm.unavailable = "the processor has no products of this format, and torch takes too long without them";
   }
   return arm;
 }
