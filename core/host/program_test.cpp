@@ -194,7 +194,7 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   const Result result = measure(modules({"fine"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json record = record_of("fine");
-  EXPECT_EQ(record.at("schema"), "1.5");
+  EXPECT_EQ(record.at("schema"), "1.6");
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("outcome"), "ok");
   EXPECT_EQ(record.at("case").at("rounds"), 1000);
