@@ -11,6 +11,7 @@ import typer
 
 from gpulift import machine, tables
 from gpulift.entry import say
+from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context, slug
 from gpulift.records.read import Run, newest_run, run_folders
@@ -34,11 +35,16 @@ def results_folder() -> Path:
     return machine.checkout_root() / "results"
 
 
-def models_named(name: str, known: Sequence[str]) -> list[str]:
-    """The known models that a user may mean: the one of that name, or else those that have all of
-    it as whole words: an L4 is no L40S."""
+def model_named(name: str, known: Sequence[str]) -> str | None:
+    """The known model that a user means: the one of that name, or else the one that has all of it
+    as whole words: an L4 is no L40S. Throws GpuliftError where there are several."""
     wanted = name if name in known else slug(name)  # which takes `cpu` for a word of a name
-    return [wanted] if wanted in known else [one for one in known if f"-{wanted}-" in f"-{one}-"]
+    if wanted in known:
+        return wanted
+    fitting = [one for one in known if f"-{wanted}-" in f"-{one}-"]
+    if len(fitting) > 1:
+        raise GpuliftError(f"{name} is a part of {', '.join(fitting)}: name one")
+    return fitting[0] if fitting else None
 
 
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:

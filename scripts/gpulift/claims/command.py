@@ -40,13 +40,11 @@ def claims(
     ledger = read_ledger()
     models = records_by_model(results or commands.results_folder(), ledger)
     if gpu is not None:
-        fitting = commands.models_named(gpu, list(models))
-        if len(fitting) > 1:
-            raise GpuliftError(f"{gpu} is a part of {', '.join(fitting)}: name one")
-        if not fitting:
+        model = commands.model_named(gpu, list(models))
+        if model is None:
             known = ", ".join(models) or "none"
             say(f"there are no records of {slug(gpu)} (known are: {known})")
-        models = {model: models[model] for model in fitting} or {slug(gpu): []}
+        models = {model: models[model]} if model else {slug(gpu): []}
     judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
     if as_json:
         commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])

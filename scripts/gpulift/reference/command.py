@@ -116,11 +116,9 @@ def show(
 
 def _only(gpu: str, known: list[str]) -> str:
     """The model that the user means."""
-    fitting = commands.models_named(gpu, known)
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise GpuliftError(f"{gpu} is a part of {', '.join(fitting)}: name one")
+    model = commands.model_named(gpu, known)
+    if model is not None:
+        return model
     named = ", ".join(known) or "none"
     raise GpuliftError(f"there is no reference of {slug(gpu)}; known are {named}")
 
