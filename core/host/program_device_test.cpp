@@ -77,6 +77,27 @@ TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInAnyProcess) {
   }
 }
 
+TEST_F(DeviceProgram, LaunchesOfAStepInPythonAreCountedToo) {
+  if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
+  ASSERT_EQ(measure(modules({"device_python_steps"})).exit_code, 0);
+  for (const Json& arm : record_of("device_python_steps").at("arms")) {
+    EXPECT_EQ(arm.at("metrics").at("kernel_launches_per_step"), arm.at("name") == "one" ? 1 : 2) << arm.at("name");
+  }
+}
+
+TEST_F(DeviceProgram, ACountThatFailsCostsThatCountAlone) {
+  if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
+  ASSERT_EQ(measure(modules({"device_uncounted"})).exit_code, 0);
+  const Json record = record_of("device_uncounted");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_EQ(record.at("notes").at("launches_not_counted"), "other: not while it is counted");
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_FALSE(arm.at("windows").at("device_s").empty()) << arm.at("name");
+    EXPECT_EQ(arm.value("metrics", Json::object()).contains("kernel_launches_per_step"), arm.at("name") == "baseline")
+        << arm.at("name");
+  }
+}
+
 // Windows have one step here, so the kernel behind it is all in the wall clock's time.
 TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
   ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);
