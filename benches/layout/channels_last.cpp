@@ -1,5 +1,8 @@
+#include <c10/util/StringUtil.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/harness/technique.hpp"
 #include "workloads/torch/layout.hpp"
@@ -21,6 +24,17 @@ double tolerance_of(const std::string& model, Precision precision) {
   return precision == Precision::kTf32 ? 3e-3 : 0.01;
 }
 
+/// Of one step; which tensors torch copied is noted.
+gpulift::Metrics conversions(gpulift::Trial& trial, const std::string& arm, gpulift::TrainingRun& training,
+                             bool on_device) {
+  const auto step = [&] { training.step(); };
+  const std::vector<std::string> copies = gpulift::layout_copies(step);
+  if (!copies.empty()) trial.note("layout_copies_of_" + arm, c10::Join(", ", copies));
+  gpulift::Metrics metrics{{"layout_copies_per_step", static_cast<double>(copies.size())}};
+  if (on_device) metrics["layout_kernels_per_step"] = static_cast<double>(gpulift::layout_kernels(step));
+  return metrics;
+}
+
 void run(gpulift::Trial& trial) {
   const std::string model = trial.word("model");
   const Precision precision = gpulift::precision_named(trial.word("precision"));
@@ -31,14 +45,10 @@ void run(gpulift::Trial& trial) {
   const bool on_device = comparison.session().on_device();
   if (!on_device && precision == Precision::kTf32) trial.note("computed_in", "fp32: TF32 is a format of GPUs");
   const auto arm = [&](const std::string& name, bool channels_last) {
-    return comparison.arm(
-        name, {.precision = precision, .channels_last = channels_last},
-        {.metrics = [on_device](gpulift::TrainingRun& training) {
-          const auto step = [&] { training.step(); };
-          gpulift::Metrics metrics{{"layout_copies_per_step", static_cast<double>(gpulift::layout_copies(step))}};
-          if (on_device) metrics["layout_kernels_per_step"] = static_cast<double>(gpulift::layout_kernels(step));
-          return metrics;
-        }});
+    return comparison.arm(name, {.precision = precision, .channels_last = channels_last},
+                          {.metrics = [&trial, name, on_device](gpulift::TrainingRun& training) {
+                            return conversions(trial, name, training, on_device);
+                          }});
   };
   comparison.compare({arm("contiguous", false), arm("channels_last", true)}, tolerance_of(model, precision));
 }

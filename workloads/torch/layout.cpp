@@ -2,14 +2,15 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/record_function.h>
+#include <c10/util/StringUtil.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,10 +21,15 @@
 namespace gpulift {
 namespace {
 
-/// Torch's observers are plain functions: what they count must lie where all threads see it.
-std::atomic<std::int64_t>& copies_seen() {
-  static std::atomic<std::int64_t> count = 0;
-  return count;
+struct Copies {
+  std::mutex mutex;
+  std::vector<std::string> sizes;
+};
+
+/// Torch's observers are plain functions: what they see must lie where all threads find it.
+Copies& copies_seen() {
+  static Copies copies;
+  return copies;
 }
 
 /// Channels first and not last; where there is one channel or one pixel, both are the same.
@@ -44,7 +50,9 @@ std::unique_ptr<at::ObserverContext> see_copy(const at::RecordFunction& call) {
   if (target.dim() != 4 || source.dim() != 4) return nullptr;
   if ((is_channels_first(target) && is_channels_last(source)) ||
       (is_channels_last(target) && is_channels_first(source))) {
-    ++copies_seen();
+    Copies& copies = copies_seen();
+    const std::lock_guard lock(copies.mutex);
+    copies.sizes.push_back(c10::Join("x", target.sizes()));
   }
   return nullptr;
 }
@@ -114,11 +122,14 @@ std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
 
 }  // namespace
 
-std::int64_t layout_copies(const std::function<void()>& work) {
-  copies_seen() = 0;
-  const CopyObserver observer;
-  work();
-  return copies_seen();
+std::vector<std::string> layout_copies(const std::function<void()>& work) {
+  Copies& copies = copies_seen();
+  copies.sizes.clear();
+  {
+    const CopyObserver observer;
+    work();
+  }
+  return copies.sizes;
 }
 
 std::int64_t layout_kernels(const std::function<void()>& work) {
