@@ -56,6 +56,10 @@ class HostCheckingTrial final : public Trial {
       result.not_made = "a Python arm";
       return result;
     }
+    if (!arm.make) {
+      result.not_made = arm.unavailable;
+      return result;
+    }
     Step step;
     try {
       step = arm.make();

@@ -1,15 +1,12 @@
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 
-#include "workloads/torch/step_graph.hpp"
-#include "workloads/torch/training_comparison.hpp"
+#include "workloads/torch/graph_arm.hpp"
 
 namespace {
 
 using gpulift::StepGraph;
-using gpulift::TrainingRun;
 
 struct Model {
   std::int64_t small_batch;
@@ -38,20 +35,7 @@ void run(gpulift::Trial& trial) {
   const gpulift::TrainingOptions options{.precision = gpulift::Precision::kBf16, .channels_last = model.channels_last};
 
   const auto graphed = [&](const std::string& arm, StepGraph::Part part) {
-    const auto current = std::make_shared<std::weak_ptr<const StepGraph>>();
-    gpulift::TrainingComparison::ArmOptions arm_options;
-    arm_options.wrap = [=, device = comparison.session().device(),
-                        seed = trial.seed()](const std::shared_ptr<TrainingRun>& run) {
-      const auto rehearsal = [&] { return std::make_unique<TrainingRun>(workload, options, device, seed); };
-      const auto graph = std::make_shared<StepGraph>(run, rehearsal, part);
-      *current = graph;
-      return [graph] { graph->step(); };
-    };
-    arm_options.graph_bytes = [current] { return current->lock()->passing_bytes(); };
-    arm_options.metrics = [current](TrainingRun&) {
-      return gpulift::Metrics{{"graph_nodes_per_step", static_cast<double>(current->lock()->nodes())}};
-    };
-    return comparison.arm(arm, options, arm_options);
+    return comparison.arm(arm, options, gpulift::graph_arm(comparison, options, part, trial.seed()));
   };
   comparison.compare_exactly(
       {comparison.arm("eager", options), graphed("forward_backward_graph", StepGraph::Part::kForwardBackward),

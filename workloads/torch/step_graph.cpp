@@ -30,8 +30,14 @@ void end_broken_recording(at::cuda::CUDAGraph& graph) {
 }
 
 void take(TrainingRun& run, StepGraph::Part part) {
-  if (part == StepGraph::Part::kWholeStep) return run.step();
-  run.forward_backward();
+  switch (part) {
+    case StepGraph::Part::kForwardBackward:
+      return run.forward_backward();
+    case StepGraph::Part::kUpdate:
+      return run.update();
+    case StepGraph::Part::kWholeStep:
+      return run.step();
+  }
 }
 
 }  // namespace
@@ -41,6 +47,9 @@ StepGraph::StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make
   const torch::Device device = run_->batch().input.device();
   if (!device.is_cuda()) throw std::invalid_argument("a step on the host cannot be recorded as a CUDA graph");
   if (run_->batches() != 1) throw std::invalid_argument("a graph of a step holds one batch, and this run has more");
+  if (part_ == Part::kUpdate && !run_->keeps_gradients()) {
+    throw std::invalid_argument("a graph of the update holds the addresses of gradients, and this run frees its own");
+  }
   graph_ = std::make_unique<at::cuda::CUDAGraph>(/*keep_graph=*/true);  // so that its nodes can be counted
   check(cudaDeviceSynchronize());                                       // what made both runs ran on another stream
   // The default stream cannot be recorded. The rehearsal runs on the same stream as the recording, since libraries keep
@@ -70,8 +79,11 @@ StepGraph::StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make
 
 StepGraph::~StepGraph() = default;
 
+void StepGraph::replay() { graph_->replay(); }
+
 void StepGraph::step() {
-  graph_->replay();
+  if (part_ == Part::kUpdate) run_->forward_backward();
+  replay();
   if (part_ == Part::kForwardBackward) run_->update();
 }
 

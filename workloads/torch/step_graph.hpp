@@ -14,19 +14,21 @@ struct CUDAGraph;
 
 namespace gpulift {
 
-/// A training step recorded once as a CUDA graph and replayed from then on, with the run's one batch. Recording runs
-/// nothing: the run is as it was made, and its first replay is its first step.
+/// A training step, or a part of it, recorded once as a CUDA graph and replayed from then on, with the run's one batch.
+/// Recording runs nothing: the run is as it was made, and its first replay is its first step.
 class StepGraph {
  public:
   enum class Part {
     kForwardBackward,  // the optimizer steps eagerly behind it
+    kUpdate,           // forward and backward run eagerly before it; the run keeps its gradients
     kWholeStep,
   };
 
   /// A run like the other, which takes some steps before the recording and is thrown away: libraries search for
   /// algorithms, load kernels and allocate then, which a graph cannot hold.
   using MakeRehearsal = std::function<std::unique_ptr<TrainingRun>()>;
-  /// Throws std::invalid_argument for a run on the host, or with more batches than one.
+  /// Throws std::invalid_argument for a run on the host, with more batches than one, or whose gradients a graph of the
+  /// update would not find again.
   StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make_rehearsal, Part part);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
@@ -34,6 +36,8 @@ class StepGraph {
 
   /// One step on the current stream.
   void step();
+  /// The recorded part of it alone.
+  void replay();
   /// Kernels, copies and fills of one replay.
   std::size_t nodes() const { return nodes_; }
   /// What lay in torch's allocator at the peak of the recording and no longer at its end: the graph needs it at every

@@ -37,7 +37,8 @@ class StepGraphs : public DeviceTest, public testing::WithParamInterface<StepGra
   static std::vector<double> eager_losses(const TrainingOptions& options) {
     return losses_of(*run_on(torch::kCUDA, options), kSteps);
   }
-  static std::vector<double> replayed_losses(const TrainingOptions& options) {
+  static std::vector<double> replayed_losses(TrainingOptions options) {
+    options.keep_gradients = GetParam() == StepGraph::Part::kUpdate;
     const auto run = run_on(torch::kCUDA, options);
     StepGraph graph(run, rehearsal_on(torch::kCUDA, options), GetParam());
     std::vector<double> losses;
@@ -71,25 +72,35 @@ TEST_P(StepGraphs, HoldMicroBatchesToo) {
   EXPECT_LE(largest_deviation(replayed_losses({.micro_batches = 4}), eager_losses({.micro_batches = 4})), 1e-6);
 }
 
-TEST_P(StepGraphs, CountTheirNodesAndTheBytesThatPass) {
-  const auto run = run_on(torch::kCUDA, {});
-  const StepGraph graph(run, rehearsal_on(torch::kCUDA, {}), GetParam());
-  EXPECT_GT(graph.nodes(), 10U);
-  EXPECT_GT(graph.passing_bytes(), 0);
+class PartsOfGraphs : public DeviceTest {
+ protected:
+  static StepGraph graph_of(StepGraph::Part part, const TrainingOptions& options = {.keep_gradients = true}) {
+    return {run_on(torch::kCUDA, options), rehearsal_on(torch::kCUDA, options), part};
+  }
+};
+
+TEST_F(PartsOfGraphs, AddUpToTheNodesOfTheWholeStep) {
+  const std::size_t rest = graph_of(StepGraph::Part::kForwardBackward).nodes();
+  const std::size_t update = graph_of(StepGraph::Part::kUpdate).nodes();
+  EXPECT_GT(rest, 10U);
+  EXPECT_GT(update, 0U);
+  EXPECT_EQ(graph_of(StepGraph::Part::kWholeStep).nodes(), rest + update);
 }
 
-class PartsOfGraphs : public DeviceTest {};
+TEST_F(PartsOfGraphs, TellTheBytesThatPass) {
+  EXPECT_GT(graph_of(StepGraph::Part::kForwardBackward).passing_bytes(), 0);
+  EXPECT_GT(graph_of(StepGraph::Part::kWholeStep).passing_bytes(), 0);
+}
 
-TEST_F(PartsOfGraphs, OfAWholeStepHaveMoreNodesThanWithoutTheOptimizer) {
-  const auto nodes = [](StepGraph::Part part) {
-    return StepGraph(run_on(torch::kCUDA, {}), rehearsal_on(torch::kCUDA, {}), part).nodes();
-  };
-  EXPECT_GT(nodes(StepGraph::Part::kWholeStep), nodes(StepGraph::Part::kForwardBackward));
+TEST_F(PartsOfGraphs, OfAnUpdateAreRefusedWhereGradientsAreFreed) {
+  EXPECT_THROW(graph_of(StepGraph::Part::kUpdate, {}), std::invalid_argument);
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, StepGraphs,
-                         testing::Values(StepGraph::Part::kForwardBackward, StepGraph::Part::kWholeStep),
+                         testing::Values(StepGraph::Part::kForwardBackward, StepGraph::Part::kUpdate,
+                                         StepGraph::Part::kWholeStep),
                          [](const auto& info) {
+                           if (info.param == StepGraph::Part::kUpdate) return "Update";
                            return info.param == StepGraph::Part::kWholeStep ? "WholeStep" : "ForwardBackward";
                          });
 

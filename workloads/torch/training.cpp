@@ -43,6 +43,9 @@ TrainingRun::TrainingRun(const Workload& workload, const TrainingOptions& option
   if (options_.channels_last) lay_out_channels_last(*model_);
   if (options_.prepare) options_.prepare(*model_);
   parameters_ = model_->parameters();
+  if (options_.keep_gradients) {
+    for (torch::Tensor& parameter : parameters_) parameter.mutable_grad() = torch::zeros_like(parameter);
+  }
   if (options_.precision == Precision::kPureBf16) {
     for (const torch::Tensor& parameter : parameters_) {
       masters_.push_back(parameter.detach().to(torch::kFloat32).requires_grad_());
@@ -60,7 +63,11 @@ void TrainingRun::step() {
 void TrainingRun::forward_backward() {
   use_switches_of(options_.precision);
   if (options_.before_step) options_.before_step();
-  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  if (options_.keep_gradients) {
+    at::_foreach_zero_(gradients_of(parameters_));
+  } else {
+    for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
   loss_ = torch::Tensor();
   const Batch& batch = batches_[next_batch_];
   const std::int64_t rows = batch.input.size(0) / options_.micro_batches;

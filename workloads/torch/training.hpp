@@ -17,6 +17,7 @@ struct TrainingOptions {
   Precision precision = Precision::kFp32;
   bool channels_last = false;
   OptimizerForm optimizer = OptimizerForm::kFused;
+  bool keep_gradients = false;               // zeroed in place, not freed: a graph of the update holds their addresses
   std::int64_t micro_batches = 1;            // the batch in so many equal parts, one optimizer step
   std::function<void(Model&)> prepare = {};  // once, after the model was made: switches that only it has
   std::function<void()> before_step = {};    // torch's global switches that this run needs; arms share them
@@ -43,6 +44,7 @@ class TrainingRun {
   std::size_t batches() const { return batches_.size(); }
   /// What the next step learns from.
   const Batch& batch() const { return batches_[next_batch_]; }
+  bool keeps_gradients() const { return options_.keep_gradients; }
   const GradScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
 
  private:

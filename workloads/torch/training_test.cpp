@@ -232,6 +232,19 @@ TEST(PartsOfAStep, AreTheWholeStep) {
   }
 }
 
+TEST(KeptGradients, StayWhereTheyAreAndChangeNoLoss) {
+  TrainingRun plain = run_of({.micro_batches = 2});
+  TrainingRun run = run_of({.keep_gradients = true, .micro_batches = 2});
+  const auto addresses = [&run] {
+    std::vector<const void*> found;
+    for (const torch::Tensor& parameter : run.model().parameters()) found.push_back(parameter.grad().data_ptr());
+    return found;
+  };
+  const auto before = addresses();
+  EXPECT_EQ(losses_of(run, 5), losses_of(plain, 5));
+  EXPECT_EQ(addresses(), before);
+}
+
 TEST(LargestDeviation, IsRelativeToTheFirstLossAndNotANumberWhereALossIsNone) {
   EXPECT_DOUBLE_EQ(largest_deviation({2.1, 0.5}, {2.0, 0.1}), 0.2);
   EXPECT_TRUE(std::isnan(largest_deviation({1.0, std::numeric_limits<double>::quiet_NaN()}, {1.0, 1.0})));
