@@ -74,7 +74,7 @@ void run(gpulift::Trial& trial) {
     return comparison.arm(arm_name, options_of(form), options);
   };
   const auto graph = [&] {
-    if (!on_device) return gpulift::Arm{.name = "graph", .unavailable = "a host has no CUDA graphs"};
+    if (!on_device) return gpulift::Arm{.name = "graph", .make = {}, .unavailable = "a host has no CUDA graphs"};
     gpulift::TrainingOptions options = options_of(gpulift::OptimizerForm::kFused);
     options.keep_gradients = true;
     const auto share = [](gpulift::TrainingRun& training, gpulift::StepGraph& update) {
