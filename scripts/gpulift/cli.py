@@ -84,7 +84,7 @@ def run(
     named = machine.find_interpreter("--python", python) if python is not None else None
     options = measuring.Options(filter, quick, launches, arm_time, precision, seed, gpu, named)
     measuring.require_known(options)
-    context = machine.describe(machine.find_bench(), gpu)
+    context = machine.describe_asked(machine.find_bench(), gpu)
     measured = measuring.run(options, results_folder(), out, context, say)
     if measured.exit_code in measuring.FINISHED:
         typer.echo(measured.folder)

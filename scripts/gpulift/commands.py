@@ -50,7 +50,7 @@ def model_named(name: str, known: Sequence[str]) -> str | None:
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
     """This machine, and what can be measured."""
     bench = machine.find_bench()
-    return machine.describe(bench, gpu), machine.catalogue(bench)
+    return machine.describe_asked(bench, gpu), machine.catalogue(bench)
 
 
 def summary_of(run: Run) -> Summary:

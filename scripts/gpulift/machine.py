@@ -96,6 +96,15 @@ def describe(bench: Path, gpu: int | None = None) -> Context:
     return read_context(Fields(_answer(bench, ["--describe", *flags]), "gpulift-bench --describe"))
 
 
+def describe_asked(bench: Path, gpu: int | None) -> Context:
+    """The same with the GPU that the user named; refused where it is not there, since the host
+    would be measured in its place."""
+    context = describe(bench, gpu)
+    if gpu is not None and context.gpu is None:
+        raise GpuliftError(f"--gpu {gpu}: {context.gpu_missing}; {context.gpu_remedy}")
+    return context
+
+
 def catalogue(bench: Path) -> list[TechniqueInfo]:
     """All techniques with their cases, from their manifests; no module is loaded."""
     answer = _answer(bench, ["--catalogue"])

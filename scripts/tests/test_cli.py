@@ -86,6 +86,14 @@ def test_a_usage_error_leaves_no_folder(root: Path, monkeypatch: pytest.MonkeyPa
     assert list((root / "results" / CPU).iterdir()) == []
 
 
+def test_a_gpu_that_is_not_there_is_refused_before_a_run(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--gpu", "9"]) == 2
+    assert "--gpu 9: no NVIDIA driver on this machine; install" in errors(capfd)
+    assert not (root / "results" / CPU).exists()
+
+
 def test_a_broken_off_run_is_resumed(
     root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

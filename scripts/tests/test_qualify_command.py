@@ -90,6 +90,7 @@ def test_without_a_gpu_several_gpus_are_nothing_to_run(
         (["--gpus", "0,one"], "indices like 0,1,3"),
         (["--gpus", "0"], "--gpus 0: "),
         (["--gpu", "0", "--gpus", "all"], "not both"),
+        (["--gpu", "9"], "--gpu 9: no NVIDIA driver on this machine; install"),
     ],
 )
 def test_wrong_choices_of_gpus_are_one_line(

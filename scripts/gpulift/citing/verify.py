@@ -43,7 +43,7 @@ def verify(
     record = find_record(wanted, places or [results_folder()], say)
     then = launches_of(record)
     bench = machine.find_bench()
-    context = machine.describe(bench, gpu)
+    context = machine.describe_asked(bench, gpu)
     require_same_work(record, context, machine.catalogue(bench))
     count = max(LEAST_LAUNCHES, len(then)) if launches is None else launches
     options = options_again(record, count, gpu)

@@ -192,7 +192,7 @@ class BuildFailed(GpuliftError):
 def _open(folder: Path, name: str, gpu: int | None) -> Build:
     if not _is_build(folder):
         raise GpuliftError(f"{folder} is no build folder: gpulift-bench or modules is missing")
-    context = machine.describe(folder / "gpulift-bench", gpu)
+    context = machine.describe_asked(folder / "gpulift-bench", gpu)
     commit = context.build.commit[:7] or "unknown"
     changes = " with uncommitted changes" if context.build.dirty else ""
     return Build(
