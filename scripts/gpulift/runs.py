@@ -56,7 +56,7 @@ def wanted(context: Context, options: Mapping[str, Any], bench: Path) -> Wanted:
         commit=build.commit[:COMMIT_DIGITS] or "unknown",
         dirty=build.dirty,
         options=options,
-        build=_fingerprint(bench) if build.dirty else "",
+        build=fingerprint(bench) if build.dirty else "",
     )
 
 
@@ -156,8 +156,9 @@ def _started_at(file: Path) -> str:
     return Fields(dict(state), str(file)).text("started_at", "") if state else ""
 
 
-def _fingerprint(bench: Path) -> str:
-    """Of a build from uncommitted changes: only the very same build may go on with its run."""
+def fingerprint(bench: Path) -> str:
+    """Of what a build folder measures with. It tells builds from uncommitted changes apart, of
+    which only the very same one may go on with its run."""
     total = hashlib.sha256()
     for file in [bench, *sorted((bench.parent / "modules").glob("*.so"))]:
         total.update(hashlib.sha256(file.read_bytes()).digest())

@@ -15,9 +15,13 @@ from gpulift.certify import issue as certificates
 from gpulift.certify.certificate import read_certificate
 from gpulift.certify.command import certify, seconds_of
 from gpulift.certify.issue import line_of
-from gpulift.errors import GpuliftError
+from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.records.fields import Fields
+from gpulift.records.model import Context
+from gpulift.records.parse import read_context
 from tests import sample
 from tests.fake_duets import ROWS, FakeDuets
+from tests.fake_gate import make_build, technique
 from tests.trials_made import unchanged
 
 CERTIFICATE = Path("results/certificates/nvidia-h200.json")
@@ -293,3 +297,65 @@ def test_wrong_use_is_one_line(bench: FakeDuets, arguments: tuple[str, ...], wor
 
 def test_times_have_units() -> None:
     assert [seconds_of(text) for text in ("90s", "1.5m", "2h")] == [90, 90, 7200]
+
+
+def make_two_builds() -> None:
+    for name in ("build", "second"):
+        make_build(Path(name), [technique("ceiling/memory")])
+        Path(name, "modules", "ceiling.memory.so").write_text(name)
+
+
+def test_two_builds_of_one_commit_meet(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_two_builds()
+    run("--time", "3m", "--base", "second")
+    sides = {(call["head"], call["base"]) for call in bench.calls}
+    (met,) = {(Path(head).parent.name, Path(base).parent.name) for head, base in sides}
+    assert met == ("build", "second")
+    (kept,) = TRIALS.iterdir()
+    (builds,) = {json.loads(line)["build"] for line in kept.read_text().splitlines()}
+    head, base = builds.split("+")
+    assert head != base
+    assert f"meets the one in {Path('second').absolute()}" in capsys.readouterr().err
+    assert read_certificate(CERTIFICATE).citable
+
+
+def test_a_session_of_two_builds_goes_on_with_the_same_two(bench: FakeDuets) -> None:
+    make_two_builds()
+    run("--time", "3m", "--base", "second", "--out", "session")
+    with pytest.raises(GpuliftError, match="is of another build") as refused:
+        run("--time", "3m", "--out", "session")
+    assert refused.value.exit_code == NOT_COMPARABLE
+
+
+@pytest.mark.parametrize(
+    ("named", "change", "words", "code"),
+    [
+        ("build", {}, "is this build", USAGE),
+        ("second", {"commit": "fffffff0"}, "not known to be the same code", NOT_COMPARABLE),
+        ("second", {"dirty": True}, "not known to be the same code", NOT_COMPARABLE),
+        ("second", {"compiler": "Clang 18"}, "build.compiler", NOT_COMPARABLE),
+    ],
+)
+def test_other_code_is_no_second_build(
+    bench: FakeDuets,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    change: dict[str, object],
+    words: str,
+    code: int,
+) -> None:
+    make_two_builds()
+    changed = copy.deepcopy(bench.context)
+    changed["build"] |= change
+
+    def describe(program: Path, gpu: int | None = None) -> Context:
+        here = changed if program.parent.name == "second" else bench.context
+        return read_context(Fields(here, "fake"))
+
+    monkeypatch.setattr(machine, "describe", describe)
+    with pytest.raises(GpuliftError, match=words) as refused:
+        run("--time", "3m", "--base", named)
+    assert refused.value.exit_code == code
+    assert not bench.calls

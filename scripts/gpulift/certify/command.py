@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Optional
@@ -25,9 +25,11 @@ from gpulift.certify.certificate import (
 from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
 from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json
+from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD, GatePlan, percent
 from gpulift.entry import say
-from gpulift.errors import NOTHING_RAN, GpuliftError
+from gpulift.errors import NOT_COMPARABLE, NOTHING_RAN, GpuliftError
+from gpulift.gate.builds import Build, find_build, own_build
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
 from gpulift.gate.setup import choose_rows
@@ -71,6 +73,13 @@ def certify(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Git reference or build folder: a second build of this commit, for this one to"
+            " meet; by default it meets a copy of itself."
+        ),
+    ] = None,
     sizes: Annotated[
         str, typer.Option(help="Slow-downs to plant, in per cent; none: unchanged code alone.")
     ] = ALL_SIZES,
@@ -100,18 +109,49 @@ def certify(
     rows = measurable_rows(infos, context, given[0] if given else None)
     bench = machine.find_bench()
     want = runs.wanted(context, {}, bench)
+    second = second_build(base, gpu) if base is not None else None
+    if second:
+        want = replace(want, build=f"{runs.fingerprint(bench)}+{runs.fingerprint(second.bench)}")
     folder = _folder(out, want)
     budget = Budget(limit_s, BUILDS * arm_time)
     say(f"{len(rows)} rows for {limit_s:.0f} s; trials and raw records go to {folder}")
     trials = measure_trials(
         Session(
-            folder, bench, want, tuple(rows), arm_time, seed, gpu, budget, say, planted, unchanged
+            folder,
+            bench,
+            want,
+            tuple(rows),
+            arm_time,
+            seed,
+            gpu,
+            budget,
+            say,
+            planted,
+            unchanged,
+            second.modules if second else None,
         )
     )
     kept = _keep_trials(trials)
     _say_written(f"raw records: {folder}", as_json)
     _say_written(f"trials: {kept}", as_json)
     _publish(issue(_joined(trials, kept)), as_json)
+
+
+def second_build(reference: str, gpu: int | None) -> Build:
+    """Another build of this commit. Refuses (exit code 4) what differs in more than its folder."""
+    own, other = own_build(gpu), find_build(reference, gpu, say)
+    if own.folder.resolve() == other.folder.resolve():
+        raise GpuliftError(f"--base {reference}: is this build; leave --base out, or name another")
+    require_same_but_commit(other.context, own.context)
+    dirty = own.context.build.dirty or other.context.build.dirty
+    if dirty or own.stem != other.stem or own.abi_tag != other.abi_tag:
+        raise GpuliftError(
+            f"--base {reference}: {own.name} and {other.name} are not known to be the same code:"
+            " build both from one commit without changes",
+            NOT_COMPARABLE,
+        )
+    say(f"{own.name} meets the one in {other.folder}")
+    return other
 
 
 def seconds_of(text: str) -> float:

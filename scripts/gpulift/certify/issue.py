@@ -122,7 +122,8 @@ class RuleCount:
 class Trial:
     """One finished trial. `cases` is the number of rows among which its gate shared the error
     budget; `seed` is its first one, and `schedule_sha256` was said before it began (A/A trials have
-    none)."""
+    none). `build` is empty where a build from committed files met a copy of itself; otherwise it
+    has the fingerprints of the builds that met, head+base where there were two."""
 
     schema: str
     kind: str

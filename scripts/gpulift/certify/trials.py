@@ -82,8 +82,8 @@ class OutOfTimeError(GpuliftError):
 
 @dataclass(frozen=True)
 class Session:
-    """What is measured, where to, and for how long. Both sides are the modules beside the bench:
-    gpulift-bench loads a private copy of the base."""
+    """What is measured, where to, and for how long. Both sides are the modules beside the bench,
+    of which gpulift-bench loads a private copy for the base; or the base's are in `base`."""
 
     folder: Path
     bench: Path
@@ -96,6 +96,7 @@ class Session:
     say: Say
     sizes: tuple[float, ...] = SIZES  # of planted slow-downs; none: only suites of unchanged code
     unchanged: bool = True  # suites of unchanged code too
+    base: Path | None = None  # folder of modules of a second build
 
 
 @dataclass(frozen=True)
@@ -479,7 +480,7 @@ def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequen
     modules = str(session.bench.parent / "modules")
     seed = begun.seed + (2 * part.index + stage - 1) * SEEDS_PER_STAGE + launches.start
     records = batch_folder(stage_folder(begun.folder, part.series, stage), launches)
-    flags = ["--head", modules, "--base", modules, "--quick"]
+    flags = ["--head", modules, "--base", str(session.base or modules), "--quick"]
     flags += ["--arm-time", str(session.arm_time_s), "--launches", str(len(launches))]
     flags += ["--seed", str(seed), "--records", str(records)]
     flags += ["--plant", str(part.size)] if part.size else []
