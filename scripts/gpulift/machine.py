@@ -101,7 +101,8 @@ def describe_asked(bench: Path, gpu: int | None) -> Context:
     would be measured in its place."""
     context = describe(bench, gpu)
     if gpu is not None and context.gpu is None:
-        raise GpuliftError(f"--gpu {gpu}: {context.gpu_missing}; {context.gpu_remedy}")
+        told = "; ".join(text for text in (context.gpu_missing, context.gpu_remedy) if text)
+        raise GpuliftError(f"--gpu {gpu}: {told}")
     return context
 
 

@@ -11,11 +11,12 @@ import pytest
 import typer
 
 from gpulift import machine
+from gpulift.certify import command as certify_command
 from gpulift.certify import issue as certificates
 from gpulift.certify.certificate import read_certificate
 from gpulift.certify.command import certify, seconds_of
 from gpulift.certify.issue import line_of
-from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.errors import INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
@@ -321,20 +322,25 @@ def test_two_builds_of_one_commit_meet(
     assert read_certificate(CERTIFICATE).citable
 
 
-def test_a_session_of_two_builds_goes_on_with_the_same_two(bench: FakeDuets) -> None:
+def test_a_trial_of_two_builds_goes_on_with_the_same_two(bench: FakeDuets) -> None:
     make_two_builds()
-    run("--time", "3m", "--base", "second", "--out", "session")
-    with pytest.raises(GpuliftError, match="is of another build") as refused:
+    bench.exit_codes = {2: INTERRUPTED}
+    with pytest.raises(GpuliftError, match="interrupted"):
+        run("--time", "3m", "--base", "second", "--out", "session")
+    with pytest.raises(GpuliftError, match="was begun with other builds") as refused:
         run("--time", "3m", "--out", "session")
     assert refused.value.exit_code == NOT_COMPARABLE
+    run("--time", "3m", "--base", "second", "--out", "session")
+    with pytest.raises(GpuliftError, match="is of another build"):
+        run("--time", "6m", "--out", "session")
 
 
 @pytest.mark.parametrize(
     ("named", "change", "words", "code"),
     [
         ("build", {}, "is this build", USAGE),
-        ("second", {"commit": "fffffff0"}, "not known to be the same code", NOT_COMPARABLE),
-        ("second", {"dirty": True}, "not known to be the same code", NOT_COMPARABLE),
+        ("second", {"commit": "fffffff0"}, "are not the same code", NOT_COMPARABLE),
+        ("second", {"dirty": True}, "are not the same code", NOT_COMPARABLE),
         ("second", {"compiler": "Clang 18"}, "build.compiler", NOT_COMPARABLE),
     ],
 )
@@ -359,3 +365,39 @@ def test_other_code_is_no_second_build(
         run("--time", "3m", "--base", named)
     assert refused.value.exit_code == code
     assert not bench.calls
+
+
+@pytest.mark.parametrize("change", [{"dirty": True}, {"commit": "unknown"}])
+def test_a_build_of_no_known_code_meets_no_second_one(
+    bench: FakeDuets, change: dict[str, object]
+) -> None:
+    make_two_builds()
+    bench.context = copy.deepcopy(bench.context)
+    bench.context["build"] |= change
+    with pytest.raises(GpuliftError, match="not of a commit without changes") as refused:
+        run("--time", "3m", "--base", "second")
+    assert refused.value.exit_code == NOT_COMPARABLE
+
+
+def test_another_commit_is_refused_before_it_is_built(
+    bench: FakeDuets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_two_builds()
+    monkeypatch.setattr(certify_command, "resolve", lambda reference, checkout: "f" * 40)
+    monkeypatch.setattr(certify_command, "find_build", None)
+    with pytest.raises(GpuliftError, match="--base HEAD~1: is commit fffffff, and this") as refused:
+        run("--time", "3m", "--base", "HEAD~1")
+    assert refused.value.exit_code == NOT_COMPARABLE
+
+
+def test_rows_that_the_second_build_lacks_are_refused(
+    bench: FakeDuets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_two_builds()
+    own = bench.catalogue(Path("build"))
+    monkeypatch.setattr(
+        machine, "catalogue", lambda program: own if program.parent.name == "build" else own[1:]
+    )
+    with pytest.raises(GpuliftError, match="only in the head: ceiling/memory") as refused:
+        run("--time", "3m", "--base", "second")
+    assert refused.value.exit_code == NOT_COMPARABLE

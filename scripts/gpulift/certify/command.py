@@ -29,7 +29,7 @@ from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD, GatePlan, percent
 from gpulift.entry import say
 from gpulift.errors import NOT_COMPARABLE, NOTHING_RAN, GpuliftError
-from gpulift.gate.builds import Build, find_build, own_build
+from gpulift.gate.builds import Build, find_build, own_build, resolve
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
 from gpulift.gate.setup import choose_rows
@@ -106,11 +106,15 @@ def certify(
     if not (unchanged or planted):
         raise GpuliftError("--sizes none --no-unchanged leaves no trial: drop one of them")
     context, infos = commands.examine(gpu)
-    rows = measurable_rows(infos, context, given[0] if given else None)
+    filter = given[0] if given else None
+    rows = measurable_rows(infos, context, filter)
     bench = machine.find_bench()
     want = runs.wanted(context, {}, bench)
-    second = second_build(base, gpu) if base is not None else None
+    second = second_build(base, context, gpu) if base is not None else None
     if second:
+        choose_rows(
+            machine.catalogue(second.bench), infos, filter, all_cases=False
+        )  # refuses what it lacks
         want = replace(want, build=f"{runs.fingerprint(bench)}+{runs.fingerprint(second.bench)}")
     folder = _folder(out, want)
     budget = Budget(limit_s, BUILDS * arm_time)
@@ -137,17 +141,31 @@ def certify(
     _publish(issue(_joined(trials, kept)), as_json)
 
 
-def second_build(reference: str, gpu: int | None) -> Build:
+def second_build(reference: str, context: Context, gpu: int | None) -> Build:
     """Another build of this commit. Refuses (exit code 4) what differs in more than its folder."""
+    commit = context.build.commit
+    if context.build.dirty or commit in ("", "unknown"):
+        raise GpuliftError(
+            f"--base {reference}: this build is not of a commit without changes, so that no other"
+            " is known to be the same code",
+            NOT_COMPARABLE,
+        )
+    if not Path(reference).is_dir():  # before it is built, which takes minutes
+        asked = resolve(reference, machine.checkout_root())
+        if not asked.startswith(commit):
+            raise GpuliftError(
+                f"--base {reference}: is commit {asked[: len(commit)]}, and this build is of"
+                f" {commit}: name one of the same commit",
+                NOT_COMPARABLE,
+            )
     own, other = own_build(gpu), find_build(reference, gpu, say)
     if own.folder.resolve() == other.folder.resolve():
         raise GpuliftError(f"--base {reference}: is this build; leave --base out, or name another")
     require_same_but_commit(other.context, own.context)
-    dirty = own.context.build.dirty or other.context.build.dirty
-    if dirty or own.stem != other.stem or own.abi_tag != other.abi_tag:
+    if own.stem != other.stem or own.abi_tag != other.abi_tag:  # the stem tells of changes too
         raise GpuliftError(
-            f"--base {reference}: {own.name} and {other.name} are not known to be the same code:"
-            " build both from one commit without changes",
+            f"--base {reference}: {own.name} and {other.name} are not the same code: build both"
+            " from one commit without changes",
             NOT_COMPARABLE,
         )
     say(f"{own.name} meets the one in {other.folder}")

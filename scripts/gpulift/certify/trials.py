@@ -234,7 +234,8 @@ def plant(rows: Sequence[Row], seed: int, of_sizes: tuple[float, ...] = SIZES) -
 
 
 def unfinished_trials(session: Session, finished: Sequence[Trial]) -> list[Begun]:
-    """The trials of the folder that were broken off. Refuses (exit code 4) those of other rows."""
+    """The trials of the folder that were broken off. Refuses (exit code 4) those of other rows
+    or builds."""
     known = {one.number for one in finished}
     found = []
     for folder in sorted(session.folder.glob("trial-[0-9]*")):
@@ -246,12 +247,16 @@ def unfinished_trials(session: Session, finished: Sequence[Trial]) -> list[Begun
         kind = held.text("kind")
         begun = Begun(session, number, kind, _parts(session, number, kind), held.text("started_at"))
         begun.seconds, begun.resumed = held.number("seconds"), True
-        if held.text("schedule_sha256") != schedule_hash(_size_of(begun.parts)):
-            raise GpuliftError(
-                f"{folder} was begun with other rows or another seed: give the same, or name"
-                " another folder",
-                NOT_COMPARABLE,
-            )
+        for what, key, now in (
+            ("rows or another seed", "schedule_sha256", schedule_hash(_size_of(begun.parts))),
+            ("builds", "commit", session.want.commit),
+            ("builds", "build", session.want.build),
+        ):
+            if held.text(key) != now:
+                raise GpuliftError(
+                    f"{folder} was begun with other {what}: give the same, or name another folder",
+                    NOT_COMPARABLE,
+                )
         found.append(begun)
     return found
 
@@ -331,6 +336,8 @@ def _note(begun: Begun) -> None:
         "started_at": begun.started_at,
         "seconds": round(begun.seconds, 3),
         "schedule_sha256": schedule_hash(_size_of(begun.parts)),
+        "commit": begun.session.want.commit,
+        "build": begun.session.want.build,
     }
     write_whole(json.dumps(document) + "\n", begun.folder / BEGUN_FILE)
 
