@@ -14,8 +14,9 @@ struct Model {
   bool channels_last;
 };
 
-// Both arms run the same kernels, some of which add in any order. A step lost or repeated moves the losses by more.
-constexpr double kTolerance = 5e-3;
+// All arms run the same kernels, some of which add in any order: within 20 plain steps, losses of GPT-2 with 8 rows
+// came out up to 0.0035 of the first one apart. A step lost or repeated moves them by more than the tolerance.
+constexpr double kTolerance = 0.01;
 
 const Model& model_named(const std::string& name) {
   static const std::map<std::string, Model> all{

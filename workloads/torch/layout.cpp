@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/check.hpp"
@@ -124,12 +125,14 @@ std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
 
 std::vector<std::string> layout_copies(const std::function<void()>& work) {
   Copies& copies = copies_seen();
-  copies.sizes.clear();
-  {
-    const CopyObserver observer;
-    work();
-  }
-  return copies.sizes;
+  const auto take = [&copies] {
+    const std::lock_guard lock(copies.mutex);
+    return std::exchange(copies.sizes, {});
+  };
+  take();  // what work that threw has left
+  const CopyObserver observer;
+  work();
+  return take();
 }
 
 std::int64_t layout_kernels(const std::function<void()>& work) {
