@@ -112,9 +112,8 @@ def certify(
     want = runs.wanted(context, {}, bench)
     second = second_build(base, context, gpu) if base is not None else None
     if second:
-        choose_rows(
-            machine.catalogue(second.bench), infos, filter, all_cases=False
-        )  # refuses what it lacks
+        there = machine.catalogue(second.bench)
+        choose_rows(there, infos, filter, all_cases=False)  # refuses what one of them lacks
         want = replace(want, build=f"{runs.fingerprint(bench)}+{runs.fingerprint(second.bench)}")
     folder = _folder(out, want)
     budget = Budget(limit_s, BUILDS * arm_time)
