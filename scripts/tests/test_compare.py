@@ -516,6 +516,38 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
     assert verdicts(found) == {"bf16": decision.EQUIVALENT}
 
 
+def test_a_change_between_two_shapes_of_a_ceiling_is_none_of_the_code_yet(tmp_path: Path) -> None:
+    def roof(size: float, rate: float, seed: int) -> list[Json]:
+        one = sample.arm("bf16", size / rate, cost={"flops": size, "roof": "gemm/bf16"}, **QUIET)
+        return sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)
+
+    found = compared(tmp_path / "other", roof(1e12, 8e14, 1), roof(4e12, 7e14, 2))
+    (one,) = found.rows
+    assert one.verdict.verdict == decision.INCONCLUSIVE
+    assert one.verdict.reason.startswith("each run chose the shape of its steps itself")
+    assert one.verdict.path[-1] == f"Verdict: inconclusive: {one.verdict.reason}"
+    assert found.exit_code == INCONCLUSIVE
+    alike = compared(tmp_path / "same", roof(1e12, 8e14, 1), roof(1e12, 7e14, 2))
+    assert verdicts(alike) == {"bf16": decision.REGRESSED}
+
+    sides: dict[str, list[Path]] = {"base": [], "head": []}
+    for seed, (side, rate) in enumerate([("base", 8e14), ("head", 7e14)] * 3):
+        made = roof(1e12 if seed < 2 else 4e12, rate * (1 + seed * 1e-4), seed)
+        sides[side].append(sample.write(tmp_path / f"run-{seed}", made))
+    runs = compare(read_results(sides["base"]), read_results(sides["head"]))
+    assert (runs.unit, verdicts(runs)) == ("run", {"bf16": decision.REGRESSED})
+
+
+@pytest.mark.parametrize("cost", [None, {"bytes": 1e9, "roof": "device_memory"}])
+def test_operations_are_not_compared_with_bytes_or_steps(tmp_path: Path, cost: Json | None) -> None:
+    def roof(cost: Json | None, seed: int) -> list[Json]:
+        one = sample.arm("bf16", 1e-3, **({"cost": cost} if cost else {}), **QUIET)
+        return sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)
+
+    said = str(refused(tmp_path, roof({"flops": 1e12, "roof": "gemm/bf16"}, 1), roof(cost, 2)))
+    assert "kind of work operation, then " in said
+
+
 @pytest.mark.parametrize(
     ("technique", "cost", "words"),
     [

@@ -12,7 +12,7 @@ import typer
 from gpulift import cli, decision, steps
 from gpulift.compare import command as compare_command
 from gpulift.compare.explain import attribution, explain, path_to
-from gpulift.compare.judge import Row, compare
+from gpulift.compare.judge import Launch, Row, compare
 from gpulift.decision import Verdict
 from gpulift.errors import FAILED
 from gpulift.records.read import read_run
@@ -219,15 +219,41 @@ def test_the_shape_that_a_ceiling_chose_is_no_cause(tmp_path: Path) -> None:
             arm["held"] = True
         return made
 
-    found = row(tmp_path, roof(2e12, 1, 1.98e9), roof(1e12, 2, 1.98e9 / 1.05))
+    sides = [
+        [read_run(sample.write(tmp_path / f"{seed}", roof(size, seed, hz))) for seed in seeds]
+        for size, hz, seeds in ((2e12, 1.98e9, (1, 2)), (1e12, 1.98e9 / 1.05, (3, 4)))
+    ]
+    (found,) = compare(*sides).rows
     assert found.verdict.verdict == decision.REGRESSED
-    said = r"the clock, not the code: of 5\.0\d % in time, -?0\.0\d+ % is in cycles"
+    said = r"the clock, not the code: of 5(\.0\d)? % in time, -?0\.0\d+ % is in cycles"
     assert re.search(said, cause(found)), "and not of half the time of a step"
     lines = explain(found.base, found.head, found.verdict)
     assert not [line for line in lines if "of a step:" in line or "issuing" in line]
     assert "Attribution: arithmetic that a step needs, over its time: 800 TFLOP/s in base, 76" in (
         "\n".join(lines)
     )
+
+
+def test_more_cycles_for_an_operation_may_be_of_the_shape(tmp_path: Path) -> None:
+    def launches_of(size: float, rate: float) -> list[Launch]:
+        one = sample.arm("bf16", size / rate, cost={"flops": size, "roof": "gemm/bf16"}, **QUIET)
+        made = sample.launches(3, "ceiling/gemm", {"n": 1}, [one], ceiling=True)
+        for record in made:
+            windows = record["arms"][0]["windows"]
+            windows["sm_clock_hz"] = [1.98e9] * len(windows["host_s"])
+            record["arms"][0]["held"] = True
+        run = read_run(sample.write(tmp_path / f"{size:.0e}-{rate:.0e}", made))
+        return [Launch("", one, one.arms[0]) for one in run.records]
+
+    regressed = Verdict(decision.REGRESSED)
+    base = launches_of(2e12, 8e14)
+    for head, cause in (
+        (launches_of(1e12, 7e14), "the code or the shape that each run chose: of 14.3 % in time"),
+        (launches_of(2e12, 7e14), "the code: of 14.3 % in time"),
+    ):
+        found = attribution(base, head, regressed)
+        assert found is not None
+        assert found.cause.startswith(cause)
 
 
 def test_the_time_over_the_baseline_s_has_no_cause_in_times_of_unequal_work(tmp_path: Path) -> None:

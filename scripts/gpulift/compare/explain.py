@@ -20,6 +20,8 @@ DEVICE, ISSUING, ELSEWHERE = (
     "issuing work on the host",
     "the host, outside issuing",
 )
+CODE = "the code"
+SHAPE = "the code or the shape that each run chose"
 PACED = 0.9  # share of a step's time in its own calls from which on the host sets the pace
 
 Measure = Callable[[Launch], "float | None"]
@@ -199,18 +201,19 @@ def _cause(base: Sequence[Launch], head: Sequence[Launch]) -> str:
         return ""
     if not any(one.arm.may_wait_for_host for one in (*base, *head)):
         cycles = _log_ratio(base, head, _cycles_of_work)
-        return "" if cycles is None else _clock_or_code(time, cycles)
+        alike = _of_one_size((*base, *head))
+        return "" if cycles is None else _clock_or_code(time, cycles, CODE if alike else SHAPE)
     return _host_or_device(base, head) if _of_one_size((*base, *head)) else ""
 
 
-def _clock_or_code(time: float, cycles: float) -> str:
+def _clock_or_code(time: float, cycles: float, code: str) -> str:
     shares = f"of {percent(math.expm1(time))} in time, {percent(math.expm1(cycles))} is in cycles"
-    code = cycles / time
-    if code >= MOST:
-        return f"the code: {shares}"
-    if code <= 1 - MOST:
+    share = cycles / time
+    if share >= MOST:
+        return f"{code}: {shares}"
+    if share <= 1 - MOST:
         return f"the clock, not the code: {shares}"
-    return f"code and clock: {shares}"
+    return f"{code.removeprefix('the ')} and clock: {shares}"
 
 
 def _host_or_device(base: Sequence[Launch], head: Sequence[Launch]) -> str:

@@ -52,6 +52,10 @@ UNITS = {"launch": "launches", "run": "runs", "card": "cards"}
 SHORTEST_STEP_S = 1e-12  # light crosses a third of a millimetre
 LONGEST_STEP_S = 1e9
 OWN_SIZE = "each run found the size of its work itself"
+OWN_SHAPE = (
+    "each run chose the shape of its steps itself, and its launches share it: two runs or more of"
+    " each side would show what that makes"
+)
 OVER_BASELINE = f"time over the baseline's: {OWN_SIZE}"
 NAMED = 5  # cases that an error names before it counts the rest
 
@@ -491,12 +495,24 @@ def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
             if found is not None:
                 differences[index] = found
     verdicts = decision.decide_family(differences, dict.fromkeys(differences, decision.TWO_RUNS))
-    return [
+    decided = [
         row
         if row.verdict.verdict
         else replace(row, verdict=verdicts.get(i) or _too_few(row, unit, across))
         for i, row in enumerate(rows)
     ]
+    return [_doubt_shape(row) for row in decided] if unit == "launch" else decided
+
+
+def _doubt_shape(row: Row) -> Row:
+    """A change between ceilings of two shapes may be one of shapes, of which each side has one."""
+    verdict = row.verdict
+    one_shape = len({launch.work for launch in (*row.base, *row.head)}) < 2
+    if one_shape or verdict.verdict not in (decision.REGRESSED, decision.IMPROVED):
+        return row
+    path = (*verdict.path[:-1], step(steps.VERDICT, f"{decision.INCONCLUSIVE}: {OWN_SHAPE}"))
+    doubted = replace(verdict, verdict=decision.INCONCLUSIVE, reason=OWN_SHAPE, path=path)
+    return replace(row, verdict=doubted)
 
 
 def _too_few(row: Row, unit: str, across: str | None) -> Verdict:

@@ -71,8 +71,12 @@ def _conditions(record: Record, arm: Arm) -> dict[str, object]:
         "check": record.check_meaning,
         "clock": arm.clock,
     }
+    same["kind of work"] = "step"
+    if not _chooses_shape(record, arm):
+        return {**same, "check tolerance": arm.check_tolerance}
     # The shape of a ceiling is its own choice, and the tolerance goes with the shape.
-    return same if _chooses_shape(record, arm) else {**same, "check tolerance": arm.check_tolerance}
+    roof = (arm.cost or Cost()).roof
+    return {**same, "kind of work": "operation" if stats.counts_operations(roof) else "byte"}
 
 
 def _costs(record: Record, arm: Arm) -> dict[str, float]:
