@@ -15,6 +15,7 @@ import typer
 from gpulift import cli, decision
 from gpulift.compare import command as compare_command
 from gpulift.compare.command import as_data, rows_table, summary_line
+from gpulift.compare.explain import explain
 from gpulift.compare.judge import (
     Comparison,
     Row,
@@ -766,6 +767,15 @@ def test_json_is_deterministic_and_holds_every_figure(tmp_path: Path) -> None:
     assert worst["units"] == [4, 4]
     assert [one["windows"] for one in worst["base"]] == [16] * 4
     assert worst["path"][-1] == "Verdict: regressed"
+    logs = worst["unit_logs"]
+    assert [len(logs[side]) for side in ("base", "head")] == [4, 4]
+    assert np.mean(logs["head"]) - np.mean(logs["base"]) == pytest.approx(worst["log_mean"])
+    (told,) = [one for one in made[0].rows if one.verdict.verdict == decision.REGRESSED]
+    lines = [line for line in explain(told.base, told.head, told.verdict) if "Attribution" in line]
+    attributed = worst["attribution"]
+    for name in (one["name"] for one in attributed["measures"]):
+        assert any(name in line for line in lines)
+    assert len(lines) == len(attributed["measures"]) + 2 + bool(attributed["cause"])
 
 
 def test_json_of_rows_without_figures_has_nulls(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_the_shape_that_a_ceiling_chose_is_no_cause(tmp_path: Path) -> None:
         [read_run(sample.write(tmp_path / f"{seed}", roof(size, seed, hz))) for seed in seeds]
         for size, hz, seeds in ((2e12, 1.98e9, (1, 2)), (1e12, 1.98e9 / 1.05, (3, 4)))
     ]
-    (found,) = compare(*sides).rows
+    (found,) = compare(sides[0], sides[1]).rows
     assert found.verdict.verdict == decision.REGRESSED
     said = r"the clock, not the code: of 5(\.0\d)? % in time, -?0\.0\d+ % is in cycles"
     assert re.search(said, cause(found)), "and not of half the time of a step"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpulift import decision, steps, tables, text
 from gpulift.arguments import named
-from gpulift.compare.explain import explain, sm_clock_hz, throttle
+from gpulift.compare.explain import attribution, explain, sm_clock_hz, throttle
 from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
@@ -117,7 +117,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
         "counts": found.counts,
         "exit_code": found.exit_code,
         "notes": list(found.notes),
-        "rows": [_row_data(row) for row in found.rows],
+        "rows": [_row_data(row, found.unit) for row in found.rows],
     }
 
 
@@ -219,8 +219,9 @@ def _explanation(found: Comparison, row: Row) -> str:
     return "\n  ".join([f"{row.name}: {row.verdict.verdict}", *lines])
 
 
-def _row_data(row: Row) -> dict[str, Any]:
+def _row_data(row: Row, unit: str) -> dict[str, Any]:
     difference = row.verdict.difference
+    attributed = attribution(row.base, row.head, row.verdict)
     return {
         "technique": row.technique,
         "case": row.case_id,
@@ -237,6 +238,8 @@ def _row_data(row: Row) -> dict[str, Any]:
         "units": [difference.base_launches, difference.head_launches] if difference else None,
         "smallest_effect": row.verdict.smallest_effect,
         "path": list(row.verdict.path),
+        "unit_logs": {"base": values(row.base, unit), "head": values(row.head, unit)},
+        "attribution": attributed.data if attributed else None,
         "base": [_launch_data(one) for one in row.base],
         "head": [_launch_data(one) for one in row.head],
     }

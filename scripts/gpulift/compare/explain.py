@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,24 @@ class Attribution:
         for name, seen in (("base", self.base_throttle), ("head", self.head_throttle)):
             lines.append(f"throttle in {name}: {', '.join(seen) or 'none seen'}")
         return [*lines, self.cause] if self.cause else lines
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For programs; a ratio is head over base."""
+        return {
+            "cause": self.cause,
+            "measures": [
+                {
+                    "name": one.name,
+                    "unit": one.unit,
+                    "base": one.base,
+                    "head": one.head,
+                    "ratio": one.head / one.base,
+                }
+                for one in self.measures
+            ],
+            "throttle": {"base": list(self.base_throttle), "head": list(self.head_throttle)},
+        }
 
 
 def explain(

@@ -202,28 +202,8 @@ def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict
     if note:
         made["note"] = note
     if attributed is not None:
-        made["attribution"] = _attribution_json(attributed)
+        made["attribution"] = attributed.data
     return made
-
-
-def _attribution_json(attributed: Attribution) -> dict[str, Any]:
-    return {
-        "cause": attributed.cause,
-        "measures": [
-            {
-                "name": one.name,
-                "unit": one.unit,
-                "base": one.base,
-                "head": one.head,
-                "ratio": one.head / one.base,
-            }
-            for one in attributed.measures
-        ],
-        "throttle": {
-            "base": list(attributed.base_throttle),
-            "head": list(attributed.head_throttle),
-        },
-    }
 
 
 def _launch_text(launch: Launch) -> str:
