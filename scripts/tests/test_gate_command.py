@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import signal
@@ -380,6 +381,59 @@ def test_a_planted_note_that_is_no_number_is_named(
     file.write_text(file.read_text().replace('"planted": "0.01"', '"planted": "much"'))
     assert run("--replay", "evidence") == 2
     assert f"{file}:1: notes.planted must be a number, not 'much'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("least", -0.5, "setup.least must be a fraction above 0 and below 1"),
+        ("equivalent", 50, "setup.equivalent must be a fraction above 0 and below 1"),
+        ("planted_size", -0.1, "setup.planted_size must not be negative"),
+        ("floors", {f"{GRAPH}/n:1/plain": -2}, "floors.launch/cuda_graph/n:1/plain must not be"),
+        ("null_rows", [{"technique": "x", "case_id": "y", "arm": "z"}], "must be among the rows"),
+        (
+            "rows",
+            [{"technique": GRAPH, "case_id": "n:1", "arm": "plain"}] * 2,
+            f"setup.rows names {GRAPH}/n:1/plain more than once",
+        ),
+    ],
+)
+def test_a_replay_names_a_field_of_the_set_up_that_no_gate_writes(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], key: str, value: object, words: str
+) -> None:
+    assert against_base() == 0
+    file = Path("evidence/gate.json")
+    document = json.loads(file.read_text())
+    document["setup"][key] = value
+    file.write_text(json.dumps(document))
+    assert run("--replay", "evidence") == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_card_that_changes_in_the_midst_of_a_gate_is_refused(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert against_base() == 0
+    (file,) = Path("evidence/null/stage1/launch-0000").glob(f"{GRAPH.replace('/', '.')}.jsonl")
+    card = bench.context["gpu"]["card"]
+    file.write_text(file.read_text().replace(f'"card": "{card}"', '"card": "deadbeef"'))
+    assert run("--replay", "evidence") == 4
+    said = capsys.readouterr().err
+    assert f"gpu.card changed in the midst of the gate, from {card} at " in said
+    assert f"to deadbeef at {file}:1" in said
+
+
+def test_a_card_that_changes_while_a_gate_measures_is_refused(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def change() -> None:
+        if len(bench.calls) > 1:
+            bench.context = copy.deepcopy(bench.context)
+            bench.context["gpu"]["card"] = "deadbeef"
+
+    bench.on_call = change
+    assert against_base() == 4
+    assert "gpu.card changed in the midst of the gate" in capsys.readouterr().err
 
 
 def test_missing_launches_are_exit_3(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from gpulift.gate import output as gate_output
 from gpulift.gate.attribution import attribute
 from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
 from gpulift.gate.environments import Sides, asked_environments, find_sides
-from gpulift.gate.evidence import Evidence, read_evidence, save
+from gpulift.gate.evidence import Evidence, read_evidence, require_one_machine, save
 from gpulift.gate.judge import GateResult, RowResult, judge
 from gpulift.gate.measure import Settings, measure
 from gpulift.gate.setup import Asked, make_gate, make_setup
@@ -160,6 +160,7 @@ def judge_again(folder: Path) -> GateResult:
             f" {DECISION_METHOD}: check out the commit that made it",
             NOT_COMPARABLE,
         )
+    require_one_machine(folder)
     return judge(evidence)
 
 
@@ -172,6 +173,7 @@ def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
     made = make_gate(asked, setup, infos, base, head, _say)
     _say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
     evidence = measure(made, setup)
+    require_one_machine(made.folder)
     result = judge(evidence)
     if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
         document = gate_output.as_json(result, attribute(made.folder, result))

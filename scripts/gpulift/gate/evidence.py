@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from gpulift import duets, stats
+from gpulift.compare.comparability import differences
 from gpulift.compare.judge import emptied_by_hardware
 from gpulift.decision import DUET, Margins
-from gpulift.errors import GpuliftError, RecordError
+from gpulift.errors import NOT_COMPARABLE, GpuliftError, RecordError
 from gpulift.records.fields import Fields
 from gpulift.records.model import Arm, Record
 from gpulift.records.read import parse_line, read_file
@@ -37,6 +38,7 @@ NULL = "null"
 PLANTED = "planted"
 ALONE = "alone"
 SERIES = (CASES, NULL, PLANTED, ALONE)
+OF_MACHINE = ("gpu.", "driver", "cuda_driver", "host.")  # facts that no build changes
 
 OK = "ok"
 SKIPPED = "skipped"
@@ -230,6 +232,22 @@ def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> N
         raise write_error(gate, error) from None
 
 
+def require_one_machine(gate: Path) -> None:
+    """Refuses (not comparable) evidence whose card, driver or host changed in the midst of it."""
+    first: Record | None = None
+    for file in sorted(file for one in SERIES for file in (gate / one).rglob("*.jsonl")):
+        for record in read_file(file).records:
+            first = first or record
+            found = [one for one in differences(first, record) if one.fact.startswith(OF_MACHINE)]
+            if found:
+                raise GpuliftError(
+                    f"not comparable: {found[0].fact} changed in the midst of the gate, from"
+                    f" {found[0].base} at {first.file}:{first.line} to {found[0].head} at"
+                    f" {record.file}:{record.line}; a gate is of one machine: measure again",
+                    NOT_COMPARABLE,
+                )
+
+
 def _read_document(file: Path) -> Fields:
     try:
         content = file.read_bytes()
@@ -247,7 +265,7 @@ def _setup(document: Fields) -> Setup:
     mode = fields.text("mode")
     if mode not in (TWO_IN_ONE, ALTERNATING):
         raise fields.error("mode", f"must be {TWO_IN_ONE} or {ALTERNATING}")
-    return Setup(
+    made = Setup(
         mode=mode,
         **{key: fields.text(key) for key in ("method", "base", "head", "machine", "certificate")},
         seed=fields.whole("seed"),
@@ -260,13 +278,34 @@ def _setup(document: Fields) -> Setup:
         planted_size=fields.number("planted_size"),
         out_of_time=fields.texts("out_of_time"),
     )
+    _require_sound(made, fields)
+    return made
+
+
+def _require_sound(setup: Setup, fields: Fields) -> None:
+    """Refuses what no gate writes, by its field: a verdict would rest on it."""
+    for key in ("least", "equivalent"):
+        if not 0 < getattr(setup, key) < 1:
+            raise fields.error(key, "must be a fraction above 0 and below 1")
+    if setup.planted_size < 0:
+        raise fields.error("planted_size", "must not be negative")
+    ids = {row.id for row in setup.rows}
+    for id, floor in setup.floors.items():
+        if id in ids and floor < 0:
+            raise fields.child("floors").error(id, "must not be negative")
+    if not set(setup.null_rows) <= set(setup.rows):
+        raise fields.error("null_rows", "must be among the rows")
 
 
 def _rows(fields: Fields, key: str) -> tuple[Row, ...]:
-    return tuple(
+    rows = [
         Row(one.text("technique"), one.text("case_id"), one.text("arm"))
         for one in fields.children(key)
-    )
+    ]
+    twice = next((row for row in rows if rows.count(row) > 1), None)
+    if twice is not None:
+        raise fields.error(key, f"names {twice.id} more than once")
+    return tuple(rows)
 
 
 def _records(folder: Path) -> list[Record]:
