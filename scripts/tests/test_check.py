@@ -115,6 +115,37 @@ def test_the_same_record_twice(tmp_path: Path) -> None:
     assert "the same record as" in found.complaints[0]
 
 
+def test_the_same_launch_twice(tmp_path: Path) -> None:
+    first, again = runs_made.full_gpu()[0], copy.deepcopy(runs_made.full_gpu()[0])
+    again["time_s"]["total"] = 99.0
+    sample.write(tmp_path / FOLDER, [first, again])
+    (said,) = check.check_results([tmp_path], SCHEMA).complaints
+    assert f"jsonl:2: the same launch as {tmp_path / FOLDER}" in said
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_a_file_without_records(tmp_path: Path, text: str) -> None:
+    file = sample.write(tmp_path / FOLDER, runs_made.full_gpu()) / "transfer.empty.jsonl"
+    file.write_text(text)
+    found = check.check_results([tmp_path], SCHEMA)
+    assert found.complaints == (f"{file}: there are no records in it",)
+
+
+def test_a_wrong_reference_is_a_complaint_among_the_others(tmp_path: Path) -> None:
+    sample.write(tmp_path / FOLDER, runs_made.full_gpu())
+    (tmp_path / FOLDER).rename(tmp_path / "nvidia-h200" / "misnamed")
+    committed = CHECKOUT / "results" / "reference" / "nvidia-h200.json"
+    document = json.loads(committed.read_text())
+    measured = next(n for n, one in enumerate(document["entries"]) if one["kind"] == "measured")
+    document["entries"][measured]["tolerance"] = -0.1
+    file = tmp_path / "reference" / "nvidia-h200.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(document))
+    first, second = check.check_results([tmp_path], SCHEMA).complaints
+    assert "the name must be <date>-<commit>[-n]" in first
+    assert second.startswith(f"{file}: entries[{measured}].tolerance must be a fraction")
+
+
 def test_a_record_in_the_wrong_file(tmp_path: Path) -> None:
     sample.write(tmp_path / FOLDER, runs_made.full_gpu()[:3])
     file = tmp_path / FOLDER / "ceiling.host_link.jsonl"

@@ -49,14 +49,25 @@ def check_results(results: Sequence[Path], schema: Path) -> Checked:
         for file in sorted(folder.glob("*.jsonl")):
             records += _check_file(file, validator, complaints)
         complaints += _folder_complaints(folder, records)
+        launches: dict[tuple[object, ...], str] = {}
         for record in records:
             place = f"{record.file}:{record.line}"
+            launch = (*record.subject, record.launch)
+            if record.id not in ids and launch in launches:
+                complaints.append(
+                    f"{place}: the same launch as {launches[launch]}, of which this"
+                    " one counts alone"
+                )
+            launches[launch] = place
             if record.id in ids:
                 complaints.append(f"{place}: the same record as {ids[record.id]}")
             ids.setdefault(record.id, place)
         count += len(records)
     for file in (file for above in results for file in above.glob("reference/*.json")):
-        read_reference(file)
+        try:
+            read_reference(file)
+        except GpuliftError as error:
+            complaints.append(str(error))
     issued = [check_certificates(above) for above in results]
     return Checked(
         count,
@@ -86,6 +97,8 @@ def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Recor
         complaints.append(str(error))
         return []
     complaints += content.warnings
+    if not content.records:
+        complaints.append(f"{file}: there are no records in it")
     for record in content.records:
         complaints += [
             f"{file}:{record.line}: {complaint}" for complaint in _complaints(record, validator)
