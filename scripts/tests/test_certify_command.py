@@ -280,6 +280,8 @@ def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:
         (("nothing_like_it",), "among the quick cases, which are all it tries"),
         (("--reissue",), "needs files"),
         (("--reissue", "none"), "cannot be read"),
+        (("--reissue", "a", "--out", "b", "--arm-time", "1"), "leave out --out, --arm-time"),
+        (("--reissue", "a", "--no-unchanged"), "leave out --unchanged"),
         (("--reissue", "letter"), "not a line of JSON: files of trials end with .trials"),
         (("--out", "taken"), "holds something else"),
         (("--out", "file"), "cannot be written"),

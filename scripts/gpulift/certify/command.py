@@ -42,9 +42,11 @@ RAW_FOLDER = Path(".gate") / "certify"
 ALL_SIZES = ",".join(f"{100 * size:g}" for size in SIZES)
 BUILDS = 2  # are timed in a launch
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MEASURED_WITH = ("time", "out", "seed", "base", "sizes", "unchanged", "arm_time", "gpu")
 
 
 def certify(
+    context: typer.Context,
     given: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
@@ -96,6 +98,7 @@ def certify(
 
     Trials of earlier sessions and other cards of the model count too, where they go together."""
     if reissue:
+        _require_none_to_measure(context)
         _reissue([Path(name) for name in given or ()], as_json)
         return
     if given is not None and len(given) > 1:
@@ -105,12 +108,12 @@ def certify(
     limit_s, planted = seconds_of(time), sizes_of(sizes)
     if not (unchanged or planted):
         raise GpuliftError("--sizes none --no-unchanged leaves no trial: drop one of them")
-    context, infos = commands.examine(gpu)
+    here, infos = commands.examine(gpu)
     filter = given[0] if given else None
-    rows = measurable_rows(infos, context, filter)
+    rows = measurable_rows(infos, here, filter)
     bench = machine.find_bench()
-    want = runs.wanted(context, {}, bench)
-    second = second_build(base, context, gpu) if base is not None else None
+    want = runs.wanted(here, {}, bench)
+    second = second_build(base, here, gpu) if base is not None else None
     if second:
         there = machine.catalogue(second.bench)
         choose_rows(there, infos, filter, all_cases=False)  # refuses what one of them lacks
@@ -138,6 +141,18 @@ def certify(
     _say_written(f"raw records: {folder}", as_json)
     _say_written(f"trials: {kept}", as_json)
     _publish(issue(_joined(trials, kept)), as_json)
+
+
+def _require_none_to_measure(context: typer.Context) -> None:
+    """Refuses what --reissue would have to ignore, as a folder for what it writes."""
+    sources = {name: context.get_parameter_source(name) for name in MEASURED_WITH}
+    given = [name for name, one in sources.items() if one and one.name == "COMMANDLINE"]
+    if given:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise GpuliftError(
+            "--reissue measures nothing, and writes the certificate to results/certificates: leave"
+            f" out {named}"
+        )
 
 
 def second_build(reference: str, context: Context, gpu: int | None) -> Build:
