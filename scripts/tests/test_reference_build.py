@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,23 @@ def test_rounding(tolerance: float, rounded: float) -> None:
 def test_what_must_not_be_a_reference_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(GpuliftError, match=words):
         build([run("a", 4e12), run("b", 4e12, **change)])
+
+
+def test_a_card_that_changes_in_the_midst_of_a_run_is_no_reference() -> None:
+    first, second = run("aaaa", 4e12), run("bbbb", 4e12)
+    mixed = replace(first, records=(*first.records[:4], *second.records[4:]))
+    with pytest.raises(GpuliftError, match="run-aaaa: records of several cards: aaaa, bbbb"):
+        build([mixed])
+
+
+def test_a_card_that_the_hardware_slowed_down_is_no_reference() -> None:
+    sound = run("aaaa", 4e12)
+    last = sound.records[-1]
+    assert last.telemetry is not None
+    hot = replace(last.telemetry, throttle=("hw_thermal_slowdown",))
+    slowed = replace(sound, records=(*sound.records[:-1], replace(last, telemetry=hot)))
+    with pytest.raises(GpuliftError, match="the hardware slowed itself down in this launch"):
+        build([slowed])
 
 
 def test_other_refusals() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -174,6 +175,18 @@ def test_discarded_blocks_and_throttling_are_marks() -> None:
     made = summary(records)
     assert made.marks == ("2 blocks discarded: the hardware slowed down",)
     assert made.roofs[0].throttle == ("sw_power_cap",)
+
+
+def test_a_card_or_a_driver_that_changes_in_the_midst_of_a_run_is_marked() -> None:
+    made = sample.launches(3, "a/b", {"n": 1}, [sample.arm("x", 1e-3)])
+    changed = copy.deepcopy(made)
+    changed[2]["context"]["gpu"]["card"] = "zzzz"
+    changed[2]["context"]["driver"] = "999"
+    card, driver = (sample.GPU_CONTEXT["gpu"]["card"], sample.GPU_CONTEXT["driver"])
+    marks = summary(changed).marks
+    assert f"records of several cards: {card}, zzzz" in marks
+    assert f"records of several drivers: {driver}, 999" in marks
+    assert not [mark for mark in summary(made).marks if "several" in mark]
 
 
 @pytest.mark.parametrize(("other", "stolen"), [(1.0, 0.0), (0.4, 0.6)])

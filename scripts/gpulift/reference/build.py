@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from gpulift.compare.judge import slowed_by_hardware
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import Check, measured_checks
 from gpulift.records.model import Record
@@ -69,13 +70,15 @@ def build(
     Checks of one launch are left out, which is said. What one clock judged is no sample of what
     another did: an entry is of the clock of its newest record, and what runs hold of it by another
     one is left out. Raises GpuliftError for runs that must not be a reference: of several models,
-    from uncommitted changes or a build that is not Release, or under conditions that cannot be
+    from uncommitted changes or a build that is not Release, of a card that was not the same
+    throughout or that the hardware slowed down, or under conditions that cannot be
     compared.
     """
     if not runs:
         raise GpuliftError("there are no records to build a reference from")
     for run in runs:
         _require_citable(run)
+        _require_one_sound_card(run)
     name = _one_model(runs, existing)
     _require_same(runs, "method version", lambda record: record.method)
     _require_same(runs, "CUDA major version", lambda r: r.context.cuda_runtime.partition(".")[0])
@@ -164,6 +167,18 @@ def _require_citable(run: Run) -> None:
         raise GpuliftError(f"{run.folder}: a build of type {kind}; a reference needs Release")
 
 
+def _require_one_sound_card(run: Run) -> None:
+    cards = sorted({_card_of(record) for record in run.records})
+    if len(cards) > 1:
+        raise GpuliftError(f"{run.folder}: records of several cards: {', '.join(cards)}")
+    slowed = next((record for record in run.records if slowed_by_hardware(record)), None)
+    if slowed is not None:
+        raise GpuliftError(
+            f"{slowed.file}:{slowed.line}: the hardware slowed itself down in this launch: look"
+            " after cooling and power, and measure again"
+        )
+
+
 def _one_model(runs: Sequence[Run], existing: Reference | None) -> str:
     names = {run.machine for run in runs}
     if len(names) > 1:
@@ -186,7 +201,11 @@ def _power_limit(record: Record) -> float | None:
 
 def _card(run: Run) -> str:
     """Runs without a card's hash count as one card, so that none is counted twice."""
-    gpu = run.records[0].context.gpu
+    return _card_of(run.records[0])
+
+
+def _card_of(record: Record) -> str:
+    gpu = record.context.gpu
     return gpu.card if gpu else ""
 
 

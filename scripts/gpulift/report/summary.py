@@ -280,6 +280,12 @@ class Summary:
         """What a reader must know before citing: debug build, uncommitted changes and such."""
         builds = [record.context.build for record in self.run.records]
         marks = []
+        cards = sorted({gpu.card for r in self.run.records if (gpu := r.context.gpu) is not None})
+        if len(cards) > 1:
+            marks.append(f"records of several cards: {', '.join(cards)}")
+        drivers = sorted({record.context.driver for record in self.run.records})
+        if len(drivers) > 1:
+            marks.append(f"records of several drivers: {', '.join(drivers)}")
         if any(build.dirty for build in builds):
             marks.append("built from uncommitted changes")
         if any(build.type not in ("", "Release", "RelWithDebInfo") for build in builds):
