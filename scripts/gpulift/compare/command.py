@@ -24,7 +24,10 @@ from gpulift.steps import step
 
 STATS_METHOD = "1"  # of stats.py, as its docstring says
 
-RECORDS = "Record file or run folder; a folder of run folders stands for the newest full one."
+RECORDS = (
+    "Record file or run folder; a folder of run folders stands for the full one of most techniques,"
+    " the newest of these, for each machine in it."
+)
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 More = Annotated[

@@ -54,7 +54,7 @@ def export(
     """Records for another tool. Exits with 0 whatever the records say.
 
     Of a folder above run folders csv, parquet and prometheus have every case, as `report` does, and
-    the others the newest full run of each machine.
+    the others one run of each machine: full before quick, of most techniques, then the newest.
     """
     _require_known(format, EXPORTS, "export")
     if not results:

@@ -201,7 +201,7 @@ def read_results(
     """The runs that the paths name, in that order.
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
-    newest full run of each machine in it (the newest quick one where there is no full one). With
+    run to show of each machine in it: full before quick, of most techniques, then the newest. With
     `every_case` it stands for all cases of each machine, each as one run has it: one that measured
     it, in two launches or more if there is such, full before quick, then of most techniques, then
     newest. What the caller has to do `meanwhile` is done beside the reading, if there is much to
