@@ -517,19 +517,21 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
     assert verdicts(found) == {"bf16": decision.EQUIVALENT}
 
 
-def test_a_change_between_two_shapes_of_a_ceiling_is_none_of_the_code_yet(tmp_path: Path) -> None:
+def test_a_small_change_between_two_shapes_of_a_roof_is_none_of_the_code_yet(tmp_path: Path) -> None:
     def roof(size: float, rate: float, seed: int) -> list[Json]:
         one = sample.arm("bf16", size / rate, cost={"flops": size, "roof": "gemm/bf16"}, **QUIET)
         return sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)
 
-    found = compared(tmp_path / "other", roof(1e12, 8e14, 1), roof(4e12, 7e14, 2))
+    found = compared(tmp_path / "other", roof(1e12, 8e14, 1), roof(4e12, 7.7e14, 2))
     (one,) = found.rows
     assert one.verdict.verdict == decision.INCONCLUSIVE
     assert one.verdict.reason.startswith("each run chose the shape of its steps itself")
     assert one.verdict.path[-1] == f"Verdict: inconclusive: {one.verdict.reason}"
     assert found.exit_code == INCONCLUSIVE
-    alike = compared(tmp_path / "same", roof(1e12, 8e14, 1), roof(1e12, 7e14, 2))
+    alike = compared(tmp_path / "same", roof(1e12, 8e14, 1), roof(1e12, 7.7e14, 2))
     assert verdicts(alike) == {"bf16": decision.REGRESSED}
+    large = compared(tmp_path / "large", roof(1e12, 8e14, 1), roof(4e12, 7e14, 2))
+    assert verdicts(large) == {"bf16": decision.REGRESSED}
 
     sides: dict[str, list[Path]] = {"base": [], "head": []}
     for seed, (side, rate) in enumerate([("base", 8e14), ("head", 7e14)] * 3):
