@@ -123,6 +123,14 @@ def test_the_same_launch_twice(tmp_path: Path) -> None:
     assert f"jsonl:2: the same launch as {tmp_path / FOLDER}" in said
 
 
+def test_a_launch_that_was_measured_again_after_an_error(tmp_path: Path) -> None:
+    first = runs_made.full_gpu()[0]
+    failed = sample.unmeasured(first["technique"], first["case"], "error", "out of luck")
+    failed |= {"context": first["context"], "launch": first["launch"]}
+    sample.write(tmp_path / FOLDER, [failed, first])
+    assert not [c for c in check.check_results([tmp_path], SCHEMA).complaints if "launch" in c]
+
+
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_a_file_without_records(tmp_path: Path, text: str) -> None:
     file = sample.write(tmp_path / FOLDER, runs_made.full_gpu()) / "transfer.empty.jsonl"

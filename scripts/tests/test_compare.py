@@ -517,7 +517,7 @@ def test_a_ceiling_that_chose_another_shape_is_compared_by_its_rate(tmp_path: Pa
     assert verdicts(found) == {"bf16": decision.EQUIVALENT}
 
 
-def test_a_small_change_between_two_shapes_of_a_roof_is_none_of_the_code_yet(tmp_path: Path) -> None:
+def test_a_small_change_between_two_shapes_of_a_roof_is_not_told(tmp_path: Path) -> None:
     def roof(size: float, rate: float, seed: int) -> list[Json]:
         one = sample.arm("bf16", size / rate, cost={"flops": size, "roof": "gemm/bf16"}, **QUIET)
         return sample.launches(4, "ceiling/gemm", CASE, [one], seed=seed, ceiling=True)

@@ -49,16 +49,18 @@ def check_results(results: Sequence[Path], schema: Path) -> Checked:
         for file in sorted(folder.glob("*.jsonl")):
             records += _check_file(file, validator, complaints)
         complaints += _folder_complaints(folder, records)
-        launches: dict[tuple[object, ...], str] = {}
+        launches: dict[tuple[object, ...], Record] = {}
         for record in records:
             place = f"{record.file}:{record.line}"
             launch = (*record.subject, record.launch)
-            if record.id not in ids and launch in launches:
+            before = launches.get(launch)
+            # One that ended in an error is measured again when its run is gone on with.
+            if record.id not in ids and before is not None and before.outcome != "error":
                 complaints.append(
-                    f"{place}: the same launch as {launches[launch]}, of which this"
-                    " one counts alone"
+                    f"{place}: the same launch as {before.file}:{before.line}, of which this one"
+                    " counts alone"
                 )
-            launches[launch] = place
+            launches[launch] = record
             if record.id in ids:
                 complaints.append(f"{place}: the same record as {ids[record.id]}")
             ids.setdefault(record.id, place)
