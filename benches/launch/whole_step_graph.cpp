@@ -15,7 +15,7 @@ struct Model {
 };
 
 // All arms run the same kernels, some of which add in any order: within 20 plain steps, losses of GPT-2 with 8 rows
-// came out up to 0.0035 of the first one apart. A step lost or repeated moves them by more than the tolerance.
+// came out up to 0.0035 of the first one apart. A step lost or repeated moves them by 0.1 (GPT-2 with one row) or more.
 constexpr double kTolerance = 0.01;
 
 const Model& model_named(const std::string& name) {

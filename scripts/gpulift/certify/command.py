@@ -76,7 +76,7 @@ def certify(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
     base: Annotated[
-        str | None,
+        Optional[str],  # noqa: UP045
         typer.Option(
             help="Git reference or build folder: a second build of this commit, for this one to"
             " meet; by default it meets a copy of itself."
@@ -134,7 +134,7 @@ def certify(
             say,
             planted,
             unchanged,
-            second.modules if second else None,
+            base=second.modules if second else None,
         )
     )
     kept = _keep_trials(trials)
