@@ -158,6 +158,18 @@ def test_slugs() -> None:
     assert slug("x" * 5000) == "x" * 100
 
 
+def test_processors_of_one_name_are_two_machines() -> None:
+    host = {**sample.CPU_CONTEXT["host"], "cpu": "AMD EPYC"}
+
+    def machine(**more: str) -> str:
+        context = {**sample.CPU_CONTEXT, "host": {**host, **more}}
+        return read_record({**GOOD, "context": context}).context.slug
+
+    assert machine() == "cpu-amd-epyc"  # as before schema 1.6
+    assert machine(cpu_id="25-17-1") == "cpu-amd-epyc-25-17-1"
+    assert machine(cpu_id="0x41-0x0-0xd4f-0") == "cpu-amd-epyc-0x41-0x0-0xd4f-0"
+
+
 def test_a_cut_off_last_line_is_dropped_and_said(tmp_path: Path) -> None:
     line = json.dumps(GOOD)
     file = write(tmp_path / "a.jsonl", f"{line}\n{line[: len(line) // 2]}")

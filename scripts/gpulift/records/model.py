@@ -235,8 +235,12 @@ class Context:
 
     @cached_property
     def slug(self) -> str:
-        """Folder name of the machine: its GPU model, or its CPU where there is no GPU."""
-        return slug(self.gpu.name) if self.gpu else f"cpu-{slug(self.host.cpu)}"
+        """Folder name of the machine: its GPU model, or its CPU where there is no GPU, with the id
+        that tells processors of one name apart (records below schema 1.6 lack it)."""
+        if self.gpu:
+            return slug(self.gpu.name)
+        name, cpu_id = f"cpu-{slug(self.host.cpu)}", self.host.facts.get("cpu_id")
+        return f"{name}-{cpu_id}" if cpu_id else name
 
 
 @dataclass(frozen=True)
