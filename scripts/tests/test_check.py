@@ -166,10 +166,16 @@ def test_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "larger than" in complaints(tmp_path, lambda record: None)
 
 
+def test_folders_without_results_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match="holds no records, references or certificates"):
+        check.check_results([tmp_path], SCHEMA)
+
+
 def test_a_missing_jsonschema_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema", None)
+    sample.write(tmp_path / FOLDER, runs_made.full_gpu())
     with pytest.raises(GpuliftError, match="pip install"):
         check.check_results([tmp_path], SCHEMA)
 

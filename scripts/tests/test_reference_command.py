@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import cli
+from gpulift import cli, tables
 from gpulift.errors import OK, USAGE
+from gpulift.qualify.tables import reference_table
 from gpulift.reference.entries import find_reference
 from tests import runs_made, sample
+from tests.conftest import CHECKOUT
 
 READ = "roof/device_memory/burst"
 MACHINE = "nvidia-h200"
@@ -107,6 +109,15 @@ def test_a_machine_with_a_reference_is_shown_its_own(
     capfd.readouterr()
     assert cli.main(["reference", "show"]) == OK
     assert "What is known of NVIDIA H200" in capfd.readouterr().out
+
+
+def test_nothing_that_is_known_is_cut_off(capfd: SHOWN) -> None:
+    reference = find_reference(CHECKOUT / "results", MACHINE)
+    assert reference is not None
+    tables.console().print(reference_table(reference))
+    out = capfd.readouterr().out
+    assert "…" not in out
+    assert len(out.splitlines()) > 50
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", MACHINE, "h200"])

@@ -55,7 +55,9 @@ def reference_table(reference: Reference) -> Table:
     if reference.measured:
         table.caption, table.caption_justify = TOLERANCES, "left"
     for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions", "source"):
-        table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
+        right = name in ("value", "tolerance")
+        # Folded: a name that is cut off cannot be looked up.
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
     for entry in reference.measured.values():
         cards = f"{entry.cards} ({entry.launches} launches)"
         limit = entry.conditions.power_limit_w

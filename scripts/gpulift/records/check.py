@@ -37,9 +37,7 @@ class Checked:
 def check_results(results: Sequence[Path], schema: Path) -> Checked:
     """Checks all records, references and certificates below these folders of results."""
     for above in results:
-        if not above.is_dir():
-            named = "is a file: name a folder of results"
-            raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
+        _require_results(above)
     validator = _validator(schema)
     complaints: list[str] = []
     ids: dict[str, str] = {}
@@ -77,6 +75,15 @@ def check_results(results: Sequence[Path], schema: Path) -> Checked:
         (*complaints, *(line for one in issued for line in one.complaints)),
         tuple(line for one in issued for line in one.notes),
     )
+
+
+def _require_results(above: Path) -> None:
+    """Refuses a wrong name, which would pass for results without a fault."""
+    if not above.is_dir():
+        named = "is a file: name a folder of results"
+        raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
+    if not any(above.rglob("*.json*")):
+        raise GpuliftError(f"{above}: holds no records, references or certificates")
 
 
 def _validator(schema: Path) -> Any:
