@@ -42,6 +42,7 @@ SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const Sa
     plan.window_s = 3e-3;
     plan.lead_in_s = plan.window_s / 10;
     plan.rest_s = 0.05;
+    if (settings.quick) plan.min_blocks = 4;  // rests make them the longest of all quick cases
     plan.budget_s = plan.min_blocks * 2 * count * (plan.rest_s + plan.window_s + plan.lead_in_s);
   }
   return plan;

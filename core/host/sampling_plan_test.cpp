@@ -75,5 +75,16 @@ TEST(SamplingPlan, CeilingsThatDrawPowerRestBeforeEachWindow) {
   EXPECT_EQ(sampling_plan(burst(), RunSettings{}, arms).rest_s, 0) << "arms of a technique share the load";
 }
 
+TEST(SamplingPlan, QuickTakesHalfOfTheBlocksBetweenRests) {
+  SampledArms arms{.count = 6, .on_device = true, .ceiling = true, .draws_power = true};
+  const SamplingPlan whole = sampling_plan(burst(), RunSettings{}, arms);
+  const SamplingPlan quick = sampling_plan(burst(), with_arm_time(0.2, true), arms);
+  EXPECT_EQ(2 * quick.min_blocks, whole.min_blocks);
+  EXPECT_DOUBLE_EQ(2 * quick.budget_s, whole.budget_s);
+  arms.ceiling = false;
+  EXPECT_EQ(sampling_plan(burst(), with_arm_time(0.2, true), arms).min_blocks, whole.min_blocks)
+      << "duets are certified";
+}
+
 }  // namespace
 }  // namespace gpulift
