@@ -17,6 +17,19 @@ from tests.sample import Json
 ARM_TIME_S = 0.1
 SEED = 14  # the controls are the two plain streams over device memory
 ATTEMPTS = 3  # a busy machine is what the controls are there to find
+CODE = "the code: "
+HOST = "issuing work on the host: "
+CAUSES = {
+    "testing/vector_loads": CODE,
+    "testing/extra_pass": CODE,
+    "testing/low_occupancy": CODE,
+    "testing/unfused_epilogue": CODE,
+    "testing/fp32_fallback": CODE,
+    "testing/stray_synchronisation": HOST,
+    "testing/graph_capture_off": HOST,
+    "testing/pageable_memory": HOST,
+    "testing/host_extra_pass": "the host's work: ",
+}
 
 
 def faults_folder() -> Path:

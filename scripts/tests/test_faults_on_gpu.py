@@ -8,21 +8,7 @@ import pytest
 
 from gpulift import machine
 from gpulift.errors import FAILED
-from tests.faults import faults_folder, gate_of_faults
-
-CODE = "the code: "
-HOST = "issuing work on the host: "
-CAUSES = {
-    "testing/vector_loads": CODE,
-    "testing/extra_pass": CODE,
-    "testing/low_occupancy": CODE,
-    "testing/unfused_epilogue": CODE,
-    "testing/fp32_fallback": CODE,
-    "testing/stray_synchronisation": HOST,
-    "testing/graph_capture_off": HOST,
-    "testing/pageable_memory": HOST,
-    "testing/host_extra_pass": "the host's work: ",
-}
+from tests.faults import CAUSES, faults_folder, gate_of_faults
 
 
 def test_every_fault_is_found_and_its_cause_is_told(tmp_path: Path) -> None:
