@@ -7,6 +7,7 @@
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
 #include "kernels/device_test.hpp"
+#include "workloads/torch/repeating_kernels.hpp"
 
 namespace gpulift {
 namespace {
@@ -43,6 +44,18 @@ TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
   EXPECT_LT(bytes("fp32_every_block"), bytes("fp32"));
   EXPECT_LT(bytes("bf16_every_block"), bytes("bf16_selective"));
   EXPECT_LT(bytes("bf16_selective"), bytes("bf16"));
+}
+
+TEST_F(ActivationCheckpointingOnADevice, TrainsExactlyAsWithoutWhereKernelsRepeat) {
+  const RepeatingKernels repeating;
+  CheckingTrial trial(device(), point("gpt_toy", "equal"));
+  technique.run(trial);
+  const auto error = [&](const std::string& arm) { return trial.results().at(arm).error; };
+  EXPECT_EQ(error("fp32"), 0);
+  EXPECT_EQ(error("fp32_every_block"), 0);
+  EXPECT_GT(error("bf16"), 0);
+  EXPECT_EQ(error("bf16_selective"), error("bf16")) << "BF16 with checkpoints is BF16, bit for bit";
+  EXPECT_EQ(error("bf16_every_block"), error("bf16"));
 }
 
 TEST_F(ActivationCheckpointingOnADevice, TakesALargerBatchThatAnEarlierLaunchFound) {

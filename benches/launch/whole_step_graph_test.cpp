@@ -2,6 +2,7 @@
 
 #include "benches/checking_trial.hpp"
 #include "kernels/device_test.hpp"
+#include "workloads/torch/repeating_kernels.hpp"
 
 namespace gpulift {
 namespace {
@@ -20,6 +21,14 @@ TEST_F(WholeStepGraph, EveryArmTrainsAlikeAndAPartHasFewerNodes) {
   // A graph needs what an eager step needs, though the allocator sees it only once.
   EXPECT_GE(whole.at("peak_allocated_bytes"), 0.9 * eager.at("peak_allocated_bytes"));
   EXPECT_LE(whole.at("peak_allocated_bytes"), 1.5 * eager.at("peak_allocated_bytes"));
+}
+
+TEST_F(WholeStepGraph, TrainsExactlyAsEagerStepsWhereKernelsRepeat) {
+  const RepeatingKernels repeating;
+  CheckingTrial trial(device(), {{"model", std::string("gpt_small")}, {"batch", std::string("small")}});
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 3U);
+  for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.error, 0) << name;
 }
 
 }  // namespace
