@@ -149,6 +149,16 @@ def test_json_is_json_and_counts_agree() -> None:
     assert document["rows"][4]["reason"] == "out of memory"
 
 
+def test_json_says_why_a_launch_has_no_value() -> None:
+    rows = json.loads(json.dumps(as_json(RESULT, WHY), allow_nan=False))["rows"]
+    assert [index for index, row in enumerate(rows) if "not_measured" in row] == [4, 5]
+    assert [one["launch"] for one in rows[4]["not_measured"]] == [1, 2, 3, 4]
+    assert rows[5]["launch_log_ratios"]["screen"] == [None]
+    assert rows[5]["not_measured"] == [
+        {"stage": "screen", "launch": 1, "outcome": "error", "reason": NASTY.reason}
+    ]
+
+
 def test_the_cause_of_a_change_is_in_json_and_in_what_is_explained() -> None:
     rows = as_json(RESULT, WHY)["rows"]
     assert [index for index, row in enumerate(rows) if "attribution" in row] == [2]

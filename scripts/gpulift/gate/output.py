@@ -82,8 +82,7 @@ def explain(
         yield f"{one.row.id}: {one.verdict.verdict}"
         values = [
             step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
-            for stage, launches in (("screen", one.first), ("confirmation", one.second))
-            for number, launch in enumerate(launches, start=1)
+            for stage, number, launch in _launches(one)
         ]
         for line in path_to(one.verdict, [*values, *note], attributions.get(one.row)):
             yield f"  {line}"
@@ -190,6 +189,14 @@ def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict
         },
         "path": list(verdict.path),
     }
+    # Of the launches without a log ratio.
+    not_measured = [
+        {"stage": stage, "launch": number, "outcome": launch.outcome, "reason": launch.reason}
+        for stage, number, launch in _launches(one)
+        if launch.value is None
+    ]
+    if not_measured:
+        made["not_measured"] = not_measured
     if verdict.difference is not None:
         ratio = verdict.difference.ratio
         made["ratio"] = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
@@ -204,6 +211,13 @@ def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict
     if attributed is not None:
         made["attribution"] = attributed.data
     return made
+
+
+def _launches(one: RowResult) -> Iterator[tuple[str, int, Launch]]:
+    """Of both stages, with the stage's name and their numbers in it, from 1."""
+    for stage, launches in (("screen", one.first), ("confirmation", one.second)):
+        for number, launch in enumerate(launches, start=1):
+            yield stage, number, launch
 
 
 def _launch_text(launch: Launch) -> str:
