@@ -411,6 +411,22 @@ def test_a_trial_is_not_gone_on_with_on_other_rows(tmp_path: Path, bench: FakeDu
     assert refused.value.exit_code == 4
 
 
+def test_a_card_that_changes_in_the_midst_of_a_trial_is_refused(
+    tmp_path: Path, bench: FakeDuets
+) -> None:
+    other = {**bench.context, "gpu": {**bench.context["gpu"], "card": "ffffffff"}}
+
+    def change(call: int) -> None:
+        if call == 2:
+            bench.context = other
+
+    bench.on_call = change
+    with pytest.raises(GpuliftError, match=r"gpu\.card changed in the midst of the tr") as refused:
+        measure_trials(make_session(tmp_path, bench))
+    assert refused.value.exit_code == 4
+    assert not (tmp_path / TRIALS_FILE).exists()
+
+
 def test_a_cut_line_is_dropped_with_a_warning_and_not_appended_to(
     tmp_path: Path, bench: FakeDuets
 ) -> None:

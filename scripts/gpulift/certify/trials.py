@@ -52,6 +52,7 @@ from gpulift.gate.evidence import (
     Series,
     batch_folder,
     read_series,
+    require_same_machine,
     stage_folder,
 )
 from gpulift.gate.judge import next_look, next_screen, values
@@ -285,9 +286,11 @@ def run_trial(begun: Begun) -> Trial:
     for part in begun.parts:
         _confirm(begun, part, plan)
     records = {part.index: _records(begun, part) for part in begun.parts}
-    first = next((one for held in records.values() for of in held.values() for one in of), None)
-    if first is None:
+    every = [one for held in records.values() for of in held.values() for one in of]
+    if not every:
         raise GpuliftError(f"nothing was recorded in {begun.folder}", NOTHING_RAN)
+    first = every[0]
+    require_same_machine(every, "trial")
     context = first.context
     return Trial(
         schema=SCHEMA,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -234,18 +234,25 @@ def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> N
 
 def require_one_machine(gate: Path) -> None:
     """Refuses (not comparable) evidence whose card, driver or host changed in the midst of it."""
+    files = sorted(file for one in SERIES for file in (gate / one).rglob("*.jsonl"))
+    require_same_machine((record for file in files for record in read_file(file).records), "gate")
+
+
+def require_same_machine(records: Iterable[Record], what: str) -> None:
+    """Refuses (not comparable) records of which one is of another card, driver or host than the
+    first; `what` is made of them."""
     first: Record | None = None
-    for file in sorted(file for one in SERIES for file in (gate / one).rglob("*.jsonl")):
-        for record in read_file(file).records:
-            first = first or record
-            found = [one for one in differences(first, record) if one.fact.startswith(OF_MACHINE)]
-            if found:
-                raise GpuliftError(
-                    f"not comparable: {found[0].fact} changed in the midst of the gate, from"
-                    f" {found[0].base} at {first.file}:{first.line} to {found[0].head} at"
-                    f" {record.file}:{record.line}; a gate is of one machine: measure again",
-                    NOT_COMPARABLE,
-                )
+    for record in records:
+        first = first or record
+        found = [one for one in differences(first, record) if one.fact.startswith(OF_MACHINE)]
+        if found:
+            raise GpuliftError(
+                f"not comparable: {found[0].fact} changed in the midst of the {what}, from"
+                f" {found[0].base} at {first.file}:{first.line} to {found[0].head} at"
+                f" {record.file}:{record.line}; a {what} is of one machine: measure again,"
+                " into another folder",
+                NOT_COMPARABLE,
+            )
 
 
 def _read_document(file: Path) -> Fields:
