@@ -113,6 +113,7 @@ class Extremes:
     placement: float
     mode_gap_sd: float
     bias: float
+    correlation: float
 
     @classmethod
     def of(cls, models: Collection[NoiseModel]) -> Extremes:
@@ -125,6 +126,7 @@ class Extremes:
             placement=max(abs(one.placement) for one in models),
             mode_gap_sd=max(o.mode_gap / o.launch_sd for o in models if o.mode_explained > 0.8),
             bias=max(abs(one.mean) for one in models if not one.planted),
+            correlation=max(one.launch_autocorrelation for one in models),
         )
 
 
@@ -151,12 +153,14 @@ def clocks(noise: NoiseModel, worst: Extremes, factor: float = 1.0) -> dict[str,
 def hostile(noise: NoiseModel, worst: Extremes, factor: float = 1.0) -> dict[str, Clock]:
     """Clocks that break the assumptions: launches that depend on those before, a steady bias.
 
-    How strong these are is chosen, not fitted, apart from the bias; the fitted cases show none.
+    How strong these are is chosen, not fitted, apart from the bias and what is named so.
     """
     offset_sd = factor * noise.launch_sd
     white = Clock(offset_sd, factor * noise.block_quartile_sd)
     return {
-        "neighbours 0.3": replace(white, offset_sd=0.0, wander=offset_sd, correlation=0.3),
+        "neighbours as fitted": replace(
+            white, offset_sd=0.0, wander=offset_sd, correlation=worst.correlation
+        ),
         "neighbours 0.6": replace(white, offset_sd=0.0, wander=offset_sd, correlation=0.6),
         "slow wander": replace(white, wander=offset_sd),
         "first launches": replace(white, first_launches=3 * offset_sd),

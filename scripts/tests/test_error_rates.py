@@ -1,7 +1,8 @@
 """The verdicts hold their error rates on clocks as noisy as the fitted ones, at fixed seeds.
 
-A rate is held unless an exact binomial test shows it to be broken; `tests.error_rates` gives tight
-bounds from many more suites.
+Suites' false alarms and wrong equivalences are shown to be below their limit with 95 % confidence;
+other rates are held unless an exact binomial test shows them to be broken. `tests.error_rates`
+gives tighter bounds from many more suites.
 """
 
 from __future__ import annotations
@@ -28,8 +29,15 @@ MACHINES = {
     "host": clocks(MODELS[HOST], WORST),
     "host, 3 times worse": clocks(MODELS[HOST], WORST, 3),
 }
+NEIGHBOURS = {
+    "GEMM": hostile(MODELS[MATMUL], WORST)["neighbours as fitted"],
+    "GEMM, 3 times worse": hostile(MODELS[MATMUL], WORST, 3)["neighbours as fitted"],
+    "host": hostile(MODELS[HOST], WORST)["neighbours as fitted"],
+    "host, 3 times worse": hostile(MODELS[HOST], WORST, 3)["neighbours as fitted"],
+}
 PLAN = GatePlan(40)
 SUITE_ALARMS = 0.01
+TRIED = 500  # suites: one with an alarm still shows the rate to be below 1 %
 ROUGH = Clock(offset_sd=0.02, block_sd=0.0)  # where a wrong "equivalent" is likeliest
 
 
@@ -37,8 +45,22 @@ ROUGH = Clock(offset_sd=0.02, block_sd=0.0)  # where a wrong "equivalent" is lik
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_suite_false_alarms_are_at_most_1_percent(machine: str, kind: str, cases: int) -> None:
-    rate = error_rates.suite_false_alarms(MACHINES[machine][kind], GatePlan(cases), 200)
+    rate = error_rates.suite_false_alarms(MACHINES[machine][kind], GatePlan(cases), TRIED)
+    assert rate.upper < SUITE_ALARMS, str(rate)
+
+
+@pytest.mark.parametrize("cases", error_rates.SUITES)
+@pytest.mark.parametrize("machine", NEIGHBOURS)
+def test_neighbours_as_alike_as_fitted_do_not_break_the_rate(machine: str, cases: int) -> None:
+    rate = error_rates.suite_false_alarms(NEIGHBOURS[machine], GatePlan(cases), TRIED)
     assert not rate.above(SUITE_ALARMS), str(rate)
+
+
+@pytest.mark.parametrize("launches", [3, 4, 8])
+@pytest.mark.parametrize("machine", ["GEMM", "host"])
+def test_neighbours_as_alike_as_fitted_cost_coverage(machine: str, launches: int) -> None:
+    """A limit of any interval that takes launches for independent."""
+    assert 0.9 <= error_rates.paired_coverage(NEIGHBOURS[machine], launches, 1500).share < 0.95
 
 
 def test_launches_that_follow_one_another_break_the_rate() -> None:
@@ -69,17 +91,17 @@ def test_the_filter_loses_no_regression() -> None:
 
 
 @pytest.mark.parametrize("launches", [3, 4, 8])
-@pytest.mark.parametrize("kind", ["white", "warm-up", "two modes", "placement"])
+@pytest.mark.parametrize("kind", ["white", "drift", "warm-up", "two modes", "placement"])
 def test_coverage_of_paired_launches(kind: str, launches: int) -> None:
     rate = error_rates.paired_coverage(MACHINES["host"][kind], launches, 1500)
     assert 0.93 <= rate.share <= 0.97
 
 
 @pytest.mark.parametrize("launches", [3, 4, 8])
-def test_coverage_of_two_runs(launches: int) -> None:
-    """At three launches a side Welch's interval is a little too wide."""
-    rate = error_rates.independent_coverage(MACHINES["host"]["white"], launches, 1500)
-    assert 0.93 <= rate.share <= 0.975
+@pytest.mark.parametrize("kind", ["white", "drift", "warm-up", "two modes"])
+def test_coverage_of_two_runs(kind: str, launches: int) -> None:
+    rate = error_rates.independent_coverage(MACHINES["host"][kind], launches, 3000)
+    assert 0.93 <= rate.share <= 0.97
 
 
 @pytest.mark.parametrize("measure", error_rates.COVERAGES)
@@ -92,12 +114,12 @@ def test_coverage_with_heavy_tails_is_too_high(
 @pytest.mark.parametrize("kind", KINDS)
 def test_equivalence_at_the_margin_is_rarely_claimed(kind: str) -> None:
     rate = error_rates.wrongly_equivalent(MACHINES["host, 3 times worse"][kind], PLAN, 3000)
-    assert not rate.above(decision.EQUIVALENCE_ALPHA), str(rate)
+    assert rate.upper <= decision.EQUIVALENCE_ALPHA, str(rate)
 
 
 def test_equivalence_at_the_margin_where_it_is_likeliest() -> None:
     rate = error_rates.wrongly_equivalent(ROUGH, PLAN, 3000)
-    assert not rate.above(decision.EQUIVALENCE_ALPHA), str(rate)
+    assert rate.upper <= decision.EQUIVALENCE_ALPHA, str(rate)
     assert rate.share > 0.02
 
 
