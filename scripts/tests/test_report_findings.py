@@ -86,6 +86,45 @@ def test_an_arm_that_always_gains_needs_no_start() -> None:
     assert "from" not in said
 
 
+def batches(rates: dict[int, float], model: str) -> list[sample.Json]:
+    """Steps of so many rows a second, against one row at 100 a second."""
+    made = []
+    for batch, rate in rates.items():
+        smallest, cost = ({"items": float(rows), "item": "row"} for rows in (1, batch))
+        arms = [
+            sample.arm("smallest_batch", 1e-2, cost=smallest),
+            sample.arm("batch", batch / rate, cost=cost),
+        ]
+        made += sample.launches(3, "batch/x", {"model": model, "batch": batch}, arms)
+    return made
+
+
+def test_the_knee_is_the_smallest_batch_that_is_nearly_the_best() -> None:
+    rates = {1: 100.0, 8: 700.0, 32: 970.0, 64: 1000.0, 128: 990.0}
+    *_, said = findings.of_rows(summary(batches(rates, "gpt2")).worths)
+    assert re.fullmatch(
+        r"knee of batch, the smallest within 5 % of the best rate: model gpt2: 32, 9\d\d rows/s, of"
+        r" (9|10)\d\d rows/s at 64",
+        said,
+    )
+
+
+def test_a_knee_at_the_largest_batch_is_marked() -> None:
+    records = [
+        *batches({1: 100.0, 8: 800.0, 32: 3200.0}, "lstm"),
+        *batches({1: 100.0, 8: 700.0, 32: 300.0}, "mlp"),
+    ]
+    *_, said = findings.of_rows(summary(records).worths)
+    first, second = said.split(": ", 1)[1].split("; ")
+    assert re.fullmatch(r"model lstm: 32, the largest measured, 3[12]\d\d rows/s", first)
+    assert re.fullmatch(r"model mlp: 8, [67]\d\d rows/s", second)
+
+
+def test_two_batches_have_no_knee() -> None:
+    records = batches({1: 100.0, 8: 800.0}, "lstm")
+    assert not [s for s in findings.of_rows(summary(records).worths) if "knee" in s]
+
+
 def test_one_case_is_named() -> None:
     (said,) = findings.of_rows(summary(sweep({4096: 2.0})).worths)
     assert said.startswith("pinned: ▲ faster, 2.0")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from gpulift import text
+from gpulift.citing.arms import item_rate
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
@@ -26,6 +27,9 @@ FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12
 MOST_CASES = 6  # that a sentence names one by one; of more it names the ends
 SAME_MEMORY = 0.01  # a difference that is not worth a word
+BATCH = "batch"  # an axis: samples of a step
+KNEE = 0.95  # of the best rate, which the smallest batch at the knee reaches
+LEAST_BATCHES = 3
 MOST_LETTERS = 600  # of a sentence
 ANSWERS = {
     PASS: "Yes: every check that could be judged passed",
@@ -90,7 +94,8 @@ def _counts(results: Sequence[CheckResult]) -> tuple[str, ...]:
 
 
 def of_rows(rows: Sequence[Worth]) -> tuple[str, ...]:
-    """A sentence per arm of a technique on one machine, the arm with the largest gain first."""
+    """A sentence per arm of a technique on one machine, the arm with the largest gain first; then
+    the knees, where batches were swept."""
     arms: dict[str, list[Worth]] = {}
     for row in sorted(rows, key=lambda one: -one.speedup.value):
         arms.setdefault(row.arm, []).append(row)
@@ -98,7 +103,41 @@ def of_rows(rows: Sequence[Worth]) -> tuple[str, ...]:
     sentences = [_of_arm(arm, members, axis) for arm, members in arms.items()]
     rest = len(sentences) - MOST_ARMS
     more = [f"{rest} more arms: see the table"] if rest > 0 else []
-    return (*sentences[:MOST_ARMS], *more)
+    return (*sentences[:MOST_ARMS], *more, *_knees(arms))
+
+
+def _knees(arms: Mapping[str, Sequence[Worth]]) -> list[str]:
+    """`knee of batch, the smallest within 5 % of the best rate: model gpt2: 8, ...`, by arm.
+
+    Rates of batches are of launches of their own, with what launches differ by between them.
+    """
+    found = []
+    for arm, rows in arms.items():
+        sweeps: dict[str, list[tuple[float, Worth]]] = {}
+        for value, row in _along(rows, BATCH):
+            if row.items_per_s is not None:
+                sweeps.setdefault(others(row, BATCH), []).append((value, row))
+        said = [
+            _knee(name, one) for name, one in sorted(sweeps.items()) if len(one) >= LEAST_BATCHES
+        ]
+        if said:
+            within = f"within {100 * (1 - KNEE):g} % of the best rate"
+            found.append(f"knee of {arm}, the smallest {within}: {'; '.join(said)}")
+    return found
+
+
+def _knee(name: str, sweep: Sequence[tuple[float, Worth]]) -> str:
+    """`model gpt2: 8, 214 rows/s, of 217 rows/s at 31`."""
+    rates = sorted(
+        (value, one.items_per_s.value, one.item) for value, one in sweep if one.items_per_s
+    )
+    best, best_rate, item = max(rates, key=lambda one: one[1])
+    knee, rate, _ = next(one for one in rates if one[1] >= KNEE * best_rate)
+    said = f"{name}: {knee:g}" if name else f"{knee:g}"
+    if knee == rates[-1][0]:
+        said += ", the largest measured"  # a larger one may be better
+    of = "" if knee == best else f", of {item_rate(best_rate, item)} at {best:g}"
+    return f"{said}, {item_rate(rate, item)}{of}"
 
 
 def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
