@@ -32,6 +32,7 @@ from typing import Any, Protocol, TextIO
 
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
+MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/:'\"]+/)+")  # of an absolute path
@@ -201,7 +202,12 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
             return 0
         question = json.loads(line)
         module = load(script)
-        arm, hello = check(module.make, question)
+        try:
+            arm, hello = check(module.make, question)
+        except Exception as error:
+            if not ran_out_of_memory(error):
+                raise
+            raise Skip(f"out of memory: {said_by(error)}", MORE_MEMORY) from error
         _reply(replies, {**hello, "notes": {**versions(module), **arm.notes}})
         windows = Windows(arm, question["plant"])
         gc.collect()
@@ -247,6 +253,12 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     finally:
         launches = stop(started)
     return {"launches_per_step": launches / COUNTED_STEPS}
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether Python, torch or XLA had no memory left, by name: this imports none of them."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or str(error).startswith("RESOURCE_EXHAUSTED")
 
 
 def said_by(error: Exception) -> str:

@@ -134,6 +134,28 @@ def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
     ]
 
 
+@pytest.mark.parametrize(
+    ("top", "error"),
+    [
+        ("", "MemoryError('asked for too much')"),
+        ("class OutOfMemoryError(RuntimeError): pass\n", "OutOfMemoryError('asked for too much')"),
+        ("", "RuntimeError('RESOURCE_EXHAUSTED: asked for too much')"),
+    ],
+)
+@pytest.mark.parametrize("when", ["made", "checked"])
+def test_an_arm_for_which_there_is_no_memory_is_skipped(
+    tmp_path: Path, top: str, error: str, when: str
+) -> None:
+    top += f"def fail():\n    raise {error}\n"
+    body = "fail()" if when == "made" else "return Arm(fail, float)"
+    with Worker(tmp_path, body, top) as worker:
+        answer = worker.hello()
+        assert answer["skipped"].startswith("out of memory: ")
+        assert answer["skipped"].endswith("asked for too much")
+        assert "larger GPU" in answer["remedy"]
+        assert worker.end() == 0
+
+
 def test_by_events_a_window_is_in_the_midst_of_steps(tmp_path: Path, log: Path) -> None:
     top = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n" + ELAPSED
     body = "return Arm(lambda: say('step'), float, synchronize=lambda: say('wait'), mark=Mark)"
