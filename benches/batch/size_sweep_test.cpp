@@ -27,6 +27,14 @@ TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
   EXPECT_DOUBLE_EQ(batch.flops / smallest.flops, 7.0 / 4.0);
 }
 
+TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
+  HostCheckingTrial trial(point("lstm_toy", 31));
+  technique.run(trial);
+  ASSERT_EQ(trial.results().size(), 2);
+  for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
+  EXPECT_EQ(trial.results()[1].arm.cost->items / trial.results()[0].arm.cost->items, 31);
+}
+
 TEST(SizeSweep, SkipsWhatAMachineWithoutAGpuOrTheModelCannotTrain) {
   for (const Point& skipped : {point("gpt2", 1), point("resnet18", 3), point("resnet18", 1024)}) {
     HostCheckingTrial trial(skipped);
