@@ -11,8 +11,10 @@ instead prints as JSON which versions the scripts find, or what they miss.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -32,6 +34,7 @@ from typing import Any, Protocol, TextIO
 
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
+FRAMEWORKS = ("torch", "jax")
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
@@ -267,7 +270,8 @@ def said_by(error: Exception) -> str:
 
 
 def describe(scripts: Sequence[Path]) -> Json:
-    """The versions that the scripts find, and by a script's name what it misses."""
+    """The versions that the scripts find, and by a script's name what it misses; of frameworks also
+    what is installed, which a script may import only when it makes an arm."""
     found: Json = {"versions": {"python": platform.python_version()}, "missing": {}}
     for script in scripts:
         try:
@@ -276,6 +280,9 @@ def describe(scripts: Sequence[Path]) -> Json:
             found["missing"][script.stem] = str(skip)
         except Exception as error:
             found["missing"][script.stem] = said_by(error)
+    for name in FRAMEWORKS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found["versions"].setdefault(name, importlib.metadata.version(name))
     return found
 
 

@@ -107,8 +107,8 @@ def test_a_slower_environment_is_a_regression_and_both_are_named(
     said = capsys.readouterr().out
     assert said.count("regressed    optimizer/foreach/tensors:few") == 2
     python = f"Python {platform.python_version()}"
-    assert f"base {python}, made_up 2.10.0 on this checkout" in said
-    assert f"head {python}, made_up 2.11.0 on this checkout" in said
+    assert f"base {python}, made_up 2.10.0" in said
+    assert f"head {python}, made_up 2.11.0" in said
 
 
 def test_the_controls_stay_within_one_environment(bench: FakePythons) -> None:
@@ -136,7 +136,7 @@ def test_the_folder_of_evidence_is_named_by_both(bench: FakePythons) -> None:
     assert run("--base-python", "old", "--head-python", "new", "mixed") == 0
     (folder,) = Path(".gate/runs").iterdir()
     stem = f"python-{platform.python_version()}"
-    assert folder.name.endswith(f"-{stem}-{stem}")
+    assert folder.name.count(f"-{stem}") == 2
 
 
 def test_a_package_that_is_missing_is_exit_2_before_anything_runs(
