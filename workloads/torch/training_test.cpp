@@ -92,14 +92,14 @@ TEST(TrainingRunLosses, FollowFp32AtEveryPrecisionButNotToTheLastDigit) {
   }
 }
 
-/// Over seeds: mean and standard deviation of what a network of this precision learns while its batch is far from
-/// learnt by heart, as the logarithm of the last loss over the first.
-std::pair<double, double> learnt(Precision precision) {
+/// Over seeds: mean and standard deviation of what a model learns at this precision while its batch is far from learnt
+/// by heart, as the logarithm of the last loss over the first.
+std::pair<double, double> learnt(const Workload& workload, Precision precision) {
   constexpr int kSeeds = 12;
   constexpr int kSteps = 25;
   std::vector<double> found;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    TrainingRun run = run_of({.precision = precision}, seed);
+    TrainingRun run(workload, {.precision = precision}, torch::kCPU, seed);
     const auto losses = losses_of(run, kSteps);
     found.push_back(std::log(losses.back() / losses.front()));
   }
@@ -111,10 +111,20 @@ std::pair<double, double> learnt(Precision precision) {
 
 // Trajectories part by design, since they round differently. What is learnt must not differ: by far less than seeds do.
 TEST(TrainingRunLosses, FallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
-  const auto [expected, spread] = learnt(Precision::kFp32);
+  const auto [expected, spread] = learnt(two_layers(8), Precision::kFp32);
   EXPECT_LT(expected, -1);  // it learns
   for (const Precision precision : {Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
-    EXPECT_NEAR(learnt(precision).first, expected, spread / 20) << roof_of(precision, torch::kCUDA);
+    EXPECT_NEAR(learnt(two_layers(8), precision).first, expected, spread / 20) << roof_of(precision, torch::kCUDA);
+  }
+}
+
+TEST(TrainingRunLosses, OfATransformerFallAsFarOverSeedsInBf16AsInFp32) {
+  if (!host_multiplies_in(Precision::kBf16)) GTEST_SKIP() << "the processor has no products of BF16: minutes";
+  const Workload workload = make_workload("gpt_toy", 1);
+  const auto [expected, spread] = learnt(workload, Precision::kFp32);
+  EXPECT_LT(expected, -1);  // it learns
+  for (const Precision precision : {Precision::kBf16, Precision::kPureBf16}) {
+    EXPECT_NEAR(learnt(workload, precision).first, expected, spread / 10) << roof_of(precision, torch::kCUDA);
   }
 }
 
