@@ -167,6 +167,7 @@ def test_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folders_without_results_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text("{}")
     with pytest.raises(GpuliftError, match="holds no records, references or certificates"):
         check.check_results([tmp_path], SCHEMA)
 

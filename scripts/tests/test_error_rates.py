@@ -30,10 +30,13 @@ MACHINES = {
     "host, 3 times worse": clocks(MODELS[HOST], WORST, 3),
 }
 NEIGHBOURS = {
-    "GEMM": hostile(MODELS[MATMUL], WORST)["neighbours as fitted"],
-    "GEMM, 3 times worse": hostile(MODELS[MATMUL], WORST, 3)["neighbours as fitted"],
-    "host": hostile(MODELS[HOST], WORST)["neighbours as fitted"],
-    "host, 3 times worse": hostile(MODELS[HOST], WORST, 3)["neighbours as fitted"],
+    name: hostile(MODELS[case], WORST, factor)["neighbours as fitted"]
+    for name, case, factor in (
+        ("GEMM", MATMUL, 1),
+        ("GEMM, 3 times worse", MATMUL, 3),
+        ("host", HOST, 1),
+        ("host, 3 times worse", HOST, 3),
+    )
 }
 PLAN = GatePlan(40)
 SUITE_ALARMS = 0.01

@@ -289,14 +289,13 @@ def run_trial(begun: Begun) -> Trial:
     every = [one for held in records.values() for of in held.values() for one in of]
     if not every:
         raise GpuliftError(f"nothing was recorded in {begun.folder}", NOTHING_RAN)
-    first = every[0]
     require_same_machine(every, "trial")
-    context = first.context
+    context = every[0].context
     return Trial(
         schema=SCHEMA,
         kind=begun.kind,
         number=begun.number,
-        method=first.method,
+        method=every[0].method,
         decision_method=DECISION_METHOD,
         machine=context.slug,
         card=context.gpu.card if context.gpu else "",

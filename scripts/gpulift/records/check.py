@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def _require_results(above: Path) -> None:
     if not above.is_dir():
         named = "is a file: name a folder of results"
         raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
-    if not any(above.rglob("*.json*")):
+    held = (above.rglob("*.jsonl"), above.glob("reference/*.json"), above.glob("certificates/*"))
+    if not any(chain.from_iterable(held)):
         raise GpuliftError(f"{above}: holds no records, references or certificates")
 
 

@@ -113,10 +113,11 @@ def _knees(arms: Mapping[str, Sequence[Worth]]) -> list[str]:
     """
     found = []
     for arm, rows in arms.items():
-        sweeps: dict[str, list[tuple[float, Worth]]] = {}
-        for value, row in _along(rows, BATCH):
-            if row.items_per_s is not None:
-                sweeps.setdefault(others(row, BATCH), []).append((value, row))
+        sweeps: dict[str, list[tuple[float, float, str]]] = {}
+        for batch, row in _along(rows, BATCH):
+            if row.items_per_s:
+                rate = (batch, row.items_per_s.value, row.item)
+                sweeps.setdefault(others(row, BATCH), []).append(rate)
         said = [
             _knee(name, one) for name, one in sorted(sweeps.items()) if len(one) >= LEAST_BATCHES
         ]
@@ -126,15 +127,12 @@ def _knees(arms: Mapping[str, Sequence[Worth]]) -> list[str]:
     return found
 
 
-def _knee(name: str, sweep: Sequence[tuple[float, Worth]]) -> str:
-    """`model gpt2: 8, 214 rows/s, of 217 rows/s at 31`."""
-    rates = sorted(
-        (value, one.items_per_s.value, one.item) for value, one in sweep if one.items_per_s
-    )
+def _knee(name: str, rates: Sequence[tuple[float, float, str]]) -> str:
+    """`model gpt2: 8, 214 rows/s, of 217 rows/s at 31`, from batches, items per second, items."""
     best, best_rate, item = max(rates, key=lambda one: one[1])
-    knee, rate, _ = next(one for one in rates if one[1] >= KNEE * best_rate)
+    knee, rate, _ = min(one for one in rates if one[1] >= KNEE * best_rate)
     said = f"{name}: {knee:g}" if name else f"{knee:g}"
-    if knee == rates[-1][0]:
+    if knee == max(rates)[0]:
         said += ", the largest measured"  # a larger one may be better
     of = "" if knee == best else f", of {item_rate(best_rate, item)} at {best:g}"
     return f"{said}, {item_rate(rate, item)}{of}"
