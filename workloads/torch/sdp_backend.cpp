@@ -41,6 +41,7 @@ void use_only(SdpBackend backend) {
 void use_any_backend() { set_switches(true, true, true, true); }
 
 std::string why_not(SdpBackend backend, const AttentionShape& shape, torch::ScalarType type, torch::Device device) {
+  const BackendsRestored restored;
   use_only(backend);
   const torch::Tensor all = torch::zeros({shape.rows, shape.tokens, 3 * shape.heads * shape.head_width},
                                          torch::TensorOptions(device).dtype(type).requires_grad(true));

@@ -33,7 +33,7 @@ struct AttentionShape {
   std::int64_t head_width = 1;
 };
 
-/// Why the back end cannot train with this shape and type on this device; empty: it can. Leaves it the only one.
+/// Why the back end cannot train with this shape and type on this device; empty: it can. Any may run afterwards.
 std::string why_not(SdpBackend backend, const AttentionShape& shape, torch::ScalarType type, torch::Device device);
 
 /// How often each form of attention ran to make `result`, by its name, as the graph of its gradients tells: "explicit",
