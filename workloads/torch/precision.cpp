@@ -5,10 +5,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <stdexcept>
+#include <string>
 
 namespace gpulift {
 namespace {
 
+constexpr int kAmpere = 80;
 constexpr double kFirstScale = 65536;
 constexpr double kGrowth = 2;
 constexpr double kBackoff = 0.5;
@@ -49,6 +51,12 @@ bool host_multiplies_in(Precision precision) {
   const char* asked =
       precision == Precision::kFp16 ? "mkldnn::_is_mkldnn_fp16_supported" : "mkldnn::_is_mkldnn_bf16_supported";
   return c10::Dispatcher::singleton().findSchemaOrThrow(asked, "").typed<bool()>().call();
+}
+
+std::string why_not_in(Precision precision, int architecture) {
+  if (precision == Precision::kFp32 || precision == Precision::kFp16 || architecture >= kAmpere) return "";
+  return "a GPU of architecture " + std::to_string(architecture) + " has no products of this format: it came with " +
+         std::to_string(kAmpere);
 }
 
 void use_switches_of(Precision precision) {

@@ -23,6 +23,9 @@ std::string roof_of(Precision precision, torch::Device device);
 /// Whether the host's processor multiplies in the number format of this precision. Where it does not, torch computes
 /// product by product, hundreds of times slower than in FP32.
 bool host_multiplies_in(Precision precision);
+/// Why a GPU of this architecture (90 for 9.0) has no products of this precision; empty: it has. TF32 and BF16 came
+/// with 8.0 (NVIDIA A100 Tensor Core GPU Architecture, 2020); torch computes in FP32 instead, or converts.
+std::string why_not_in(Precision precision, int architecture);
 /// Sets torch's global switches for TF32, which all arms of a process share: every step begins with it.
 void use_switches_of(Precision precision);
 

@@ -169,5 +169,14 @@ TEST_F(Scaler, DoublesTheScaleAfter2000StepsWithoutAnInfinity) {
   EXPECT_EQ(scaler_.current_scale(), 65536);
 }
 
+TEST(Precision, KnowsWhichFormatsAnOlderGpuLacks) {
+  for (const Precision precision : {Precision::kFp32, Precision::kFp16}) EXPECT_EQ(why_not_in(precision, 75), "");
+  for (const Precision precision : {Precision::kTf32, Precision::kBf16, Precision::kPureBf16}) {
+    EXPECT_NE(why_not_in(precision, 75).find("75"), std::string::npos);
+    EXPECT_EQ(why_not_in(precision, 80), "");
+    EXPECT_EQ(why_not_in(precision, 120), "");
+  }
+}
+
 }  // namespace
 }  // namespace gpulift
