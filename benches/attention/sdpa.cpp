@@ -71,7 +71,7 @@ void run(gpulift::Trial& trial) {
     }
     return made;
   };
-  // The FP32 reference is trained while the first arm is checked: any back end may run then.
+  // The FP32 reference is trained before the first arm: any back end may run then.
   comparison.compare({arm("explicit", gpulift::Attention::kExplicit, gpulift::use_any_backend),
                       library("math", SdpBackend::kMath), library("memory_efficient", SdpBackend::kMemoryEfficient),
                       library("flash", SdpBackend::kFlash), library("cudnn", SdpBackend::kCudnn)},

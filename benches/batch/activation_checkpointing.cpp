@@ -61,7 +61,7 @@ void run(gpulift::Trial& trial) {
                       arm("bf16", Precision::kBf16, Checkpointing::kNone),
                       arm("bf16_selective", Precision::kBf16, Checkpointing::kSelective),
                       arm("bf16_every_block", Precision::kBf16, Checkpointing::kEveryBlock)},
-                     model.fp32);
+                     model.fp32, largest ? gpulift::recomputing() : gpulift::TrainingOptions{});
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void run(gpulift::Trial& trial) {
   arms.push_back(arm("fp16", model.fp16));
   arms.push_back(arm("bf16", model.bf16));
   arms.push_back(arm("pure_bf16", model.pure_bf16));
-  comparison.compare(std::move(arms), model.fp32);
+  comparison.compare(std::move(arms), model.fp32, largest ? gpulift::recomputing() : gpulift::TrainingOptions{});
 }
 
 }  // namespace

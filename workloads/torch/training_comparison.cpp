@@ -1,10 +1,15 @@
 #include "training_comparison.hpp"
 
+#include <c10/cuda/CUDACachingAllocator.h>
+
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <sstream>
 #include <utility>
+
+#include "checkpointing.hpp"
+#include "core/cuda/device.hpp"
 
 namespace gpulift {
 namespace {
@@ -31,15 +36,27 @@ void step_with_each_batch(TrainingRun& run) {
 
 }  // namespace
 
-/// One arm's run and its step, and what its losses are compared with.
+std::int64_t parts_of(std::int64_t batch_size, std::int64_t rows) {
+  std::int64_t parts = (batch_size + rows - 1) / rows;
+  while (batch_size % parts != 0) ++parts;
+  return parts;
+}
+
+TrainingOptions recomputing() {
+  return {.prepare = [](Model& model) {
+    auto* const checkpointable = dynamic_cast<Checkpointable*>(&model);
+    if (checkpointable != nullptr) checkpointable->use_checkpointing(Checkpointing::kEveryBlock);
+  }};
+}
+
+/// One arm's run and its step, and which losses it should have.
 struct TrainingComparison::Instance {
   std::shared_ptr<TrainingRun> run;
   TorchSession::Work step;
-  Workload workload;
-  std::int64_t reference_micro_batches = 1;
+  std::vector<double> expected;
 };
 
-/// What the check needs: the arm that was made last, and the losses that it should have.
+/// What the check needs: the arm that was made last, and the losses that arms should have.
 struct TrainingComparison::Checked {
   int steps;
   std::uint64_t seed;
@@ -48,18 +65,11 @@ struct TrainingComparison::Checked {
   std::map<std::pair<double, std::int64_t>, std::vector<double>> references = {};  // by items of a step, and its parts
   std::weak_ptr<Instance> current = {};
 
-  const std::vector<double>& reference_of_current(torch::Device device) {
-    const auto instance = current.lock();
-    std::vector<double>& reference = references[{instance->workload.items, instance->reference_micro_batches}];
+  const std::vector<double>& reference_of(const Workload& workload, std::int64_t micro_batches, torch::Device device) {
+    std::vector<double>& reference = references[{workload.items, micro_batches}];
     if (reference.empty()) {
-      std::optional<CudnnGuesses> guesses;
-      if (!exact) guesses.emplace();
-      TrainingOptions options = reference_options;
-      options.micro_batches = instance->reference_micro_batches;
-      TrainingRun run(instance->workload, options, device, seed);
-      const auto batches = run.batches();
-      const auto all = losses_of(run, steps * static_cast<int>(batches));
-      for (std::size_t last = batches - 1; last < all.size(); last += batches) reference.push_back(all[last]);
+      reference = reference_losses(workload, micro_batches, device);
+      if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
     }
     return reference;
   }
@@ -74,6 +84,21 @@ struct TrainingComparison::Checked {
       losses.push_back(instance->run->loss().item<double>());
     }
     return losses;
+  }
+
+ private:
+  std::vector<double> reference_losses(const Workload& workload, std::int64_t micro_batches,
+                                       torch::Device device) const {
+    std::optional<CudnnGuesses> guesses;
+    if (!exact) guesses.emplace();
+    TrainingOptions options = reference_options;
+    options.micro_batches = micro_batches;
+    TrainingRun run(workload, options, device, seed);
+    const auto batches = run.batches();
+    const auto all = losses_of(run, steps * static_cast<int>(batches));
+    std::vector<double> of_each_step;
+    for (std::size_t last = batches - 1; last < all.size(); last += batches) of_each_step.push_back(all[last]);
+    return of_each_step;
   }
 };
 
@@ -104,8 +129,8 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
   const auto make = [checked = checked_, workload, options, device, wrap = arm_options.wrap,
                      reference_micro_batches = arm_options.reference_micro_batches] {
     const auto instance = std::make_shared<Instance>();
-    instance->workload = workload;
-    instance->reference_micro_batches = reference_micro_batches;
+    // First, so that it never lies beside the arm: a batch that the arm can train must not fail for its check.
+    instance->expected = checked->reference_of(workload, reference_micro_batches, device);
     instance->run = std::make_shared<TrainingRun>(workload, options, device, checked->seed);
     instance->step = wrap ? wrap(instance->run) : [run = instance->run.get()] { step_with_each_batch(*run); };
     checked->current = instance;
@@ -121,13 +146,15 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
     };
   }
   Arm arm = session_.arm(name, make, session_options);
+  if (session_.on_device()) arm.unavailable = why_not_in(options.precision, trial_.device().architecture());
   if (!session_.on_device() && !host_multiplies_in(options.precision) && workload.flops > kEmulatedFlops) {
     arm.unavailable = "the processor has no products of this format, and torch takes too long without them";
   }
   return arm;
 }
 
-void TrainingComparison::compare(std::vector<Arm> arms, double tolerance) {
+void TrainingComparison::compare(std::vector<Arm> arms, double tolerance, const TrainingOptions& reference) {
+  checked_->reference_options = reference;
   compare_with("against FP32, relative to the first", std::move(arms), tolerance);
 }
 
@@ -148,7 +175,7 @@ void TrainingComparison::compare_with(const std::string& reference, std::vector<
                       session_.run(stream, [&] {
                         const auto losses = checked_->losses_of_current();
                         if (losses.empty()) return;
-                        error = largest_deviation(losses, checked_->reference_of_current(session_.device()));
+                        error = largest_deviation(losses, checked_->current.lock()->expected);
                       });
                       return error;
                     },

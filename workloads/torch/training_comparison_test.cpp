@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -83,6 +84,25 @@ TEST_F(ComparisonOnTheHost, ComparesPartsOfABatchWithPartsWhereItIsTold) {
   TrainingComparison::ArmOptions options;
   options.reference_micro_batches = 4;
   EXPECT_EQ(compare(comparison_.arm("arm", {.micro_batches = 4}, options)).error, 0);
+}
+
+TEST_F(ComparisonOnTheHost, NeverHoldsTheReferenceBesideAnArmWhichMayFillTheMemory) {
+  int alive = 0;
+  int most = 0;
+  int made = 0;
+  TrainingComparison::ArmOptions options;
+  options.workload = two_layers(4);
+  options.workload->make_model = [&](torch::Device /*device*/) {
+    ++made;
+    most = std::max(most, ++alive);
+    return std::shared_ptr<Model>(new testing_workloads::TwoLayers, [&alive](Model* model) {
+      --alive;
+      delete model;
+    });
+  };
+  EXPECT_EQ(compare(comparison_.arm("arm", {}, options)).error, 0);
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(most, 1);
 }
 
 TEST_F(ComparisonOnTheHost, ExactlyMeansThatNothingMayDiffer) {
