@@ -35,6 +35,16 @@ TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
   EXPECT_EQ(trial.results()[1].arm.cost->items / trial.results()[0].arm.cost->items, 31);
 }
 
+TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
+  // 2048 rows are checked in two parts, and a ResNet's images all at once, since its norms see them all.
+  for (const auto& [model, batch] : {std::pair("lstm_toy", 2048), std::pair("resnet18", 64)}) {
+    HostCheckingTrial trial(point(model, batch));
+    technique.run(trial);
+    EXPECT_LE(trial.results()[1].error, 1e-5) << model;
+    EXPECT_GT(trial.results()[1].later_error, trial.results()[1].tolerance) << model;
+  }
+}
+
 TEST(SizeSweep, SkipsWhatAMachineWithoutAGpuOrTheModelCannotTrain) {
   for (const Point& skipped : {point("gpt2", 1), point("resnet18", 3), point("resnet18", 1024)}) {
     HostCheckingTrial trial(skipped);
