@@ -1,5 +1,6 @@
 #include "torch_session.hpp"
 
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "core/cuda/check.hpp"
@@ -25,10 +28,21 @@ c10::CachingDeviceAllocator::DeviceStats memory_of(torch::Device device) {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
 }
 
-/// What is in use before an arm is made.
+/// What cuBLAS keeps for its handles on each stream until the process ends. Whichever arm comes first would be charged
+/// with it.
+double workspace_bytes() {
+  const auto bytes_of = [](at::cuda::WorkspaceMapWithMutex& workspaces, std::size_t each) {
+    const std::shared_lock lock(workspaces.mutex);
+    return static_cast<double>(workspaces.map.size() * each);
+  };
+  return bytes_of(at::cuda::cublas_handle_stream_to_workspace(), at::cuda::getChosenWorkspaceSize()) +
+         bytes_of(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
+}
+
+/// What is in use before an arm is made, without workspaces.
 double allocated_bytes_before(torch::Device device) {
   c10::cuda::CUDACachingAllocator::emptyCache();
-  return static_cast<double>(memory_of(device).allocated_bytes[kAggregate].current);
+  return static_cast<double>(memory_of(device).allocated_bytes[kAggregate].current) - workspace_bytes();
 }
 
 /// Makes the engine's stream torch's current one. On the host there is none.
@@ -54,8 +68,9 @@ Metrics metrics_of_step(const Work& work, torch::Device device, double before_by
   Metrics metrics;
   if (stats.allocated_bytes[kAggregate].peak > 0) {  // without caching, torch's allocator counts nothing
     // Both less what was in use before: what was reserved then, but free, the arm may use.
+    const double others_bytes = before_bytes + workspace_bytes();
     const auto more_than_before = [&](const auto& stat) {
-      return std::max(0.0, static_cast<double>(stat[kAggregate].peak) - before_bytes);
+      return std::max(0.0, static_cast<double>(stat[kAggregate].peak) - others_bytes);
     };
     metrics = {{"peak_allocated_bytes", more_than_before(stats.allocated_bytes)},
                {"peak_reserved_bytes", more_than_before(stats.reserved_bytes)}};

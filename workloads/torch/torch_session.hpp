@@ -44,7 +44,8 @@ class TorchSession {
     std::function<double()> graph_bytes = {};  // more at the peak than torch's allocator sees: it sees no replay
     std::function<Metrics()> metrics = {};     // more of the arm's own; may take steps, must wait for them
   };
-  /// An arm judged by device events as its steps are issued, on a host by the wall clock, with its memory as metrics.
+  /// An arm judged by device events as its steps are issued, on a host by the wall clock, with its memory as metrics:
+  /// beyond what was in use before, and without cuBLAS's workspaces, which are the process's.
   /// `make` allocates and returns its step.
   Arm arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const;
 

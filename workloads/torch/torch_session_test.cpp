@@ -92,6 +92,21 @@ TEST_F(TorchSessionOnADevice, CountsMemoryOfAStep) {
   EXPECT_GE(metrics.at("peak_reserved_bytes"), metrics.at("peak_allocated_bytes"));
 }
 
+TEST_F(TorchSessionOnADevice, ChargesNoArmWithTheWorkspacesOfCublas) {
+  CheckingTrial trial(device(), {});
+  const TorchSession session(trial);
+  constexpr std::int64_t kWidth = 1024;
+  const auto make = [&]() -> TorchSession::Work {
+    const torch::Tensor factor = torch::ones({kWidth, kWidth}, torch::TensorOptions(session.device()));
+    return [factor] { torch::mm(factor, factor); };
+  };
+  trial.check({.meaning = "none", .error = [](StreamHandle) { return 0.0; }});
+  trial.compare({session.arm("first", make, {}), session.arm("second", make, {})});
+  for (const auto& [name, result] : trial.results()) {
+    EXPECT_EQ(result.metrics.at("peak_allocated_bytes"), 2 * 4.0 * kWidth * kWidth) << name;
+  }
+}
+
 TEST_F(TorchSessionOnADevice, AddsTheBytesOfAGraph) {
   CheckingTrial trial(device(), {});
   const TorchSession session(trial);
