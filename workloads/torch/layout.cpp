@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/cuda/check.hpp"
+#include "step_graph.hpp"
 
 namespace gpulift {
 namespace {
@@ -138,9 +139,7 @@ std::vector<std::string> layout_copies(const std::function<void()>& work) {
 std::int64_t layout_kernels(const std::function<void()>& work) {
   const KernelNames names;
   at::cuda::CUDAGraph graph(/*keep_graph=*/true);
-  graph.capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
-  work();
-  graph.capture_end();
+  capture(graph, work);
   std::int64_t kernels = 0;
   for (const cudaGraphNode_t node : nodes_of(graph.raw_cuda_graph())) {
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;

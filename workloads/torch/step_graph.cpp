@@ -42,6 +42,18 @@ void take(TrainingRun& run, StepGraph::Part part) {
 
 }  // namespace
 
+void capture(at::cuda::CUDAGraph& graph, const std::function<void()>& work) {
+  c10::cuda::CUDACachingAllocator::emptyCache();  // a capture has memory of its own, and meanwhile none is given back
+  graph.capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  try {
+    work();
+  } catch (...) {
+    end_broken_recording(graph);
+    throw;
+  }
+  graph.capture_end();
+}
+
 StepGraph::StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make_rehearsal, Part part)
     : run_(std::move(run)), part_(part) {
   const torch::Device device = run_->batch().input.device();
@@ -60,16 +72,8 @@ StepGraph::StepGraph(std::shared_ptr<TrainingRun> run, const MakeRehearsal& make
     for (int i = 0; i < kRehearsedSteps; ++i) rehearsal->step();
     check(cudaDeviceSynchronize());
   }
-  c10::cuda::CUDACachingAllocator::emptyCache();
   c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
-  graph_->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
-  try {
-    take(*run_, part_);
-  } catch (...) {
-    end_broken_recording(*graph_);
-    throw;
-  }
-  graph_->capture_end();
+  capture(*graph_, [this] { take(*run_, part_); });
   const auto bytes = allocated(device.index());
   passing_bytes_ = static_cast<double>(bytes.peak - bytes.current);
   check(cudaGraphGetNodes(graph_->raw_cuda_graph(), nullptr, &nodes_));

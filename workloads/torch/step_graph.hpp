@@ -14,6 +14,10 @@ struct CUDAGraph;
 
 namespace gpulift {
 
+/// Captures what `work` launches on torch's current stream, which must not be the default one, and runs none of it. The
+/// stream is as it was where `work` throws.
+void capture(at::cuda::CUDAGraph& graph, const std::function<void()>& work);
+
 /// A training step, or a part of it, recorded once as a CUDA graph and replayed from then on, with the run's one batch.
 /// Recording runs nothing: the run is as it was made, and its first replay is its first step.
 class StepGraph {
