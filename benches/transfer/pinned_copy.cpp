@@ -67,6 +67,15 @@ struct Lane {
   std::span<std::byte> host_data = {};  // of the arm that was made or run last: what the check looks at
 };
 
+/// Pageable memory whose pages the calling thread touched first, which decides on which NUMA node they lie: that thread
+/// pins or registers the memory of the other arms, and they would lie elsewhere than pages that all threads fill.
+std::shared_ptr<const PageableBuffer> touched_pageable(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  auto memory = std::make_shared<const PageableBuffer>(bytes);
+  for (std::size_t at = 0; at < bytes; at += kPage) memory->data()[at] = std::byte{};
+  return memory;
+}
+
 /// The step of an arm whose memory is ready: copies the next slot. `memory` keeps alive what the data lies in.
 gpulift::Step copy_slots(Lane& lane, std::span<std::byte> host_data, std::shared_ptr<const void> memory) {
   lane.prepare(host_data);
@@ -79,7 +88,7 @@ gpulift::Step copy_slots(Lane& lane, std::span<std::byte> host_data, std::shared
 }
 
 gpulift::Step pageable(Lane& lane) {
-  auto memory = std::make_shared<const PageableBuffer>(lane.slots.bytes());
+  auto memory = touched_pageable(lane.slots.bytes());
   const auto data = memory->span();
   return copy_slots(lane, data, std::move(memory));
 }
@@ -103,7 +112,7 @@ gpulift::Step registered_once(Lane& lane, gpulift::Device& device) {
 /// What a loader does that pins every batch anew: a fresh pinned buffer, the batch copied by the processor between it
 /// and the pageable memory, and the wait without which the buffer could not be freed.
 gpulift::Step pinned_afresh(Lane& lane, gpulift::Device& device) {
-  auto memory = std::make_shared<const PageableBuffer>(lane.slots.bytes());
+  auto memory = touched_pageable(lane.slots.bytes());
   lane.prepare(memory->span());
   lane.host_data = memory->span();
   return [&lane, &device, memory = std::move(memory)](StreamHandle stream) {
