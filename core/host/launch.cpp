@@ -62,6 +62,11 @@ int serve_launch() {
   const auto request = channel.receive();
   if (!request) return 0;
   LaunchResources resources(settings_from_json(request->at("settings")));
+  const LaunchContext& launch = resources.context();
+  if (request->at("has_gpu") && launch.device == nullptr) {  // nothing is measured on the processor in its place
+    channel.send({{"event", "lost_gpu"}, {"reason", launch.no_device.reason}, {"remedy", launch.no_device.remedy}});
+    return 0;
+  }
   channel.send({{"event", "ready"}});
   std::map<std::string, Json> notes;  // a duet has a job per arm: what one searched, the next of its case recalls
   for (const Json& entry : request->at("jobs")) {

@@ -90,7 +90,7 @@ bool Supervisor::run(const std::vector<Job>& cases) {
 // Returns how many of the jobs are finished, the one that ended the process included: at least one, unless interrupted.
 std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
   Process child({own_program(), "--serve-launch"}, {});
-  Json request{{"settings", to_json(settings_)}, {"jobs", Json::array()}};
+  Json request{{"settings", to_json(settings_)}, {"has_gpu", context_.contains("gpu")}, {"jobs", Json::array()}};
   for (const Job& job : jobs) request["jobs"].push_back(to_json(job));
   child.send(request.dump());
   for (std::size_t index = 0; index < jobs.size();) {
@@ -114,6 +114,10 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
       return index + 1;
     }
     const Json message = Json::parse(line);
+    if (message.at("event") == "lost_gpu") {
+      for (const Job& lost : jobs) keep_unmeasured(lost, message.at("reason"), message.at("remedy"));
+      return jobs.size();
+    }
     if (message.at("event") == "record") {
       keep(job, message.at("record"));
       ++index;
@@ -135,8 +139,12 @@ void Supervisor::keep(const Job& job, Json record) {
 
 void Supervisor::keep_error(const Job& job, const std::string& reason) {
   broken_.insert(case_key(job));
+  keep_unmeasured(job, reason);
+}
+
+void Supervisor::keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy) {
   Json record = begin_record(job, settings_);
-  set_outcome(record, "error", reason);
+  set_outcome(record, "error", reason, remedy);
   record["context"] = context_;
   keep(job, std::move(record));
 }

@@ -39,6 +39,7 @@ class Supervisor {
   std::size_t run_in_one_process(const std::vector<Job>& jobs);
   void keep(const Job& job, nlohmann::ordered_json record);
   void keep_error(const Job& job, const std::string& reason);
+  void keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy = "");
   bool is_done(const Job& job) const;
 
   RunSettings settings_;
