@@ -1,19 +1,18 @@
 # Enables CUDA when wanted and there. Sets GPULIFT_HAS_CUDA.
 set(GPULIFT_HAS_CUDA FALSE)
 
-# The architecture of the first GPU, e.g. 90a-real; empty without one. "a" targets unlock the matrix instructions of
-# architectures from 9.0 on and run on exactly that architecture.
-function(gpulift_present_architecture result)
-  set(${result} "" PARENT_SCOPE)
+include(gpulift_architectures)
+add_test(NAME test.cmake.architectures
+         COMMAND ${CMAKE_COMMAND} -P ${CMAKE_CURRENT_LIST_DIR}/gpulift_architectures_test.cmake)
+
+# The architectures of all GPUs that are there; empty without one.
+function(gpulift_present_architectures result)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                  OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(status EQUAL 0 AND capability MATCHES "^([0-9]+)\\.([0-9]+)")
-    set(architecture "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
-    if(architecture GREATER_EQUAL 90)
-      string(APPEND architecture "a")
-    endif()
-    set(${result} "${architecture}-real" PARENT_SCOPE)
-  endif()
+                  OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE ignored)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch
+                  OUTPUT_VARIABLE offered ERROR_QUIET RESULT_VARIABLE ignored)
+  gpulift_architectures_of("${capabilities}" "${offered}" present)
+  set(${result} "${present}" PARENT_SCOPE)
 endfunction()
 
 if(GPULIFT_CUDA STREQUAL "OFF")
@@ -36,11 +35,12 @@ endif()
 if(GPULIFT_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES ${GPULIFT_ARCHITECTURES})
 else()
-  gpulift_present_architecture(present)
+  gpulift_present_architectures(present)
   if(present)
     set(CMAKE_CUDA_ARCHITECTURES ${present})
   else()
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+    # The driver compiles the intermediate code of 9.0 for newer cards; 90a has none that others can use.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
   endif()
 endif()
 enable_language(CUDA)
