@@ -8,6 +8,10 @@ void check(cudaError_t status, const std::source_location& place) {
   const std::string text = describe_failure("CUDA", cudaGetErrorName(status), cudaGetErrorString(status), place);
   if (status == cudaErrorMemoryAllocation) throw OutOfMemory(text);
   if (status == cudaErrorNotSupported) throw NotSupported(text);
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+      status == cudaErrorUnsupportedPtxVersion) {
+    throw NoDeviceCode(text);
+  }
   throw Error(text);
 }
 

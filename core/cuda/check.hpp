@@ -1,5 +1,5 @@
 #pragma once
-// check(): throws gpulift::Error (or OutOfMemory, NotSupported) unless the call succeeded, and clears the runtime's
+// check(): throws gpulift::Error (or a class derived from it) unless the call succeeded, and clears the runtime's
 // last error. Overloaded for each library in a header of its own, so that only users of a library see its headers.
 
 #include <cuda_runtime_api.h>

@@ -26,6 +26,12 @@ class NotSupported : public Error {
   using Error::Error;
 };
 
+/// The build holds no code that this device or its driver can run.
+class NoDeviceCode : public Error {
+ public:
+  using Error::Error;
+};
+
 /// "<library>: <code>: <message> (<file>:<line>)", the file without its folders.
 inline std::string describe_failure(std::string_view library, std::string_view code, std::string_view message,
                                     const std::source_location& place) {

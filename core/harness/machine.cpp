@@ -252,4 +252,11 @@ NoDevice why_no_device(int cuda_error, bool driver_library_present, const std::o
           "see whether nvidia-smi works, and what it says"};
 }
 
+NoDevice why_no_device_code(std::string built_for, int architecture) {
+  std::replace(built_for.begin(), built_for.end(), ';', ' ');
+  return {"this build cannot run on the GPU: it is for the architectures " + built_for + ", the GPU is " +
+              std::to_string(architecture / 10) + "." + std::to_string(architecture % 10),
+          "run ./gpulift setup, which configures the build for the GPUs that are there"};
+}
+
 }  // namespace gpulift

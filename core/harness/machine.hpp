@@ -37,4 +37,7 @@ struct NoDevice {
 NoDevice why_no_device(int cuda_error, bool driver_library_present, const std::optional<std::string>& visible_devices,
                        int driver_version, int runtime_version);
 
+/// Why a build for these architectures ("80-real;90a-real") cannot run on a card of this one (90 for 9.0).
+NoDevice why_no_device_code(std::string built_for, int architecture);
+
 }  // namespace gpulift

@@ -220,5 +220,12 @@ TEST(WhyNoDevice, IsOneLineWithARemedyForEveryError) {
   }
 }
 
+TEST(WhyNoDeviceCode, NamesWhatWasBuiltAndWhatIsThere) {
+  const auto why = why_no_device_code("80-real;90a-real", 120);
+  EXPECT_EQ(why.reason,
+            "this build cannot run on the GPU: it is for the architectures 80-real 90a-real, the GPU is 12.0");
+  EXPECT_NE(why.remedy.find("./gpulift setup"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gpulift

@@ -39,11 +39,14 @@ class LaunchResources {
   LaunchContext& context() { return launch_; }
 
  private:
-  // A device may be listed and still refuse a context: exclusive mode, or no memory left.
+  // A device may be listed and still refuse a context (exclusive mode, no memory left) or the code of this build.
   void use_device(int index) {
     try {
       device_ = open_device(index);
       launch_.device = device_.get();
+    } catch (const NoDeviceCode&) {
+      launch_.no_device =
+          why_no_device_code(build_facts().at("architectures"), launch_.context.at("gpu").at("architecture"));
     } catch (const Error& error) {
       launch_.no_device = {std::string("the GPU cannot be used: ") + error.what(), "see what else uses it: nvidia-smi"};
     }

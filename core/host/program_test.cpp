@@ -525,6 +525,21 @@ TEST_F(LostGpu, NothingIsMeasuredInItsPlaceAndEveryCaseIsAnErrorOfThatGpu) {
   }
 }
 
+class CodeForAnotherGpu : public LostGpu, public testing::WithParamInterface<int> {};
+
+TEST_P(CodeForAnotherGpu, IsSaidWithBothArchitecturesAndTheRemedy) {
+  EXPECT_EQ(run_refused(GetParam()).exit_code, 1);
+  ASSERT_FALSE(records().empty());
+  for (const Json& record : records()) {
+    EXPECT_THAT(record.at("reason").get<std::string>(),
+                AllOf(HasSubstr("it is for the architectures "), HasSubstr("the GPU is 12.0")));
+    EXPECT_THAT(record.at("remedy").get<std::string>(), HasSubstr("./gpulift setup"));
+  }
+}
+
+// cudaErrorInvalidDeviceFunction, cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion
+INSTANTIATE_TEST_SUITE_P(Errors, CodeForAnotherGpu, testing::Values(98, 209, 222));
+
 // Modules that are none.
 
 class OddModule : public Program, public testing::WithParamInterface<std::pair<std::string, std::string>> {};
