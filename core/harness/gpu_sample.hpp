@@ -18,6 +18,7 @@ struct GpuFacts {
   std::optional<double> max_memory_clock_hz;
   std::optional<int> pcie_max_generation;
   std::optional<int> pcie_max_width;
+  bool has_c2c = false;  // NVLink-C2C to the host's processor
   std::optional<bool> ecc;
   std::optional<bool> mig;
 };

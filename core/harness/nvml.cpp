@@ -51,15 +51,30 @@ std::string text(Function* function, Arguments... arguments) {
   return buffer.data();
 }
 
+/// One of the numbers that have an NVML_FI_DEV_* and no function.
+std::optional<unsigned long long> field_value(const Functions& functions, nvmlDevice_t device, unsigned int id) {
+  nvmlFieldValue_t field{};
+  field.fieldId = id;
+  if (functions.fields == nullptr || functions.fields(device, 1, &field) != NVML_SUCCESS ||
+      field.nvmlReturn != NVML_SUCCESS) {
+    return {};
+  }
+  switch (field.valueType) {
+    case NVML_VALUE_TYPE_UNSIGNED_INT:
+      return field.value.uiVal;
+    case NVML_VALUE_TYPE_UNSIGNED_LONG:
+      return field.value.ulVal;
+    case NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+      return field.value.ullVal;
+    default:
+      return {};
+  }
+}
+
 /// nvmlDeviceGetPowerUsage is an average over a second on most cards since Ampere; the field is instantaneous.
 std::optional<double> power_w(const Functions& functions, nvmlDevice_t device) {
-  nvmlFieldValue_t field{};
-  field.fieldId = NVML_FI_DEV_POWER_INSTANT;
-  if (functions.fields != nullptr && functions.fields(device, 1, &field) == NVML_SUCCESS &&
-      field.nvmlReturn == NVML_SUCCESS && field.valueType == NVML_VALUE_TYPE_UNSIGNED_INT) {
-    return field.value.uiVal * kMilli;
-  }
-  return scaled(get<unsigned int>(functions.power, device), kMilli);
+  const auto instant = scaled(field_value(functions, device, NVML_FI_DEV_POWER_INSTANT), kMilli);
+  return instant ? instant : scaled(get<unsigned int>(functions.power, device), kMilli);
 }
 
 }  // namespace
@@ -92,6 +107,7 @@ GpuFacts Nvml::facts() const {
   facts.max_memory_clock_hz = scaled(get<unsigned int>(functions.max_clock, device, NVML_CLOCK_MEM), kMegahertz);
   facts.pcie_max_generation = whole(get<unsigned int>(functions.max_pcie_generation, device));
   facts.pcie_max_width = whole(get<unsigned int>(functions.max_pcie_width, device));
+  facts.has_c2c = field_value(functions, device, NVML_FI_DEV_C2C_LINK_COUNT).value_or(0) > 0;
   nvmlEnableState_t current{};
   nvmlEnableState_t pending{};
   if (functions.ecc != nullptr && functions.ecc(device, &current, &pending) == NVML_SUCCESS) {

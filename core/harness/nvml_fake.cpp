@@ -105,6 +105,16 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsi
   return answer(device, reasons, 0x4);
 }
 
+// The count of C2C links alone.
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
+  for (int i = 0; i < count; ++i) {
+    values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+    values[i].nvmlReturn = values[i].fieldId == NVML_FI_DEV_C2C_LINK_COUNT ? answer(device, &values[i].value.uiVal, 5)
+                                                                           : NVML_ERROR_NOT_SUPPORTED;
+  }
+  return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
   return answer(device, mode, NVML_FEATURE_ENABLED);
 }

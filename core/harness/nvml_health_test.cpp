@@ -12,6 +12,11 @@ GpuHealth health_of(const std::string& card) {
   return std::get<Nvml>(opened).health();
 }
 
+TEST(NvmlFacts, HaveTheLinksToTheHostsProcessor) {
+  EXPECT_TRUE(health_of("0000:01:00.0").facts.has_c2c);
+  EXPECT_FALSE(health_of("0000:02:00.0").facts.has_c2c);
+}
+
 TEST(NvmlHealth, HasWhatTheCardAnswers) {
   const auto json = health_json(health_of("0000:01:00.0"));
   EXPECT_EQ(json, nlohmann::ordered_json::parse(R"({

@@ -13,25 +13,27 @@ void put(Json& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
 }
 
-void add_nvml_facts(Json& context, const GpuFacts& facts) {
-  Json& gpu = context["gpu"];
-  put(gpu, "power_limit_w", facts.power_limit_w);
-  put(gpu, "default_power_limit_w", facts.default_power_limit_w);
-  put(gpu, "max_sm_clock_hz", facts.max_sm_clock_hz);
-  put(gpu, "max_memory_clock_hz", facts.max_memory_clock_hz);
-  put(gpu, "pcie_max_generation", facts.pcie_max_generation);
-  put(gpu, "pcie_max_width", facts.pcie_max_width);
-  put(gpu, "mig", facts.mig);
-  if (!facts.vbios.empty()) gpu["vbios"] = facts.vbios;
-  if (!facts.driver.empty()) context["driver"] = facts.driver;
-}
-
 void add_no_device(Json& context, const NoDevice& no_device) {
   context["gpu_missing"] = no_device.reason;
   if (!no_device.remedy.empty()) context["gpu_remedy"] = no_device.remedy;
 }
 
 }  // namespace
+
+void add_nvml_facts(Json& context, const GpuFacts& facts) {
+  Json& gpu = context["gpu"];
+  put(gpu, "power_limit_w", facts.power_limit_w);
+  put(gpu, "default_power_limit_w", facts.default_power_limit_w);
+  put(gpu, "max_sm_clock_hz", facts.max_sm_clock_hz);
+  put(gpu, "max_memory_clock_hz", facts.max_memory_clock_hz);
+  if (!facts.has_c2c) {  // else copies to the host take those links, and PCIe is no limit to them
+    put(gpu, "pcie_max_generation", facts.pcie_max_generation);
+    put(gpu, "pcie_max_width", facts.pcie_max_width);
+  }
+  put(gpu, "mig", facts.mig);
+  if (!facts.vbios.empty()) gpu["vbios"] = facts.vbios;
+  if (!facts.driver.empty()) context["driver"] = facts.driver;
+}
 
 Machine look_at_machine(int gpu_index) {
   Machine machine;
