@@ -27,23 +27,33 @@ std::optional<double> pcie_lane_bytes_per_s(int generation) {
   }
 }
 
+/// None where a driver says 0, as some do for what they do not know.
+std::optional<double> fact(const nlohmann::ordered_json& gpu, const char* key) {
+  const double value = gpu.value(key, 0.0);
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
 std::optional<double> link_limit(const std::string& direction, const nlohmann::ordered_json& gpu) {
-  if (!gpu.contains("pcie_max_generation") || !gpu.contains("pcie_max_width")) return std::nullopt;
-  const auto lane = pcie_lane_bytes_per_s(gpu.at("pcie_max_generation"));
-  if (!lane) return std::nullopt;
-  return *lane * gpu.at("pcie_max_width").get<double>() * (direction == "both" ? 2 : 1);
+  const auto lane = pcie_lane_bytes_per_s(gpu.value("pcie_max_generation", 0));
+  const auto lanes = fact(gpu, "pcie_max_width");
+  if (!lane || !lanes) return std::nullopt;
+  return *lane * *lanes * (direction == "both" ? 2 : 1);
 }
 
 std::optional<double> memory_limit(const nlohmann::ordered_json& gpu) {
-  if (!gpu.contains("max_memory_clock_hz") || !gpu.contains("memory_bus_bits")) return std::nullopt;
+  const auto clock_hz = fact(gpu, "max_memory_clock_hz");
+  const auto bus_bits = fact(gpu, "memory_bus_bits");
+  if (!clock_hz || !bus_bits) return std::nullopt;
   // Two transfers per clock, as the driver reports clocks of GDDR and HBM memory.
-  return 2 * gpu.at("max_memory_clock_hz").get<double>() * gpu.at("memory_bus_bits").get<double>() / 8;
+  return 2 * *clock_hz * *bus_bits / 8;
 }
 
 std::optional<double> gemm_limit(const std::string& type, const nlohmann::ordered_json& gpu) {
   const auto per_clock = operations_per_clock(gpu.at("architecture"), type);
-  if (!per_clock || !gpu.contains("max_sm_clock_hz")) return std::nullopt;
-  return *per_clock * gpu.at("multiprocessors").get<double>() * gpu.at("max_sm_clock_hz").get<double>();
+  const auto clock_hz = fact(gpu, "max_sm_clock_hz");
+  const auto multiprocessors = fact(gpu, "multiprocessors");
+  if (!per_clock || !clock_hz || !multiprocessors) return std::nullopt;
+  return *per_clock * *multiprocessors * *clock_hz;
 }
 
 }  // namespace

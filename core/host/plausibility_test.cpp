@@ -83,6 +83,20 @@ TEST(PhysicalLimit, IsUnknownWithoutTheFacts) {
   EXPECT_FALSE(physical_limit("host_link/h2d", future));
 }
 
+TEST(PhysicalLimit, IsUnknownWhereTheDriverGivesZero) {
+  const auto without = [](const char* fact) {
+    auto gpu = h200();
+    gpu[fact] = 0;
+    return gpu;
+  };
+  for (const char* fact : {"max_memory_clock_hz", "memory_bus_bits"})
+    EXPECT_FALSE(physical_limit("device_memory", without(fact))) << fact;
+  for (const char* fact : {"pcie_max_generation", "pcie_max_width"})
+    EXPECT_FALSE(physical_limit("host_link/h2d", without(fact))) << fact;
+  for (const char* fact : {"architecture", "multiprocessors", "max_sm_clock_hz"})
+    EXPECT_FALSE(physical_limit("gemm/bf16", without(fact))) << fact;
+}
+
 TEST(OperationsPerClock, OfATypeThatTheHardwareLacksIsUnknown) {
   EXPECT_FALSE(operations_per_clock(80, "fp8"));
   EXPECT_FALSE(operations_per_clock(75, "bf16"));
