@@ -151,14 +151,14 @@ void RecordFolder::append(const nlohmann::ordered_json& record) {
   std::replace(name.begin(), name.end(), '/', '.');
   const auto path = folder_ / (name + ".jsonl");
   const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (file.get() < 0) throw RecordError("cannot write " + path.filename().string() + ": " + system_text(errno));
+  if (file.get() < 0) throw WriteError("cannot write " + path.filename().string() + ": " + system_text(errno));
   const off_t before = lseek(file.get(), 0, SEEK_END);
   if (!write_all(file.get(), record.dump() + "\n")) {
     const int code = errno;
     const bool cut = ftruncate(file.get(), before) == 0;
-    throw RecordError("cannot write " + path.filename().string() + ": " + system_text(code) +
-                      "; everything measured before is kept: make room and run again to go on" +
-                      (cut ? "" : " (the next run drops the line that was cut off)"));
+    throw WriteError("cannot write " + path.filename().string() + ": " + system_text(code) +
+                     "; everything measured before is kept: make room and run again to go on" +
+                     (cut ? "" : " (the next run drops the line that was cut off)"));
   }
   records_.push_back(record);
 }

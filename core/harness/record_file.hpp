@@ -15,8 +15,14 @@ inline constexpr const char* kSchemaVersion = "1.6";
 /// How measurements are made; a change makes older results incomparable (results/schema/CHANGELOG.md).
 inline constexpr const char* kMethodVersion = "1";
 
-/// The folder of records cannot be used: unwritable, full, or written by a newer version.
+/// The folder of records cannot be used: unwritable, foreign, or written by a newer version.
 class RecordError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A record could not be written, mostly since the disk is full; what was written before is kept.
+class WriteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -34,8 +40,8 @@ class RecordFolder {
   RecordFolder& operator=(const RecordFolder&) = delete;
 
   const std::vector<nlohmann::ordered_json>& records() const { return records_; }
-  /// Appends one line and flushes it to the disk. Throws RecordError when the disk is full, and then the file ends with
-  /// its last whole line.
+  /// Appends one line and flushes it to the disk. Throws WriteError when that fails, and then the file ends with its
+  /// last whole line.
   void append(const nlohmann::ordered_json& record);
 
  private:

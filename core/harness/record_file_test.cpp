@@ -192,7 +192,7 @@ TEST_F(RecordFolderTest, SaysWhenTheDiskIsFull) {
   RecordFolder folder(folder_, warn());
   std::filesystem::create_symlink("/dev/full", file_);
   EXPECT_THAT([&] { folder.append(record(0)); },
-              ThrowsMessage<RecordError>(AllOf(HasSubstr("No space left"), HasSubstr("run again to go on"))));
+              ThrowsMessage<WriteError>(AllOf(HasSubstr("No space left"), HasSubstr("run again to go on"))));
   EXPECT_THAT(folder.records(), IsEmpty());
 }
 

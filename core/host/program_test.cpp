@@ -594,7 +594,7 @@ TEST_F(Program, AFullDiskKeepsWhatWasMeasuredAndSaysSo) {
   std::filesystem::resize_file(file, before.size());
   file_limit_bytes_ = before.size() + 500;
   const Result full = run(arguments);
-  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_EQ(full.exit_code, 1);
   EXPECT_THAT(full.errors, AllOf(HasSubstr("cannot write testing.fine.jsonl"), HasSubstr("run again to go on")));
   EXPECT_EQ(testing_programs::content_of(file), before);
   file_limit_bytes_ = 0;

@@ -27,7 +27,7 @@ class Supervisor {
   void recall(const std::map<std::string, nlohmann::ordered_json>& notes) { notes_.insert(notes.begin(), notes.end()); }
 
   /// Runs the jobs of all launches, in an order that the seed shuffles anew for each launch, less those that the folder
-  /// already holds; what ended in an error there is measured again. Throws RecordError when a record cannot be written.
+  /// already holds; what ended in an error there is measured again. Throws WriteError when a record cannot be written.
   /// Returns false when the user interrupted.
   bool run(const std::vector<Job>& cases);
 
