@@ -66,6 +66,19 @@ bool write_all(int descriptor, const std::string& text) {
   return fsync(descriptor) == 0;
 }
 
+/// All of the file, or a RecordError: what was not read would be cut off as if it had never been whole.
+std::string content_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  std::string text = std::move(content).str();
+  std::error_code failure;
+  if (!stream.is_open() || content.bad() || std::filesystem::file_size(file, failure) != text.size()) {
+    throw RecordError("cannot read all of " + file.filename().string() + "; choose another folder");
+  }
+  return text;
+}
+
 }  // namespace
 
 void require_finite(const nlohmann::ordered_json& value, const std::string& key) {
@@ -123,21 +136,19 @@ void RecordFolder::unlock() {
 }
 
 void RecordFolder::read(const std::filesystem::path& file, const Warn& warn) {
-  std::ifstream stream(file);
-  std::stringstream content;
-  content << stream.rdbuf();
-  const std::string text = content.str();
+  const std::string text = content_of(file);
   std::size_t begin = 0;
   for (int line = 1; begin < text.size(); ++line) {
     const std::size_t end = text.find('\n', begin);
-    const bool last = end == std::string::npos || end + 1 == text.size();
-    const auto record = nlohmann::ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
-    const bool whole = end != std::string::npos && !record.is_discarded() && record.is_object();
-    if (!whole && !last) throw RecordError(file.filename().string() + ":" + std::to_string(line) + ": not JSON");
-    if (!whole) {
+    if (end == std::string::npos) {
       std::filesystem::resize_file(file, begin);
       warn(file.filename().string() + ": dropped its last line, which was cut off");
       return;
+    }
+    const auto record = nlohmann::ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
+    if (!record.is_object()) {
+      throw RecordError(file.filename().string() + ":" + std::to_string(line) +
+                        ": not a JSON object; choose another folder");
     }
     refuse_foreign(record, file, line);
     records_.push_back(record);

@@ -32,8 +32,8 @@ class RecordFolder {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// Creates the folder if needed and reads what it holds. A truncated last line (the writer was killed) is dropped
-  /// from the file, and `warn` says so. The lock is a file, which goes with the object. Throws RecordError.
+  /// Creates the folder if needed and reads what it holds. A last line without its end (the writer was killed) is
+  /// dropped from the file, and `warn` says so. The lock is a file, which goes with the object. Throws RecordError.
   RecordFolder(std::filesystem::path folder, const Warn& warn);
   ~RecordFolder();
   RecordFolder(const RecordFolder&) = delete;

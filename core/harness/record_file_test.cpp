@@ -89,8 +89,27 @@ TEST_F(RecordFolderTest, DropsALastLineThatOnlyLacksItsEnd) {
 TEST_F(RecordFolderTest, RefusesAFileWithAnotherBrokenLine) {
   const std::string text = "nonsense\n" + record(0).dump() + "\n";
   write(text);
-  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("transfer.copy.jsonl:1: not JSON")));
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("transfer.copy.jsonl:1: not a JSON object")));
   EXPECT_EQ(content(), text);
+}
+
+TEST_F(RecordFolderTest, RefusesALastLineThatIsWholeAndNoRecord) {
+  const std::string text = record(0).dump() + "\nnonsense\n";
+  write(text);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("transfer.copy.jsonl:2: not a JSON object")));
+  EXPECT_EQ(content(), text);
+}
+
+TEST_F(RecordFolderTest, RefusesAFileThatCannotBeRead) {
+  std::filesystem::create_directory(file_);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("cannot read all of transfer.copy.jsonl")));
+}
+
+// Its size is said to be 0.
+TEST_F(RecordFolderTest, RefusesAFileThatIsNotAsLongAsWhatWasRead) {
+  if (!std::filesystem::exists("/proc/self/cmdline")) GTEST_SKIP() << "this system has no /proc";
+  std::filesystem::create_symlink("/proc/self/cmdline", file_);
+  EXPECT_THAT(opening(), ThrowsMessage<RecordError>(HasSubstr("cannot read all of transfer.copy.jsonl")));
 }
 
 TEST_F(RecordFolderTest, RefusesResultsOfANewerSchema) {
