@@ -118,7 +118,10 @@ void RecordFolder::lock() {
     lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (lock_ < 0) throw RecordError("cannot write to the folder " + folder_.string() + ": " + system_text(errno));
     if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      const int code = errno;
       close(lock_);
+      if (code != EWOULDBLOCK)
+        throw RecordError("cannot lock the folder " + folder_.string() + ": " + system_text(code));
       throw RecordError("another run is writing to " + folder_.string() + "; wait for it or choose another folder");
     }
     struct stat held{};
