@@ -62,6 +62,12 @@ class RangedRunner : public ArmRunner {
   std::string name_;
 };
 
+/// `json` is that of a record or of an arm.
+void set_skipped_for_memory(Json& json, const OutOfMemory& exhausted) {
+  set_outcome(json, "skipped", std::string("out of memory: ") + exhausted.what(),
+              "free the GPU's memory, or use a larger GPU");
+}
+
 bool is_python(const Arm& arm) { return arm.worker && arm.worker->python; }
 
 /// The technique's side of a case: collects what it says and hands its arms on.
@@ -235,6 +241,8 @@ class CaseMeasurement {
       entry.json["check_tolerance"] = entry.tolerance();
     } catch (const NotSupported& unsupported) {
       set_outcome(entry.json, "skipped", unsupported.what());
+    } catch (const OutOfMemory& exhausted) {  // what the arm took is free again, and the others may fit
+      set_skipped_for_memory(entry.json, exhausted);
     }
   }
 
@@ -621,8 +629,7 @@ Json run_case(const Job& job, LaunchContext& launch) {
   } catch (const Skipped& skipped) {
     set_outcome(record, "skipped", skipped.what(), skipped.remedy());
   } catch (const OutOfMemory& exhausted) {
-    set_outcome(record, "skipped", std::string("out of memory: ") + exhausted.what(),
-                "free the GPU's memory, or use a larger GPU");
+    set_skipped_for_memory(record, exhausted);
   } catch (const NotSupported& unsupported) {
     set_outcome(record, "skipped", unsupported.what());
   } catch (const Failed& failed) {

@@ -259,12 +259,15 @@ TEST_F(DeviceProgram, APoisonedDeviceCostsItsOwnCaseAlone) {
   EXPECT_EQ(fine, 8) << "two cases of two techniques in two launches";
 }
 
-TEST_F(DeviceProgram, ACaseThatDoesNotFitIsSkipped) {
+TEST_F(DeviceProgram, AnArmThatDoesNotFitIsSkippedAndWhatItTookIsFree) {
   const Result result =
       measure(modules({"device_fine", "device_out_of_memory"}), {"--benchmark_filter=memory|cycles:20000"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_EQ(record_of("device_out_of_memory").at("outcome"), "skipped");
-  EXPECT_THAT(record_of("device_out_of_memory").at("reason").get<std::string>(), HasSubstr("out of memory"));
+  const Json record = record_of("device_out_of_memory");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  EXPECT_EQ(record.at("arms")[1].at("outcome"), "skipped");
+  EXPECT_THAT(record.at("arms")[1].at("reason").get<std::string>(), HasSubstr("out of memory"));
+  EXPECT_EQ(record.at("arms")[2].at("outcome"), "ok") << "it takes three quarters of the memory";
   EXPECT_EQ(record_of("device_fine").at("outcome"), "ok");
 }
 

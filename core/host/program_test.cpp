@@ -416,6 +416,24 @@ TEST_F(Program, AnUnsupportedArmIsSkippedAndTheOthersAreMeasured) {
   EXPECT_EQ(record.at("arms")[1].at("reason"), "no such type here");
 }
 
+TEST_F(Program, AnArmThatDoesNotFitIsSkippedAndTheOthersAreMeasured) {
+  EXPECT_EQ(measure(modules({"needs_memory"}), {"--benchmark_filter=greedy:other"}).exit_code, 0);
+  const Json record = record_of("needs_memory");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_FALSE(record.at("arms")[0].at("windows").at("host_s").empty());
+  EXPECT_EQ(record.at("arms")[1].at("outcome"), "skipped");
+  EXPECT_EQ(record.at("arms")[1].at("reason"), "out of memory: asked for too much");
+  EXPECT_FALSE(record.at("arms")[1].at("remedy").get<std::string>().empty());
+}
+
+TEST_F(Program, ABaselineThatDoesNotFitSkipsItsCase) {
+  EXPECT_EQ(measure(modules({"needs_memory"}), {"--benchmark_filter=greedy:baseline"}).exit_code, 77);
+  const Json record = record_of("needs_memory");
+  EXPECT_EQ(record.at("outcome"), "skipped");
+  EXPECT_EQ(record.at("reason"), "the baseline cannot run: out of memory: asked for too much");
+  EXPECT_FALSE(record.at("remedy").get<std::string>().empty());
+}
+
 TEST_F(Program, AWorkerIsMeasuredInItsOwnEnvironment) {
   const Result result = measure(modules({"worker_fine"}));
   EXPECT_EQ(result.exit_code, 0) << result.errors;
