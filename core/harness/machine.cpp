@@ -182,7 +182,8 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
   if (const auto bytes = last_level_cache_bytes(root / "sys/devices/system/cpu")) facts["llc_bytes"] = *bytes;
   add_text("os", lookup(root / "etc/os-release", "PRETTY_NAME", '='));
   add_text("kernel", kernel_version());
-  facts["virtual"] = flags.contains("hypervisor");
+  const bool is_x86 = !lookup(cpuinfo, "flags", ':').empty();  // others have no flag for it
+  if (is_x86) facts["virtual"] = flags.contains("hypervisor");
   return facts;
 }
 

@@ -64,9 +64,15 @@ TEST_F(HostFacts, AFlagThatOnlyContainsTheWordIsNotAHypervisor) {
   EXPECT_EQ(host_facts(root_).at("virtual"), false);
 }
 
+TEST_F(HostFacts, ArmDoesNotSayWhetherItIsVirtual) {
+  write("proc/cpuinfo", "Features\t: asimd sve\nCPU implementer\t: 0x41\n");
+  EXPECT_FALSE(host_facts(root_).contains("virtual"));
+}
+
 TEST_F(HostFacts, WithoutFilesUnknownFactsAreAbsent) {
   const auto facts = host_facts(root_);
-  for (const char* unknown : {"os", "cpu_id", "vector_instructions"}) EXPECT_FALSE(facts.contains(unknown)) << unknown;
+  for (const char* unknown : {"os", "cpu_id", "vector_instructions", "virtual"})
+    EXPECT_FALSE(facts.contains(unknown)) << unknown;
   EXPECT_FALSE(facts.at("cpu").get<std::string>().empty()) << "the name of the architecture";
 }
 
