@@ -1,4 +1,4 @@
-// Stands in for nvml.cpp in a build without the CUDA toolkit, which has no nvml.h.
+// Stands in for nvml.cpp in a build without CUDA, or without nvml.h, which not every toolkit brings.
 #include <utility>
 
 #include "nvml.hpp"
@@ -10,7 +10,7 @@ struct Nvml::Card {};
 Nvml::Nvml(std::shared_ptr<const Card> card) : card_(std::move(card)) {}
 
 std::variant<Nvml, std::string> Nvml::open(const std::string& /*card*/, const std::string& /*library*/) {
-  return "built without the CUDA toolkit";
+  return "built without CUDA or nvml.h";
 }
 
 GpuFacts Nvml::facts() const { return {}; }

@@ -14,16 +14,16 @@ std::string reason(const std::string& card, const std::string& library) {
   return std::holds_alternative<std::string>(opened) ? std::get<std::string>(opened) : "opened";
 }
 
-/// True for the stand-in of builds without the CUDA toolkit.
-bool built_without_nvml() { return reason("", "no-such-library.so") == "built without the CUDA toolkit"; }
+/// True for the stand-in of builds without CUDA or nvml.h.
+bool built_without_nvml() { return reason("", "no-such-library.so") == "built without CUDA or nvml.h"; }
 
 TEST(Nvml, SaysThatThereIsNoDriver) {
-  if (built_without_nvml()) GTEST_SKIP() << "built without the CUDA toolkit";
+  if (built_without_nvml()) GTEST_SKIP() << "built without CUDA or nvml.h";
   EXPECT_EQ(reason("0000:01:00.0", "no-such-library.so"), "no NVIDIA driver: no-such-library.so cannot be opened");
 }
 
 TEST(Nvml, RefusesALibraryThatIsNotNvml) {
-  if (built_without_nvml()) GTEST_SKIP() << "built without the CUDA toolkit";
+  if (built_without_nvml()) GTEST_SKIP() << "built without CUDA or nvml.h";
   EXPECT_EQ(reason("0000:01:00.0", "libc.so.6"), "the NVIDIA driver's library lacks nvmlShutdown");
 }
 
