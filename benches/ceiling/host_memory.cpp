@@ -31,7 +31,8 @@ void run(gpulift::Trial& trial) {
   }
   trial.note("footprint_bytes", std::to_string(footprint_bytes));
   trial.note("threads", std::to_string(omp_get_max_threads()));
-  trial.note("byte_counting", "as STREAM: 8 bytes per element read and per element written; stores bypass the caches");
+  trial.note("byte_counting", std::string("as STREAM: 8 bytes per element read and per element written; stores ") +
+                                  (gpulift::stores_bypass_caches() ? "bypass the caches" : "go through the caches"));
 
   std::weak_ptr<HostStream> latest;  // the arm that is checked: it is alone then
   trial.check({.meaning = "exact sum and exact elements",

@@ -95,6 +95,14 @@ std::size_t arrays_of(StreamOp op) {
 
 }  // namespace
 
+bool stores_bypass_caches() {
+#if defined(__SSE2__)
+  return true;
+#else
+  return false;
+#endif
+}
+
 HostStream::HostStream(StreamOp op, std::size_t footprint_bytes, std::uint64_t seed)
     : op_(op), seed_(seed), count_(footprint_bytes / arrays_of(op) / sizeof(double) / kLanes * kLanes) {
   first_ = make_array(seed_);

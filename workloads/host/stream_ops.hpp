@@ -16,6 +16,9 @@ enum class StreamOp {
   kTriad,  // a[i] = b[i] + s * c[i]
 };
 
+/// Whether the loops' stores do, in this build.
+bool stores_bypass_caches();
+
 /// One loop over arrays of doubles in host memory, on all OpenMP threads. Each thread touches first, and then always
 /// works on, the same part of every array. Stores bypass the caches where the processor can (x86-64), so that a line is
 /// not read before it is overwritten and the bytes that STREAM counts are the bytes that move.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/utsname.h>
 
 #include <cstddef>
 #include <new>
@@ -59,6 +60,12 @@ TEST_P(HostStreamTest, IsExactWithMoreThreadsThanLines) {
 INSTANTIATE_TEST_SUITE_P(All, HostStreamTest,
                          testing::Values(StreamOp::kRead, StreamOp::kWrite, StreamOp::kCopy, StreamOp::kTriad),
                          name_of);
+
+TEST(HostStream, StoresBypassTheCachesOnX86Alone) {
+  utsname system{};
+  ASSERT_EQ(uname(&system), 0);
+  EXPECT_EQ(stores_bypass_caches(), std::string(system.machine) == "x86_64");
+}
 
 TEST(HostStream, MoreMemoryThanThereIsThrows) {
   if (allocator_in_use().ends_with("Sanitizer")) GTEST_SKIP() << "sanitizers end the program instead";
