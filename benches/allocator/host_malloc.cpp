@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/harness/host_limits.hpp"
 #include "core/harness/technique.hpp"
 #include "workloads/host/allocator_in_use.hpp"
 #include "workloads/host/collate.hpp"
@@ -23,7 +24,8 @@ struct Allocator {
 
 void run(gpulift::Trial& trial) {
   const bool one = trial.word("threads") == "one";
-  const int threads = one ? 1 : std::max(2, omp_get_num_procs());  // at least one that allocates and one that frees
+  const int cores = gpulift::allowed_cores(omp_get_num_procs());
+  const int threads = one ? 1 : std::max(2, cores);  // at least one that allocates and one that frees
   const auto mix = gpulift::collate_mix(trial.word("blocks"));
   trial.note("threads", std::to_string(threads));
   {

@@ -1,10 +1,10 @@
 #include <omp.h>
-#include <unistd.h>
 
 #include <memory>
 #include <string>
 
 #include "core/harness/host_cache.hpp"
+#include "core/harness/host_limits.hpp"
 #include "core/harness/technique.hpp"
 #include "workloads/host/stream_ops.hpp"
 
@@ -17,18 +17,27 @@ constexpr std::size_t kCacheMultiple = 4;
 constexpr std::size_t kArms = 4;
 constexpr std::size_t kWholeLines = 2 * 3 * 64;
 
-std::size_t physical_memory_bytes() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
+/// No more OpenMP threads than cores that may be kept busy, as long as it lives: other cases share this process.
+class AllowedThreads {
+ public:
+  AllowedThreads() { omp_set_num_threads(gpulift::allowed_cores(before_)); }
+  ~AllowedThreads() { omp_set_num_threads(before_); }
+  AllowedThreads(const AllowedThreads&) = delete;
+  AllowedThreads& operator=(const AllowedThreads&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
 
 void run(gpulift::Trial& trial) {
   const auto cache_bytes = gpulift::last_level_cache_bytes();
   if (!cache_bytes) trial.skip("the system does not say how large its last-level cache is");
   // Of each arm, shared out to its one, two or three arrays of whole cache lines.
   const std::size_t footprint_bytes = kCacheMultiple * *cache_bytes / kWholeLines * kWholeLines;
-  if (kArms * footprint_bytes > physical_memory_bytes() / 2) {
+  if (kArms * footprint_bytes > gpulift::allowed_memory_bytes() / 2) {
     trial.skip("not enough memory: four arms of 4 x last-level cache need more than half of it");
   }
+  const AllowedThreads threads;
   trial.note("footprint_bytes", std::to_string(footprint_bytes));
   trial.note("threads", std::to_string(omp_get_max_threads()));
   trial.note("byte_counting", std::string("as STREAM: 8 bytes per element read and per element written; stores ") +

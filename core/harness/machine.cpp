@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "host_cache.hpp"
+#include "host_limits.hpp"
 
 namespace gpulift {
 namespace {
@@ -176,7 +177,9 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
   add_text("cpu", cpu_model(cpuinfo));
   add_text("cpu_id", cpu_id(cpuinfo));
   add_text("vector_instructions", vector_instructions(flags));
-  if (const auto cores = usable_cores(); !cores.empty()) facts["cores"] = cores.size();
+  if (const auto cores = usable_cores(); !cores.empty()) {
+    facts["cores"] = allowed_cores(static_cast<int>(cores.size()), root);
+  }
   const long pages = sysconf(_SC_PHYS_PAGES);
   if (pages > 0) facts["memory_bytes"] = static_cast<std::int64_t>(pages) * sysconf(_SC_PAGESIZE);
   if (const auto bytes = last_level_cache_bytes(root / "sys/devices/system/cpu")) facts["llc_bytes"] = *bytes;

@@ -8,7 +8,7 @@
 namespace gpulift {
 
 /// "host" of a record: cpu, cpu_id (family, model and stepping, which hypervisors leave as they are),
-/// vector_instructions, cores (that this process may use), memory_bytes, llc_bytes (sum of all last-level caches), os,
+/// vector_instructions, cores (that this process may keep busy), memory_bytes (of the machine), llc_bytes (sum of all last-level caches), os,
 /// kernel (numbers only), virtual. No name, user or path of the machine. Unknown facts are absent. `root` is where
 /// /proc, /etc and /sys lie.
 nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");

@@ -76,6 +76,12 @@ TEST_F(HostFacts, WithoutFilesUnknownFactsAreAbsent) {
   EXPECT_FALSE(facts.at("cpu").get<std::string>().empty()) << "the name of the architecture";
 }
 
+TEST_F(HostFacts, CountsTheCoresThatTheControlGroupAllows) {
+  write("proc/self/cgroup", "0::/a\n");
+  write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(host_facts(root_).at("cores"), 1);
+}
+
 TEST_F(HostFacts, CountsEveryLastLevelCacheOnce) {
   for (const int cpu : {0, 1, 2, 3}) {
     write_cache(cpu, 0, "1", "48K", std::to_string(cpu));
