@@ -8,9 +8,9 @@
 namespace gpulift {
 
 /// "host" of a record: cpu, cpu_id (family, model and stepping, which hypervisors leave as they are),
-/// vector_instructions, cores (that this process may keep busy), memory_bytes (of the machine), llc_bytes (sum of all last-level caches), os,
-/// kernel (numbers only), virtual. No name, user or path of the machine. Unknown facts are absent. `root` is where
-/// /proc, /etc and /sys lie.
+/// vector_instructions, cores (that this process may keep busy), memory_bytes (of the machine), llc_bytes (sum of all
+/// last-level caches), os, kernel (numbers only), virtual. No name, user or path of the machine. Unknown facts are
+/// absent. `root` is where /proc, /etc and /sys lie.
 nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
 
 /// How near the GPU at this PCI bus id ("0000:1B:00.0") is to this process: numa_node (of the card), host_numa_nodes,

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "case_run.hpp"
 #include "core/harness/channel.hpp"
+#include "core/harness/host_limits.hpp"
 #include "core/harness/host_runner.hpp"
 #include "launch_counter.hpp"
 #include "module_loader.hpp"
@@ -29,6 +31,8 @@ std::vector<std::string> python_command(const WorkerStart& start) {
 
 std::map<std::string, std::string> worker_environment(const Worker& worker) {
   auto environment = worker.environment;
+  // So that scripts take as many threads as arms in C++, which know what control groups allow.
+  environment["GPULIFT_CORES"] = std::to_string(allowed_cores(static_cast<int>(std::thread::hardware_concurrency())));
   if (!worker.preload.empty()) environment["LD_PRELOAD"] = worker.preload;
   return environment;
 }

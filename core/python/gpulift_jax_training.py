@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gpulift_jax_models import Arrays, Gpt, Lstm, Mlp, Model, Resnet
-from gpulift_worker import Arm, Skip, ran_out_of_memory
+from gpulift_worker import Arm, Skip, ran_out_of_memory, usable_cores
 
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
@@ -132,7 +132,7 @@ def device_of(gpu: int | None) -> Any:
     """The GPU where there is one: what is measured must not depend on how JAX was built."""
     if gpu is None:
         # One core stays free, as for other arms. JAX makes as many threads as it finds cores.
-        cores = sorted(os.sched_getaffinity(0))
+        cores = usable_cores()
         os.sched_setaffinity(0, cores[:-1] or cores)
         return jax.devices("cpu")[0]
     try:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as nnf
-from gpulift_worker import Arm, Skip
+from gpulift_worker import Arm, Skip, usable_cores
 from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
@@ -214,7 +214,7 @@ def device_of(gpu: int | None) -> torch.device:
 def set_up(device: torch.device) -> int:
     """Switches as the C++ arms have them: TF32 off, cuDNN searches. Returns the host's threads."""
     # One core stays free: threads that wait for one another stall when one of them is preempted.
-    threads = max(1, len(os.sched_getaffinity(0)) - 1)
+    threads = max(1, len(usable_cores()) - 1)
     torch.set_num_threads(threads)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

@@ -73,6 +73,13 @@ class Arm:
     metrics: Callable[[], Mapping[str, float]] = dict
 
 
+def usable_cores() -> list[int]:
+    """Those that this process may keep busy: fewer than it may run on where a container says so,
+    which the program that starts it knows."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[: int(os.environ.get("GPULIFT_CORES", len(cores)))]
+
+
 class Skip(Exception):
     """The arm cannot run here, for this reason; the remedy says what would help.
 

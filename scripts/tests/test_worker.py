@@ -430,3 +430,17 @@ def test_describes_the_frameworks_that_scripts_import_late(tmp_path: Path) -> No
         env={**os.environ, "PYTHONPATH": str(made.parent)},
     )
     assert json.loads(done.stdout)["versions"]["jax"] == "1.2"
+
+
+def test_uses_the_cores_that_the_program_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = (
+        'return Arm(step=lambda: 0, error=lambda: 0.0, notes={"cores": str(len(usable_cores()))})'
+    )
+    top = "from gpulift_worker import usable_cores\n"
+    for allowed, expected in (("1", 1), ("100000", len(os.sched_getaffinity(0)))):
+        monkeypatch.setenv("GPULIFT_CORES", allowed)
+        with Worker(tmp_path, body, top) as worker:
+            worker.send(QUESTION)
+            assert worker.answer()["notes"]["cores"] == str(expected)

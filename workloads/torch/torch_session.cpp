@@ -16,6 +16,7 @@
 #include "core/cuda/check.hpp"
 #include "core/cuda/device.hpp"
 #include "core/cuda/error.hpp"
+#include "core/harness/host_limits.hpp"
 
 namespace gpulift {
 namespace {
@@ -89,7 +90,7 @@ OpenMpThreads::OpenMpThreads() : before_(omp_get_max_threads()) {}
 OpenMpThreads::~OpenMpThreads() { omp_set_num_threads(before_); }
 
 int host_threads() {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = allowed_cores(static_cast<int>(std::thread::hardware_concurrency()));
   return std::max(1, std::min(at::get_num_threads(), cores - 1));
 }
 
