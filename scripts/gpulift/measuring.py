@@ -13,6 +13,7 @@ from gpulift import machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line, read_file
+from gpulift.records.together import STATE_FILE
 
 Say = Callable[[str], None]
 PATH_DIGITS = 8
@@ -89,7 +90,7 @@ def finished(folder: Path, code: int) -> bool:
 
 def is_complete(folder: Path, want: runs.Wanted) -> bool:
     """Whether the folder holds this very run, and it was finished."""
-    file = folder / runs.STATE_FILE
+    file = folder / STATE_FILE
     try:
         state = parse_line(file.read_bytes(), str(file))
     except (OSError, GpuliftError):

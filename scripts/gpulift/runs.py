@@ -16,8 +16,8 @@ from gpulift.errors import FAILED, USAGE, GpuliftError
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line
+from gpulift.records.together import STATE_FILE
 
-STATE_FILE = "run.json"
 LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder
 RUNNING = "running"
 COMPLETE = "complete"

@@ -83,6 +83,13 @@ def test_the_cases_are_named_in_which_a_claim_holds(root: Path, capfd: SHOWN) ->
     assert one["reason"] == "at least 1.01× in 1 of 2 cases"
 
 
+def test_what_was_measured_with_all_cards_busy_decides_no_claim(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    sample.mark_crowded(root / "results" / H200 / "2026-11-21-abc1234")
+    one = as_json(capfd)["pinned-copy-faster"]
+    assert (one["model"], one["verdict"]) == ("", "not yet measured")
+
+
 def test_every_model_has_its_own_verdicts(root: Path, capfd: SHOWN) -> None:
     results = root / "results"
     pinned_copies(results)

@@ -17,6 +17,7 @@ from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.model import record_id, slug
 from gpulift.records.parse import read_record
 from gpulift.records.read import newest_run, parse_line, read_file, read_results, run_folders
+from gpulift.records.together import was_crowded
 from tests import runs_made, sample
 from tests.conftest import DATA
 
@@ -345,6 +346,32 @@ def test_the_newest_run_is_that_which_began_last_whatever_its_name(tmp_path: Pat
     sample.write(tmp_path / "gpu" / "2026-11-20-aaa", case_of("a/b", 1, 2, 21))
     (run,) = read_results([tmp_path])
     assert run.folder.name == "2026-11-20-aaa"
+
+
+def test_a_run_with_all_cards_busy_is_only_read_where_it_is_named(tmp_path: Path) -> None:
+    alone = sample.write(tmp_path / "gpu" / "2026-11-20-a", case_of("a/b", 1, 2, 20))
+    crowded = sample.write(tmp_path / "gpu" / "2026-11-20-a-2", case_of("a/b", 1, 2, 21))
+    assert newest_run(run_folders(tmp_path / "gpu")) == read_results([crowded])[0]
+    sample.mark_crowded(crowded)
+    for every_case in (False, True):
+        assert [run.folder for run in read_results([tmp_path], every_case=every_case)] == [alone]
+    assert read_results([crowded])[0].folder == crowded
+    assert newest_run([crowded]) is None
+    sample.mark_crowded(alone)
+    with pytest.raises(GpuliftError, match="no records of a GPU that was busy alone"):
+        read_results([tmp_path])
+
+
+@pytest.mark.parametrize("together", [1, None, "2", [], True])
+def test_a_card_alone_is_not_taken_for_one_of_several(tmp_path: Path, together: object) -> None:
+    sample.mark_crowded(tmp_path, together)
+    assert not was_crowded(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["", "[]", "null", '{"options": 1}', "\xff", "[" * 100_000])
+def test_a_state_that_cannot_be_read_says_nothing(tmp_path: Path, state: str) -> None:
+    (tmp_path / "run.json").write_bytes(state.encode("latin-1"))
+    assert not was_crowded(tmp_path)
 
 
 def test_of_the_same_launch_the_last_record_counts(tmp_path: Path) -> None:

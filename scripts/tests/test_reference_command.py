@@ -46,6 +46,18 @@ def test_all_runs_of_a_folder_count(root: Path, capfd: SHOWN) -> None:
     assert "1 measured entries, from up to 2 cards each" in capfd.readouterr().out
 
 
+def test_a_run_with_all_cards_busy_is_no_reference(root: Path, capfd: SHOWN) -> None:
+    write_run(root / "results", "aaaaaaaa")
+    crowded = write_run(root / "results", "bbbbbbbb")
+    sample.mark_crowded(crowded)
+    assert cli.main(["reference", "build", str(root / "results" / MACHINE)]) == OK
+    assert cards(root) == 1
+    for named in (crowded, crowded / "ceiling.device_memory.jsonl"):
+        capfd.readouterr()
+        assert cli.main(["reference", "build", str(named)]) == USAGE
+        assert "several GPUs were busy at once" in capfd.readouterr().err
+
+
 def test_cards_are_not_forgotten(root: Path, capfd: SHOWN) -> None:
     runs = [str(write_run(root / "results", card)) for card in ("aaaaaaaa", "bbbbbbbb")]
     assert cli.main(["reference", "build", *runs]) == OK

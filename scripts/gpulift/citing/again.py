@@ -8,7 +8,7 @@ import shlex
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record
 from gpulift.records.read import parse_line
-from gpulift.runs import STATE_FILE
+from gpulift.records.together import STATE_FILE
 
 # Not re.escape: gpulift-bench reads extended POSIX, in which only these may have a backslash.
 SPECIAL = re.compile(r"([.\[\\()*+?{|^$])")

@@ -20,6 +20,7 @@ from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record, slug
 from gpulift.records.read import read_results
+from gpulift.records.together import was_crowded
 
 SHOWN_CASES = 4
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
@@ -54,13 +55,18 @@ def claims(
 
 
 def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
-    """All records below a folder of the techniques that claims name, by model; GPUs come first."""
+    """All records below a folder of the techniques that claims name, by model; GPUs come first.
+
+    What was measured with several GPUs busy at once is left out.
+    """
     if not results.is_dir():
         raise GpuliftError(f"{results}: there is no such folder")
     techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
     files = [file for file in sorted(results.rglob("*.jsonl")) if file.stem in techniques]
     found: dict[str, list[Record]] = {}
-    for run in read_results([file for file in files if file.stat().st_size]):
+    crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
+    files = [file for file in files if file.parent not in crowded and file.stat().st_size]
+    for run in read_results(files):
         for warning in run.warnings:
             say(f"warning: {warning}")
         if any(record.synthetic for record in run.records):

@@ -16,6 +16,7 @@ from gpulift.records import quick
 from gpulift.records.model import ID_DIGITS, Context, Record, record_id
 from gpulift.records.parse import read_record
 from gpulift.records.pool import read_by_processes, without_collection, worth_processes
+from gpulift.records.together import was_crowded
 
 
 class NotJsonError(RecordError):
@@ -204,8 +205,8 @@ def read_results(
     run to show of each machine in it: full before quick, of most techniques, then the newest. With
     `every_case` it stands for all cases of each machine, each as one run has it: one that measured
     it, in two launches or more if there is such, full before quick, then of most techniques, then
-    newest. What the caller has to do `meanwhile` is done beside the reading, if there is much to
-    read.
+    newest. A run in which several GPUs were busy at once is only taken where a path names it. What
+    the caller has to do `meanwhile` is done beside the reading, if there is much to read.
     """
     groups: list[list[_Place]] = []
     for path in paths:
@@ -213,7 +214,9 @@ def read_results(
             raise GpuliftError(f"{path}: there is no such file or folder")
         found = _groups_at(path, every_case=every_case)
         if not any(found):
-            raise GpuliftError(f"{path}: there are no records (*.jsonl) in it")
+            crowded = any(was_crowded(folder) for folder in run_folders(path))
+            other = " of a GPU that was busy alone" if crowded else ""
+            raise GpuliftError(f"{path}: there are no records{other} (*.jsonl) in it")
         groups.extend(found)
     runs = iter(_runs([place for group in groups for place in group], meanwhile))
     return [run for group in groups for run in _every_case([next(runs) for _ in group])]
@@ -232,7 +235,10 @@ def run_folders(above: Path) -> list[Path]:
 
 
 def newest_run(folders: Sequence[Path]) -> Run | None:
-    """Of these folders the run to show: full before quick, then of most techniques, then newest."""
+    """Of these folders the run to show: full before quick, then of most techniques, then newest.
+
+    None in which several GPUs were busy at once.
+    """
     best = _newest(folders)
     return read_run(best) if best else None
 
@@ -242,7 +248,7 @@ def _newest(folders: Sequence[Path]) -> Path | None:
 
 
 def _ranked(folders: Sequence[Path]) -> list[Path]:
-    filled = [folder for folder in folders if _files_with_records(folder)]
+    filled = [one for one in folders if _files_with_records(one) and not was_crowded(one)]
     return sorted(filled, key=_rank, reverse=True)
 
 

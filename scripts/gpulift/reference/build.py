@@ -34,6 +34,7 @@ from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import Check, measured_checks
 from gpulift.records.model import Record
 from gpulift.records.read import Run
+from gpulift.records.together import was_crowded
 from gpulift.reference.entries import SCHEMA, VARIES, Conditions, Measured, Published, Reference
 from gpulift.report.summary import summarise
 from gpulift.runs import write_error
@@ -71,8 +72,8 @@ def build(
     another did: an entry is of the clock of its newest record, and what runs hold of it by another
     one is left out. Raises GpuliftError for runs that must not be a reference: of several models,
     from uncommitted changes or a build that is not Release, of a card that was not the same
-    throughout or that the hardware slowed down, or under conditions that cannot be
-    compared.
+    throughout or that the hardware slowed down, with other GPUs busy too, or under conditions that
+    cannot be compared.
     """
     if not runs:
         raise GpuliftError("there are no records to build a reference from")
@@ -168,6 +169,11 @@ def _require_citable(run: Run) -> None:
 
 
 def _require_one_sound_card(run: Run) -> None:
+    if was_crowded(run.folder):
+        raise GpuliftError(
+            f"{run.folder}: several GPUs were busy at once, which share power, links and the host;"
+            " a reference needs each card alone"
+        )
     cards = sorted({_card_of(record) for record in run.records})
     if len(cards) > 1:
         raise GpuliftError(f"{run.folder}: records of several cards: {', '.join(cards)}")

@@ -16,6 +16,7 @@ from gpulift.errors import GpuliftError
 from gpulift.qualify import tables as shown
 from gpulift.records.model import slug
 from gpulift.records.read import read_results, run_folders
+from gpulift.records.together import was_crowded
 from gpulift.reference import build as reference_build
 from gpulift.reference.entries import Reference, find_reference, read_reference
 
@@ -44,7 +45,8 @@ def build(
 ) -> None:
     """Makes or updates the measured entries of a model from records of its cards.
 
-    Of a folder above run folders all runs count. Entries that they do not measure are kept.
+    Of a folder above run folders all runs count, but those in which several GPUs were busy at once.
+    Entries that they do not measure are kept.
     """
     runs = read_results(one for path in results for one in _every_run(path))
     model = runs[0].records[0].context.slug
@@ -67,7 +69,8 @@ def _behind(made: Reference, model: str) -> str:
 
 def _every_run(path: Path) -> list[Path]:
     is_above = path.is_dir() and not any(path.glob("*.jsonl"))
-    return (run_folders(path) if is_above else []) or [path]
+    below = run_folders(path) if is_above else []
+    return [folder for folder in below if not was_crowded(folder)] or [path]
 
 
 def _require_as_many_cards(made: Reference, existing: Reference) -> None:
