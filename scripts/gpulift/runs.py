@@ -56,7 +56,7 @@ def wanted(context: Context, options: Mapping[str, Any], bench: Path) -> Wanted:
         commit=build.commit[:COMMIT_DIGITS] or "unknown",
         dirty=build.dirty,
         options=options,
-        build=fingerprint(bench) if build.dirty else "",
+        build=fingerprint(bench) if build.doubt else "",
     )
 
 
@@ -157,8 +157,8 @@ def _started_at(file: Path) -> str:
 
 
 def fingerprint(bench: Path) -> str:
-    """Of what a build folder measures with. It tells builds from uncommitted changes apart, of
-    which only the very same one may go on with its run."""
+    """Of what a build folder measures with. It tells builds apart whose commit does not, of which
+    only the very same one may go on with its run."""
     total = hashlib.sha256()
     for file in [bench, *sorted((bench.parent / "modules").glob("*.so"))]:
         total.update(hashlib.sha256(file.read_bytes()).digest())

@@ -241,7 +241,11 @@ def test_cards_and_drivers_are_listed_without_repeats() -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"dirty": True}, "uncommitted changes"), ({"commit": ""}, "commit is not known")],
+    [
+        ({"dirty": True}, "uncommitted changes"),
+        ({"commit": ""}, "commit is not known"),
+        ({"commit": "unknown"}, "commit is not known"),
+    ],
 )
 def test_a_build_without_a_commit_is_not_citable(change: dict[str, object], words: str) -> None:
     made = issue([unchanged(0), replace(unchanged(1), **change)])  # type: ignore[arg-type]

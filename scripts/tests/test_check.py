@@ -75,6 +75,7 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
         (lambda r: r.update(outcome="skipped", reason=" "), "reason must say why it was skipped"),
         (lambda r: r.update(outcome="failed"), "'reason' is a required property"),
         (lambda r: r["context"]["build"].update(dirty=True), "uncommitted changes"),
+        (lambda r: r["context"]["build"].update(commit="unknown"), "an unknown commit"),
         (lambda r: r["context"]["build"].update(commit="fffffff"), "holds records of commit"),
         (lambda r: r["context"]["gpu"].update(card="0000"), "more than one card"),
         (lambda r: r["notes"].update(a="/home/me/x"), "notes.a looks like a path"),

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpulift import cli
+from gpulift import cli, runs
+from gpulift.records.parse import read_record
 from tests import runs_made, sample
 
 CPU = "cpu-amd-epyc-7b13"
@@ -92,6 +94,20 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_run(
     assert cli.main(["run", "--gpu", "9"]) == 2
     assert "--gpu 9: no NVIDIA driver on this machine; install" in errors(capfd)
     assert not (root / "results" / CPU).exists()
+
+
+@pytest.mark.parametrize("build", [{"dirty": True}, {"commit": "unknown"}])
+def test_a_build_whose_commit_does_not_tell_its_code_goes_on_only_with_its_own_run(
+    root: Path, build: dict[str, object]
+) -> None:
+    context = read_record({**runs_made.without_gpu()[0]}).context
+    context = replace(context, build=replace(context.build, **build))  # type: ignore[arg-type]
+    bench = root / "build" / "gpulift-bench"
+    first = runs.wanted(context, {}, bench)
+    runs.save_state(runs.choose(root / "results", first).path, first, runs.RUNNING)
+    assert runs.choose(root / "results", first).resumed
+    bench.write_text("other code", encoding="utf-8")
+    assert not runs.choose(root / "results", runs.wanted(context, {}, bench)).resumed
 
 
 def test_a_broken_off_run_is_resumed(

@@ -747,11 +747,21 @@ def test_a_clock_that_was_set_back_changes_no_verdict(tmp_path: Path) -> None:
     assert [one.verdict for one in found.rows] == [one.verdict for one in expected.rows]
 
 
-def test_uncommitted_changes_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        ({"dirty": True}, "was built from uncommitted changes: its commit"),
+        ({"commit": "unknown"}, "was built from an unknown commit: its commit"),
+        ({"commit": ""}, "was built from an unknown commit: its commit"),
+    ],
+)
+def test_builds_whose_commit_does_not_tell_their_code_are_told(
+    tmp_path: Path, build: dict[str, object], words: str
+) -> None:
     context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"]["dirty"] = True
+    context["build"] |= build
     found = compared(tmp_path, records(context=context), records(seed=2, context=context))
-    assert sum("uncommitted changes" in note for note in found.notes) == 2
+    assert sum(words in note for note in found.notes) == 2
 
 
 # --- Output ---

@@ -145,6 +145,7 @@ def test_rounding(tolerance: float, rounded: float) -> None:
     ("change", "words"),
     [
         ({"build": {"dirty": True}}, "run-b: built from uncommitted changes"),
+        ({"build": {"commit": "unknown"}}, "run-b: built from an unknown commit"),
         ({"build": {"type": "Debug"}}, "run-b: a build of type Debug"),
         ({"gpu": {"name": "NVIDIA H100"}}, "several models: NVIDIA H100, NVIDIA H200"),
         ({"gpu": {"power_limit_w": 500.0}}, "more than one power limit: 500.0, 700.0"),

@@ -158,7 +158,7 @@ def _require_none_to_measure(context: typer.Context) -> None:
 def second_build(reference: str, context: Context, gpu: int | None) -> Build:
     """Another build of this commit. Refuses (exit code 4) what differs in more than its folder."""
     commit = context.build.commit
-    if context.build.dirty or commit in ("", "unknown"):
+    if context.build.doubt:
         raise GpuliftError(
             f"--base {reference}: this build is not of a commit without changes, so that no other"
             " is known to be the same code",

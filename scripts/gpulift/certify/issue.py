@@ -50,7 +50,7 @@ from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
 from gpulift.gate.evidence import OK
 from gpulift.records import strict
 from gpulift.records.fields import Fields
-from gpulift.records.model import ID_DIGITS
+from gpulift.records.model import ID_DIGITS, UNKNOWN_COMMITS
 from gpulift.records.read import NotJsonError, parse_line
 
 AA = "aa"
@@ -338,7 +338,7 @@ def _require_one_kind_of(trials: Sequence[Trial]) -> None:
 def _caveat(trials: Sequence[Trial]) -> str:
     if any(one.dirty for one in trials):
         return "built from uncommitted changes"
-    if any(not one.commit for one in trials):
+    if any(one.commit in UNKNOWN_COMMITS for one in trials):
         return "the commit is not known"
     return ""
 

@@ -129,8 +129,7 @@ def conditions(one: Judgement) -> str:
         parts.append(_span([len(case.cards) for case in one.cases], "card"))
     parts.append(_span([case.gain.launches for case in one.cases], "launch", "es") + " a case")
     parts.append(f"{len(records)} records, the first {records[0].citation}")
-    if any(record.context.build.dirty for record in records):
-        parts.append("built from uncommitted changes")
+    parts += sorted({record.context.build.doubt for record in records} - {""})
     return ", ".join(parts)
 
 

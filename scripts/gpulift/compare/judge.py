@@ -211,7 +211,7 @@ def compare(
         unit=unit,
         common=facts,
         rows=tuple(sorted(_decided(rows, unit, across), key=_worst_first)),
-        notes=(*notes, *base_notes, *head_notes, *_dirty(base, head)),
+        notes=(*notes, *base_notes, *head_notes, *_doubts(base, head)),
     )
 
 
@@ -538,13 +538,15 @@ def _worst_first(row: Row) -> tuple[int, float, str]:
     return (WORST_FIRST.index(row.verdict.verdict), -(change or 0.0), row.name)
 
 
-def _dirty(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
-    sides = [("base", base), ("head", head)]
-    return [
-        f"{name} was built from uncommitted changes: its commit does not say what was measured"
-        for name, runs in sides
-        if any(record.context.build.dirty for run in runs for record in run.records)
-    ]
+def _doubts(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    doubts = {
+        f"{name} was {record.context.build.doubt}: its commit does not say what was measured": None
+        for name, runs in (("base", base), ("head", head))
+        for run in runs
+        for record in run.records
+        if record.kind != IMPORT and record.context.build.doubt
+    }
+    return list(doubts)
 
 
 def _warned(run: Run, text: str) -> str:

@@ -129,8 +129,8 @@ def _complaints(record: Record, validator: Any) -> Iterator[str]:
         yield f"{key} looks like {meaning}"
     if record.synthetic:
         yield "is synthetic test data"
-    if record.context.build.dirty:
-        yield "was built from uncommitted changes"
+    if record.context.build.doubt:
+        yield f"was {record.context.build.doubt}"
     if record.file.name != f"{record.technique.replace('/', '.')}.jsonl":
         yield f"{record.technique} does not belong in a file of this name"
 

@@ -24,6 +24,7 @@ Outcome = Literal["ok", "skipped", "failed", "error"]
 Role = Literal["baseline", "technique"]
 Clock = Literal["device", "host"]
 
+UNKNOWN_COMMITS = ("", "unknown")  # without git, or where it refused the checkout
 ID_DIGITS = 12
 DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s")
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
@@ -215,6 +216,13 @@ class Build:
     cuda_compiler: str = ""
     architectures: str = ""
     sanitizers: str = ""
+
+    @property
+    def doubt(self) -> str:
+        """Why the commit does not say which code was measured; empty where it does."""
+        if self.dirty:
+            return "built from uncommitted changes"
+        return "built from an unknown commit" if self.commit in UNKNOWN_COMMITS else ""
 
 
 @dataclass(frozen=True)

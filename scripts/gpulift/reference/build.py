@@ -71,9 +71,9 @@ def build(
     Checks of one launch are left out, which is said. What one clock judged is no sample of what
     another did: an entry is of the clock of its newest record, and what runs hold of it by another
     one is left out. Raises GpuliftError for runs that must not be a reference: of several models,
-    from uncommitted changes or a build that is not Release, of a card that was not the same
-    throughout or that the hardware slowed down, with other GPUs busy too, or under conditions that
-    cannot be compared.
+    from uncommitted changes, an unknown commit or a build that is not Release, of a card that was
+    not the same throughout or that the hardware slowed down, with other GPUs busy too, or under
+    conditions that cannot be compared.
     """
     if not runs:
         raise GpuliftError("there are no records to build a reference from")
@@ -160,8 +160,9 @@ def _require_citable(run: Run) -> None:
     if any(record.synthetic for record in run.records):
         raise GpuliftError(f"{run.folder}: holds synthetic test data; a reference needs a real GPU")
     builds = [record.context.build for record in run.records]
-    if any(build.dirty for build in builds):
-        raise GpuliftError(f"{run.folder}: built from uncommitted changes; commit, build, measure")
+    doubt = next((build.doubt for build in builds if build.doubt), "")
+    if doubt:
+        raise GpuliftError(f"{run.folder}: {doubt}; commit, build, measure")
     types = {build.type for build in builds} - {"Release"}
     if types:
         kind = ", ".join(sorted(types)) or "unknown"

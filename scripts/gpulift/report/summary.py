@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpulift import stats
 from gpulift.records.model import Arm, Cost, Record
+from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
 from gpulift.reference.entries import Reference
 from gpulift.report.facts import Facts, facts
@@ -278,7 +279,7 @@ class Summary:
     @property
     def marks(self) -> tuple[str, ...]:
         """What a reader must know before citing: debug build, uncommitted changes and such."""
-        builds = [record.context.build for record in self.run.records]
+        builds = [r.context.build for r in self.run.records if r.kind != IMPORT]
         marks = []
         cards = sorted({gpu.card for r in self.run.records if (gpu := r.context.gpu) is not None})
         if len(cards) > 1:
@@ -286,8 +287,7 @@ class Summary:
         drivers = sorted({record.context.driver for record in self.run.records})
         if len(drivers) > 1:
             marks.append(f"records of several drivers: {', '.join(drivers)}")
-        if any(build.dirty for build in builds):
-            marks.append("built from uncommitted changes")
+        marks += sorted({build.doubt for build in builds} - {""})
         if any(build.type not in ("", "Release", "RelWithDebInfo") for build in builds):
             marks.append("not an optimised build")
         if not self.run.full:
