@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,32 @@ def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> No
     assert "host.kernel (6.1.0 in base, not recorded in head)" in refusal(
         made("base"), older_has_more
     )
+
+
+def aged(name: str, minor: int, **changes: Any) -> Run:
+    """A run of a schema below or above that in which processors got an id."""
+    return made(name, top={"schema": f"1.{minor}"}, **changes)
+
+
+def test_what_an_old_record_lacks_does_not_hide_what_parts_others() -> None:
+    old = [aged("o1", 4), aged("o2", 4)]
+    one, two = aged("nA", 6, host__cpu_id="25-17-1"), aged("nB", 6, host__cpu_id="25-1-1")
+    for base in ([old[0], one], [one, old[0]]):
+        for head in ([old[1], two], [two, old[1]]):
+            with pytest.raises(GpuliftError, match=r"host\.cpu_id \(25-17-1 in base, 25-1-1 in"):
+                require_comparable(base, head, None)
+    for runs in permutations([old[0], one, two]):
+        with pytest.raises(GpuliftError, match=r"base records are of more .* host\.cpu_id"):
+            require_comparable(runs, [old[1]], None)
+
+
+def test_what_one_side_knows_does_not_depend_on_the_order_of_its_runs() -> None:
+    base = [aged("o1", 4), aged("n1", 6, host__cpu_id="25-17-1")]
+    head = [aged("o2", 4), aged("n2", 6, host__cpu_id="25-17-1")]
+    for runs in permutations(base):
+        found = require_comparable(runs, head, None)
+        assert (found.equal["host.cpu_id"], found.one_sided) == ("25-17-1", ())
+        assert require_comparable(runs, head[:1], None).one_sided == ("host.cpu_id",)
 
 
 def test_a_variable_that_only_the_newer_record_sets_is_a_difference() -> None:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
@@ -128,13 +129,13 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     Raises GpuliftError, not comparable: naming every fact that differs undeclared; usage: when the
     declared factor does not differ.
     """
-    for side, runs in (("base", base), ("head", head)):
-        _require_one_set(side, runs, factor)
-    one, other = base[0].records[0], head[0].records[0]
+    ours, others = _distinct(base), _distinct(head)
+    for side, records in (("base", ours), ("head", others)):
+        _require_one_set(side, records, factor)
     varying, varying_too = (_varying(side, factor) for side in (base, head))
     noted, noted_too = _noted("base", base), _noted("head", head)
     told, told_too = {**varying, **noted}, {**varying_too, **noted_too}
-    found = [d for d in differences(one, other) if d.fact not in told.keys() & told_too.keys()]
+    found = [d for d in _between(ours, others, factor) if d.fact not in told.keys() & told_too]
     found += [
         FactDifference(fact, told[fact], told_too[fact])
         for fact in sorted(told.keys() & told_too.keys())
@@ -150,11 +151,55 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
         _require_separate(cards(base), cards(head))
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
-    mine, theirs = {**facts(one), **told}, {**facts(other), **told_too}
+    mine, theirs = {**_known(ours), **told}, {**_known(others), **told_too}
     equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
     changed = {d.fact for d in declared}
     one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
     return Common(equal, declared, tuple(one_sided))
+
+
+def _distinct(runs: Sequence[Run]) -> list[tuple[Run, Record]]:
+    """Of each run the records whose facts are not those of an earlier one in it."""
+    found: list[tuple[Run, Record]] = []
+    for run in runs:
+        own: list[Record] = []
+        for record in run.records:
+            if not any(_same_facts(record, one) for one in own):
+                own.append(record)
+        found += [(run, record) for record in own]
+    return found
+
+
+def _same_facts(one: Record, other: Record) -> bool:
+    same = (one.method, one.schema) == (other.method, other.schema)
+    return same and one.raw["context"] == other.raw["context"]
+
+
+def _between(
+    base: Sequence[tuple[Run, Record]], head: Sequence[tuple[Run, Record]], factor: Factor | None
+) -> list[FactDifference]:
+    """What differs between any record of one side and any of the other, by name.
+
+    A fact that each side may have several of differs where it does between all of them.
+    """
+    pairs = [{d.fact: d for d in differences(one, two)} for _, one in base for _, two in head]
+    first: dict[str, FactDifference] = {}
+    for pair in pairs:
+        first = {**pair, **first}
+    within = factor.within_side if factor is not None else frozenset()
+    return [
+        first[fact]
+        for fact in sorted(first)
+        if fact not in within or all(fact in pair for pair in pairs)
+    ]
+
+
+def _known(side: Sequence[tuple[Run, Record]]) -> dict[str, Any]:
+    """Every fact that any record of a side has."""
+    found: dict[str, Any] = {}
+    for _, record in side:
+        found = {**facts(record), **found}
+    return found
 
 
 def cards(runs: Sequence[Run]) -> set[str]:
@@ -301,19 +346,21 @@ def _minor(record: Record) -> int:
     return int(record.schema.partition(".")[2])
 
 
-def _require_one_set(side: str, runs: Sequence[Run], factor: Factor | None) -> None:
-    first = runs[0].records[0]
+def _require_one_set(
+    side: str, records: Sequence[tuple[Run, Record]], factor: Factor | None
+) -> None:
+    """Each record is held against each other one: a fact that an old one lacks may part two others.
+
+    A run is of one card, whatever a side may have several of.
+    """
     within = factor.within_side if factor is not None else frozenset()
-    for run in runs:
-        for record in run.records:
-            if record.method == first.method and record.raw["context"] == first.raw["context"]:
-                continue
-            same_run = {d.fact for d in differences(run.records[0], record)}
-            found = [d for d in differences(first, record) if d.fact not in within - same_run]
-            if found:
-                sample = factor is None and {d.fact for d in found} <= ONE_CARD - same_run
-                hint = "; two samples of cards are compared with --across card" if sample else ""
-                raise GpuliftError(_mixed(side, found, first, record) + hint, NOT_COMPARABLE)
+    for (run, one), (other, two) in combinations(records, 2):
+        allowed = within if run is not other else frozenset()
+        found = [d for d in differences(one, two) if d.fact not in allowed]
+        if found:
+            sample = factor is None and run is not other and {d.fact for d in found} <= ONE_CARD
+            hint = "; two samples of cards are compared with --across card" if sample else ""
+            raise GpuliftError(_mixed(side, found, one, two) + hint, NOT_COMPARABLE)
 
 
 def _mixed(side: str, found: Iterable[FactDifference], first: Record, record: Record) -> str:
