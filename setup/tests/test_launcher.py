@@ -108,6 +108,43 @@ def test_help_of_a_command_needs_no_build(launcher: Sandbox) -> None:
     assert not [line for line in launcher.lines() if line.startswith(("cmake", "ninja"))]
 
 
+@pytest.fixture
+def builder(launcher: Sandbox) -> Sandbox:
+    """The same with a build that is faked: `cmake` logs that it was called."""
+    build = launcher.root / "build"
+    launcher.fake("cmake", f'echo cmake >> "$LOG"; mkdir -p {build}; touch {build}/build.ninja')
+    launcher.fake("ninja", "")
+    launcher.fake("tail", "")
+    return launcher
+
+
+def configured(builder: Sandbox, capabilities: str) -> int:
+    """How often a call configures with these GPUs."""
+    before = builder.lines().count("cmake")
+    builder.fake("nvidia-smi", f"printf '{capabilities}'")
+    result = builder.call("gpulift", "list")
+    assert result.returncode == 0, result.stderr
+    return builder.lines().count("cmake") - before
+
+
+def test_the_build_is_configured_anew_for_a_gpu_that_it_was_not_made_for(builder: Sandbox) -> None:
+    assert configured(builder, "9.0\\n9.0\\n8.0\\n") == 1
+    for same in ("8.0\\n9.0\\n", "9.0\\n", "No devices were found\\n", ""):
+        assert configured(builder, same) == 0
+    assert configured(builder, "12.0\\n") == 1
+    assert configured(builder, "9.0\\n") == 1
+    assert builder.lines().count("packages") == 1, "nothing is set up anew"
+
+
+def test_a_build_without_a_gpu_is_configured_anew_when_there_is_one(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "list").returncode == 0
+    assert builder.lines().count("cmake") == 1
+    assert configured(builder, "9.0\\n") == 1
+    (builder.bin / "nvidia-smi").unlink()
+    assert builder.call("gpulift", "list").returncode == 0
+    assert builder.lines().count("cmake") == 2
+
+
 def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
     assert launcher.call("gpulift", "setup", "--download").returncode == 2
     assert launcher.call("gpulift", "setup", "--downlaod", "x").returncode == 2
