@@ -17,6 +17,7 @@ def make_app() -> typer.Typer:
         name="gpulift",
         help="What each training technique is worth on your GPU.",
         add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )

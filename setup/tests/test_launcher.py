@@ -93,7 +93,22 @@ def test_unknown_command_changes_nothing(launcher: Sandbox) -> None:
     assert not (launcher.root / ".setup").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["help"],
+        ["--help"],
+        ["-h"],
+        ["run", "--help"],
+        ["qualify", "--quick", "-h"],
+        ["reference", "show", "-h"],
+        ["test", "--help"],
+        ["test", "-h"],
+        ["setup", "--help"],
+        ["setup", "-h"],
+    ],
+)
 def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
     result = launcher.call("gpulift", *arguments)
     assert result.returncode == 0
@@ -101,10 +116,13 @@ def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
     assert launcher.lines() == []
 
 
-def test_help_of_a_command_needs_no_build(launcher: Sandbox) -> None:
+@pytest.mark.parametrize("asked", ["--help", "-h"])
+def test_help_of_a_command_needs_no_build(launcher: Sandbox, asked: str) -> None:
     launcher.call("gpulift", "report", "x")
-    assert launcher.call("gpulift", "run", "--help").returncode == 0
-    assert launcher.lines()[-1] == "python -m gpulift run --help"
+    assert launcher.call("gpulift", "run", asked).returncode == 0
+    assert launcher.lines()[-1] == f"python -m gpulift run {asked}"
+    for command in ("setup", "test"):
+        assert "usage: ./gpulift <command>" in launcher.call("gpulift", command, asked).stdout
     assert not [line for line in launcher.lines() if line.startswith(("cmake", "ninja"))]
 
 
