@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -21,14 +22,29 @@ PLAIN_WIDTH = 200
 def console(to_stderr: bool = False) -> Console:
     """A console that never wraps tables into a pipe's 80 columns."""
     made = Console(stderr=to_stderr, highlight=False, emoji=False)
-    if not made.is_terminal:
+    if not made.file.isatty():  # made.is_terminal is also true where FORCE_COLOR asks for colours
         made.width = PLAIN_WIDTH
     return made
 
 
+class FoldedTable(Table):
+    """A table whose cells go on in the next line: a name that is cut off cannot be looked up."""
+
+    def add_column(self, *arguments: Any, **options: Any) -> None:
+        """As of any table."""
+        super().add_column(*arguments, **{"overflow": "fold", **options})
+
+
+def titled(title: str) -> FoldedTable:
+    """A table without lines, and without a title where that is empty."""
+    return FoldedTable(
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+
+
 def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     """How close the machine is to its own roofs."""
-    table = _table("How close is this machine to its own roofs?")
+    table = titled("How close is this machine to its own roofs?")
     for name in ("roof", "regime", "measured", "datasheet", "of it"):
         table.add_column(name, justify="right" if name in ("measured", "datasheet") else "left")
     table.add_column("SM clock, power")
@@ -45,7 +61,7 @@ def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
 def unit_costs(summary: Summary) -> Table:
     """Time per item of ceilings that no datasheet knows."""
-    table = _table("What does one launch, or another smallest piece of work, cost here?")
+    table = titled("What does one launch, or another smallest piece of work, cost here?")
     for name in ("technique", "case", "arm", "clock", "time of one", ""):
         table.add_column(name)
     for row in summary.unit_costs:
@@ -60,7 +76,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
     Of what only other machines have measured, each technique's best and worst is shown.
     """
-    table = _table(
+    table = titled(
         "What is each technique worth on it? (speedup, 95 % interval; more than 1: faster)"
     )
     for name in ("technique", "case", "arm", "against"):
@@ -82,7 +98,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
 def problems(found: Sequence[Problem], title: str) -> Table:
     """What was not measured, with reason and remedy; equal reasons of a technique are one row."""
-    table = _table(title)
+    table = titled(title)
     for name in ("technique", "cases", "outcome", "reason", "remedy"):
         table.add_column(name)
     for (technique, outcome, reason, remedy), cases in group_problems(found):
@@ -106,7 +122,7 @@ def _cases(members: Sequence[Problem]) -> str:
 
 def findings(found: Sequence[Finding]) -> Table:
     """What doctor saw."""
-    table = _table("")
+    table = titled("")
     for name in ("", "what", "found", "remedy"):
         table.add_column(name)
     for one in found:
@@ -116,7 +132,7 @@ def findings(found: Sequence[Finding]) -> Table:
 
 def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
     """The catalogue."""
-    table = _table("")
+    table = titled("")
     for name in ("technique", "question", "cases", "quick", "needs", "runnable here"):
         table.add_column(name)
     for info in infos:
@@ -135,7 +151,7 @@ def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
 
 def duets(rows: Sequence[DuetRow]) -> Table:
     """Head build against base build."""
-    table = _table("Time of head / time of base (less than 1: head is faster)")
+    table = titled("Time of head / time of base (less than 1: head is faster)")
     for name in ("technique", "case", "arm"):
         table.add_column(name)
     for name in ("head / base", "95 % interval", "SD of log-ratio", "launches"):
@@ -153,12 +169,6 @@ def duets(rows: Sequence[DuetRow]) -> Table:
             str(ratio.launches),
         )
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
 
 
 def _roof_cells(roof: Roof | None) -> list[str]:

@@ -404,7 +404,7 @@ def _folder(out: Path | None, want: Wanted) -> Path:
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = tables.titled(title)
     for name in columns:
         table.add_column(name)
     return table

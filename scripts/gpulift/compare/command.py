@@ -126,13 +126,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 def rows_table(found: Comparison, show_all: bool) -> Table:
     """The rows worst first. Without `show_all` none that is equivalent, and equal skips as one."""
-    table = Table(
-        title="Time of head against base (below 0: head is faster)",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+    table = tables.titled("Time of head against base (below 0: head is faster)")
     for name in ("verdict", "technique", "case", "arm"):
         table.add_column(name)
     for name in ("change", "95 % interval", UNITS[found.unit], "smallest effect"):

@@ -19,6 +19,7 @@ from gpulift.qualify.checks import (
 )
 from gpulift.qualify.siblings import Siblings
 from gpulift.reference.entries import Reference
+from gpulift.tables import titled
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
 ORDER = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
@@ -35,7 +36,7 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
     `every` gives each check its own row.
     """
     told = f"{NOTHING_JUDGED}; " if overall(results) == SKIPPED else ""
-    table = _table(f"Is this machine as fast as it should be? {told}{coverage(results)}")
+    table = titled(f"Is this machine as fast as it should be? {told}{coverage(results)}")
     for name in ("", "check", "measured", "limit", "of it", "judged by", "reason", "remedy"):
         table.add_column(
             name, justify="right" if name in ("measured", "limit", "of it") else "left"
@@ -51,13 +52,12 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
 
 def reference_table(reference: Reference) -> Table:
     """All entries of a reference file."""
-    table = _table(f"What is known of {reference.name}")
+    table = titled(f"What is known of {reference.name}")
     if reference.measured:
         table.caption, table.caption_justify = TOLERANCES, "left"
     for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions", "source"):
         right = name in ("value", "tolerance")
-        # Folded: a name that is cut off cannot be looked up.
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name, justify="right" if right else "left")
     for entry in reference.measured.values():
         cards = f"{entry.cards} ({entry.launches} launches)"
         limit = entry.conditions.power_limit_w
@@ -87,7 +87,7 @@ def reference_table(reference: Reference) -> Table:
 
 def references_table(known: Mapping[str, Reference]) -> Table:
     """The models of which there is a reference, and what it rests on."""
-    table = _table("What is known of GPU models")
+    table = titled("What is known of GPU models")
     for name in ("model", "name", "measured entries", "cards behind them"):
         table.add_column(name, justify="left" if name in ("model", "name") else "right")
     for name in ("published figures of others", "datasheet figures"):
@@ -106,7 +106,7 @@ def most_cards(reference: Reference) -> int:
 
 def siblings_table(siblings: Siblings) -> Table:
     """The cards that stand out, and what being busy together costs."""
-    table = _table(siblings.note or f"Do the {len(siblings.cards)} cards agree?")
+    table = titled(siblings.note or f"Do the {len(siblings.cards)} cards agree?")
     for name in ("card", "check", "setting"):
         table.add_column(name)
     for name in ("measured", "median of the cards", "off by", "deviations"):
@@ -126,7 +126,7 @@ def siblings_table(siblings: Siblings) -> Table:
 
 def crowding_table(siblings: Siblings) -> Table:
     """Speed with all cards busy / speed alone, the largest loss first."""
-    table = _table("What does it cost that all cards are busy? (speed together / alone)")
+    table = titled("What does it cost that all cards are busy? (speed together / alone)")
     for name in ("check", "cards", "median", "worst", "worst card"):
         table.add_column(name, justify="right" if name in ("median", "worst") else "left")
     for row in sorted(siblings.crowding, key=lambda row: (row.worst, row.check)):
@@ -140,10 +140,6 @@ def quantity(value: float, unit: str) -> str:
     if unit.endswith("/s"):
         return text.rate(value, unit)
     return text.seconds(value) if unit == "s" else f"{text.digits(value)} {unit}"
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
 
 
 def _counted(result: CheckResult) -> bool:
