@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -227,6 +227,22 @@ def test_cards_are_busy_together_anew_where_only_some_had_ended(
     cards.interrupt, cards.measured = set(), []
     assert two_gpus(root) == OK
     assert cards.measured == ["together0-2", "together1-2"]
+
+
+def test_cards_of_two_models_are_refused_before_anything_is_measured(
+    root: Path,
+    cards: FakeCards,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    found = machine.describe(machine.find_bench(), 0)
+    assert found.gpu is not None
+    other = replace(found, gpu=replace(found.gpu, name="NVIDIA A100"))
+    monkeypatch.setattr(machine, "describe", lambda _, index: other if index == 1 else found)
+    assert two_gpus(root) == USAGE
+    assert cards.measured == []
+    assert not (root / "both").exists()
+    assert "several models: NVIDIA A100 (1), NVIDIA H200 (0); name" in capfd.readouterr().err
 
 
 def test_another_card_does_not_go_on_with_several_gpus(

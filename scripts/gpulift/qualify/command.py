@@ -171,6 +171,7 @@ def _one(asked: Asked, gpu: int | None, every: bool, explain: str | None, as_jso
 def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json: bool) -> int:
     bench = machine.find_bench()
     contexts = _cards(bench, gpus)
+    _require_one_model(gpus, contexts)
     asked = Asked(asked.quick, asked.filter or _on_gpu_only(bench), asked.out)
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
@@ -351,6 +352,16 @@ def _cards(bench: Path, gpus: str) -> dict[int, Context]:
     if not found:
         raise GpuliftError(f"--gpus all: {context.gpu_missing}; {context.gpu_remedy}", NOTHING_RAN)
     return found
+
+
+def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
+    """Refuses cards that are no siblings before anything is measured, which takes hours."""
+    models: dict[str, list[str]] = {}
+    for index, context in contexts.items():
+        models.setdefault(context.gpu.name if context.gpu else "", []).append(str(index))
+    if len(models) > 1:
+        listed = ", ".join(f"{name} ({','.join(held)})" for name, held in sorted(models.items()))
+        raise GpuliftError(f"--gpus {gpus}: cards of several models: {listed}; name those of one")
 
 
 def _on_gpu_only(bench: Path) -> str | None:
