@@ -283,6 +283,9 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["run", "--python", "none"], "--python none: is neither an interpreter nor a virtual"),
         (["run", "--frob"], "No such option"),
         (["frob"], "No such command"),
+        (["check", "dangling"], "dangling/gpu/run/a.b.jsonl: cannot be read: No such file or"),
+        (["report", "dangling"], "dangling/gpu/run/a.b.jsonl: cannot be read: No such file or"),
+        (["claims", "--results", "dangling"], "pinned_copy.jsonl: cannot be read: No such file"),
         (["list", "zzz"], "no technique matches"),
         (["list", "("], "not a regular expression"),
         (["report", "nowhere"], "no such file"),
@@ -311,6 +314,9 @@ def test_bad_input_is_one_line_and_exit_2(
 ) -> None:
     (root / "empty").mkdir()
     (root / "cut.jsonl").write_text('{"sch', encoding="utf-8")
+    (root / "dangling" / "gpu" / "run").mkdir(parents=True)
+    for name in ("a.b", "transfer.pinned_copy"):
+        (root / "dangling" / "gpu" / "run" / f"{name}.jsonl").symlink_to("nowhere")
     monkeypatch.chdir(root)
     assert cli.main(arguments) == 2
     (line,) = errors(capfd).splitlines()

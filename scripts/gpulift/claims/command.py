@@ -19,7 +19,7 @@ from gpulift.commands import Json
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record, slug
-from gpulift.records.read import read_results
+from gpulift.records.read import read_results, size_of
 from gpulift.records.together import was_crowded
 
 SHOWN_CASES = 4
@@ -65,7 +65,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
     files = [file for file in sorted(results.rglob("*.jsonl")) if file.stem in techniques]
     found: dict[str, list[Record]] = {}
     crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
-    files = [file for file in files if file.parent not in crowded and file.stat().st_size]
+    files = [file for file in files if file.parent not in crowded and size_of(file)]
     for run in read_results(files):
         for warning in run.warnings:
             say(f"warning: {warning}")

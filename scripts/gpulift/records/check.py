@@ -15,7 +15,7 @@ from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.model import Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.private import private_strings
-from gpulift.records.read import read_file, run_folders
+from gpulift.records.read import read_file, run_folders, size_of
 from gpulift.reference.entries import read_reference
 
 MAX_FILE_BYTES = 4_000_000
@@ -100,7 +100,7 @@ def _validator(schema: Path) -> Any:
 
 
 def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Record]:
-    if file.stat().st_size >= MAX_FILE_BYTES:
+    if size_of(file) >= MAX_FILE_BYTES:
         complaints.append(f"{file}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB")
     try:
         content = read_file(file)

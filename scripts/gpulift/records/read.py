@@ -129,6 +129,14 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise _unreadable(path, error) from None
 
 
+def size_of(file: Path) -> int:
+    """Its bytes. Raises GpuliftError where there is none, as behind a link that leads nowhere."""
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
 def _unreadable(path: Path, error: OSError) -> GpuliftError:
     return GpuliftError(f"{path}: cannot be read: {error.strerror}")
 
@@ -272,14 +280,14 @@ def _every_case(runs: Sequence[Run]) -> list[Run]:
 
 def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
     files = _files_with_records(folder)
-    records = read_file(min(files, key=lambda file: file.stat().st_size)).records
+    records = read_file(min(files, key=size_of)).records
     quick = any(one.context.options.get("quick", False) for one in records)
     started_at = max((one.started_at for one in records), default="")
     return (not quick, len(files), started_at, _natural(folder))
 
 
 def _files_with_records(folder: Path) -> list[Path]:
-    return [file for file in sorted(folder.glob("*.jsonl")) if file.stat().st_size]
+    return [file for file in sorted(folder.glob("*.jsonl")) if size_of(file)]
 
 
 _Place = tuple[Path, list[Path]]  # a run folder, and which of its files to read
