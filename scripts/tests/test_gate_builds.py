@@ -153,13 +153,23 @@ def test_a_shallow_clone_says_so(checkout: Path, tmp_path: Path) -> None:
 def test_without_git_there_are_build_folders(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(GpuliftError, match="is no git repository: name build folders"):
+    with pytest.raises(
+        GpuliftError, match=r"for no repository: name build folders .*; git says: fatal"
+    ):
         resolve("HEAD", tmp_path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GpuliftError, match="git is not installed"):
         resolve("HEAD", checkout)
     folder = str(checkout / "build")
     assert find_build(folder, None, lambda text: None).name == f"folder {folder} (abc1234)"
+
+
+def test_a_checkout_of_another_owner_is_refused_with_the_remedy_of_git(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(GpuliftError, match=r"git says: git config --global --add safe\.directory"):
+        resolve("HEAD", checkout)
 
 
 def test_a_checkout_without_a_build_cannot_build_a_reference(checkout: Path) -> None:

@@ -89,8 +89,12 @@ def resolve(reference: str, checkout: Path) -> str:
     """The full commit of a git reference of the checkout."""
     if shutil.which("git") is None:
         raise GpuliftError("git is not installed: install it, or name build folders")
-    if _git(checkout, "rev-parse", "--git-dir").returncode != 0:
-        raise GpuliftError(f"{checkout} is no git repository: name build folders instead")
+    known = _git(checkout, "rev-parse", "--git-dir")
+    if known.returncode != 0:
+        raise GpuliftError(
+            f"git takes {checkout} for no repository: name build folders instead; git says:"
+            f" {_last(known.stderr, 1).strip()}"
+        )
     if not reference.startswith("-"):
         found = _git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
         if found.returncode == 0:
