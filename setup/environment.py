@@ -151,17 +151,23 @@ def check_room(names: set[str]) -> None:
     packages.check_disk(needs)
 
 
+def make_venv(folder: Path) -> None:
+    """A new virtual environment, or none and the reason."""
+    shutil.rmtree(folder, ignore_errors=True)
+    made = subprocess.run([interpreter(), "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        said = made.stdout + made.stderr
+        lines = said.strip().splitlines()
+        reason = "disk full" if "No space left" in said else lines[-1] if lines else "no reason given"
+        if "ensurepip is not" in said or "No module named" in said:
+            reason = "it lacks what that takes; install python3-venv, or name another Python in GPULIFT_PYTHON"
+        raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
+
+
 def create_venv(own_python: bool) -> None:
     """A new virtual environment; on top of the user's own Python it sees that one's packages too."""
-    shutil.rmtree(VENV, ignore_errors=True)
-    made = subprocess.run([interpreter(), "-m", "venv", str(VENV)], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        shutil.rmtree(VENV, ignore_errors=True)
-        lines = (made.stdout + made.stderr).strip().splitlines()
-        reason = (
-            "disk full" if "No space left" in made.stdout + made.stderr else lines[-1] if lines else "no reason given"
-        )
-        raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
+    make_venv(VENV)
     if own_python:
         # Not --system-site-packages: where that Python is itself a virtual environment, it would be passed over.
         parents = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
@@ -273,7 +279,7 @@ def download(folder: Path, version: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     packages.check_disk({folder: size.download, SCRATCH: size.download})
     helper = SCRATCH.parent / "download-venv"
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(helper)], check=True)
+    make_venv(helper)
     chosen = helper / "requirements.txt"
     python = helper / "bin" / "python"
     locks = "".join(packages.lock_file(group).read_text() for group in groups)

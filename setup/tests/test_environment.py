@@ -187,6 +187,19 @@ def test_libraries_get_their_plain_names_once(tmp_path: Path) -> None:
     assert (tmp_path / "libz.so").read_text() == "libz.so"
 
 
+def test_download_without_the_package_that_makes_environments_names_it(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = "The virtual environment was not created because ensurepip is not\navailable.\n\nFailing command: x"
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(environment, "interpreter", lambda: str(python))
+    monkeypatch.setattr(packages, "check_disk", lambda _: None)
+    assert environment.main(["download", str(tmp_path / "wheels"), "3.11"]) == 2
+    assert "install python3-venv" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("version", ["2.7", "3.9", "3", "3.11.2"])
 def test_download_refuses_other_pythons(version: str, tmp_path: Path) -> None:
     with pytest.raises(packages.SetupError, match="give one like"):
