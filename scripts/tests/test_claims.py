@@ -228,6 +228,15 @@ def test_cases_and_arms_of_every_test_are_in_the_catalogue() -> None:
         assert any(re.search(test.cases, case["id"]) for case in technique["cases"]), key
 
 
+def test_a_batch_is_not_larger_than_itself() -> None:
+    (test,) = (one.test for one in read_ledger() if one.id == "larger-batch-faster")
+    assert test is not None
+    same = ["model:gpt2/batch:1", "model:resnet50/batch:1", "model:resnet18/batch:4"]
+    larger = ["model:gpt2/batch:2", "model:gpt2/batch:4", "model:lstm/batch:128"]
+    larger += ["model:resnet18/batch:7", "model:resnet18/batch:1024"]
+    assert [id for id in (*same, *larger) if re.search(test.cases, id)] == larger
+
+
 def test_claims_of_the_catalogue_are_those_of_the_texts() -> None:
     texts = benches()
     for technique, listed in catalogue().items():
