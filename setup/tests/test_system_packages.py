@@ -93,10 +93,19 @@ def test_a_failed_installation_lists_the_packages(bare: Sandbox) -> None:
 
 def test_a_package_is_asked_for_by_the_name_that_this_release_knows(bare: Sandbox) -> None:
     bare.fake("id", "echo 0")
-    bare.fake("apt-cache", '[[ $2 == *t64 || $2 == libmimalloc3 ]] || echo "$2 | 1.0"')
+    bare.fake("apt-cache", '[[ $2 == *t64 ]] || echo "$2 | 1.0"')
     bare.fake("apt-get", 'echo "apt-get $*" >> "$LOG"')
     assert bare.call("setup/system_packages").returncode == 0
     assert bare.lines()[-1].endswith("libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0")
+
+
+def test_a_newer_mimalloc_is_not_the_one_that_is_preloaded(bare: Sandbox) -> None:
+    bare.fake("id", "echo 0")
+    bare.fake("ldconfig", "echo libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.3")
+    bare.fake("apt-cache", 'echo "$2 | 1.0"')
+    bare.fake("apt-get", 'echo "apt-get $*" >> "$LOG"')
+    assert bare.call("setup/system_packages").returncode == 0
+    assert bare.lines()[-1].split()[-1] == "libmimalloc2.0"
 
 
 @pytest.fixture
