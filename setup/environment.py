@@ -29,10 +29,20 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "complete.json"
 SCRATCH = ROOT / ".setup" / "tmp"
-BASE_MODULES = (
-    *("jinja2", "matplotlib", "msgspec", "numpy", "orjson", "pyarrow", "rich", "scipy", "typer"),
-    *(("tomli",) if sys.version_info < (3, 11) else ()),
-)
+# What the command line imports, and the oldest versions with which its tests pass.
+OLDEST_PACKAGES = {
+    "jinja2": (3, 1),
+    "matplotlib": (3, 7),
+    "msgspec": (0, 22),
+    "numpy": (1, 24),
+    "orjson": (3, 11, 7),  # older ones spell large numbers otherwise, and records would get other ids
+    "pyarrow": (14,),
+    "rich": (13, 8),
+    "scipy": (1, 10),
+    "typer": (0, 28),
+    **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
+}
+BASE_MODULES = tuple(OLDEST_PACKAGES)
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
 OLDEST_CMAKE = (3, 28)
@@ -59,7 +69,7 @@ def torch_wanted() -> bool:
 
 def version_of(text: str) -> tuple[int, ...]:
     """The leading numbers of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 def why_torch_is_unsuitable() -> str:
@@ -75,6 +85,18 @@ def why_torch_is_unsuitable() -> str:
     if not cuda or not cuda[0].startswith("13."):
         return f"its torch is built for CUDA {cuda[0] if cuda else '?'}, and 13 is needed"
     return ""
+
+
+def why_too_old(name: str) -> str:
+    """Why the running Python's package of this name cannot be used; empty if it can, or is not there."""
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    oldest = OLDEST_PACKAGES[name]
+    if version_of(version) >= oldest:
+        return ""
+    return f"its {name} is {version}, and {'.'.join(map(str, oldest))} or later is needed"
 
 
 def tool(name: str, bin_folders: Sequence[Path]) -> Path | None:
@@ -95,16 +117,20 @@ def build_tools_suffice(bin_folders: Sequence[Path]) -> bool:
 
 def missing_from_own_python() -> Plan:
     """What the user's own Python (the running one) lacks."""
-    single = tuple(module for module in BASE_MODULES if importlib.util.find_spec(module) is None)
+    too_old = {name: reason for name in OLDEST_PACKAGES if (reason := why_too_old(name))}
+    for reason in too_old.values():
+        say(f"{sys.executable}: {reason}")
+    lacks = any(importlib.util.find_spec(module) is None for module in BASE_MODULES)
+    single: tuple[str, ...] = ()
     groups = []
     if torch_wanted() and (reason := why_torch_is_unsuitable()):
         say(f"{sys.executable}: {reason}")
         groups.append("torch")
     if not build_tools_suffice([Path(sys.executable).parent]):
         groups.append("tools")
-    if single:
+    if lacks or too_old:
         installed = {packages.normalise(found.metadata["Name"]) for found in importlib.metadata.distributions()}
-        single = tuple(sorted(packages.locked_names(["base"]) - installed))
+        single = tuple(sorted(packages.locked_names(["base"]) - (installed - too_old.keys())))
     return Plan(tuple(groups), single)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shutil
 import sys
 from pathlib import Path
@@ -139,6 +140,22 @@ def test_own_python_that_lacks_something_gets_an_environment_on_top(monkeypatch:
     monkeypatch.setattr(environment, "BASE_MODULES", (*environment.BASE_MODULES, "not_there_at_all"))
     monkeypatch.setattr(packages, "locked_names", lambda _: {"numpy", "not-there-at-all"})
     assert environment.missing_from_own_python().single == ("not-there-at-all",)
+
+
+def test_a_package_of_an_own_python_that_is_too_old_counts_as_missing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    version = importlib.metadata.version
+    old = {"typer": "0.12.5", "orjson": "3.11.6"}
+    monkeypatch.setenv("GPULIFT_TORCH", "off")
+    monkeypatch.setattr(packages, "locked_names", lambda _: {"numpy", "orjson", "typer"})
+    monkeypatch.setattr("importlib.metadata.version", lambda name: old.get(name) or version(name))
+    assert environment.missing_from_own_python().single == ("orjson", "typer")
+    said = capfd.readouterr().err
+    assert "its typer is 0.12.5, and 0.28 or later is needed" in said
+    assert "its orjson is 3.11.6, and 3.11.7 or later is needed" in said
+    old |= {"typer": "0.28.0", "orjson": "3.11.7"}
+    assert environment.missing_from_own_python().single == ()
 
 
 @pytest.mark.parametrize(("version", "reason"), [("2.10.1", "its torch is 2.10.1"), ("2.11.0", "CUDA 12.8, and 13")])
