@@ -272,6 +272,8 @@ def prepare(state: Path) -> None:
         say(reason)
     plan = missing_from_own_python() if own_python else Plan(("base", "tools", *(["torch"] if torch_wanted() else [])))
     if cuda is None:
+        if why := toolkit.why_no_compiling(toolkit.locked_version()):
+            raise SetupError(f"{why}; install that and name its nvcc in CUDACXX")
         plan = Plan((*plan.groups, "cuda"), plan.single)
     elif not cuda.has_header("nvml.h") and (plan.groups or plan.single):
         plan = Plan((*plan.groups, "nvml"), plan.single)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from packages import lock_file
+
 OLDEST = (13, 0)
+# From this glibc on it declares rsqrt() with an exception specification, which CUDA's headers have since this version.
+GLIBC_WITH_RSQRT = (2, 42)
+OLDEST_WITH_RSQRT = (13, 2)
+PLAIN_RSQRT = r"\brsqrt\(double x\)\s*;"
 HEADERS = ("cuda_runtime.h", "cublasLt.h", "nvtx3/nvToolsExt.h")
 
 
@@ -20,6 +27,12 @@ class Toolkit:
     nvcc: Path
     root: Path
     version: tuple[int, int]
+
+    def declares(self, text: str) -> bool:
+        """Whether its mathematical functions are declared with this text: some systems mend their headers."""
+        files = (self.root / "include", *self.root.glob("targets/*/include"))
+        headers = [folder / "crt" / "math_functions.h" for folder in files]
+        return any(re.search(text, file.read_text(errors="replace")) for file in headers if file.is_file())
 
     def has_header(self, name: str) -> bool:
         """Whether this header is in the toolkit."""
@@ -50,6 +63,32 @@ def root_of(nvcc: Path) -> Path:
     return Path(top[1]).resolve() if top else nvcc.resolve().parent.parent
 
 
+def glibc_version() -> tuple[int, int]:
+    """The C library of this system; zeros where it is another one."""
+    try:
+        found = re.match(r"glibc (\d+)\.(\d+)", os.confstr("CS_GNU_LIBC_VERSION") or "")
+    except (OSError, ValueError):
+        found = None
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def why_no_compiling(version: tuple[int, int]) -> str:
+    """Why this version's headers cannot be compiled on this system; empty if they can."""
+    glibc = glibc_version()
+    if version >= OLDEST_WITH_RSQRT or glibc < GLIBC_WITH_RSQRT:
+        return ""
+    return (
+        f"CUDA {version[0]}.{version[1]} does not compile with glibc {glibc[0]}.{glibc[1]}, "
+        f"which declares rsqrt() otherwise: {OLDEST_WITH_RSQRT[0]}.{OLDEST_WITH_RSQRT[1]} or later is needed"
+    )
+
+
+def locked_version() -> tuple[int, int]:
+    """Of the toolkit that the packages of the group `cuda` bring."""
+    locked = re.search(r"^cuda-toolkit==(\d+)\.(\d+)", lock_file("cuda").read_text(), re.MULTILINE)
+    return (int(locked[1]), int(locked[2])) if locked else OLDEST
+
+
 def judge(nvcc: Path) -> Toolkit | str:
     """The toolkit of this compiler, or why it cannot be used."""
     release = re.search(r"release (\d+)\.(\d+)", output_of([str(nvcc), "--version"]))
@@ -62,6 +101,8 @@ def judge(nvcc: Path) -> Toolkit | str:
     for header in HEADERS:
         if not found.has_header(header):
             return f"{header} is not in {found.root}"
+    if (why := why_no_compiling(version)) and found.declares(PLAIN_RSQRT):
+        return why
     return found
 
 

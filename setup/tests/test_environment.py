@@ -180,6 +180,35 @@ def test_a_toolkit_without_libraries_to_build_with_is_not_used(sandbox: Sandbox)
     assert "cublasLt.h is not in" in str(toolkit.judge(fake_nvcc(sandbox, "13.0", ("cuda_runtime.h",))))
 
 
+def test_a_toolkit_that_does_not_compile_with_this_glibc_is_not_used(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = sandbox.root / "toolkit" / "include" / "crt" / "math_functions.h"
+    nvcc = fake_nvcc(sandbox, "13.1", (*toolkit.HEADERS, "crt/math_functions.h"))
+    header.write_text("extern double   rsqrt(double x);\n")
+    monkeypatch.setattr("os.confstr", lambda _: "glibc 2.41")
+    assert isinstance(toolkit.judge(nvcc), toolkit.Toolkit)
+    monkeypatch.setattr("os.confstr", lambda _: "glibc 2.42")
+    assert toolkit.judge(nvcc) == (
+        "CUDA 13.1 does not compile with glibc 2.42, which declares rsqrt() otherwise: 13.2 or later is needed"
+    )
+    header.write_text("extern double   rsqrt(double x) noexcept(true);\n")
+    assert isinstance(toolkit.judge(nvcc), toolkit.Toolkit), "this system mended its header"
+    header.write_text("extern double   rsqrt(double x);\n")
+    assert isinstance(toolkit.judge(fake_nvcc(sandbox, "13.2")), toolkit.Toolkit)
+
+
+def test_a_toolkit_that_cannot_compile_here_is_not_downloaded(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.confstr", lambda _: "glibc 2.43")
+    monkeypatch.setattr(toolkit, "find_system_toolkit", lambda _: (None, []))
+    monkeypatch.setattr(packages, "install", install_nothing)
+    assert environment.main(["prepare", str(place / ".setup" / "key.state")]) == 2
+    assert "glibc 2.43" in capfd.readouterr().err
+    assert not (place / ".venv").exists()
+
+
 def test_a_named_compiler_comes_first(sandbox: Sandbox) -> None:
     nvcc = fake_nvcc(sandbox, "13.0")
     found, reasons = toolkit.find_system_toolkit({"CUDACXX": str(nvcc), "PATH": "/nowhere"})
