@@ -17,7 +17,8 @@ constexpr const char* kFooter = R"(Google Benchmark's options select and report:
 error; then the later record counts. Records of another card, driver, build or settings are refused.
 
 Exit codes: 0 measured (skips included), 1 a case failed or had an error, or the output could not be written, 2 wrong
-usage or unusable folder, 4 the records in the folder are of another card, driver or build, 77 nothing could run here.)";
+usage or unusable folder, 4 the records in the folder are of another card, driver or build, 77 nothing could run here,
+130 interrupted.)";
 
 /// The value of `--name=value`, if the argument is that.
 std::optional<std::string> value_of(const std::string& argument, const std::string& name) {
