@@ -7,7 +7,8 @@ function(gpulift_architectures_of capabilities offered result)
   foreach(line IN LISTS lines)
     if(line MATCHES "^ *([0-9]+)\\.([0-9]) *$")
       set(architecture "${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
-      if("${offered}" MATCHES "compute_${architecture}([^0-9]|$)")  # an old card beside others must not break the build
+      # A card that the compiler does not know must not break the build for the others.
+      if("${offered}" MATCHES "compute_${architecture}([^0-9]|$)")
         if(architecture GREATER_EQUAL 90)
           string(APPEND architecture "a")
         endif()

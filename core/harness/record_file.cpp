@@ -71,7 +71,7 @@ std::string content_of(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::stringstream content;
   content << stream.rdbuf();
-  std::string text = std::move(content).str();
+  std::string text = content.str();
   std::error_code failure;
   if (!stream.is_open() || content.bad() || std::filesystem::file_size(file, failure) != text.size()) {
     throw RecordError("cannot read all of " + file.filename().string() + "; choose another folder");

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -28,5 +29,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*name*/, int /*de
 }
 
 cudaError_t cudaInitDevice(int /*device*/, unsigned int /*device_flags*/, unsigned int /*flags*/) {
-  return static_cast<cudaError_t>(std::atoi(std::getenv("GPULIFT_FAKE_CUDA_ERROR")));
+  const char* error = std::getenv("GPULIFT_FAKE_CUDA_ERROR");
+  return error != nullptr ? static_cast<cudaError_t>(std::stoi(error)) : cudaErrorUnknown;
 }
