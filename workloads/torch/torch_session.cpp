@@ -54,6 +54,7 @@ void on_stream(torch::Device device, StreamHandle stream, const Action& action) 
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream, device.index()));
     action();
   } catch (const c10::OutOfMemoryError& exhausted) {
+    c10::cuda::CUDACachingAllocator::emptyCache();  // the next arm may be another process
     throw OutOfMemory(exhausted.what_without_backtrace());
   } catch (const c10::Error& error) {
     throw std::runtime_error(error.what_without_backtrace());  // the backtrace names paths of the build machine
