@@ -45,7 +45,8 @@ inline GroupLimits group_limits(const std::filesystem::path& root = "/") {
     const auto begin = line.find(':');
     const auto end = line.find(':', begin + 1);
     if (begin == std::string::npos || end == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(begin + 1, end - begin - 1) + ",";
+    std::string controllers = line.substr(begin, end - begin) + ",";
+    controllers.front() = ',';
     // A container may see its own group as the root of all, whatever the path: then the levels above are not there.
     for (auto path = std::filesystem::path(line.substr(end + 1)).relative_path();; path = path.parent_path()) {
       if (controllers == ",,") {
