@@ -94,12 +94,12 @@ TEST(TrainingRunLosses, FollowFp32AtEveryPrecisionButNotToTheLastDigit) {
 
 /// Over seeds: mean and standard deviation of what a model learns at this precision while its batch is far from learnt
 /// by heart, as the logarithm of the last loss over the first.
-std::pair<double, double> learnt(const Workload& workload, Precision precision) {
+std::pair<double, double> learnt(const Workload& workload, Precision precision, torch::Device device = torch::kCPU) {
   constexpr int kSeeds = 12;
   constexpr int kSteps = 25;
   std::vector<double> found;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    TrainingRun run(workload, {.precision = precision}, torch::kCPU, seed);
+    TrainingRun run(workload, {.precision = precision}, device, seed);
     const auto losses = losses_of(run, kSteps);
     found.push_back(std::log(losses.back() / losses.front()));
   }
@@ -125,6 +125,19 @@ TEST(TrainingRunLosses, OfATransformerFallAsFarOverSeedsInBf16AsInFp32) {
   EXPECT_LT(expected, -1);  // it learns
   for (const Precision precision : {Precision::kBf16, Precision::kPureBf16}) {
     EXPECT_NEAR(learnt(workload, precision).first, expected, spread / 10) << roof_of(precision, torch::kCUDA);
+  }
+}
+
+TEST(TrainingRunLosses, OnAGpuFallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  for (const auto& [model, batch_size] : {std::pair{"gpt_toy", 1}, {"lstm_toy", 8}, {"resnet18", 32}}) {
+    const Workload workload = make_workload(model, batch_size);
+    const auto [expected, spread] = learnt(workload, Precision::kFp32, torch::kCUDA);
+    EXPECT_LT(expected, -0.1) << model;  // it learns
+    for (const Precision precision : {Precision::kTf32, Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
+      EXPECT_NEAR(learnt(workload, precision, torch::kCUDA).first, expected, spread / 4)
+          << model << " in " << roof_of(precision, torch::kCUDA);
+    }
   }
 }
 
