@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -130,10 +131,13 @@ TEST(TrainingRunLosses, OfATransformerFallAsFarOverSeedsInBf16AsInFp32) {
 
 TEST(TrainingRunLosses, OnAGpuFallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  for (const auto& [model, batch_size] : {std::pair{"gpt_toy", 1}, {"lstm_toy", 8}, {"resnet18", 32}}) {
-    const Workload workload = make_workload(model, batch_size);
+  // At rates that learn a good part of a batch, but not all of it, in so few steps.
+  for (const auto& [model, batch_size, rate] :
+       {std::tuple{"gpt_toy", 1, 3e-3}, {"lstm_toy", 1, 1e-2}, {"resnet18", 32, 1e-3}}) {
+    Workload workload = make_workload(model, batch_size);
+    workload.rule.learning_rate = rate;
     const auto [expected, spread] = learnt(workload, Precision::kFp32, torch::kCUDA);
-    EXPECT_LT(expected, -0.1) << model;  // it learns
+    EXPECT_LT(expected, -1) << model;  // it learns
     for (const Precision precision : {Precision::kTf32, Precision::kFp16, Precision::kBf16, Precision::kPureBf16}) {
       EXPECT_NEAR(learnt(workload, precision, torch::kCUDA).first, expected, spread / 4)
           << model << " in " << roof_of(precision, torch::kCUDA);
