@@ -31,22 +31,26 @@ function(gpulift_print_summary)
   endforeach()
 endfunction()
 
-# A GoogleTest program; LABELS gpu makes ctest run it alone. LATE: its tests depend on what else was built, and are listed
+# A GoogleTest program. GPU: it is run alone, and in one process, since hundreds that each reach for the GPU and load
+# LibTorch take half an hour. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
 # when ctest starts.
 function(gpulift_add_test name)
-  cmake_parse_arguments(arg "GPU;EXCLUSIVE;LATE" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
   # Many tests at once, each with a thread for every core, would wait for one another.
   set(properties TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=2)
+  set(mode POST_BUILD)
   if(arg_GPU)
-    list(APPEND properties LABELS gpu RESOURCE_LOCK gpu)
+    set(properties TIMEOUT 900 ENVIRONMENT OMP_NUM_THREADS=2 LABELS gpu RESOURCE_LOCK gpu)
+    set(mode PRE_TEST)
   elseif(arg_EXCLUSIVE)
     list(APPEND properties RESOURCE_LOCK gpu)
   endif()
-  set(mode POST_BUILD)
-  if(arg_LATE)
-    set(mode PRE_TEST)
+  if(arg_GPU AND NOT arg_BY_CASE)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES ${properties})
+  else()
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
 endfunction()
