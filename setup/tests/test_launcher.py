@@ -136,6 +136,31 @@ def builder(launcher: Sandbox) -> Sandbox:
     return launcher
 
 
+def test_setup_says_when_all_is_there_and_measures_nothing(builder: Sandbox) -> None:
+    done = builder.call("gpulift", "setup")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        0,
+        "gpulift: ready; ./gpulift doctor says what can run here",
+    )
+    assert not [line for line in builder.lines() if line.startswith("python -m")]
+    builder.fake("ninja", "exit 1")
+    broken = builder.call("gpulift", "setup")
+    assert (broken.returncode, broken.stderr.splitlines()[-1]) == (1, "gpulift: the build failed")
+
+
+def test_only_a_build_with_something_to_compile_is_announced(builder: Sandbox) -> None:
+    def announced(plan: str) -> bool:
+        builder.fake("ninja", f'[[ $* != *" -n "* ]] || printf "{plan}"')
+        done = builder.call("gpulift", "list")
+        assert done.returncode == 0, done.stderr
+        return "building (minutes the first time)" in done.stderr
+
+    commit = "[1/3] Building CXX object core/__/generated/build_info.cpp.o\\n[2/3] Linking CXX x\\n"
+    assert not announced(commit)
+    assert not announced("ninja: no work to do.\\n")
+    assert announced(commit + "[3/3] Building CUDA object kernels/fill.cu.o\\n")
+
+
 def configured(builder: Sandbox, capabilities: str) -> int:
     """How often a call configures with these GPUs."""
     before = builder.lines().count("cmake")
