@@ -55,8 +55,9 @@ bool host_multiplies_in(Precision precision) {
 
 std::string why_not_in(Precision precision, int architecture) {
   if (precision == Precision::kFp32 || precision == Precision::kFp16 || architecture >= kAmpere) return "";
-  return "a GPU of architecture " + std::to_string(architecture) + " has no products of this format: it came with " +
-         std::to_string(kAmpere);
+  const auto dotted = [](int number) { return std::to_string(number / 10) + "." + std::to_string(number % 10); };
+  return "products of this format need compute capability " + dotted(kAmpere) + " or later; this device has " +
+         dotted(architecture);
 }
 
 void use_switches_of(Precision precision) {
