@@ -79,10 +79,19 @@ def run(
         Optional[str],  # noqa: UP045
         typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
     ] = None,
+    timeout: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            help="Seconds after which a silent case is stopped, 120 by default; whole training"
+            " steps have eight times as long."
+        ),
+    ] = None,
 ) -> None:
     """Measure and append records; goes on with an unfinished run of the same command."""
     named = machine.find_interpreter("--python", python) if python is not None else None
-    options = measuring.Options(filter, quick, launches, arm_time, precision, seed, gpu, named)
+    options = measuring.Options(
+        filter, quick, launches, arm_time, precision, seed, gpu, named, timeout=timeout
+    )
     measuring.require_known(options)
     context = machine.describe_asked(machine.find_bench(), gpu)
     measured = measuring.run(options, results_folder(), out, context, say)

@@ -33,10 +33,13 @@ class Options:
     gpu: int | None = None
     python: Path | None = None  # the interpreter of Python arms
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
+    timeout: float | None = None  # changes nothing that is measured: a run goes on with another
 
     def given(self) -> dict[str, Any]:
-        """Only what was given, as run.json keeps it: of a path, which is private, a hash."""
-        options = {**vars(self), "python": _hash(self.python) if self.python else None}
+        """What was given and tells runs apart, as run.json keeps it: of a path, which is private,
+        a hash."""
+        python = _hash(self.python) if self.python else None
+        options = {**vars(self), "python": python, "timeout": None}
         return {
             key: value for key, value in options.items() if value is not None and value is not False
         }
@@ -48,7 +51,7 @@ class Options:
             flags.append(f"--benchmark_filter={self.filter}")
         if self.quick:
             flags.append("--quick")
-        for name in ("launches", "arm_time", "precision", "seed", "gpu", "python"):
+        for name in ("launches", "arm_time", "precision", "seed", "gpu", "python", "timeout"):
             value = getattr(self, name)
             if value is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
@@ -135,7 +138,7 @@ def _explain(code: int, kept: int, folder: Path, say: Say) -> int:
 
 def require_known(options: Options) -> None:
     """Refuses values that no run can have, before anything is made."""
-    for name in ("launches", "arm_time", "precision"):
+    for name in ("launches", "arm_time", "precision", "timeout"):
         value = getattr(options, name)
         if value is not None and not value > 0:
             raise GpuliftError(f"--{name.replace('_', '-')} must be more than 0, not {value}")

@@ -57,6 +57,17 @@ def test_a_filter_reaches_gpulift_bench(root: Path, capfd: pytest.CaptureFixture
     assert "--benchmark_filter=transfer/.* --precision 0.01 --seed 7" in errors(capfd)
 
 
+def test_a_broken_run_goes_on_with_another_timeout(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("FAKE_BENCH", "full")
+        assert cli.main(["run"]) == 1
+    assert cli.main(["run", "--timeout", "600"]) == 0
+    assert "--timeout 600" in errors(capfd)
+    assert list(states(root / "results").values()) == ["complete"]
+
+
 def test_another_interpreter_reaches_gpulift_bench_and_its_path_no_record(
     root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
