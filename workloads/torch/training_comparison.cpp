@@ -65,9 +65,13 @@ struct TrainingComparison::Checked {
   std::map<std::pair<double, std::int64_t>, std::vector<double>> references = {};  // by items of a step, and its parts
   std::weak_ptr<Instance> current = {};
 
-  const std::vector<double>& reference_of(const Workload& workload, std::int64_t micro_batches, torch::Device device) {
+  const std::vector<double>& reference_of(const Workload& workload, std::int64_t micro_batches,
+                                          const TrainingOptions& arm, torch::Device device) {
     std::vector<double>& reference = references[{workload.items, micro_batches}];
     if (reference.empty()) {
+      // Parts fit any memory and may take minutes. Whether the arm fits at all, one of its steps tells.
+      if (micro_batches > 1) TrainingRun(workload, arm, device, seed).step();
+      if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
       reference = reference_losses(workload, micro_batches, device);
       if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
     }
@@ -130,7 +134,7 @@ Arm TrainingComparison::arm(const std::string& name, const TrainingOptions& opti
                      reference_micro_batches = arm_options.reference_micro_batches] {
     const auto instance = std::make_shared<Instance>();
     // First, so that it never lies beside the arm: a batch that the arm can train must not fail for its check.
-    instance->expected = checked->reference_of(workload, reference_micro_batches, device);
+    instance->expected = checked->reference_of(workload, reference_micro_batches, options, device);
     instance->run = std::make_shared<TrainingRun>(workload, options, device, checked->seed);
     instance->step = wrap ? wrap(instance->run) : [run = instance->run.get()] { step_with_each_batch(*run); };
     checked->current = instance;

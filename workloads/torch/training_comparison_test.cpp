@@ -105,6 +105,28 @@ TEST_F(ComparisonOnTheHost, NeverHoldsTheReferenceBesideAnArmWhichMayFillTheMemo
   EXPECT_EQ(most, 1);
 }
 
+TEST_F(ComparisonOnTheHost, TakesNoReferenceOfABatchThatDoesNotFit) {
+  class Greedy : public testing_workloads::TwoLayers {
+   public:
+    explicit Greedy(int* steps) : steps_(steps) {}
+    torch::Tensor loss(const Batch& batch) override {
+      ++*steps_;
+      if (batch.input.size(0) > 2) TORCH_CHECK(false, "CUDA out of memory");
+      return TwoLayers::loss(batch);
+    }
+
+   private:
+    int* steps_;
+  };
+  int steps = 0;
+  TrainingComparison::ArmOptions options;
+  options.workload = two_layers(8);
+  options.workload->make_model = [&](torch::Device /*device*/) { return std::make_shared<Greedy>(&steps); };
+  options.reference_micro_batches = 4;
+  EXPECT_NE(compare(comparison_.arm("arm", {}, options)).not_made.find("out of memory"), std::string::npos);
+  EXPECT_EQ(steps, 1);
+}
+
 TEST_F(ComparisonOnTheHost, ExactlyMeansThatNothingMayDiffer) {
   comparison_.compare_exactly({comparison_.arm("same", {.precision = Precision::kBf16}), comparison_.arm("other", {})},
                               {.precision = Precision::kBf16});
