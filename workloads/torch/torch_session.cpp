@@ -46,6 +46,20 @@ double allocated_bytes_before(torch::Device device) {
   return static_cast<double>(memory_of(device).allocated_bytes[kAggregate].current) - workspace_bytes();
 }
 
+/// Throws it as one of ours, without its backtrace, which names paths of the build machine. Torch has a type for memory
+/// that is exhausted, but where a library of CUDA's or the host's allocator says so, the text alone tells.
+[[noreturn]] void throw_ours(const c10::Error& error, torch::Device device) {
+  const std::string text = error.what_without_backtrace();
+  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says("out of memory") || says("ALLOC_FAILED") ||
+      says("can't allocate memory")) {
+    if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();  // the next arm may be another process
+    throw OutOfMemory(text);
+  }
+  if (says("unable to find an engine") || says("STATUS_NOT_SUPPORTED")) throw NotSupported(text);
+  throw std::runtime_error(text);
+}
+
 /// Makes the engine's stream torch's current one. On the host there is none.
 template <typename Action>
 void on_stream(torch::Device device, StreamHandle stream, const Action& action) {
@@ -53,11 +67,8 @@ void on_stream(torch::Device device, StreamHandle stream, const Action& action) 
     if (!device.is_cuda()) return action();
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream, device.index()));
     action();
-  } catch (const c10::OutOfMemoryError& exhausted) {
-    c10::cuda::CUDACachingAllocator::emptyCache();  // the next arm may be another process
-    throw OutOfMemory(exhausted.what_without_backtrace());
   } catch (const c10::Error& error) {
-    throw std::runtime_error(error.what_without_backtrace());  // the backtrace names paths of the build machine
+    throw_ours(error, device);
   }
 }
 
@@ -98,11 +109,25 @@ int host_threads() {
 TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
   const int threads = on_device() ? 1 : host_threads();  // beside a GPU the host only launches
   at::set_num_threads(threads);
-  if (on_device()) at::globalContext().lazyInitDevice(device_.type());  // the allocator knows no device before
+  if (on_device()) {
+    at::globalContext().lazyInitDevice(device_.type());  // the allocator knows no device before
+    // A workspace that the stream of an earlier graph left may keep a block of gigabytes. No graph lives now.
+    at::cuda::clearCublasWorkspaces();
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  }
   at::globalContext().setBenchmarkCuDNN(true);
   trial.note("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
   trial.note("device", on_device() ? "cuda" : "cpu");
   if (!on_device()) trial.note("torch_threads", std::to_string(threads));
+}
+
+TorchSession::~TorchSession() {
+  if (!on_device()) return;
+  try {
+    c10::cuda::CUDACachingAllocator::emptyCache();  // the next case may take its memory elsewhere
+  } catch (const c10::Error&) {
+    return;  // of a broken context nothing can be given back: its case has said so
+  }
 }
 
 Arm TorchSession::arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const {

@@ -32,6 +32,10 @@ class TorchSession {
   /// Fixes the number of host threads for as long as it lives, lets cuDNN search its convolutions, and notes both with
   /// the versions.
   explicit TorchSession(Trial& trial);
+  /// Gives back the device memory that torch caches.
+  ~TorchSession();
+  TorchSession(const TorchSession&) = delete;
+  TorchSession& operator=(const TorchSession&) = delete;
 
   torch::Device device() const { return device_; }
   bool on_device() const { return device_.is_cuda(); }
@@ -49,7 +53,8 @@ class TorchSession {
   /// `make` allocates and returns its step.
   Arm arm(const std::string& name, const std::function<Work()>& make, const ArmOptions& options) const;
 
-  /// Runs work of a check on the engine's stream and waits for it.
+  /// Runs work of a check on the engine's stream and waits for it. As steps of arms do, throws OutOfMemory,
+  /// NotSupported where a library has no kernel for such work, or else std::runtime_error with torch's text.
   void run(StreamHandle stream, const std::function<void()>& work) const;
 
  private:

@@ -1,5 +1,6 @@
 #include "torch_session.hpp"
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -71,6 +72,18 @@ TEST(TorchSessionOnAHost, SaysWhatTorchSaysWithoutItsBacktrace) {
   }
 }
 
+TEST(TorchSessionOnAHost, KnowsExhaustionAndMissingKernelsByTheText) {
+  HostCheckingTrial trial(Point{});
+  const TorchSession session(trial);
+  EXPECT_THROW(session.run(nullptr, [] { torch::empty({std::int64_t{1} << 60}); }), OutOfMemory);
+  const auto failing = [](const char* text) { return [text] { TORCH_CHECK(false, text); }; };
+  EXPECT_THROW(session.run(nullptr, failing("CUDA error: out of memory")), OutOfMemory);
+  EXPECT_THROW(session.run(nullptr, failing("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling")), OutOfMemory);
+  EXPECT_THROW(session.run(nullptr, failing("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")), NotSupported);
+  EXPECT_THROW(session.run(nullptr, failing("GET was unable to find an engine to execute")), NotSupported);
+  EXPECT_THROW(session.run(nullptr, failing("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED")), std::runtime_error);
+}
+
 class TorchSessionOnADevice : public DeviceTest {};
 
 TEST_F(TorchSessionOnADevice, CountsMemoryOfAStep) {
@@ -118,6 +131,24 @@ TEST_F(TorchSessionOnADevice, AddsTheBytesOfAGraph) {
   trial.compare({session.arm("arm", make, {.graph_bytes = [] { return 1e9; }})});
   const auto& metrics = trial.results().at("arm").metrics;
   EXPECT_GE(metrics.at("peak_allocated_bytes"), 1e9 + 4 * (1 << 20));
+}
+
+TEST_F(TorchSessionOnADevice, LeavesNothingOfItsMemoryBehind) {
+  const auto reserved_bytes = [&] {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
+    return stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
+  };
+  CheckingTrial trial(device(), {});
+  {
+    const TorchSession session(trial);
+  }
+  const auto before_bytes = reserved_bytes();
+  {
+    const TorchSession session(trial);
+    session.run(nullptr, [&] { torch::zeros({1 << 28}, torch::TensorOptions(session.device())); });
+    EXPECT_GE(reserved_bytes(), before_bytes + (std::int64_t{4} << 28));
+  }
+  EXPECT_EQ(reserved_bytes(), before_bytes);
 }
 
 TEST_F(TorchSessionOnADevice, SaysThatMemoryIsExhausted) {
