@@ -2,13 +2,24 @@
 
 import sys
 
-from gpulift.entry import call
+from gpulift.errors import INTERRUPTED
 
-if __name__ == "__main__":
+
+def main() -> int:
+    """The exit code."""
     if sys.argv[1:2] == ["report"]:
+        from gpulift.entry import call
         from gpulift.report.command import app
 
-        sys.exit(call(app, sys.argv[2:], "gpulift report"))
-    from gpulift.cli import main
+        return call(app, sys.argv[2:], "./gpulift report")
+    from gpulift import cli
 
-    sys.exit(main())
+    return cli.main()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # while it imports
+        print("gpulift: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -8,6 +8,7 @@ NOT_COMPARABLE = 4
 INCONCLUSIVE = 5
 NOTHING_RAN = 77
 INTERRUPTED = 130
+NO_READER = 141  # as of a program that SIGPIPE ends
 
 
 class GpuliftError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -42,5 +43,6 @@ def taken(queue: int) -> Iterator[int]:
 def _call(
     work: Callable[..., None], arguments: tuple[Any, ...], receiver: Connection, sender: Connection
 ) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C ends it too, without a word
     receiver.close()  # so that whoever still sends is told that nobody receives
     work(*arguments, sender)

@@ -340,8 +340,8 @@ def test_bad_input_is_one_line_and_exit_2(
     [
         (["report", "nowhere"], 2, "gpulift: error: nowhere: there is no such file or folder\n"),
         (["report", "--frob"], 2, "gpulift: error: No such option: --frob\n"),
-        (["report", "--help"], 0, "Usage: gpulift report [OPTIONS]"),
-        (["report", "-h"], 0, "Usage: gpulift report [OPTIONS]"),
+        (["report", "--help"], 0, "Usage: ./gpulift report [OPTIONS]"),
+        (["report", "-h"], 0, "Usage: ./gpulift report [OPTIONS]"),
         (["reference", "show", "-h"], 0, " reference show [OPTIONS]"),
         (["list", "("], 2, "gpulift: error: '(' is not a regular expression"),
     ],

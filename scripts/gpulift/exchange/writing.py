@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpulift.citing.plain import visible
-from gpulift.errors import FAILED, GpuliftError
+from gpulift.errors import GpuliftError
 from gpulift.runs import write_error
 
 
@@ -64,12 +64,5 @@ def _replace(out: Path, content: bytes) -> None:
 
 def _to_stdout(content: bytes) -> None:
     sys.stdout.flush()
-    try:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is still in the buffer would be written again, and fail again, when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise GpuliftError(f"standard output cannot be written: {error.strerror}", FAILED) from None
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

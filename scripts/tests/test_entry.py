@@ -1,0 +1,102 @@
+"""A command that cannot go on says so in one line: no output, no reader, an interrupt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1]
+COMMANDS = """
+import sys, time
+from gpulift.entry import call, make_app
+app = make_app()
+@app.command()
+def talk() -> None:
+    print("word " * 100000)
+@app.command()
+def wait() -> None:
+    print("waiting", flush=True)
+    time.sleep(60)
+sys.exit(call(app, sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """A command line whose commands are `talk` and `wait`."""
+    script = tmp_path / "commands.py"
+    script.write_text(COMMANDS, encoding="utf-8")
+    return [sys.executable, str(script)]
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """This one, with modules from these folders first."""
+    return {**os.environ, "PYTHONPATH": ":".join(map(str, [*folders, SCRIPTS]))}
+
+
+def interrupted(arguments: list[str], *folders: Path) -> tuple[int, str]:
+    """Exit code and stderr of a process that gets SIGINT once it has written a line."""
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(*folders),
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        return process.returncode, errors
+
+
+def test_a_full_disk_behind_standard_output_is_one_line(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*command, "talk"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+    said = "gpulift: error: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_a_reader_that_is_gone_ends_it_as_sigpipe_would(command: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*command, "talk"], stdout=writer, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_closed_standard_output_is_refused(command: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" talk >&-', *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert (done.returncode, done.stderr) == (1, "gpulift: error: standard output is closed\n")
+
+
+def test_an_interrupt_is_named_and_ends_with_130(command: list[str]) -> None:
+    assert interrupted([*command, "wait"]) == (130, "gpulift: interrupted\n")
+
+
+def test_an_interrupt_before_all_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    slow = tmp_path / "typer.py"
+    slow.write_text("import time\nprint('', flush=True)\ntime.sleep(60)\n", encoding="utf-8")
+    said = interrupted([sys.executable, "-m", "gpulift", "list"], tmp_path)
+    assert said == (130, "gpulift: interrupted\n")
+
+
+def test_the_help_names_the_launcher(command: list[str]) -> None:
+    done = subprocess.run(
+        [*command, "talk", "--help"], capture_output=True, text=True, env=environment()
+    )
+    assert done.stdout.lstrip().startswith("Usage: ./gpulift talk")
