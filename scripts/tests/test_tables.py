@@ -7,11 +7,14 @@ import re
 import sys
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from gpulift import tables
 from gpulift.report.summary import Problem
 
 TECHNIQUE = "compilation/fused_optimizer_steps"
+REASON = "a reason of many words that has no room beside the names of what it is about"
 
 
 class Terminal(io.StringIO):
@@ -23,20 +26,95 @@ class Terminal(io.StringIO):
 
 def shown(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO) -> list[str]:
     """The lines of a table with long names and long texts."""
+    one = Problem(TECHNIQUE, "layout:channels_last/batch:4", "", "skipped", REASON, REASON)
+    return printed(monkeypatch, stdout, tables.problems([one], "Skipped"))
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO, table: Table) -> list[str]:
+    """The lines of any table."""
     monkeypatch.setattr(sys, "stdout", stdout)
-    reason = "a reason of many words that has no room beside the names of what it is about"
-    one = Problem(TECHNIQUE, "layout:channels_last/batch:4", "", "skipped", reason, reason)
-    tables.console().print(tables.problems([one], "Skipped"))
+    tables.console().print(table)
     return re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
 
 
-def test_a_narrow_terminal_folds_names_and_cuts_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
+def words(lines: list[str]) -> set[str]:
+    """All that stands between blanks."""
+    return set(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("columns", [120, 140])
+def test_columns_that_have_room_for_their_words_stay_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     lines = shown(monkeypatch, Terminal())
-    assert max(map(len, lines)) <= 40
-    assert "…" not in "".join(lines)
-    width = next(line.index("cases") for line in lines if "cases" in line)
-    assert "".join(line[:width].strip() for line in lines[1:]) == f"technique{TECHNIQUE}"
+    assert max(map(len, lines)) <= columns
+    assert lines[1].split() == ["technique", "cases", "outcome", "reason", "remedy"]
+    assert {TECHNIQUE, "channels_last,", "skipped", *REASON.split()} <= words(lines)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_row_without_room_for_its_words_is_a_block(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = shown(monkeypatch, Terminal())
+    assert lines[0] == "Skipped"
+    assert "outcome: skipped" in lines
+    assert lines[-1] == ""
+    assert {TECHNIQUE, *REASON.split()} <= words(lines)
+    assert all(len(line) <= columns or TECHNIQUE in line for line in lines)
+
+
+def test_a_word_longer_than_the_terminal_is_neither_cut_nor_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert f"  {TECHNIQUE}" in shown(monkeypatch, Terminal())
+
+
+def test_blocks_leave_out_what_is_empty_and_name_no_column_without_heading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    table = tables.titled("")
+    for heading in ("", "check", "remedy"):
+        table.add_column(heading)
+    table.add_row("✓", Text("clock/[sm]"), "")
+    table.add_row("✗", "one\ntwo", "wait " * 8)
+    table.caption = "What a tick is"
+    assert printed(monkeypatch, Terminal(), table) == [
+        *("✓", "check: clock/[sm]", ""),
+        *("✗", "check: one two", "remedy: wait wait wait wait", "  wait wait wait wait", ""),
+        "What a tick is",
+    ]
+
+
+def test_a_table_keeps_its_columns_on_a_wider_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tables.titled("")
+    for heading in ("verdict", "reason"):
+        table.add_column(heading)
+    table.add_row("inconclusive", REASON)
+    monkeypatch.setenv("COLUMNS", "36")
+    narrow = printed(monkeypatch, Terminal(), table)
+    assert max(map(len, narrow)) <= 36
+    assert {"inconclusive", *REASON.split()} <= words(narrow)
+    assert len(printed(monkeypatch, io.StringIO(), table)) == 2
+
+
+def test_a_dumb_terminal_gets_no_colours_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    assert TECHNIQUE in words(shown(monkeypatch, terminal))
+    assert "\x1b" not in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"), [(30, [10, 5, 15]), (26, [10, 5, 11]), (24, [10, 5, 9]), (9, [4, 5, 8])]
+)
+def test_what_is_missing_is_taken_from_the_widest(room: int, widths: list[int]) -> None:
+    assert tables.share([4, 5, 8], [10, 5, 15], room) == widths
 
 
 @pytest.mark.parametrize("forced", ["", "1"])
