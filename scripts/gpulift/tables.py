@@ -81,15 +81,14 @@ class UnbrokenTable(Table):
 
     def _blocks(self, console: Console, width: int) -> RenderResult:
         """Each row as lines of its own, without cells that are empty."""
-        columns = [_plain(console, (one.header, *one.cells)) for one in self.columns]
+        headings, *rows = zip(
+            *(_plain(console, (one.header, *one.cells)) for one in self.columns), strict=True
+        )
         if self.title:
             yield Text(str(self.title), style=self.title_style or "")
-        for row in range(1, self.row_count + 1):
-            for heading, *cells in columns:
-                value = " ".join(cells[row - 1].split())
-                if value:
-                    line = f"{heading}: {value}" if heading else value
-                    yield from (Segment(f"{part}\n") for part in _wrapped(line, width))
+        for row in rows:
+            for line in _block(headings, row, width):
+                yield Segment(f"{line}\n")
             yield Segment("\n")
         if self.caption:
             yield Text(str(self.caption), style=self.caption_style or "table.caption")
@@ -111,8 +110,22 @@ def _plain(console: Console, cells: Iterable[RenderableType]) -> list[str]:
     ]
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def _block(headings: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+    """The lines of one row; a cell without a heading, as a tick is, stands before the next one."""
+    lines, before = [], ""
+    for heading, cell in zip(headings, row, strict=True):
+        value = " ".join(cell.split())
+        if value and heading:
+            lines.append(f"{before}{heading}: {value}")
+            before = ""
+        elif value:
+            before = f"{value} "
+    lines += [before] if before else []
+    broken = (
+        wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in lines
+    )
+    return [part for parts in broken for part in parts]
 
 
 def titled(title: str) -> UnbrokenTable:

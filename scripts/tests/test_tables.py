@@ -73,19 +73,19 @@ def test_a_word_longer_than_the_terminal_is_neither_cut_nor_broken(
     assert f"  {TECHNIQUE}" in shown(monkeypatch, Terminal())
 
 
-def test_blocks_leave_out_what_is_empty_and_name_no_column_without_heading(
+def test_blocks_leave_out_what_is_empty_and_put_a_tick_before_what_it_is_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     table = tables.titled("")
-    for heading in ("", "check", "remedy"):
+    for heading in ("", "check", "remedy", ""):
         table.add_column(heading)
-    table.add_row("✓", Text("clock/[sm]"), "")
-    table.add_row("✗", "one\ntwo", "wait " * 8)
+    table.add_row("✓", Text("clock/[sm]"), "", "remark")
+    table.add_row("✗", "one\ntwo", "wait " * 8, "")
     table.caption = "What a tick is"
     assert printed(monkeypatch, Terminal(), table) == [
-        *("✓", "check: clock/[sm]", ""),
-        *("✗", "check: one two", "remedy: wait wait wait wait", "  wait wait wait wait", ""),
+        *("✓ check: clock/[sm]", "remark", ""),
+        *("✗ check: one two", "remedy: wait wait wait wait", "  wait wait wait wait", ""),
         "What a tick is",
     ]
 
