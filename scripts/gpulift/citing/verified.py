@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import errors, text
+from gpulift import errors, tables, text
 from gpulift.citing import conditions
 from gpulift.citing.plain import visible
 from gpulift.citing.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSIDE, Answer
@@ -67,10 +67,10 @@ def lines(found: Verification) -> list[str]:
 
 def table(found: Verification) -> Table:
     """A row for each arm: then, where the new mean was expected, now, and the answer."""
-    made = Table(box=None, pad_edge=False)
+    made = tables.titled("")
     then, now = _launches("then", found.then), _launches("now", found.measured)
     for name in ("arm", "quantity", then, "95 % prediction", now, "answer"):
-        made.add_column(Text(visible(name)), overflow="fold")
+        made.add_column(Text(visible(name)))
     for one in found.answers:
         made.add_row(*(Text(visible(cell)) for cell in _cells(one)))
     return made

@@ -78,7 +78,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
 
 def table(model: str, judgements: Sequence[Judgement]) -> Table:
     """The claims of one model, what was decided first; the order of the ledger within a verdict."""
-    made = Table(
+    made = tables.UnbrokenTable(
         title=f"Which published claims hold on {model}?" if model else "There are no records yet",
         title_justify="left",
         title_style="bold",
@@ -87,7 +87,7 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
         show_lines=True,  # cells are of several lines
     )
     for column in COLUMNS:
-        made.add_column(column, overflow="fold", no_wrap=column == "verdict")
+        made.add_column(column)
     for one in sorted(judgements, key=lambda each: VERDICTS.index(each.verdict)):
         cells = (
             one.claim.statement,
