@@ -40,9 +40,12 @@ def environment(*folders: Path) -> dict[str, str]:
 
 
 def interrupted(arguments: list[str], *folders: Path) -> tuple[int, str]:
-    """Exit code and stderr of a process that gets SIGINT once it has written a line."""
+    """Exit code and stderr of a process that gets SIGINT once it has written a line.
+
+    The signal has its default: a shell makes what it starts in the background ignore it.
+    """
     with subprocess.Popen(
-        arguments,
+        ["env", "--default-signal=INT", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
