@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from gpulift import machine, tables
+from gpulift import machine, packages, tables
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
@@ -48,9 +48,10 @@ def model_named(name: str, known: Sequence[str]) -> str | None:
 
 
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
-    """This machine, and what can be measured."""
+    """This machine, and what can be measured with the Python of the set-up."""
     bench = machine.find_bench()
-    return machine.describe_asked(bench, gpu), machine.catalogue(bench)
+    context = machine.describe_asked(bench, gpu)
+    return context, packages.with_missing(machine.catalogue(bench), bench.parent / "modules")
 
 
 def summary_of(run: Run) -> Summary:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpulift import packages
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
 
@@ -40,6 +41,7 @@ def examine(context: Context, techniques: Sequence[TechniqueInfo]) -> list[Findi
         _driver(context),
         _toolkit(),
         _torch(),
+        _jax(),
         *(_preload(library, package) for library, package in PRELOADS),
         *_unavailable(techniques),
         _runnable(context, techniques),
@@ -88,6 +90,13 @@ def _torch() -> Finding:
     except importlib.metadata.PackageNotFoundError:
         remedy = "./gpulift setup without GPULIFT_TORCH=off, or GPULIFT_PYTHON with a torch"
         return Finding("LibTorch", False, "no torch in this Python", remedy)
+
+
+def _jax() -> Finding:
+    """No set-up installs it: it is for those who name it, or an environment that has it."""
+    if not packages.is_installed("jax"):
+        return Finding("JAX", False, "no jax in this Python", packages.remedy("jax"))
+    return Finding("JAX", True, f"jax {importlib.metadata.version('jax')}")
 
 
 def _preload(library: str, package: str) -> Finding:

@@ -77,6 +77,11 @@ def find_bench() -> Path:
     return bench
 
 
+def script_of(modules: Path, technique: str) -> Path:
+    """The script that makes a technique's Python arms."""
+    return modules / f"{technique.replace('/', '.')}.py"
+
+
 def find_interpreter(option: str, named: str) -> Path:
     """The interpreter itself, or bin/python of a virtual environment. A link stays a link: its own
     place is how Python knows its environment."""

@@ -69,7 +69,9 @@ def find_sides(asked: Asked, base_python: str, head_python: str, say: Say) -> Si
     rows = choose_rows(infos, infos, asked.filter, asked.all_cases)
     if len(infos) < len(catalogue):
         say(f"techniques without Python arms, left out: {len(catalogue) - len(infos)}")
-    scripts = [script_of(build.modules, name) for name in sorted({row.technique for row in rows})]
+    scripts = [
+        machine.script_of(build.modules, name) for name in sorted({row.technique for row in rows})
+    ]
     found = [
         find_environment(option, named, build.modules / WORKER, scripts)
         for option, named in (("--base-python", base_python), ("--head-python", head_python))
@@ -87,11 +89,6 @@ def with_python_arms(infos: Iterable[TechniqueInfo]) -> list[TechniqueInfo]:
     if not found:
         raise GpuliftError("no technique of this build has Python arms: there is nothing to gate")
     return found
-
-
-def script_of(modules: Path, technique: str) -> Path:
-    """The script that makes a technique's Python arms."""
-    return modules / f"{technique.replace('/', '.')}.py"
 
 
 def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Path]) -> Environment:
