@@ -47,6 +47,17 @@ def model_named(name: str, known: Sequence[str]) -> str | None:
     return fitting[0] if fitting else None
 
 
+def require_model(name: str, known: Sequence[str], none: str) -> str:
+    """The known model that a user means; throws GpuliftError, which says that there is none of it
+    (as in `there are no records`), where there is none."""
+    model = model_named(name, known)
+    if model is None:
+        raise GpuliftError(
+            f"{none} of {name or repr(name)}; known are {', '.join(known) or 'none'}"
+        )
+    return model
+
+
 def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
     """This machine, and what can be measured with the Python of the set-up."""
     bench = machine.find_bench()

@@ -108,17 +108,20 @@ def test_every_model_has_its_own_verdicts(root: Path, capfd: SHOWN) -> None:
         assert {one["model"] for one in chosen.values()} == {model}
 
 
-def test_a_model_without_records_is_told_apart_from_a_broken_command(
-    root: Path, capfd: SHOWN
+@pytest.mark.parametrize("name", ["NVIDIA H100", "cpu", "h20"])
+def test_a_model_without_records_is_refused_as_it_was_typed(
+    root: Path, capfd: SHOWN, name: str
 ) -> None:
     pinned_copies(root / "results")
-    assert cli.main(["claims", "--json", "--gpu", "nvidia-h100"]) == OK
+    assert cli.main(["claims", "--json", "--gpu", name]) == USAGE
     said = capfd.readouterr()
-    assert "there are no records of nvidia-h100 (known are: nvidia-h200)" in said.err
-    assert {one["verdict"] for one in json.loads(said.out)} == {
-        "not yet measured",
-        "not testable here",
-    }
+    wanted = f"gpulift: error: there are no records of {name}; known are nvidia-h200\n"
+    assert (said.out, said.err) == ("", wanted)
+
+
+def test_without_records_no_model_is_known(root: Path, capfd: SHOWN) -> None:
+    assert cli.main(["claims", "--gpu", "h200"]) == USAGE
+    assert "there are no records of h200; known are none" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", "nvidia-h200", "h200"])

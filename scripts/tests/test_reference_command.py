@@ -150,6 +150,8 @@ def test_a_model_is_shown_with_its_sources(root: Path, capfd: SHOWN, name: str) 
     ("arguments", "words"),
     [
         (["show", "b200"], "there is no reference of b200; known are nvidia-h100, nvidia-h200"),
+        (["show", "cpu"], "there is no reference of cpu; known are nvidia-h100, nvidia-h200"),
+        (["show", ""], "there is no reference of ''; known are"),
         (["show", "nvidia"], "nvidia is a part of nvidia-h100, nvidia-h200: name one"),
         ([], "name `reference show [MODEL]` or `reference build RESULTS...`"),
     ],

@@ -18,7 +18,7 @@ from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
-from gpulift.records.model import Record, slug
+from gpulift.records.model import Record
 from gpulift.records.read import read_results, size_of
 from gpulift.records.together import was_crowded
 
@@ -41,11 +41,8 @@ def claims(
     ledger = read_ledger()
     models = records_by_model(results or commands.results_folder(), ledger)
     if gpu is not None:
-        model = commands.model_named(gpu, list(models))
-        if model is None:
-            known = ", ".join(models) or "none"
-            say(f"there are no records of {slug(gpu)} (known are: {known})")
-        models = {model: models[model]} if model else {slug(gpu): []}
+        model = commands.require_model(gpu, list(models), "there are no records")
+        models = {model: models[model]}
     judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
     if as_json:
         commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])

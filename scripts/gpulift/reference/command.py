@@ -14,7 +14,6 @@ from gpulift.arguments import Results
 from gpulift.commands import Json
 from gpulift.errors import GpuliftError
 from gpulift.qualify import tables as shown
-from gpulift.records.model import slug
 from gpulift.records.read import read_results, run_folders
 from gpulift.records.together import was_crowded
 from gpulift.reference import build as reference_build
@@ -99,8 +98,11 @@ def show(
     files = {
         file.stem: file for file in sorted((commands.results_folder() / "reference").glob("*.json"))
     }
-    wanted = _only(gpu, list(files)) if gpu else machine.describe(machine.find_bench()).slug
-    if gpu or wanted in files:
+    if gpu is None:
+        wanted = machine.describe(machine.find_bench()).slug
+    else:
+        wanted = commands.require_model(gpu, list(files), "there is no reference")
+    if wanted in files:
         found = read_reference(files[wanted])
         if as_json:
             commands.print_json(json.loads(reference_build.to_json(found)))
@@ -115,15 +117,6 @@ def show(
     screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
     screen.print(shown.references_table(known))
     screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
-
-
-def _only(gpu: str, known: list[str]) -> str:
-    """The model that the user means."""
-    model = commands.model_named(gpu, known)
-    if model is not None:
-        return model
-    named = ", ".join(known) or "none"
-    raise GpuliftError(f"there is no reference of {slug(gpu)}; known are {named}")
 
 
 def _counted(stem: str, one: Reference) -> dict[str, Any]:
