@@ -1,4 +1,4 @@
-"""Arguments that name records, for several commands; imports little, since `report` reads early."""
+"""Arguments that name files, for several commands; imports little, since `report` reads early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def named(path: str) -> Path:
     """A file or folder; an empty name, as of a variable that is not set, would be the current
     folder."""
     if not path:
-        raise GpuliftError("a name of records is empty", USAGE)
+        raise GpuliftError("the name of a file or folder is empty", USAGE)
     return Path(path)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import machine, packages, tables
+from gpulift.arguments import named
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
@@ -20,7 +21,10 @@ from gpulift.report.summary import Summary, summarise
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]
-Out = Annotated[Optional[Path], typer.Option(help="Folder for the output.")]  # noqa: UP045
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(parser=named, metavar="FOLDER", help="Folder for the output."),
+]
 Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 

@@ -87,7 +87,7 @@ def find_interpreter(option: str, named: str) -> Path:
     place is how Python knows its environment."""
     given = Path(named).absolute()
     python = given / "bin" / "python" if given.is_dir() else given
-    if not (python.is_file() and os.access(python, os.X_OK)):
+    if not (named and python.is_file() and os.access(python, os.X_OK)):
         raise GpuliftError(
             f"{option} {named}: is neither an interpreter nor a virtual environment (a folder with"
             " bin/python)"

@@ -19,6 +19,7 @@ from gpulift.records.parse import read_record
 from tests import runs_made, sample
 
 CPU = "cpu-amd-epyc-7b13"
+EMPTY_NAME = "the name of a file or folder is empty"
 
 
 def states(results: Path) -> dict[str, str]:
@@ -307,13 +308,29 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
             ["duet", "cut.jsonl"],
             "cut.jsonl: there are no records in it: cut.jsonl:1: the last line",
         ),
-        (["check", ""], "a name of records is empty"),
-        (["duet", ""], "a name of records is empty"),
-        (["report", ""], "a name of records is empty"),
-        (["export", "csv", ""], "a name of records is empty"),
-        (["import", "gbench", ""], "a name of records is empty"),
-        (["show", "abcd", "--results", ""], "a name of records is empty"),
-        (["reference", "build", ""], "a name of records is empty"),
+        (["check", ""], EMPTY_NAME),
+        (["duet", ""], EMPTY_NAME),
+        (["report", ""], EMPTY_NAME),
+        (["export", "csv", ""], EMPTY_NAME),
+        (["import", "gbench", ""], EMPTY_NAME),
+        (["show", "abcd", "--results", ""], EMPTY_NAME),
+        (["report", "empty", "--out", ""], EMPTY_NAME),
+        (["report", "empty", "--compare", ""], EMPTY_NAME),
+        (["report", "--gate", ""], EMPTY_NAME),
+        (["export", "csv", "empty", "--out", ""], EMPTY_NAME),
+        (["import", "gbench", "cut.jsonl", "--out", ""], EMPTY_NAME),
+        (["claims", "--results", ""], EMPTY_NAME),
+        (["run", "--out", ""], EMPTY_NAME),
+        (["run", "--python", ""], "--python : is neither an interpreter nor a virtual"),
+        (["qualify", "--out", ""], EMPTY_NAME),
+        (["verify", "abcd", "--out", ""], EMPTY_NAME),
+        (["gate", "--base", "HEAD", "--out", ""], EMPTY_NAME),
+        (["gate", "--base", "HEAD", "--junit", ""], EMPTY_NAME),
+        (["gate", "--replay", ""], EMPTY_NAME),
+        (["certify", "--out", ""], EMPTY_NAME),
+        (["certify", "--reissue", ""], EMPTY_NAME),
+        (["reference", "build", "empty", "--out", ""], EMPTY_NAME),
+        (["reference", "build", ""], EMPTY_NAME),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(
@@ -328,6 +345,9 @@ def test_bad_input_is_one_line_and_exit_2(
     (root / "dangling" / "gpu" / "run").mkdir(parents=True)
     for name in ("a.b", "transfer.pinned_copy"):
         (root / "dangling" / "gpu" / "run" / f"{name}.jsonl").symlink_to("nowhere")
+    python = root / "bin" / "python"  # the current folder looks like a virtual environment
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
     monkeypatch.chdir(root)
     assert cli.main(arguments) == 2
     (line,) = errors(capfd).splitlines()

@@ -863,7 +863,7 @@ def test_further_runs_of_a_side(
     [
         (["--across", "card"], USAGE, "do not differ in card"),
         (["--across", "moon"], USAGE, "--across knows driver"),
-        (["--more-head", ""], USAGE, "a name of records is empty"),
+        (["--more-head", ""], USAGE, "the name of a file or folder is empty"),
         (["--explain", ""], USAGE, "--explain needs a part of technique/case/arm"),
         (["--explain", "a/b", "--json"], USAGE, "leave --explain or --json out"),
         (
@@ -892,7 +892,7 @@ def test_an_empty_name_is_not_the_current_folder(
 ) -> None:
     monkeypatch.chdir(folders[1])
     assert cli.main(["compare", folders[0], ""]) == USAGE
-    assert capfd.readouterr().err == "gpulift: error: a name of records is empty\n"
+    assert capfd.readouterr().err == "gpulift: error: the name of a file or folder is empty\n"
 
 
 def test_the_question_stands_in_table_json_and_explanation(

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from gpulift import commands, machine, runs, tables
+from gpulift.arguments import named
 from gpulift.certify.certificate import (
     FOLDER,
     TRIALS_SUFFIX,
@@ -70,8 +71,10 @@ def certify(
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
+            parser=named,
+            metavar="FOLDER",
             help="Folder for raw records and their trials; one with trials is gone on with. The"
-            " trials are copied to results/certificates, where the certificate is written."
+            " trials are copied to results/certificates, where the certificate is written.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
@@ -99,7 +102,7 @@ def certify(
     Trials of earlier sessions and other cards of the model count too, where they go together."""
     if reissue:
         _require_none_to_measure(context)
-        _reissue([Path(name) for name in given or ()], as_json)
+        _reissue([named(name) for name in given or ()], as_json)
         return
     if given is not None and len(given) > 1:
         raise GpuliftError("give one filter; a|b selects both")
@@ -148,10 +151,10 @@ def _require_none_to_measure(context: typer.Context) -> None:
     sources = {name: context.get_parameter_source(name) for name in MEASURED_WITH}
     given = [name for name, one in sources.items() if one and one.name == "COMMANDLINE"]
     if given:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise GpuliftError(
             "--reissue measures nothing, and writes the certificate to results/certificates: leave"
-            f" out {named}"
+            f" out {options}"
         )
 
 
@@ -198,9 +201,9 @@ def sizes_of(text: str) -> tuple[float, ...]:
     """Fractions of 0.5,2 (per cent), in rising order; nothing of "none"."""
     if text == "none":
         return ()
-    named = {f"{100 * size:g}": size for size in SIZES}
+    known = {f"{100 * size:g}": size for size in SIZES}
     try:
-        return tuple(sorted({named[one.strip()] for one in text.split(",")}))
+        return tuple(sorted({known[one.strip()] for one in text.split(",")}))
     except KeyError as error:
         raise GpuliftError(
             f"--sizes {text}: {error.args[0] or 'an empty size'} is none of {ALL_SIZES}"

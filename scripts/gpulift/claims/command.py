@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpulift import commands, tables, text
+from gpulift.arguments import named
 from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
 from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
@@ -33,7 +34,9 @@ def claims(
     ] = None,
     results: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of results; the checkout's by default."),
+        typer.Option(
+            parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

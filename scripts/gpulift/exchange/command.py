@@ -47,7 +47,7 @@ def export(
     results: SomeResults = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="The file; standard output by default."),
+        typer.Option(parser=named, metavar="FILE", help="The file; standard output by default."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
 ) -> None:
@@ -90,7 +90,9 @@ def import_(
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="DIR", help="Folder for the records: a new one, or an empty one."),
+        typer.Option(
+            parser=named, metavar="DIR", help="Folder for the records: a new one, or an empty one."
+        ),
     ] = None,
     device: Annotated[
         Optional[int],  # noqa: UP045

@@ -12,6 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift import machine
+from gpulift.arguments import named
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
@@ -71,10 +72,17 @@ def gate(
             help="Time to end in, builds included: 300s, 10m, 1h. The rest is inconclusive."
         ),
     ] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Folder for the evidence.")] = None,  # noqa: UP045
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FOLDER", help="Folder for the evidence."),
+    ] = None,
     replay: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Judge the evidence in this folder again; nothing is measured."),
+        typer.Option(
+            parser=named,
+            metavar="FOLDER",
+            help="Judge the evidence in this folder again; nothing is measured.",
+        ),
     ] = None,
     explain: Annotated[
         Optional[str],  # noqa: UP045
@@ -87,7 +95,10 @@ def gate(
     github: Annotated[
         bool, typer.Option("--github", help="Workflow commands of GitHub as well.")
     ] = False,
-    junit: Annotated[Optional[Path], typer.Option(help="Write JUnit XML to this file.")] = None,  # noqa: UP045
+    junit: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FILE", help="Write JUnit XML to this file."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
     gpu: Annotated[Optional[int], typer.Option(help="Index of the GPU.")] = None,  # noqa: UP045
     arm_time: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import commands, machine, tables
-from gpulift.arguments import Results
+from gpulift.arguments import Results, named
 from gpulift.commands import Json
 from gpulift.errors import GpuliftError
 from gpulift.qualify import tables as shown
@@ -39,7 +39,11 @@ def build(
     results: Results,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="File to write; the model's in results/reference/ by default."),
+        typer.Option(
+            parser=named,
+            metavar="FILE",
+            help="File to write; the model's in results/reference/ by default.",
+        ),
     ] = None,
 ) -> None:
     """Makes or updates the measured entries of a model from records of its cards.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpulift.arguments import SomeResults
+from gpulift.arguments import SomeResults, named
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
 from gpulift.records.pool import without_collection
@@ -23,11 +23,15 @@ def report(
     results: SomeResults = None,
     gates: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Option("--gate", metavar="FOLDER", help="Evidence of a gate; may be repeated."),
+        typer.Option(
+            "--gate", parser=named, metavar="FOLDER", help="Evidence of a gate; may be repeated."
+        ),
     ] = None,
     base: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--compare", metavar="BASE", help="Verdicts of `compare` BASE RESULTS."),
+        typer.Option(
+            "--compare", parser=named, metavar="BASE", help="Verdicts of `compare` BASE RESULTS."
+        ),
     ] = None,
     across: Annotated[
         Optional[str],  # noqa: UP045
@@ -35,7 +39,11 @@ def report(
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder for the output; report/ in the first folder that is named."),
+        typer.Option(
+            parser=named,
+            metavar="FOLDER",
+            help="Folder for the output; report/ in the first folder that is named.",
+        ),
     ] = None,
 ) -> None:
     """One HTML page, its Markdown twin and figures, from records alone.
