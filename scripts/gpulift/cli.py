@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -33,6 +32,7 @@ from gpulift.entry import call, make_app, say
 from gpulift.errors import FAILED, OK, GpuliftError
 from gpulift.exchange.command import export, import_
 from gpulift.gate.command import gate
+from gpulift.gate.setup import matcher
 from gpulift.machine import TechniqueInfo
 from gpulift.qualify.command import qualify
 from gpulift.records import check as checks
@@ -102,9 +102,11 @@ def run(
 
 @app.command("list")
 def list_techniques(filter: Filter = None, as_json: Json = False) -> None:
-    """What can be measured, and whether it can run on this machine."""
+    """What can be measured, and whether it can run on this machine; of each technique the cases
+    that the filter selects."""
     context, infos = examine(None)
-    chosen = [info for info in infos if _matches(info, filter)]
+    matches = matcher(filter)
+    chosen = [one for info in infos if (one := _selected(info, matches))]
     if not chosen:
         raise GpuliftError(f"no technique matches {filter!r}; `list` without a filter shows all")
     if as_json:
@@ -167,13 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return call(app, (sys.argv[1:] if arguments is None else arguments) or ["--help"])
 
 
-def _matches(info: TechniqueInfo, filter: str | None) -> bool:
-    if filter is None:
-        return True
-    wanted = not filter.startswith("-")
-    try:
-        pattern = re.compile(filter.removeprefix("-"))
-    except re.error as error:
-        raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
-    names = [f"{info.id}/{case.id}/{arm}" for case in info.cases for arm in info.arms]
-    return any(bool(pattern.search(name)) == wanted for name in names or [info.id])
+def _selected(info: TechniqueInfo, matches: Callable[[str], bool]) -> TechniqueInfo | None:
+    """The technique with the cases that `run` with the same filter would measure; one whose cases
+    are not known, since it is unavailable, by its own name."""
+    if not (info.cases and info.arms):
+        return info if matches(info.id) else None
+    cases = tuple(
+        case
+        for case in info.cases
+        if any(matches(f"{info.id}/{case.id}/{arm}") for arm in info.arms)
+    )
+    return replace(info, cases=cases) if cases else None

@@ -274,8 +274,23 @@ def test_list_says_what_cannot_run_and_why(root: Path, capfd: pytest.CaptureFixt
     assert cli.main(["list", "bytes:4096/", "--json"]) == 0
     (only,) = json.loads(capfd.readouterr().out)
     assert only["id"] == "transfer/pinned_copy"
+    assert [case["id"] for case in only["cases"]] == ["bytes:4096"]
     assert cli.main(["list", "--json", "--", "-transfer"]) == 0
     assert len(json.loads(capfd.readouterr().out)) == 2
+
+
+def test_list_counts_the_cases_that_a_filter_selects(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for filter, cases in (("transfer", "2"), ("/pinned$", "2"), ("bytes:65536/pinned$", "1")):
+        assert cli.main(["list", filter]) == 0
+        (row,) = capfd.readouterr().out.splitlines()[1:]
+        assert row.split("worth? ")[1].split()[:2] == [cases, "1"], filter
+    assert cli.main(["list", "--json", "--", "-bytes:4096"]) == 0
+    listed = {one["id"]: one["cases"] for one in json.loads(capfd.readouterr().out)}
+    assert [case["id"] for case in listed["transfer/pinned_copy"]] == ["bytes:65536"]
+    assert len(listed["allocator/host_malloc"]) == 1
+    assert listed["model/resnet"] == []
 
 
 def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def choose_rows(
 
     `more` says how a user gets at other than the quick cases.
     """
-    matches = _matcher(filter)
+    matches = matcher(filter)
     sides = (_cases(base), _cases(head))
     chosen = [
         {row for row, case in side.items() if (case.quick or all_cases) and matches(row.id)}
@@ -132,7 +132,7 @@ def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, CaseInfo]:
     }
 
 
-def _matcher(filter: str | None) -> Callable[[str], bool]:
+def matcher(filter: str | None) -> Callable[[str], bool]:
     """Whether a name is selected; a filter that starts with - excludes."""
     if filter is None:
         return lambda name: True
