@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,25 @@ def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
         "2026-11-21T04:00:00Z",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(("columns", "is_terminal"), [(60, True), (80, True), (60, False)])
+def test_lines_are_as_wide_as_the_terminal_and_break_no_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, is_terminal: bool
+) -> None:
+    raw = pinned(notes={"one": 30 * "several-words "})
+    sample.write(tmp_path / "nvidia-h200" / "2026-11-21-abc1234", [raw])
+    stdout = io.StringIO()
+    monkeypatch.setattr(stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert show(tmp_path, record_id(raw)) == 0
+    *printed, command = stdout.getvalue().splitlines()
+    assert command.startswith("  ./gpulift run ")
+    widest = max(len(line) for line in printed if not line.startswith("  file "))
+    width = columns if is_terminal else 100
+    assert width - 13 <= widest <= width
+    assert "".join(printed).count("several-words") == 30
 
 
 def test_the_energy_of_a_step_is_that_of_the_median_window_that_has_one() -> None:

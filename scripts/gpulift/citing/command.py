@@ -8,10 +8,11 @@ from typing import Annotated, Optional
 
 import typer
 
+from gpulift import tables
 from gpulift.arguments import named
 from gpulift.citing import cite as citations
 from gpulift.citing.find import find_record
-from gpulift.citing.show import lines
+from gpulift.citing.show import WIDTH, lines
 from gpulift.commands import results_folder
 from gpulift.entry import say
 from gpulift.records.model import Record
@@ -43,7 +44,8 @@ def show(
     if as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
-        typer.echo("\n".join(lines(record)))
+        screen = tables.console()
+        typer.echo("\n".join(lines(record, screen.width if screen.file.isatty() else WIDTH)))
 
 
 def cite(wanted: Id, places: Places = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from gpulift import stats, text
@@ -15,7 +16,7 @@ from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
-WIDTH = 100
+WIDTH = 100  # where there is no terminal
 LABEL = 15  # columns of the names before the values
 # By the last part of a telemetry key: factor and unit of what is shown.
 UNITS = {"hz": (1e-6, " MHz"), "w": (1.0, " W"), "c": (1.0, " °C"), "utilisation": (100.0, " %")}
@@ -27,19 +28,22 @@ INTERVALS = (
 Fact = tuple[str, str]
 
 
-def lines(record: Record) -> list[str]:
-    """The whole record; nothing in it is obeyed by a terminal."""
-    shown = [record.citation, *_facts(_subject(record))]
+def lines(record: Record, width: int = WIDTH) -> list[str]:
+    """The whole record in lines of that width, but for what is copied from them and for words that
+    are longer; nothing in it is obeyed by a terminal."""
+    facts = partial(_facts, width)
+    shown = [record.citation, *facts(_subject(record))]
     for arm in record.arms:
-        shown += ["", f"Arm {visible(arm.name)} ({arm.role})", *_facts(_arm(record, arm))]
+        shown += ["", f"Arm {visible(arm.name)} ({arm.role})", *facts(_arm(record, arm))]
     if record.arms:
-        shown += ["", INTERVALS]
-    shown += ["", "Telemetry of the case: median [least to most]", *_facts(_telemetry(record))]
-    shown += ["", "Conditions", *_facts(_conditions(record))]
+        shown += ["", *textwrap.wrap(INTERVALS, width)]
+    shown += ["", "Telemetry of the case: median [least to most]", *facts(_telemetry(record))]
+    shown += ["", "Conditions", *facts(_conditions(record))]
     if record.kind == IMPORT:
         said = record.raw.get("imported", {})
-        return [*shown, "", "What the other tool said, word for word", *_facts(_imported(said))]
-    return [*shown, "", _how_again(record), f"  {visible(command_again(record))}"]
+        return [*shown, "", "What the other tool said, word for word", *facts(_imported(said))]
+    again = textwrap.wrap(_how_again(record), width)
+    return [*shown, "", *again, f"  {visible(command_again(record))}"]
 
 
 def _subject(record: Record) -> Iterator[Fact]:
@@ -200,13 +204,13 @@ def _how_again(record: Record) -> str:
     return f"{whole}:"
 
 
-def _facts(facts: Iterator[Fact]) -> Iterator[str]:
+def _facts(width: int, facts: Iterator[Fact]) -> Iterator[str]:
     """The known ones as lines that fit the width."""
     for name, value in facts:
         if value:
             yield from textwrap.wrap(
                 visible(value),
-                WIDTH,
+                width,
                 initial_indent=f"  {visible(name):<{LABEL}} ",
                 subsequent_indent=" " * (LABEL + 3),
                 break_long_words=False,
