@@ -94,9 +94,10 @@ def _torch() -> Finding:
 
 def _jax() -> Finding:
     """No set-up installs it: it is for those who name it, or an environment that has it."""
-    if not packages.is_installed("jax"):
+    try:
+        return Finding("JAX", True, f"jax {importlib.metadata.version('jax')}")
+    except importlib.metadata.PackageNotFoundError:
         return Finding("JAX", False, "no jax in this Python", packages.remedy("jax"))
-    return Finding("JAX", True, f"jax {importlib.metadata.version('jax')}")
 
 
 def _preload(library: str, package: str) -> Finding:

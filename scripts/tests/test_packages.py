@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from tests import sample
 
 LACKED = "gpulift_no_such_package"
 INFO = TechniqueInfo("compile/xla", "", False, False, ("no_jit", "jit"), (), ("no_jit", "jit"))
+
+
+def no_metadata(name: str) -> str:
+    """Of an interpreter with no package at all."""
+    raise PackageNotFoundError(name)
 
 
 def found(modules: Path, info: TechniqueInfo = INFO, **scripts: str) -> TechniqueInfo:
@@ -73,6 +79,7 @@ def test_doctor_says_where_jax_is_missing_what_cannot_run_and_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "jax" else name)
+    monkeypatch.setattr("importlib.metadata.version", no_metadata)
     info = found(tmp_path, script="import jax\n")
     context = read_context(Fields(sample.CPU_CONTEXT, "context"))
     said = {one.what: one for one in doctor.examine(context, [info])}
@@ -83,7 +90,6 @@ def test_doctor_says_where_jax_is_missing_what_cannot_run_and_what_helps(
 
 
 def test_doctor_names_the_version_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: name)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "1.2.3")
     context = read_context(Fields(sample.CPU_CONTEXT, "context"))
     said = {one.what: one for one in doctor.examine(context, [])}
