@@ -31,8 +31,8 @@ function(gpulift_print_summary)
   endforeach()
 endfunction()
 
-# A GoogleTest program. GPU: it is run alone, and in one process, since hundreds that each reach for the GPU and load
-# LibTorch take half an hour. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
+# A GoogleTest program. GPU: it is run alone, and in one process, since to reach for the GPU and to load LibTorch takes
+# longer than most cases do. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
 # when ctest starts.
 function(gpulift_add_test name)
   cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE" "" "SOURCES;LIBRARIES" ${ARGN})

@@ -27,7 +27,7 @@ def make_app() -> typer.Typer:
 def call(app: typer.Typer, arguments: Sequence[str], name: str = "./gpulift") -> int:
     """Runs it; the exit code. `name` is what the help calls it."""
     if sys.stdout is None:
-        return _fail("standard output is closed", FAILED)
+        return _fail("standard output is closed; to drop it, redirect it to /dev/null", FAILED)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a sign gets its number
             stream.reconfigure(errors="backslashreplace")
@@ -46,7 +46,7 @@ def call(app: typer.Typer, arguments: Sequence[str], name: str = "./gpulift") ->
     except OSError as error:
         _write_no_more()
         what = error.filename or "standard output cannot be written"
-        return _fail(f"{what}: {error.strerror}", FAILED)
+        return _fail(f"{what}: {error.strerror or error}", FAILED)
     if code == INTERRUPTED:  # typer's word for it
         say("interrupted")
     return code if isinstance(code, int) else OK

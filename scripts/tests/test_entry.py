@@ -84,7 +84,8 @@ def test_a_closed_standard_output_is_refused(command: list[str]) -> None:
         text=True,
         env=environment(),
     )
-    assert (done.returncode, done.stderr) == (1, "gpulift: error: standard output is closed\n")
+    said = "gpulift: error: standard output is closed; to drop it, redirect it to /dev/null\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_an_interrupt_is_named_and_ends_with_130(command: list[str]) -> None:

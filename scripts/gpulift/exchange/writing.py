@@ -15,8 +15,8 @@ from gpulift.runs import write_error
 def deliver(content: bytes, out: Path | None, force: bool) -> None:
     """Writes to the file, as a whole or not at all, or to standard output.
 
-    Raises GpuliftError for a file that is there already, unless forced, and for whatever cannot be
-    written.
+    Raises GpuliftError for a file that is there already, unless forced, or cannot be written, and
+    OSError for standard output, as every command does.
     """
     if out is None:
         _to_stdout(content)
