@@ -36,6 +36,7 @@ REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
 FRAMEWORKS = ("torch", "jax")
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
+EXHAUSTED = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "RESOURCE_EXHAUSTED")
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/:'\"]+/)+")  # of an absolute path
@@ -217,7 +218,8 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
-            raise Skip(f"out of memory: {said_by(error)}", MORE_MEMORY) from error
+            said = said_by(error).partition(" If reserved but ")[0]  # torch advises on its settings
+            raise Skip(f"out of memory: {said}", MORE_MEMORY) from error
         _reply(replies, {**hello, "notes": {**versions(module), **arm.notes}})
         windows = Windows(arm, question["plant"])
         gc.collect()
@@ -266,9 +268,10 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Whether Python, torch or XLA had no memory left, by name: this imports none of them."""
+    """Whether Python, torch, XLA or a library of CUDA's had no memory left, by name or by what it
+    says: this imports none of them."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or str(error).startswith("RESOURCE_EXHAUSTED")
+    return named or any(words in str(error) for words in EXHAUSTED)
 
 
 def said_by(error: Exception) -> str:

@@ -54,7 +54,7 @@ double allocated_bytes_before(torch::Device device) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says("out of memory") || says("ALLOC_FAILED") ||
       says("can't allocate memory")) {
     if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();  // the next arm may be another process
-    throw OutOfMemory(text);
+    throw OutOfMemory(text.substr(0, text.find(" If reserved but ")));  // advice on settings that are not the reader's
   }
   if (says("unable to find an engine") || says("STATUS_NOT_SUPPORTED")) throw NotSupported(text);
   throw std::runtime_error(text);

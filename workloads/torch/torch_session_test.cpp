@@ -84,6 +84,20 @@ TEST(TorchSessionOnAHost, KnowsExhaustionAndMissingKernelsByTheText) {
   EXPECT_THROW(session.run(nullptr, failing("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED")), std::runtime_error);
 }
 
+TEST(TorchSessionOnAHost, SaysWhatWasExhaustedWithoutTorchsAdvice) {
+  HostCheckingTrial trial(Point{});
+  const TorchSession session(trial);
+  try {
+    session.run(nullptr, [] {
+      TORCH_CHECK(false, "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free. If reserved but ",
+                  "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF. See https://pytorch.org");
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    EXPECT_STREQ(error.what(), "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free.");
+  }
+}
+
 class TorchSessionOnADevice : public DeviceTest {};
 
 TEST_F(TorchSessionOnADevice, CountsMemoryOfAStep) {
