@@ -141,6 +141,8 @@ def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
         ("class OutOfMemoryError(RuntimeError): pass\n", "OutOfMemoryError('asked for too much')"),
         ("", "RuntimeError('RESOURCE_EXHAUSTED: asked for too much')"),
         ("", "RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED, asked for too much')"),
+        ("", "RuntimeError('CUDA error: out of memory, asked for too much')"),
+        ("", 'RuntimeError("DefaultCPUAllocator: can\'t allocate memory: asked for too much")'),
         ("", "MemoryError('asked for too much If reserved but unallocated memory is large try')"),
     ],
 )
