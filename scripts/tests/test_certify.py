@@ -12,7 +12,13 @@ import pytest
 from scipy import stats
 
 from gpulift.certify import issue as certify
-from gpulift.certify.certificate import file_of, find_certificate, sentence, write_certificate
+from gpulift.certify.certificate import (
+    UnchangedRow,
+    file_of,
+    find_certificate,
+    sentence,
+    write_certificate,
+)
 from gpulift.certify.issue import (
     autocorrelation,
     issue,
@@ -62,6 +68,32 @@ def test_an_alarm_is_counted_once_per_suite_and_named(sign: int, verdict: str) -
         (bad.id, name, verdict) for name in ROWS
     ]
     assert made.alarms[0].change == pytest.approx(math.expm1(sign * 0.02), abs=1e-6)
+
+
+def test_suites_that_leave_a_row_inconclusive_are_counted_by_row() -> None:
+    steady, noisy = ROWS
+    wide = np.linspace(-0.05, 0.05, 16)
+    made = issue(
+        [
+            trial(0, [row(steady, [1e-4, -1e-4, 0.0, 2e-4]), row(noisy, wide)]),
+            trial(1, [row(steady, [0.0, -1e-4, 0.0, 2e-4]), row(noisy, wide[::-1])]),
+            trial(2, [row(noisy, [0.0, -1e-4, 0.0, 2e-4])]),
+        ]
+    )
+    assert made.unchanged == (UnchangedRow(steady, 2, 0), UnchangedRow(noisy, 3, 2))
+    assert [one.row for one in made.undecided] == [noisy]
+
+
+def test_half_of_the_suites_are_not_most() -> None:
+    noisy = ROWS[1]
+    made = issue(
+        [
+            trial(0, [row(noisy, np.linspace(-0.05, 0.05, 16))]),
+            trial(1, [row(noisy, [0.0, -1e-4, 0.0, 2e-4])]),
+        ]
+    )
+    assert made.unchanged == (UnchangedRow(noisy, 2, 1),)
+    assert made.undecided == ()
 
 
 def test_an_alarm_of_the_screen_alone_is_none() -> None:

@@ -255,6 +255,16 @@ def test_floors_misses_alarms_and_errors_are_named(
     assert f"not measured {ROWS[1].id}: error: ended by SIGSEGV" in said
 
 
+def test_rows_that_vary_too_much_are_named(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.noise = 0.05
+    run("--sizes", "none", "--time", "10m", ROWS[0].id)
+    said = capsys.readouterr().out
+    assert f"inconclusive {ROWS[0].id}: in " in said
+    assert f"inconclusive {ROWS[1].id}" not in said
+
+
 def test_json_is_the_certificate(bench: FakeDuets, capsys: pytest.CaptureFixture[str]) -> None:
     run("--time", "20s", "--json")
     assert json.loads(capsys.readouterr().out) == json.loads(CERTIFICATE.read_text())

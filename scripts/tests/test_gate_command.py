@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from gpulift.certify.certificate import UnchangedRow
 from gpulift.certify.issue import issue
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import GpuliftError
@@ -671,6 +672,74 @@ def test_a_certificate_raises_the_margins(
     assert "was made with 0.3 s per build and launch, this gate takes 0.2 s: it does not" in said
     certified_with(DECISION_METHOD, arm_time_s=0.3)
     assert run("--base", "base", "--arm-time", "0.3") == 0
+
+
+NOISY = "precision/matmul/n:1/bf16"
+
+
+@pytest.fixture
+def certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a certificate whose suites left one row inconclusive."""
+    one = replace(
+        issue([unchanged(0)]),
+        rows=(NOISY,),
+        unchanged=(UnchangedRow(NOISY, suites=3, inconclusive=2),),
+    )
+    monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: one)
+
+
+@pytest.mark.usefixtures("certified")
+def test_what_suites_left_inconclusive_is_left_out_and_said(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert against_base() == 0
+    said = capsys.readouterr().out
+    assert "2 comparisons: 0 error" in said
+    assert (
+        "1 quick rows left out, inconclusive in most suites of unchanged code on nvidia-h200:"
+        " precision/matmul (1); a filter that names them takes them"
+    ) in said
+    assert {record["arm"] for record in read_all(Path("evidence/cases"))} == {"fp32", "plain"}
+    assert run("--replay", "evidence") == 0
+    assert capsys.readouterr().out.replace("\n", "") == said.replace("\n", "")
+
+
+@pytest.mark.usefixtures("certified")
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        (("matmul",), True),
+        (("--all",), True),
+        (("--", "-launch"), False),
+        (("--arm-time", "0.3"), True),  # which the certificate does not cover
+    ],
+)
+def test_who_names_what_suites_left_inconclusive_gets_it(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], taken: bool
+) -> None:
+    assert against_base("--json", *asked) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"] == ([] if taken else [NOISY])
+    assert ("bf16" in [row["arm"] for row in document["rows"]]) == taken
+
+
+@pytest.mark.usefixtures("certified")
+def test_a_filter_that_leaves_nothing_else_takes_them(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert against_base("--json", "--", "-launch|fp32") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"] == []
+
+
+def test_evidence_of_before_rows_were_left_out_is_replayed(bench: FakeBench) -> None:
+    assert against_base() == 0
+    file = Path("evidence/gate.json")
+    held = json.loads(file.read_text())
+    held["schema"] = "1.1"
+    del held["setup"]["left_out"]
+    file.write_text(json.dumps(held))
+    assert run("--replay", "evidence") == 0
 
 
 def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:

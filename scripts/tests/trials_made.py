@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.certify.certificate import SCHEMA
-from gpulift.certify.issue import AA, PLANTED, RowTrial, RuleCount, Trial, schedule_hash
+from gpulift.certify.issue import AA, PLANTED, SCHEMA, RowTrial, RuleCount, Trial, schedule_hash
 from gpulift.decision import DECISION_METHOD
 
 NOISE = 3e-4

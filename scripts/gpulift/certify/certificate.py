@@ -19,10 +19,11 @@ from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 from gpulift.runs import write_error
 
-SCHEMA = "1.0"
+SCHEMA = "1.1"
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
 LEAST_SAID = 0.005  # of the planted sizes that the sentence names
+MOST_UNDECIDED = 0.5  # of the suites with a row that a gate takes unasked
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Suites:
     alarms: int
     upper: float  # the share of suites with an alarm is below this
     undecided: int  # rows for whose confirmation too few launches were left
+
+
+@dataclass(frozen=True)
+class UnchangedRow:
+    """A row of unchanged code: the A/A suites that measured it, and how many of them left it
+    inconclusive, since its launches vary too much."""
+
+    row: str
+    suites: int
+    inconclusive: int
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,7 @@ class Certificate:
     rows: tuple[str, ...]
     aa: Suites
     alarms: tuple[Alarm, ...]
+    unchanged: tuple[UnchangedRow, ...]
     replays: Suites
     detection: tuple[Detection, ...]
     missed: tuple[Missed, ...]
@@ -149,6 +161,13 @@ class Certificate:
     def name(self) -> str:
         """The machine that it is for."""
         return self.machine
+
+    @property
+    def undecided(self) -> tuple[UnchangedRow, ...]:
+        """The rows that most suites of unchanged code left inconclusive."""
+        return tuple(
+            one for one in self.unchanged if one.inconclusive > MOST_UNDECIDED * one.suites
+        )
 
 
 def file_of(results: Path, slug: str) -> Path:

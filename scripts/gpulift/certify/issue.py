@@ -20,8 +20,8 @@ import scipy
 from numpy.typing import NDArray
 
 from gpulift.certify import incumbent_rules
+from gpulift.certify.certificate import SCHEMA as CERTIFICATE_SCHEMA
 from gpulift.certify.certificate import (
-    SCHEMA,
     Alarm,
     Certificate,
     Correlation,
@@ -31,6 +31,7 @@ from gpulift.certify.certificate import (
     RuleTally,
     Suites,
     TrialNote,
+    UnchangedRow,
 )
 from gpulift.certify.incumbent_rules import Launch, Sample
 from gpulift.decision import (
@@ -53,6 +54,7 @@ from gpulift.records.fields import Fields
 from gpulift.records.model import ID_DIGITS, UNKNOWN_COMMITS
 from gpulift.records.read import NotJsonError, parse_line
 
+SCHEMA = "1.0"  # of trials
 AA = "aa"
 PLANTED = "planted"
 KINDS = (AA, PLANTED)
@@ -211,7 +213,7 @@ def issue(trials: Sequence[Trial]) -> Certificate:
     floors = _floors(unchanged, planted)
     caveat = _caveat(trials)
     return Certificate(
-        schema=SCHEMA,
+        schema=CERTIFICATE_SCHEMA,
         method=DECISION_METHOD,
         measuring_method=trials[0].method,
         machine=trials[0].machine,
@@ -226,6 +228,7 @@ def issue(trials: Sequence[Trial]) -> Certificate:
         rows=_names(row.row for one in trials for row in one.rows),
         aa=_suites(len(unchanged), len({alarm.trial for alarm in alarms}), 0),
         alarms=alarms,
+        unchanged=tuple(_unchanged(unchanged)),
         replays=_replays(unchanged),
         detection=tuple(_detection(planted)),
         missed=tuple(_missed(planted)),
@@ -357,6 +360,15 @@ def _alarms(unchanged: Sequence[Trial]) -> Iterator[Alarm]:
             verdict = trial.verdict(row)
             if verdict.verdict in (REGRESSED, IMPROVED) and verdict.difference is not None:
                 yield Alarm(trial.id, row.row, verdict.verdict, verdict.difference.change)
+
+
+def _unchanged(unchanged: Sequence[Trial]) -> Iterator[UnchangedRow]:
+    verdicts: dict[str, list[str]] = {}
+    for trial in unchanged:
+        for row in trial.measured:
+            verdicts.setdefault(row.row, []).append(trial.verdict(row).verdict)
+    for name, given in sorted(verdicts.items()):
+        yield UnchangedRow(name, len(given), given.count(INCONCLUSIVE))
 
 
 def _errors(trials: Sequence[Trial]) -> Iterator[RowError]:

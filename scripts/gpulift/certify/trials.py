@@ -25,13 +25,14 @@ import numpy as np
 
 from gpulift import machine
 from gpulift.certify import incumbent_rules
-from gpulift.certify.certificate import SCHEMA, write_whole
+from gpulift.certify.certificate import write_whole
 from gpulift.certify.incumbent_rules import Launch
 from gpulift.certify.issue import (
     AA,
     KINDS,
     ONE_LAUNCH,
     PLANTED,
+    SCHEMA,
     SIZES,
     RowTrial,
     RuleCount,

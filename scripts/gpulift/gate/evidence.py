@@ -28,7 +28,7 @@ from gpulift.records.model import Arm, Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import write_error
 
-SCHEMA = "1.1"
+SCHEMA = "1.2"
 GATE_FILE = "gate.json"
 TWO_IN_ONE = "duet"
 ALTERNATING = "alternating processes"
@@ -111,7 +111,8 @@ class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
 
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
-    `out_of_time` has the series that the budget ended.
+    `out_of_time` has the series that the budget ended; `left_out` the quick rows that no filter
+    asked for and that most suites of the certificate left inconclusive.
     """
 
     method: str
@@ -129,6 +130,7 @@ class Setup:
     null_rows: tuple[Row, ...] = ()
     planted_size: float = 0.0
     out_of_time: tuple[str, ...] = ()
+    left_out: tuple[Row, ...] = ()
 
     @property
     def measurable(self) -> tuple[Row, ...]:
@@ -284,6 +286,7 @@ def _setup(document: Fields) -> Setup:
         null_rows=_rows(fields, "null_rows"),
         planted_size=fields.number("planted_size"),
         out_of_time=fields.texts("out_of_time"),
+        left_out=_rows(fields, "left_out") if fields.has("left_out") else (),  # 1.1 has none
     )
     _require_sound(made, fields)
     return made

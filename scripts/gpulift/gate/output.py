@@ -22,7 +22,7 @@ from gpulift.decision import (
     GatePlan,
     percent,
 )
-from gpulift.gate.evidence import Launch, Row
+from gpulift.gate.evidence import Launch, Row, Setup
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
 from gpulift.steps import step
@@ -58,9 +58,21 @@ def summary(result: GateResult) -> Iterator[str]:
     skips = Counter(one.verdict.reason for one in result.rows if one.verdict.verdict == SKIPPED)
     for reason, count in skips.items():
         yield f"{count} skipped: {reason}"
+    if setup.left_out:
+        yield left_out(setup)
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
     yield f"{family(result.plan)}; {setup.certificate}"
+
+
+def left_out(setup: Setup) -> str:
+    """The quick rows that were not taken, by technique, and how to take them."""
+    counts = Counter(row.technique for row in setup.left_out)
+    named = ", ".join(f"{technique} ({count})" for technique, count in counts.items())
+    return (
+        f"{len(setup.left_out)} quick rows left out, inconclusive in most suites of unchanged code"
+        f" on {setup.machine}: {named}; a filter that names them takes them"
+    )
 
 
 def family(plan: GatePlan) -> str:
@@ -103,6 +115,7 @@ def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict
         "head": setup.head,
         "machine": setup.machine,
         "certificate": setup.certificate,
+        "left_out": [row.id for row in setup.left_out],
         "family": plan.cases,
         "suite_alpha": plan.suite_alpha,
         "counts": {word: result.counts[word] for word in WORST_FIRST},

@@ -51,9 +51,12 @@ def make_setup(
     in more than their commit."""
     require_same_but_commit(base.context, head.context)
     context, arm_time_s = head.context, asked.settings.arm_time_s
-    rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
+    selected = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
     not_here = {info.id: info.told_not_here(context) for info in head_infos}
     certificate = find_certificate(machine.checkout_root() / "results", context.slug)
+    covering = certificate if certificate and _covers(certificate, arm_time_s) else None
+    left_out = _undecided(selected, covering) if covering and not _names_rows(asked) else []
+    rows = [row for row in selected if row not in left_out]
     return Setup(
         method=DECISION_METHOD,
         mode=TWO_IN_ONE if base.abi_tag == head.abi_tag else ALTERNATING,
@@ -64,7 +67,8 @@ def make_setup(
         seed=asked.seed,
         rows=tuple(rows),
         unmeasurable={row.id: why for row in rows if (why := not_here[row.technique])},
-        floors=certificate.floors if certificate and _covers(certificate, arm_time_s) else {},
+        floors=covering.floors if covering else {},
+        left_out=tuple(left_out),
     )
 
 
@@ -165,6 +169,18 @@ def _new_folder(out: Path | None, base: str, head: str) -> Path:
         number += 1
         path = above / f"{date}-{base}-{head}-{number}"
     return path
+
+
+def _names_rows(asked: Asked) -> bool:
+    """Whether the user chose the rows, and did not only leave some out."""
+    return asked.all_cases or (asked.filter is not None and not asked.filter.startswith("-"))
+
+
+def _undecided(rows: Sequence[Row], certificate: Certificate) -> list[Row]:
+    """Those in which a gate would most likely say nothing; none where all are."""
+    noisy = {one.row for one in certificate.undecided}
+    found = [row for row in rows if row.id in noisy]
+    return found if len(found) < len(rows) else []
 
 
 def _covers(certificate: Certificate, arm_time_s: float) -> bool:
