@@ -350,11 +350,15 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
     for row, floor in certificate.floors.items():
         reason = certificate.floor_reasons[row]
         screen.print(f"floor {row}: {percent(floor)} ({reason})", soft_wrap=True)
+    if certificate.undecided:
+        screen.print(
+            f"{len(certificate.undecided)} rows were inconclusive in most suites of unchanged code;"
+            " a gate takes them where a filter names them:",
+            soft_wrap=True,
+        )
     for noisy in certificate.undecided:
         screen.print(
-            f"inconclusive {noisy.row}: in {noisy.inconclusive} of {noisy.suites} suites of"
-            " unchanged code; a gate takes it where a filter names it",
-            soft_wrap=True,
+            f"inconclusive {noisy.row}: {noisy.inconclusive} of {noisy.suites}", soft_wrap=True
         )
     for one in certificate.missed:
         screen.print(f"missed {percent(one.size)} in {one.row}: {one.verdict}", soft_wrap=True)
