@@ -111,7 +111,9 @@ def test_trials_of_another_arm_time_are_left_out_and_named(
     run("--time", "20s", "--arm-time", "0.1")
     run("--time", "20s")
     assert read_certificate(CERTIFICATE).aa.suites == 1
-    assert "1 of 1 trials are left out: of another method or arm time" in capsys.readouterr().err
+    assert (
+        "1 of 1 other trials are left out: of another method or arm time" in capsys.readouterr().err
+    )
 
 
 def test_a_dirty_session_leaves_a_citable_certificate_alone(

@@ -19,6 +19,7 @@ from gpulift.certify.certificate import (
     Detection,
     RowError,
     Suites,
+    UnchangedRow,
     file_of,
     sentence,
     write_certificate,
@@ -75,6 +76,16 @@ def test_every_figure_of_the_certificate_is_shown(both: Both, made: Certificate)
 def test_floors_name_their_rows(both: Both, made: Certificate) -> None:
     _, twin = both(made)
     assert f"| {ROWS[1]} | 1 % | 0.5 % was missed, 1 % found |" in twin
+
+
+def test_rows_that_suites_left_inconclusive_are_named(both: Both, made: Certificate) -> None:
+    noisy = UnchangedRow(NASTY, suites=3, inconclusive=2)
+    _, twin = both(replace(made, unchanged=(noisy, UnchangedRow(ROWS[0], 3, 1))))
+    (row,) = [line for line in twin.splitlines() if line.endswith(" | 2 of 3 |")]
+    assert "onerror" in row
+    assert " | 1 of 3 |" not in twin
+    for text in texts(both(made)):
+        assert "left inconclusive" not in text
 
 
 def test_the_curve_says_what_was_found(both: Both, tmp_path: Path, made: Certificate) -> None:

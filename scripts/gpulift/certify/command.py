@@ -303,23 +303,19 @@ def _trials_of(file: Path) -> tuple[list[Trial], list[str]]:
 
 
 def _joined(trials: list[Trial], own: Path) -> list[Trial]:
-    """These trials and those kept beside them that go together with them; what does not is named.
+    """These trials and those kept beside them that go together with them; what does not is counted.
 
     Trials of uncommitted changes never count among committed ones.
     """
-    joined = list(trials)
-    for file in sorted(own.parent.glob(f"*{TRIALS_SUFFIX}")):
-        if file == own:
-            continue
-        held, _ = read_trials(file)
-        fitting = [one for one in held if _goes_with(one, trials[0])]
-        joined += fitting
-        if len(fitting) < len(held):
-            say(
-                f"{file}: {len(held) - len(fitting)} of {len(held)} trials are left out: of another"
-                " method or arm time, or of uncommitted changes"
-            )
-    return joined
+    others = [file for file in own.parent.glob(f"*{TRIALS_SUFFIX}") if file != own]
+    held = [one for file in sorted(others) for one in read_trials(file)[0]]
+    fitting = [one for one in held if _goes_with(one, trials[0])]
+    if len(fitting) < len(held):
+        say(
+            f"{own.parent}: {len(held) - len(fitting)} of {len(held)} other trials are left out: of"
+            " another method or arm time, or of uncommitted changes"
+        )
+    return [*trials, *fitting]
 
 
 def _goes_with(one: Trial, other: Trial) -> bool:

@@ -58,15 +58,17 @@ def summary(result: GateResult) -> Iterator[str]:
     skips = Counter(one.verdict.reason for one in result.rows if one.verdict.verdict == SKIPPED)
     for reason, count in skips.items():
         yield f"{count} skipped: {reason}"
-    if setup.left_out:
-        yield left_out(setup)
+    if said := left_out(setup):
+        yield said
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
     yield f"{family(result.plan)}; {setup.certificate}"
 
 
 def left_out(setup: Setup) -> str:
-    """The quick rows that were not taken, by technique, and how to take them."""
+    """The quick rows that were not taken, by technique, and how to take them; empty without."""
+    if not setup.left_out:
+        return ""
     counts = Counter(row.technique for row in setup.left_out)
     named = ", ".join(f"{technique} ({count})" for technique, count in counts.items())
     return (
