@@ -645,13 +645,14 @@ def test_a_certificate_raises_the_margins(
     bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def certified_with(method: str, arm_time_s: float = ARM_TIME_S) -> None:
-        row = "precision/matmul/n:1/bf16"
+        row, other = "precision/matmul/n:1/bf16", "precision/matmul/n:1/fp32"
         one = replace(
             issue([unchanged(0)]),
             method=method,
             arm_time_s=arm_time_s,
             floors={row: 0.01},
-            rows=(row,),
+            rows=(row, other),
+            unchanged=(UnchangedRow(row, 5, 1), UnchangedRow(other, 7, 0)),
         )
         made = {"nvidia-h200": one}
         monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
@@ -661,7 +662,7 @@ def test_a_certificate_raises_the_margins(
     assert against_base() == 0
     said = capsys.readouterr().out
     assert "certificate nvidia-h200 (1 card): 0 of 1 A/A suites raised an alarm" in said
-    assert "no slow-down was planted; 1 of 3 rows are in it" in said
+    assert "no slow-down was planted; 2 of 3 rows are in it, each in 5 to 7 of its suites" in said
     certified_with("0")
     assert run("--base", "base") == 1
     said = capsys.readouterr().out
@@ -721,6 +722,9 @@ def test_who_names_what_suites_left_inconclusive_gets_it(
     document = json.loads(capsys.readouterr().out)
     assert document["left_out"] == ([] if taken else [NOISY])
     assert ("bf16" in [row["arm"] for row in document["rows"]]) == taken
+    assert ("rows are in it, each in 3 of its suites" in document["certificate"]) == (
+        taken and "--arm-time" not in asked
+    )
 
 
 @pytest.mark.usefixtures("certified")

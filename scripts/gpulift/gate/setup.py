@@ -187,14 +187,22 @@ def _covers(certificate: Certificate, arm_time_s: float) -> bool:
     return certificate.method == DECISION_METHOD and certificate.arm_time_s == arm_time_s
 
 
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def _describe(certificate: Certificate | None, arm_time_s: float, rows: Sequence[Row]) -> str:
     """What the certificate says, or why it says nothing of this gate."""
     if certificate is None:
         return "no certificate for this model"
     if _covers(certificate, arm_time_s):
-        held = sum(row.id in certificate.rows for row in rows)
+        ids = {row.id for row in rows}
         said = sentence(certificate).removesuffix(".")
-        return f"certificate {said}; {held} of {len(rows)} rows are in it"
+        held = f"{len(ids.intersection(certificate.rows))} of {len(rows)} rows are in it"
+        suites = [one.suites for one in certificate.unchanged if one.row in ids]
+        tried = f", each in {_range(suites)} of its suites" if suites else ""
+        return f"certificate {said}; {held}{tried}"
     other = []
     if certificate.method != DECISION_METHOD:
         other.append(f"is of decision method {certificate.method}, this gate of {DECISION_METHOD}")
