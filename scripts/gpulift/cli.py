@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
 from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables
@@ -140,7 +142,7 @@ def check(
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1."""
     schema = results_folder() / "schema" / "record.schema.json"
-    found = checks.check_results(results or [results_folder()], schema)
+    found = checks.check_results(results or [results_folder()], schema, _shown)
     for line in (*found.notes, *found.complaints):
         typer.echo(line, err=True)
     typer.echo(
@@ -148,6 +150,14 @@ def check(
         f" {len(found.complaints)} complaints"
     )
     raise typer.Exit(FAILED if found.complaints else OK)
+
+
+def _shown(folders: Sequence[Path]) -> Iterable[Path]:
+    """How far a check is, where a person watches."""
+    screen = Console(stderr=True)
+    return track(
+        folders, "checking", console=screen, transient=True, disable=not screen.is_terminal
+    )
 
 
 @app.command()

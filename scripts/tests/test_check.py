@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,22 @@ def test_one_wrong_record(tmp_path: Path, change: Callable[[sample.Json], Any], 
 def test_folder_names(tmp_path: Path, folder: str, words: str) -> None:
     said = complaints(tmp_path, lambda record: None, folder)
     assert words in said if words else said == ""
+
+
+def test_a_check_can_be_watched(tmp_path: Path) -> None:
+    records = runs_made.full_gpu()
+    names = ["2026-11-20-abc1234", "2026-11-21-abc1234"]
+    for name, record in zip(names, records, strict=False):
+        sample.write(tmp_path / "nvidia-h200" / name, [record])
+    seen: list[str] = []
+
+    def watch(folders: Sequence[Path]) -> Iterator[Path]:
+        for folder in folders:
+            yield folder
+            seen.append(f"{folder.name} of {len(folders)}")
+
+    assert check.check_results([tmp_path], SCHEMA, watch).records == 2
+    assert seen == [f"{name} of 2" for name in names]
 
 
 def test_the_same_record_twice(tmp_path: Path) -> None:

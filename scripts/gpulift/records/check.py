@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,15 +35,22 @@ class Checked:
     notes: tuple[str, ...]
 
 
-def check_results(results: Sequence[Path], schema: Path) -> Checked:
-    """Checks all records, references and certificates below these folders of results."""
+def check_results(
+    results: Sequence[Path],
+    schema: Path,
+    watch: Callable[[Sequence[Path]], Iterable[Path]] = iter,
+) -> Checked:
+    """Checks all records, references and certificates below these folders of results.
+
+    `watch` is given the folders of runs and hands them on, one after the other.
+    """
     for above in results:
         _require_results(above)
     validator = _validator(schema)
     complaints: list[str] = []
     ids: dict[str, str] = {}
     count = 0
-    for folder in (folder for above in results for folder in run_folders(above)):
+    for folder in watch([folder for above in results for folder in run_folders(above)]):
         records: list[Record] = []
         for file in sorted(folder.glob("*.jsonl")):
             records += _check_file(file, validator, complaints)
