@@ -195,17 +195,18 @@ class FakeBench:
                 continue
             if "plant" in given:
                 common["notes"] = {"planted": given["plant"]}
-            made.append(self._record(manifest["id"], case, logs, int(given["seed"]), common))
+            made.append(self._record(manifest, case, logs, int(given["seed"]), common))
         return made
 
     def _record(
-        self, name: str, case: Json, logs: dict[str, float], seed: int, common: Json
+        self, manifest: Json, case: Json, logs: dict[str, float], seed: int, common: Json
     ) -> Json:
+        name, noise = manifest["id"], manifest.get("noise", {})  # of an arm, else this object's
         salt = random.Random(f"{name}{case}{sorted(logs)}{seed}{common['launch']}{len(self.calls)}")
         arms = [
             sample.arm(
                 arm,
-                1e-3 * 2.718281828459045 ** (log + salt.gauss(0, self.noise)),
+                1e-3 * math.exp(log + salt.gauss(0, noise.get(arm.rpartition(":")[2], self.noise))),
                 noise=0.0,
                 launch_noise=0.0,
                 held=not (arm.startswith("head:") and self.unlike(name, common["launch"])),

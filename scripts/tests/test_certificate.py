@@ -59,6 +59,7 @@ def _floors(floors: Any) -> Json:
     ("change", "words"),
     [
         ({"schema": "2.0"}, "schema is 2.0"),
+        ({"schema": "1.0"}, "only 1.1 can be read: gpulift certify --reissue makes it anew"),
         ({"more": 1}, "more is not a known field"),
         ({"arm_time_s": -0.1}, "arm_time_s must not be negative"),
         ({"citable": "yes"}, "citable must be true or false"),

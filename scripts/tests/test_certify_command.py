@@ -105,7 +105,7 @@ def test_sessions_join_in_one_certificate(bench: FakeDuets) -> None:
     assert read_certificate(CERTIFICATE).aa.suites == 2
 
 
-def test_trials_of_another_arm_time_are_left_out_and_named(
+def test_trials_of_another_arm_time_are_left_out_and_counted(
     bench: FakeDuets, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("--time", "20s", "--arm-time", "0.1")
@@ -128,6 +128,18 @@ def test_a_dirty_session_leaves_a_citable_certificate_alone(
     run("--time", "20s")
     assert CERTIFICATE.read_bytes() == before
     assert "is citable and stays as it is" in capsys.readouterr().err
+
+
+def test_a_certificate_that_no_gate_can_read_is_replaced(bench: FakeDuets) -> None:
+    run("--time", "20s")
+    old = {**json.loads(CERTIFICATE.read_text()), "schema": "1.0"}
+    CERTIFICATE.write_text(json.dumps(old))
+    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
+    bench.context["build"]["dirty"] = True
+    Path("build").mkdir()
+    Path("build/gpulift-bench").touch()
+    run("--time", "20s")
+    assert not read_certificate(CERTIFICATE).citable
 
 
 def test_a_session_that_is_gone_on_with_replaces_its_trials(bench: FakeDuets) -> None:
@@ -263,7 +275,7 @@ def test_rows_that_vary_too_much_are_named(
     bench.noise = 0.05
     run("--sizes", "none", "--time", "10m", ROWS[0].id)
     said = capsys.readouterr().out
-    assert "1 rows were inconclusive in most suites of unchanged code; a gate takes them" in said
+    assert "rows that most suites of unchanged code left inconclusive: 1; a gate looks" in said
     assert f"inconclusive {ROWS[0].id}: " in said
 
 

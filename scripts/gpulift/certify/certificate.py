@@ -23,7 +23,7 @@ SCHEMA = "1.1"
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
 LEAST_SAID = 0.005  # of the planted sizes that the sentence names
-MOST_UNDECIDED = 0.5  # of the suites with a row that a gate takes unasked
+MOST_INCONCLUSIVE = 0.5  # of the suites with a row that a gate of unchanged code may decide
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Certificate:
     def undecided(self) -> tuple[UnchangedRow, ...]:
         """The rows that most suites of unchanged code left inconclusive."""
         return tuple(
-            one for one in self.unchanged if one.inconclusive > MOST_UNDECIDED * one.suites
+            one for one in self.unchanged if one.inconclusive > MOST_INCONCLUSIVE * one.suites
         )
 
 
@@ -190,7 +190,11 @@ def read_certificate(file: Path) -> Certificate:
     fields = Fields(parse_line(content, str(file)), str(file))
     schema = fields.text("schema")
     if schema != SCHEMA:
-        raise fields.error("schema", f"is {schema}; only {SCHEMA} can be read")
+        raise fields.error(
+            "schema",
+            f"is {schema}; only {SCHEMA} can be read: gpulift certify --reissue makes it anew from"
+            " its trials",
+        )
     made = strict.read(Certificate, fields)
     for row, floor in made.floors.items():
         if not 0 < floor < 1:

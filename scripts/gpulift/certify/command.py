@@ -29,7 +29,7 @@ from gpulift.commands import Gpu, Json
 from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD, GatePlan, percent
 from gpulift.entry import say
-from gpulift.errors import NOT_COMPARABLE, NOTHING_RAN, GpuliftError
+from gpulift.errors import NOT_COMPARABLE, NOTHING_RAN, GpuliftError, RecordError
 from gpulift.gate.builds import Build, find_build, own_build, resolve
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
@@ -327,9 +327,16 @@ def _goes_with(one: Trial, other: Trial) -> bool:
     )
 
 
+def _holds_citable(file: Path) -> bool:
+    try:
+        return file.exists() and read_certificate(file).citable
+    except RecordError:  # of another version, so that no gate can read it
+        return False
+
+
 def _publish(certificate: Certificate, as_json: bool) -> None:
     file = file_of(commands.results_folder(), certificate.machine)
-    if file.exists() and not certificate.citable and read_certificate(file).citable:
+    if not certificate.citable and _holds_citable(file):
         say(f"{file} is citable and stays as it is: these trials are {certificate.caveat}")
     else:
         write_certificate(certificate, file)
@@ -346,10 +353,10 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
     for row, floor in certificate.floors.items():
         reason = certificate.floor_reasons[row]
         screen.print(f"floor {row}: {percent(floor)} ({reason})", soft_wrap=True)
-    if certificate.undecided:
+    if noisy_rows := len(certificate.undecided):
         screen.print(
-            f"{len(certificate.undecided)} rows were inconclusive in most suites of unchanged code;"
-            " a gate takes them where a filter names them:",
+            f"rows that most suites of unchanged code left inconclusive: {noisy_rows}; a gate looks"
+            " at them once, or longer where a filter names them:",
             soft_wrap=True,
         )
     for noisy in certificate.undecided:

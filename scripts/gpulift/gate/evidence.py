@@ -111,8 +111,8 @@ class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
 
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
-    `out_of_time` has the series that the budget ended; `left_out` the quick rows that no filter
-    asked for and that most suites of the certificate left inconclusive.
+    `out_of_time` has the series that the budget ended; `unsteady` the rows that no filter asked for
+    and that most suites of the certificate left inconclusive.
     """
 
     method: str
@@ -130,7 +130,7 @@ class Setup:
     null_rows: tuple[Row, ...] = ()
     planted_size: float = 0.0
     out_of_time: tuple[str, ...] = ()
-    left_out: tuple[Row, ...] = ()
+    unsteady: tuple[Row, ...] = ()
 
     @property
     def measurable(self) -> tuple[Row, ...]:
@@ -286,7 +286,7 @@ def _setup(document: Fields) -> Setup:
         null_rows=_rows(fields, "null_rows"),
         planted_size=fields.number("planted_size"),
         out_of_time=fields.texts("out_of_time"),
-        left_out=_rows(fields, "left_out") if fields.has("left_out") else (),  # 1.1 has none
+        unsteady=_rows(fields, "unsteady"),
     )
     _require_sound(made, fields)
     return made
@@ -303,8 +303,9 @@ def _require_sound(setup: Setup, fields: Fields) -> None:
     for id, floor in setup.floors.items():
         if id in ids and floor < 0:
             raise fields.child("floors").error(id, "must not be negative")
-    if not set(setup.null_rows) <= set(setup.rows):
-        raise fields.error("null_rows", "must be among the rows")
+    for key, named in (("null_rows", setup.null_rows), ("unsteady", setup.unsteady)):
+        if not set(named) <= set(setup.rows):
+            raise fields.error(key, "must be among the rows")
 
 
 def _rows(fields: Fields, key: str) -> tuple[Row, ...]:

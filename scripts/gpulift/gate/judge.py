@@ -145,10 +145,25 @@ class GateResult:
         return LESS_SHARP if self.setup.mode == ALTERNATING else ""
 
     @property
+    def open_as_usual(self) -> list[RowResult]:
+        """The rows that vary too much for a verdict, as in most suites of the certificate."""
+        return [
+            one
+            for one in self.rows
+            if one.row in self.setup.unsteady
+            and one.verdict.verdict == INCONCLUSIVE
+            and one.verdict.smallest_effect
+            is not None  # else it was flagged, or not measured whole
+        ]
+
+    @property
     def exit_code(self) -> int:
         """A broken instrument before everything, then regressions, then what was left open: by an
-        unfinished control, a base that breaks alone, or in more than a tenth of the rows."""
+        unfinished control, a base that breaks alone, or in more than a tenth of the rows, without
+        those that usually are."""
+        usual = len(self.open_as_usual)
         judged = len(self.rows) - self.counts[SKIPPED]
+        undecided = self.counts[INCONCLUSIVE] - usual
         if any(control.broken for control in self.controls):
             return errors.INSTRUMENT_BROKEN
         if self.counts[REGRESSED] or self.counts[ERROR]:
@@ -159,11 +174,7 @@ class GateResult:
             return errors.INCONCLUSIVE
         if not judged:
             return errors.NOTHING_RAN
-        return (
-            errors.INCONCLUSIVE
-            if self.counts[INCONCLUSIVE] > MOST_UNDECIDED * judged
-            else errors.OK
-        )
+        return errors.INCONCLUSIVE if undecided > MOST_UNDECIDED * (judged - usual) else errors.OK
 
 
 def judge(evidence: Evidence) -> GateResult:
@@ -245,10 +256,15 @@ def values(launches: Sequence[Launch]) -> list[float]:
 
 
 def control_rows(evidence: Evidence) -> list[Row]:
-    """The sound rows that may stand for the others in the controls: a row whose floor is above what
-    the planted control can plant would fail it for a reason that the certificate gives already."""
+    """The sound rows that may stand for the others in the controls: an unsteady one, or one whose
+    floor is above what the planted control can plant, would fail it for a reason that the
+    certificate gives already."""
     rows, most = sound(evidence), MOST_PLANTED / PLANTED_ABOVE_SEEN
-    return [row for row in rows if evidence.setup.margins(row).least < most] or rows
+    return [
+        row
+        for row in rows
+        if evidence.setup.margins(row).least < most and row not in evidence.setup.unsteady
+    ] or rows
 
 
 def choose_null_rows(measured: Sequence[Row], on_gpu: frozenset[str], seed: int) -> list[Row]:

@@ -255,7 +255,10 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
     for before, look in pairwise(plan.screens):
         held = evidence.of(series)
         noisy = [
-            row for row in rows if next_screen(row, held, evidence.setup.margins(row), plan) == look
+            row
+            for row in rows
+            if next_screen(row, held, evidence.setup.margins(row), plan) == look
+            and not (series == CASES and row in evidence.setup.unsteady)
         ]
         if not noisy:
             continue

@@ -22,7 +22,7 @@ from gpulift.decision import (
     GatePlan,
     percent,
 )
-from gpulift.gate.evidence import Launch, Row, Setup
+from gpulift.gate.evidence import Launch, Row
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.runs import write_error
 from gpulift.steps import step
@@ -39,10 +39,12 @@ def line(one: RowResult, note: str) -> str:
 
 
 def lines(result: GateResult) -> Iterator[str]:
-    """All rows that are not clean, worst first, then the summary."""
+    """All rows that are not clean, worst first, then the summary, which counts those that are
+    inconclusive as usual."""
+    usual = result.open_as_usual
     for word in SHOWN:
         for one in result.rows:
-            if one.verdict.verdict == word:
+            if one.verdict.verdict == word and one not in usual:
                 yield line(one, result.note)
     yield from summary(result)
 
@@ -58,22 +60,23 @@ def summary(result: GateResult) -> Iterator[str]:
     skips = Counter(one.verdict.reason for one in result.rows if one.verdict.verdict == SKIPPED)
     for reason, count in skips.items():
         yield f"{count} skipped: {reason}"
-    if said := left_out(setup):
+    if said := as_usual(result):
         yield said
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
     yield f"{family(result.plan)}; {setup.certificate}"
 
 
-def left_out(setup: Setup) -> str:
-    """The quick rows that were not taken, by technique, and how to take them; empty without."""
-    if not setup.left_out:
+def as_usual(result: GateResult) -> str:
+    """The rows that are inconclusive as in the certificate's suites, by technique; or nothing."""
+    counts = Counter(one.row.technique for one in result.open_as_usual)
+    if not counts:
         return ""
-    counts = Counter(row.technique for row in setup.left_out)
     named = ", ".join(f"{technique} ({count})" for technique, count in counts.items())
     return (
-        f"{len(setup.left_out)} quick rows left out, inconclusive in most suites of unchanged code"
-        f" on {setup.machine}: {named}; a filter that names them takes them"
+        f"{sum(counts.values())} inconclusive as in most suites of unchanged code on"
+        f" {result.setup.machine}, looked at once and not counted: {named}; a filter that names"
+        " them looks longer"
     )
 
 
@@ -117,7 +120,7 @@ def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict
         "head": setup.head,
         "machine": setup.machine,
         "certificate": setup.certificate,
-        "left_out": [row.id for row in setup.left_out],
+        "unsteady": [row.id for row in setup.unsteady],
         "family": plan.cases,
         "suite_alpha": plan.suite_alpha,
         "counts": {word: result.counts[word] for word in WORST_FIRST},
@@ -133,10 +136,11 @@ def github(result: GateResult) -> Iterator[str]:
         if not control.passed:
             kind = "error" if control.broken else "warning"
             yield _command(kind, f"gpulift control {control.name}", control.said)
+    usual = result.open_as_usual
     for one in result.rows:
         if one.verdict.verdict in (ERROR, REGRESSED):
             yield _command("error", f"gpulift {one.verdict.verdict}", line(one, result.note))
-        elif one.verdict.verdict == INCONCLUSIVE:
+        elif one.verdict.verdict == INCONCLUSIVE and one not in usual:
             yield _command("warning", "gpulift inconclusive", line(one, result.note))
 
 

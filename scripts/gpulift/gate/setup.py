@@ -51,12 +51,12 @@ def make_setup(
     in more than their commit."""
     require_same_but_commit(base.context, head.context)
     context, arm_time_s = head.context, asked.settings.arm_time_s
-    selected = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
+    rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
     not_here = {info.id: info.told_not_here(context) for info in head_infos}
     certificate = find_certificate(machine.checkout_root() / "results", context.slug)
     covering = certificate if certificate and _covers(certificate, arm_time_s) else None
-    left_out = _undecided(selected, covering) if covering and not _names_rows(asked) else []
-    rows = [row for row in selected if row not in left_out]
+    unmeasurable = {row.id: why for row in rows if (why := not_here[row.technique])}
+    unasked = [] if _names_rows(asked) else [row for row in rows if row.id not in unmeasurable]
     return Setup(
         method=DECISION_METHOD,
         mode=TWO_IN_ONE if base.abi_tag == head.abi_tag else ALTERNATING,
@@ -66,9 +66,9 @@ def make_setup(
         certificate=_describe(certificate, arm_time_s, rows),
         seed=asked.seed,
         rows=tuple(rows),
-        unmeasurable={row.id: why for row in rows if (why := not_here[row.technique])},
+        unmeasurable=unmeasurable,
         floors=covering.floors if covering else {},
-        left_out=tuple(left_out),
+        unsteady=_unsteady(unasked, covering) if covering else (),
     )
 
 
@@ -176,11 +176,12 @@ def _names_rows(asked: Asked) -> bool:
     return asked.all_cases or (asked.filter is not None and not asked.filter.startswith("-"))
 
 
-def _undecided(rows: Sequence[Row], certificate: Certificate) -> list[Row]:
-    """Those in which a gate would most likely say nothing; none where all are."""
+def _unsteady(rows: Sequence[Row], certificate: Certificate) -> tuple[Row, ...]:
+    """Those that a gate of unchanged code would most likely leave inconclusive; none where all are,
+    since someone wants to know of them."""
     noisy = {one.row for one in certificate.undecided}
-    found = [row for row in rows if row.id in noisy]
-    return found if len(found) < len(rows) else []
+    found = tuple(row for row in rows if row.id in noisy)
+    return found if len(found) < len(rows) else ()
 
 
 def _covers(certificate: Certificate, arm_time_s: float) -> bool:
@@ -197,12 +198,14 @@ def _describe(certificate: Certificate | None, arm_time_s: float, rows: Sequence
     if certificate is None:
         return "no certificate for this model"
     if _covers(certificate, arm_time_s):
-        ids = {row.id for row in rows}
+        held = {row.id for row in rows}.intersection(certificate.rows)
+        trials = {one.row: one.suites for one in certificate.unchanged}
+        suites = _range([trials.get(id, 0) for id in held] or [0])
         said = sentence(certificate).removesuffix(".")
-        held = f"{len(ids.intersection(certificate.rows))} of {len(rows)} rows are in it"
-        suites = [one.suites for one in certificate.unchanged if one.row in ids]
-        tried = f", each in {_range(suites)} of its suites" if suites else ""
-        return f"certificate {said}; {held}{tried}"
+        return (
+            f"certificate {said}; {len(held)} of {len(rows)} rows are in it, each in {suites} of"
+            " its suites"
+        )
     other = []
     if certificate.method != DECISION_METHOD:
         other.append(f"is of decision method {certificate.method}, this gate of {DECISION_METHOD}")

@@ -12,7 +12,7 @@ from gpulift.compare.judge import UNITS, Comparison
 from gpulift.compare.judge import Row as ComparedRow
 from gpulift.decision import EQUIVALENT, SKIPPED, Verdict, percent
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult
-from gpulift.gate.output import family, left_out
+from gpulift.gate.output import as_usual, family
 from gpulift.stats import Estimate
 
 GLYPHS = {
@@ -104,7 +104,7 @@ def from_gate(result: GateResult) -> Change:
         exit_code=result.exit_code,
         counts={word: result.counts[word] for word in WORST_FIRST},
         basis=tuple(
-            part for part in (family(result.plan), left_out(setup), known, result.note) if part
+            part for part in (family(result.plan), as_usual(result), known, result.note) if part
         ),
         controls=result.controls,
         rows=tuple(_gate_row(one) for one in result.rows),
