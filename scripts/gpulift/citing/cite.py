@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpulift import text
 from gpulift.citing import arms, conditions
 from gpulift.citing.plain import bibtex_text, visible
 from gpulift.errors import GpuliftError
+from gpulift.records.errata import Erratum
 from gpulift.records.model import Arm, Record
 from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
@@ -29,23 +32,25 @@ def require_result(record: Record) -> None:
         )
 
 
-def bibtex(record: Record) -> str:
-    """`@misc`, its key the record's citation; braces keep the title's letters as they are."""
+def bibtex(record: Record, errata: Sequence[Erratum] = ()) -> str:
+    """`@misc`, its key the record's citation, with its errata; braces keep the title's letters."""
     what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
     fields = {
         "title": f"{{{bibtex_text(what)}}}",
         "year": bibtex_text(record.started_at[:YEAR_DIGITS]),
         "key": "gpulift",  # what styles sort by where there is no author
-        "note": bibtex_text("; ".join(_conditions(record))),
+        "note": bibtex_text("; ".join(_conditions(record, errata))),
     }
     inside = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return f"@misc{{{record.citation},\n{inside}}}"
 
 
-def sentence(record: Record) -> str:
-    """What was measured and under which conditions, for a text."""
+def sentence(record: Record, errata: Sequence[Erratum] = ()) -> str:
+    """What was measured and under which conditions, with its errata, for a text."""
     results = "; ".join(_result(record, arm) for arm in record.arms)
-    inside = "; ".join([f"{100 * ONE_LAUNCH_CONFIDENCE:g} % intervals", *_conditions(record)])
+    inside = "; ".join(
+        [f"{100 * ONE_LAUNCH_CONFIDENCE:g} % intervals", *_conditions(record, errata)]
+    )
     return visible(
         f"On {conditions.machine(record.context)}, a step of {_subject(record)} took: {results}"
         f" ({inside})."
@@ -59,7 +64,7 @@ def _subject(record: Record) -> str:
     return f"{duet}{record.technique}{case}{regime}"
 
 
-def _conditions(record: Record) -> list[str]:
+def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
     context = record.context
     gpu = context.gpu
     parts = [
@@ -73,6 +78,7 @@ def _conditions(record: Record) -> list[str]:
         f"throttle {', '.join(record.telemetry.throttle)}"
         if record.telemetry and record.telemetry.throttle
         else "",
+        *dict.fromkeys(f"known error: {one.short}" for one in errata),
     ]
     return [part for part in parts if part]
 

@@ -15,6 +15,8 @@ from gpulift.citing.find import find_record
 from gpulift.citing.show import WIDTH, lines
 from gpulift.commands import results_folder
 from gpulift.entry import say
+from gpulift.records.errata import FILE as ERRATA
+from gpulift.records.errata import Erratum, errata_of, read_errata
 from gpulift.records.model import Record
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
@@ -45,15 +47,21 @@ def show(
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
         screen = tables.console()
-        typer.echo("\n".join(lines(record, screen.width if screen.file.isatty() else WIDTH)))
+        width = screen.width if screen.file.isatty() else WIDTH
+        typer.echo("\n".join(lines(record, width, _errata(record))))
 
 
 def cite(wanted: Id, places: Places = None) -> None:
     """A BibTeX entry of one record, and a sentence with its conditions."""
     record = _find(wanted, places)
     citations.require_result(record)
-    typer.echo(f"{citations.bibtex(record)}\n\n{citations.sentence(record)}")
+    errata = _errata(record)
+    typer.echo(f"{citations.bibtex(record, errata)}\n\n{citations.sentence(record, errata)}")
 
 
 def _find(wanted: str, places: list[Path] | None) -> Record:
     return find_record(wanted, places or [results_folder()], say)
+
+
+def _errata(record: Record) -> tuple[Erratum, ...]:
+    return errata_of(record, read_errata(results_folder() / ERRATA))

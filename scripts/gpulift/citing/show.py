@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from gpulift import stats, text
 from gpulift.citing import arms, conditions
 from gpulift.citing.again import command_again
 from gpulift.citing.plain import visible
+from gpulift.records.errata import Erratum
 from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.parse import IMPORT
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
@@ -28,11 +29,13 @@ INTERVALS = (
 Fact = tuple[str, str]
 
 
-def lines(record: Record, width: int = WIDTH) -> list[str]:
-    """The whole record in lines of that width, but for what is copied from them and for words that
-    are longer; nothing in it is obeyed by a terminal."""
+def lines(record: Record, width: int = WIDTH, errata: Sequence[Erratum] = ()) -> list[str]:
+    """The whole record, with its errata, in lines of that width, but for what is copied from them
+    and for words that are longer; nothing in it is obeyed by a terminal."""
     facts = partial(_facts, width)
     shown = [record.citation, *facts(_subject(record))]
+    for one in errata:
+        shown += ["", f"Known error: {visible(one.short)}", *facts(_erratum(one))]
     for arm in record.arms:
         shown += ["", f"Arm {visible(arm.name)} ({arm.role})", *facts(_arm(record, arm))]
     if record.arms:
@@ -44,6 +47,12 @@ def lines(record: Record, width: int = WIDTH) -> list[str]:
         return [*shown, "", "What the other tool said, word for word", *facts(_imported(said))]
     again = textwrap.wrap(_how_again(record), width)
     return [*shown, "", *again, f"  {visible(command_again(record))}"]
+
+
+def _erratum(one: Erratum) -> Iterator[Fact]:
+    yield "records", one.records
+    yield "what is wrong", one.wrong
+    yield "later records", one.later
 
 
 def _subject(record: Record) -> Iterator[Fact]:

@@ -8,15 +8,12 @@ rule is one of `at_least`, `at_most`, `between` (in every case) and `up_to` (in 
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpulift.errors import GpuliftError
+from gpulift import toml
 from gpulift.records.fields import Fields
 
 FILE = Path(__file__).parent / "claims.toml"
@@ -84,7 +81,7 @@ class Claim:
 
 def read_ledger(file: Path = FILE) -> tuple[Claim, ...]:
     """All claims in the order of the file; GpuliftError (2) names what is wrong, and in which."""
-    fields = Fields(_parsed(file), file.name)
+    fields = Fields(toml.parsed(file), file.name)
     _only(fields, frozenset({"sources", "claims"}))
     named = fields.child("sources")
     sources = {key: _source(named.child(key)) for key in named.values}
@@ -97,17 +94,6 @@ def read_ledger(file: Path = FILE) -> tuple[Claim, ...]:
     if not found:
         raise fields.error("claims", "must not be empty")
     return tuple(found.values())
-
-
-def _parsed(file: Path) -> Any:
-    # Python 3.10 has no tomllib; tomli is the same under its older name.
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    try:
-        return toml.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise GpuliftError(f"{file.name}: not TOML: {error}") from None
 
 
 def _source(fields: Fields) -> Source:
