@@ -64,7 +64,7 @@ def gate(
         typer.Option(help="Python environment to judge: an interpreter or a virtual environment."),
     ] = None,
     all_cases: Annotated[
-        bool, typer.Option("--all", help="All cases, not only quick ones that can be decided here.")
+        bool, typer.Option("--all", help="All cases, not the quick ones.")
     ] = False,
     budget: Annotated[
         Optional[str],  # noqa: UP045

@@ -146,14 +146,16 @@ class GateResult:
 
     @property
     def open_as_usual(self) -> list[RowResult]:
-        """The rows that vary too much for a verdict, as in most suites of the certificate."""
+        """The rows that vary too much for a verdict, as in most suites of the certificate.
+
+        One without a smallest effect is none of them: it was flagged, or not measured whole.
+        """
         return [
             one
             for one in self.rows
             if one.row in self.setup.unsteady
             and one.verdict.verdict == INCONCLUSIVE
-            and one.verdict.smallest_effect
-            is not None  # else it was flagged, or not measured whole
+            and one.verdict.smallest_effect is not None
         ]
 
     @property

@@ -200,11 +200,10 @@ def _describe(certificate: Certificate | None, arm_time_s: float, rows: Sequence
     if _covers(certificate, arm_time_s):
         held = {row.id for row in rows}.intersection(certificate.rows)
         trials = {one.row: one.suites for one in certificate.unchanged}
-        suites = _range([trials.get(id, 0) for id in held] or [0])
+        each = _range([trials.get(id, 0) for id in held]) if held else ""
         said = sentence(certificate).removesuffix(".")
-        return (
-            f"certificate {said}; {len(held)} of {len(rows)} rows are in it, each in {suites} of"
-            " its suites"
+        return f"certificate {said}; {len(held)} of {len(rows)} rows are in it" + (
+            f", each in {each} of its suites" if each else ""
         )
     other = []
     if certificate.method != DECISION_METHOD:
