@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 COMPARABILITY = "Comparability"
+HEALTH = "Health"
+COMPUTED_PEAKS = "Computed peaks"
+SIBLINGS = "Siblings"
+INTEGRITY = "Integrity"
 LAUNCH_VALUE = "Launch value"
 INDEPENDENT = "Independent launches"
 PAIRED = "Paired launches"
@@ -15,6 +19,10 @@ SMALLEST_EFFECT = "Smallest effect"
 ATTRIBUTION = "Attribution"
 SECTIONS = (
     COMPARABILITY,
+    HEALTH,
+    COMPUTED_PEAKS,
+    SIBLINGS,
+    INTEGRITY,
     LAUNCH_VALUE,
     INDEPENDENT,
     PAIRED,

@@ -13,8 +13,10 @@ from gpulift import cli, decision, steps
 from gpulift.compare import command as compare_command
 from gpulift.compare.explain import attribution, explain, path_to
 from gpulift.compare.judge import Launch, Row, compare
-from gpulift.decision import Verdict
+from gpulift.decision import Verdict, percent
 from gpulift.errors import FAILED
+from gpulift.qualify import computed_peaks, health, siblings
+from gpulift.qualify.checks import IMPLAUSIBLE
 from gpulift.records.read import read_run
 from tests import sample
 from tests.sample import Json
@@ -65,6 +67,32 @@ def test_every_section_of_a_step_is_one_of_the_method() -> None:
     method = (Path(decision.__file__).parent / "METHOD.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", method, re.MULTILINE)
     assert set(steps.SECTIONS) <= set(headings)
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        (steps.HEALTH, f"less than {percent(health.FREE_SHARE)} of what the driver"),
+        (steps.HEALTH, f"below {percent(health.CLOCK_FAILS)} of the card's highest"),
+        (steps.HEALTH, f"| it is below {percent(health.CLOCK_PASSES)} |"),
+        (steps.HEALTH, f"within {health.NEAR_SLOWDOWN_C:g} °C of where"),
+        (steps.HEALTH, f"leads there in {health.LOOK_AHEAD_S:g} s"),
+        *(
+            (steps.COMPUTED_PEAKS, f"| {percent(share)} |")
+            for share in sorted(set(computed_peaks.SHARES.values()))
+        ),
+        (steps.COMPUTED_PEAKS, f"More than {percent(IMPLAUSIBLE)} of a peak"),
+        (steps.SIBLINGS, f"Of {siblings.ENOUGH_CARDS} or more cards"),
+        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(siblings.FLOOR)})"),
+        (steps.SIBLINGS, f"more than {siblings.FAR:g} and"),
+        (steps.SIBLINGS, f"more than {percent(siblings.LEAST_DEVIATION)} from the median"),
+        (steps.SIBLINGS, f"more than {percent(siblings.WORTH_FAILING)} below"),
+    ],
+)
+def test_the_method_has_the_limits_of_the_code(title: str, words: str) -> None:
+    method = (Path(decision.__file__).parent / "METHOD.md").read_text(encoding="utf-8")
+    _, _, rest = method.partition(f"\n## {title}\n")
+    assert words in " ".join(rest.partition("\n## ")[0].split())
 
 
 def test_every_step_has_its_section(tmp_path: Path) -> None:
