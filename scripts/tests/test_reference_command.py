@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -140,15 +142,76 @@ def test_a_model_is_shown_with_its_sources(root: Path, capfd: SHOWN, name: str) 
     said = capfd.readouterr().out
     assert "What is known of NVIDIA H200" in said
     assert f"gpulift:{MACHINE}/" in said
-    assert "and 5 more" in said
+    assert "and 5 more (2026-11-21)" in " ".join(said.split())
+    assert "--all names all" in said
     assert cli.main(["reference", "show", name, "--json"]) == OK
     file = root / "results" / "reference" / f"{MACHINE}.json"
     assert json.loads(capfd.readouterr().out) == json.loads(file.read_text(encoding="utf-8"))
 
 
+def records_of(text: str) -> set[str]:
+    return set(re.findall(rf"gpulift:{MACHINE}/[0-9a-f]{{12}}", text))
+
+
+@pytest.mark.parametrize("asked", [["--all"], ["--entry", "Device_Memory"]])
+def test_every_source_is_named_when_asked_for(root: Path, capfd: SHOWN, asked: list[str]) -> None:
+    known(root)
+    capfd.readouterr()
+    assert cli.main(["reference", "show", MACHINE, *asked]) == OK
+    said = capfd.readouterr().out
+    written = (root / "results" / "reference" / f"{MACHINE}.json").read_text(encoding="utf-8")
+    assert len(records_of(written)) == 6
+    assert records_of(said) == records_of(written)
+    assert "more" not in said
+    assert "--all" not in said
+    assert "(2026-11-21)" in said
+    assert "2 (6 launches)" in said
+
+
+def test_one_entry_is_shown_alone(root: Path, capfd: SHOWN) -> None:
+    shutil.copy(CHECKOUT / "results" / "reference" / f"{MACHINE}.json", root / "results/reference")
+    assert cli.main(["reference", "show", MACHINE, "--entry", "gemm/bf16"]) == OK
+    rows = [line.split()[:2] for line in capfd.readouterr().out.splitlines()]
+    kinds = ("measured", "datasheet", "published")
+    shown = [tuple(row) for row in rows if row and row[0] in kinds]
+    assert {kind for kind, _ in shown} == set(kinds)
+    assert all("gemm/bf16" in name for _, name in shown)
+    assert cli.main(["reference", "show", MACHINE, "--entry", "gemm/bf16", "--json"]) == OK
+    entries = json.loads(capfd.readouterr().out)["entries"]
+    assert len(entries) == len(shown)
+    assert all("gemm/bf16" in entry.get("check", entry.get("roof")) for entry in entries)
+
+
+def test_dates_stand_beside_what_a_datasheet_says(root: Path, capfd: SHOWN) -> None:
+    known(root)
+    capfd.readouterr()
+    assert cli.main(["reference", "show", "h100"]) == OK
+    said = capfd.readouterr().out
+    assert "datasheet (2026-11-21)" in said
+    assert "Dates: datasheet: the day on which" in said
+
+
+def test_a_model_without_published_figures_says_so(root: Path, capfd: SHOWN) -> None:
+    known(root)
+    words = "No published figures: no dated source that states its conditions is known for"
+    capfd.readouterr()
+    assert cli.main(["reference", "show", "h100"]) == OK
+    assert capfd.readouterr().out.endswith(f"{words} NVIDIA H100.\n")
+    for file in ("nvidia-h200", "nvidia-l40s"):
+        shutil.copy(CHECKOUT / "results" / "reference" / f"{file}.json", root / "results/reference")
+    assert cli.main(["reference", "show", "l40s"]) == OK
+    assert f"{words} NVIDIA L40S." in capfd.readouterr().out
+    for arguments in (["h200"], ["l40s", "--entry", "power"]):
+        assert cli.main(["reference", "show", *arguments]) == OK
+        assert words not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["show", "h200", "--entry", "frob"], "no entry of NVIDIA H200 has 'frob' in its name"),
+        (["show", "h200", "--entry", ""], "--entry is empty: name a part of a check or a roof"),
+        (["show", "--entry", "gemm"], "no reference of this machine, cpu-amd-epyc-7b13: name a"),
         (["show", "b200"], "there is no reference of b200; known are nvidia-h100, nvidia-h200"),
         (["show", "cpu"], "there is no reference of cpu; known are nvidia-h100, nvidia-h200"),
         (["show", ""], "there is no reference of ''; known are"),

@@ -18,7 +18,8 @@ from gpulift.qualify.checks import (
     overall,
 )
 from gpulift.qualify.siblings import Siblings
-from gpulift.reference.entries import Reference
+from gpulift.reference.build import DATE_MEANS
+from gpulift.reference.entries import Measured, Reference
 from gpulift.tables import titled
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
@@ -28,6 +29,7 @@ TOLERANCES = (
     " five of them 5 % or by how launches differ (default), none where sound machines differ too"
     " much (varies)."
 )
+CUT = "Of several records the first is named: --all names all, --entry PART all of some entries."
 
 
 def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
@@ -50,39 +52,53 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
     return table
 
 
-def reference_table(reference: Reference) -> Table:
-    """All entries of a reference file."""
+def reference_table(reference: Reference, every: bool = False) -> Table:
+    """All entries of a reference file. `every` names each source of an entry, not the first."""
     table = titled(f"What is known of {reference.name}")
-    if reference.measured:
-        table.caption, table.caption_justify = TOLERANCES, "left"
-    for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions", "source"):
-        right = name in ("value", "tolerance")
-        table.add_column(name, justify="right" if right else "left")
+    table.caption, table.caption_justify = _notes(reference, every), "left"
+    for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions"):
+        table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
+    table.add_column("source (date)")
     for entry in reference.measured.values():
-        cards = f"{entry.cards} ({entry.launches} launches)"
-        limit = entry.conditions.power_limit_w
-        parts = (
-            f"driver {entry.conditions.driver}" if entry.conditions.driver else "",
-            f"CUDA {entry.conditions.cuda_runtime}" if entry.conditions.cuda_runtime else "",
-            f"{limit:.0f} W" if limit else "",
-            f"method {entry.conditions.method}",
-        )
-        allowed = text.percent(entry.tolerance) if entry.judges else "none"
-        tolerance = f"{allowed} ({entry.tolerance_from})"
-        conditions = ", ".join(part for part in parts if part)
-        value = quantity(entry.value, entry.unit)
-        records = entry.source.split("; ")
-        more = f" and {len(records) - 1} more" if len(records) > 1 else ""
-        source = f"{records[0]}{more}"
-        table.add_row("measured", entry.check, value, tolerance, cards, conditions, source)
+        table.add_row("measured", entry.check, *_measured_cells(entry, every))
     for peak in reference.peaks.values():
-        value = quantity(peak.value, peak.unit)
-        table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, peak.source)
+        value, source = quantity(peak.value, peak.unit), f"{peak.source} ({peak.date})"
+        table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, source)
     for one in reference.published:
-        value = quantity(one.value, one.unit)
+        value, source = quantity(one.value, one.unit), f"{one.source} ({one.date})"
         told = f"{one.meaning}; {one.conditions}"
-        table.add_row("published", one.subject, value, "", "", told, f"{one.source} ({one.date})")
+        table.add_row("published", one.subject, value, "", "", told, source)
     return table
+
+
+def _notes(reference: Reference, every: bool) -> str:
+    """What the columns mean."""
+    several = any("; " in entry.source for entry in reference.measured.values())
+    tolerances = TOLERANCES if reference.measured else ""
+    cut = CUT if several and not every else ""
+    return " ".join(note for note in (tolerances, f"Dates: {DATE_MEANS}.", cut) if note)
+
+
+def _measured_cells(entry: Measured, every: bool) -> tuple[str, ...]:
+    """From the value on."""
+    limit = entry.conditions.power_limit_w
+    parts = (
+        f"driver {entry.conditions.driver}" if entry.conditions.driver else "",
+        f"CUDA {entry.conditions.cuda_runtime}" if entry.conditions.cuda_runtime else "",
+        f"{limit:.0f} W" if limit else "",
+        f"method {entry.conditions.method}",
+    )
+    allowed = text.percent(entry.tolerance) if entry.judges else "none"
+    records = entry.source.split("; ")
+    more = f" and {len(records) - 1} more" if len(records) > 1 else ""
+    source = entry.source if every else f"{records[0]}{more}"
+    return (
+        quantity(entry.value, entry.unit),
+        f"{allowed} ({entry.tolerance_from})",
+        f"{entry.cards} ({entry.launches} launches)",
+        ", ".join(part for part in parts if part),
+        f"{source} ({entry.date})",
+    )
 
 
 def references_table(known: Mapping[str, Reference]) -> Table:

@@ -96,9 +96,17 @@ def show(
             " where there is none of it a list of all."
         ),
     ] = None,
+    entry: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="PART",
+            help="Only entries whose check or roof has this in its name, with all their sources.",
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All sources of every entry.")] = False,
     as_json: Json = False,
 ) -> None:
-    """All entries of a model with value, tolerance, conditions and source."""
+    """All entries of a model with value, tolerance, cards, date, conditions and source."""
     files = {
         file.stem: file for file in sorted((commands.results_folder() / "reference").glob("*.json"))
     }
@@ -107,12 +115,14 @@ def show(
     else:
         wanted = commands.require_model(gpu, list(files), "there is no reference")
     if wanted in files:
-        found = read_reference(files[wanted])
+        found = _asked(read_reference(files[wanted]), entry)
         if as_json:
             commands.print_json(json.loads(reference_build.to_json(found)))
         else:
-            tables.console().print(shown.reference_table(found))
+            _print(found, every, entry)
         return
+    if entry is not None:
+        raise GpuliftError(f"there is no reference of this machine, {wanted}: name a model")
     known = {stem: read_reference(file) for stem, file in files.items()}
     if as_json:
         commands.print_json({"references": [_counted(stem, one) for stem, one in known.items()]})
@@ -121,6 +131,29 @@ def show(
     screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
     screen.print(shown.references_table(known))
     screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
+
+
+def _asked(reference: Reference, part: str | None) -> Reference:
+    """The whole, or the entries that were asked for, of which there must be one."""
+    if part is None:
+        return reference
+    if not part:
+        raise GpuliftError("--entry is empty: name a part of a check or a roof")
+    found = reference.holding(part)
+    if not (found.measured or found.peaks or found.published):
+        raise GpuliftError(f"no entry of {reference.name} has {part!r} in its name")
+    return found
+
+
+def _print(found: Reference, every: bool, part: str | None) -> None:
+    screen = tables.console()
+    screen.print(shown.reference_table(found, every or part is not None))
+    if part is None and not found.published:
+        screen.print(
+            f"No published figures: no dated source that states its conditions is known for"
+            f" {found.name}.",
+            soft_wrap=True,
+        )
 
 
 def _counted(stem: str, one: Reference) -> dict[str, Any]:

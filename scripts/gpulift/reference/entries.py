@@ -8,7 +8,7 @@ report, which informs and never fails a machine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date as day
 from pathlib import Path
 
@@ -114,6 +114,16 @@ class Reference:
     def peak(self, roof: str) -> float | None:
         """The datasheet's figure for a roof, or None where it has none."""
         return self.peaks[roof].value if roof in self.peaks else None
+
+    def holding(self, part: str) -> Reference:
+        """The entries whose check or roof holds this text, in whatever case."""
+        wanted = part.lower()
+        return replace(
+            self,
+            peaks={roof: one for roof, one in self.peaks.items() if wanted in roof.lower()},
+            measured={id: one for id, one in self.measured.items() if wanted in id.lower()},
+            published=tuple(one for one in self.published if wanted in one.subject.lower()),
+        )
 
     @property
     def sources(self) -> tuple[str, ...]:
