@@ -778,6 +778,11 @@ def test_json_is_deterministic_and_holds_every_figure(tmp_path: Path) -> None:
     assert worst["low"] < worst["change"] < worst["high"]
     assert worst["units"] == [4, 4]
     assert [one["windows"] for one in worst["base"]] == [16] * 4
+    assert [one["citation"].rpartition("/")[2] for one in worst["base"]] == [
+        one["record"] for one in worst["base"]
+    ]
+    assert {one["file"] for one in worst["base"]} == {"a.b.jsonl"}, "wherever the run lies"
+    assert [one["line"] for one in worst["base"]] == [1, 2, 3, 4]
     assert worst["path"][-1] == "Verdict: regressed"
     logs = worst["unit_logs"]
     assert [len(logs[side]) for side in ("base", "head")] == [4, 4]

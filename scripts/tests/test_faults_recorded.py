@@ -17,6 +17,7 @@ from gpulift.gate.attribution import attribute
 from gpulift.gate.command import judge_again
 from gpulift.gate.evidence import TWO_IN_ONE, Row, Setup, save
 from gpulift.gate.judge import GateResult
+from gpulift.gate.launches import read_records
 from tests.conftest import DATA
 from tests.faults import CAUSES, SEED
 
@@ -87,7 +88,8 @@ def test_the_controls_of_that_gate_passed(result: GateResult) -> None:
 
 
 def test_the_cause_of_each_is_told(gate: Path, result: GateResult) -> None:
-    causes = {row.technique: one.cause for row, one in attribute(gate, result).items()}
+    found = attribute(result, read_records(gate, result.setup))
+    causes = {row.technique: one.cause for row, one in found.items()}
     assert causes.keys() == CAUSES.keys()
     wrong = {name: said for name, said in causes.items() if not said.startswith(CAUSES[name])}
     assert wrong == {}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpulift.gate.attribution import read_sides
-from gpulift.gate.evidence import BASE, HEAD, Row
+from gpulift.gate.attribution import attribute
+from gpulift.gate.evidence import ALTERNATING, Evidence, Row
+from gpulift.gate.judge import judge
+from gpulift.gate.launches import read_records
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, technique
+from tests.test_gate import setup as gate_of
 from tests.test_gate_command import run
 
 MATMUL = Row("precision/matmul", "n:1", "bf16")
@@ -71,32 +75,14 @@ def test_explain_shows_it_from_the_evidence_alone(
     assert "Attribution: the code: of 5." in said
 
 
-def test_of_records_of_the_same_launch_the_last_one_counts(tmp_path: Path) -> None:
-    arms = [sample.arm(f"{side}:bf16", 1e-3) for side in (BASE, HEAD)]
-    duet: Json = {"kind": "duet", "arm": "bf16"}
-    case: Json = {"n": 1}
-    broken = sample.unmeasured(MATMUL.technique, case, "error", "signal SIGSEGV", **duet)
-    good = sample.record(MATMUL.technique, case, arms, **duet)
-    again = sample.record(MATMUL.technique, case, arms, seed=2, **duet)
-    first = tmp_path / "cases" / "stage1" / "launch-0000"
-    sample.write(first, [broken, good, again])
-    sample.write(tmp_path / "cases" / "stage2" / "launch-0000", [good])
-    sample.write(tmp_path / "null" / "stage1" / "launch-0000", [good])
-    (sides,) = read_sides(tmp_path).values()
-    seeds = [one.record.order.seed for one in sides[BASE] if one.record.order]
-    assert seeds == [2, 1]
-    assert [one.arm.name for one in sides[HEAD]] == ["head:bf16", "head:bf16"]
-
-
 def test_an_arm_that_broke_on_one_side_is_not_attributed(tmp_path: Path) -> None:
+    rows = [Row("a/b", "n:1", arm) for arm in ("x", "y")]
     for turn, made in (
         ("0-base", sample.arm("x", 1e-3)),
         ("1-head", sample.skipped_arm("x", "no")),
     ):
         folder = tmp_path / "cases" / "stage1" / "block-0000" / turn
         sample.write(folder, [sample.record("a/b", {"n": 1}, [sample.arm("y", 1e-3), made])])
-    sides = read_sides(tmp_path)
-    assert {row.arm: [len(held[side]) for side in (BASE, HEAD)] for row, held in sides.items()} == {
-        "x": [1, 0],
-        "y": [1, 1],
-    }
+    setup = replace(gate_of(*rows), mode=ALTERNATING)
+    result = judge(Evidence(setup))
+    assert list(attribute(result, read_records(tmp_path, setup))) == [rows[1]]

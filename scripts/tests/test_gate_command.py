@@ -800,8 +800,17 @@ def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixtur
     head_is(*SLOWER)
     against_base("--explain", "precision/matmul/n:1")
     said = capsys.readouterr().out
-    head = "precision/matmul/n:1/bf16: regressed\n  Launch value: screen launch 1: head/base 1.00"
-    assert head in said
+    _, rows, path = said.partition("precision/matmul/n:1/bf16: regressed\n  ")
+    assert rows
+    begins = re.sub(r"\(gpulift:nvidia-h200/\w{12}, evidence/", "(", path).split("\n  ")
+    file = "cases/stage1/launch-0000/precision.matmul.jsonl:2"
+    assert begins[0].startswith("Comparability: base folder base (abc1234), head this checkout ")
+    assert [line[:12] for line in begins[1:3]] == ["Comparabilit"] * 2
+    assert begins[3].startswith(
+        f"Launch value: screen launch 1, base ({file}): median step 1.00 ms"
+    )
+    assert begins[4].startswith(f"Launch value: screen launch 1, head ({file}): median step 1.0")
+    assert begins[5].startswith("Launch value: screen launch 1: head/base 1.00")
     assert "\n  Paired launches: 4; change 0." in said
     assert "confirmation launch 8: head/base 1.00" in said
     assert "confirmation launch 9" not in said
@@ -809,6 +818,8 @@ def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixtur
     assert "\nlaunch/cuda_graph" not in said
     explained = [line[2:] for line in said.splitlines() if line.startswith("  ")]
     assert explained
+    sections = [line.partition(": ")[0] for line in explained]
+    assert sections.count("Family") == 2, "of either row"
     assert not [line for line in explained if not line.startswith(SECTIONS)]
 
 

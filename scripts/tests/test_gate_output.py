@@ -6,15 +6,26 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpulift.certify.issue import read_trials
 from gpulift.compare.explain import Attribution, Measured
 from gpulift.errors import GpuliftError
-from gpulift.gate.evidence import Evidence, Launch, Row
+from gpulift.gate.evidence import Evidence, Launch, Row, Series
 from gpulift.gate.judge import Control, judge
-from gpulift.gate.output import as_json, explain, github, lines, rows_of, write_junit
+from gpulift.gate.launches import GateRecords
+from gpulift.gate.output import (
+    as_json,
+    comparability,
+    explain,
+    family,
+    github,
+    lines,
+    rows_of,
+    write_junit,
+)
 from gpulift.report import changes
 from tests.conftest import CHECKOUT
 from tests.junit_rules import complaints
@@ -39,6 +50,7 @@ RESULT = judge(
 )
 TIME = Measured("time of a step", "s", 2e-3, 3e-3, "2.00 ms in base, 3.00 ms in head (50 %)")
 WHY = {ROWS[2]: Attribution((TIME,), (), ("sw_power_cap",), "the code: all of it")}
+NO_RECORDS = GateRecords(Path("evidence"), {})
 
 
 def test_lines_show_what_is_not_clean_worst_first() -> None:
@@ -67,6 +79,44 @@ def test_where_nothing_could_run_no_error_budget_is_named() -> None:
     ]
     assert changes.from_gate(none).basis[0] == "nothing was compared"
     assert changes.from_gate(RESULT).basis[0].startswith("family of 4: planned chance")
+
+
+def test_a_gate_without_a_word_on_certificates_ends_with_its_family() -> None:
+    bare = replace(RESULT, setup=replace(RESULT.setup, certificate=""))
+    assert list(lines(bare))[-1] == family(RESULT.plan)
+
+
+def test_explain_says_what_figures_were_held_against() -> None:
+    def rules(row: Row, **changed: Any) -> list[str]:
+        judged = judge(Evidence(replace(setup(row), **changed), Series({row: launches(CLEAN)})))
+        said = [line.strip() for line in explain(judged, judged.rows, {}, NO_RECORDS)]
+        first = next((i for i, line in enumerate(said) if line.startswith("Family")), len(said))
+        last = next((i for i, line in enumerate(said) if line.startswith("Paired")), len(said))
+        return said[first:last]
+
+    budget = "Family: family of 1: planned chance of a false regression in the whole gate 0.5 %"
+    no_change = "Equivalence: counts as no change: +-1 %"
+    assert rules(ROWS[0]) == [
+        budget,
+        "Gate: screen: least change that is called one: 0.25 %",
+        no_change,
+    ]
+    assert rules(ROWS[0], floors={ROWS[0].id: 0.003}, unsteady=(ROWS[0],)) == [
+        budget,
+        "Gate: screen: least change that is called one: 0.3 % (its floor in the certificate is"
+        " 0.3 %)",
+        "Gate: screen: unsteady in the certificate: looked at once",
+        no_change,
+    ]
+    assert rules(ROWS[0], unmeasurable={ROWS[0].id: "no GPU"}) == []
+
+
+def test_json_has_what_verdicts_rest_on_besides_launches() -> None:
+    floors = {ROWS[1].id: 0.003}
+    document = as_json(replace(RESULT, setup=replace(RESULT.setup, floors=floors)), WHY, NO_RECORDS)
+    assert document["comparability"] == comparability(RESULT.setup)
+    assert [row.get("floor") for row in document["rows"][:3]] == [None, 0.003, None]
+    assert document["rows"][1]["base"] == document["rows"][1]["head"] == []
 
 
 def test_workflow_commands_are_escaped() -> None:
@@ -142,7 +192,7 @@ def test_junit_into_a_folder_is_one_line(tmp_path: Path) -> None:
 
 
 def test_json_is_json_and_counts_agree() -> None:
-    document = json.loads(json.dumps(as_json(RESULT, WHY), allow_nan=False))
+    document = json.loads(json.dumps(as_json(RESULT, WHY, NO_RECORDS), allow_nan=False))
     assert sum(document["counts"].values()) == len(document["rows"]) == 6
     assert document["rows"][0]["smallest_effect"] > 0.0025
     assert "smallest_effect" not in document["rows"][2]
@@ -150,7 +200,7 @@ def test_json_is_json_and_counts_agree() -> None:
 
 
 def test_json_says_why_a_launch_has_no_value() -> None:
-    rows = json.loads(json.dumps(as_json(RESULT, WHY), allow_nan=False))["rows"]
+    rows = json.loads(json.dumps(as_json(RESULT, WHY, NO_RECORDS), allow_nan=False))["rows"]
     assert [index for index, row in enumerate(rows) if "not_measured" in row] == [4, 5]
     assert [one["launch"] for one in rows[4]["not_measured"]] == [1, 2, 3, 4]
     assert rows[5]["launch_log_ratios"]["screen"] == [None]
@@ -160,7 +210,7 @@ def test_json_says_why_a_launch_has_no_value() -> None:
 
 
 def test_the_cause_of_a_change_is_in_json_and_in_what_is_explained() -> None:
-    rows = as_json(RESULT, WHY)["rows"]
+    rows = as_json(RESULT, WHY, NO_RECORDS)["rows"]
     assert [index for index, row in enumerate(rows) if "attribution" in row] == [2]
     time = {"name": "time of a step", "unit": "s", "base": 2e-3, "head": 3e-3, "ratio": 1.5}
     assert rows[2]["attribution"] == {
@@ -168,14 +218,16 @@ def test_the_cause_of_a_change_is_in_json_and_in_what_is_explained() -> None:
         "measures": [time],
         "throttle": {"base": [], "head": ["sw_power_cap"]},
     }
-    said = list(explain(RESULT, rows_of(RESULT, ROWS[2].id), WHY))
+    said = list(explain(RESULT, rows_of(RESULT, ROWS[2].id), WHY, NO_RECORDS))
     assert said[-4:] == [
         "  Attribution: time of a step: 2.00 ms in base, 3.00 ms in head (50 %)",
         "  Attribution: throttle in base: none seen",
         "  Attribution: throttle in head: sw_power_cap",
         "  Attribution: the code: all of it",
     ]
-    assert "Attribution" not in "".join(explain(RESULT, rows_of(RESULT, ROWS[1].id), WHY))
+    assert "Attribution" not in "".join(
+        explain(RESULT, rows_of(RESULT, ROWS[1].id), WHY, NO_RECORDS)
+    )
 
 
 def test_explain_names_rows_by_any_part() -> None:
@@ -185,5 +237,5 @@ def test_explain_names_rows_by_any_part() -> None:
         rows_of(RESULT, "matmull")
     with pytest.raises(GpuliftError, match=r"there are: precision/matmul/n:0/bf16, .* and 1 more"):
         rows_of(RESULT, "zzz")
-    said = "\n".join(explain(RESULT, rows_of(RESULT, "precision/matmul/n:5/bf16"), WHY))
+    said = "\n".join(explain(RESULT, rows_of(RESULT, "precision/matmul/n:5/bf16"), WHY, NO_RECORDS))
     assert "screen launch 1: error: 50 % done" in said

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpulift import decision, steps, tables, text
 from gpulift.arguments import named
-from gpulift.compare.explain import attribution, explain, sm_clock_hz, throttle
+from gpulift.compare.explain import attribution, explain, launch_data
 from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
@@ -243,20 +243,9 @@ def _row_data(row: Row, unit: str) -> dict[str, Any]:
 
 
 def _launch_data(launch: Launch) -> dict[str, Any]:
-    record, arm = launch.record, launch.arm
     return {
-        "record": record.id,
         "run": Path(launch.run).name,
-        "launch": record.launch,
+        "launch": launch.record.launch,
         "card": launch.card,
-        "step_s": launch.step_s,
-        "windows": len(arm.window_s),
-        "steps_per_window": arm.steps_per_window,
-        "blocks": len(record.order.blocks) if record.order else 0,
-        "discarded_blocks": record.discarded_blocks,
-        "clock": arm.clock,
-        "sm_clock_hz": sm_clock_hz(launch),
-        "throttle": throttle([launch]),
-        "check_error": arm.check_error,
-        "check_tolerance": arm.check_tolerance,
+        **launch_data(launch),
     }

@@ -12,6 +12,7 @@ import numpy as np
 from gpulift import decision, stats, steps, text
 from gpulift.compare.judge import OVER_BASELINE, Launch, values
 from gpulift.decision import Verdict, at_least, percent
+from gpulift.records.model import Record
 from gpulift.steps import step
 
 LARGEST_LOG = 700.0  # of what exp() can do; a foreign record may claim any amount of work
@@ -80,7 +81,11 @@ def explain(
 ) -> list[str]:
     """The path of one verdict of `compare`: launches, what is compared, and so on."""
     sides = (("base", base), ("head", head))
-    lines = [_launch_line(side, one) for side, launches in sides for one in launches]
+    lines = [
+        launch_line(f"{side} launch {one.record.launch}", one)
+        for side, launches in sides
+        for one in launches
+    ]
     if base and head:
         lines.append(_unit_line(base, head, unit))
     return path_to(verdict, lines, attribution(base, head, verdict))
@@ -155,7 +160,8 @@ def sm_clock_hz(launch: Launch) -> float | None:
     return stats.median_over(launch.arm.windows.sm_clock_hz)
 
 
-def _launch_line(side: str, launch: Launch) -> str:
+def launch_line(name: str, launch: Launch) -> str:
+    """What the value of a launch stands on; `name` says which launch of which side it is."""
     record, arm = launch.record, launch.arm
     order = record.order.blocks if record.order else ()
     clock = sm_clock_hz(launch)
@@ -167,11 +173,40 @@ def _launch_line(side: str, launch: Launch) -> str:
         f"throttle {', '.join(throttle([launch])) or 'none'}",
         _check(launch),
     ]
-    return step(
-        steps.LAUNCH_VALUE,
-        f"{side} launch {record.launch} ({record.citation}, {record.file}:{record.line}):"
-        f" {'; '.join(parts)}",
-    )
+    return step(steps.LAUNCH_VALUE, f"{name} ({place(record)}): {'; '.join(parts)}")
+
+
+def place(record: Record) -> str:
+    """How to cite a record, and where it is."""
+    return f"{record.citation}, {record.file}:{record.line}"
+
+
+def launch_data(launch: Launch) -> dict[str, Any]:
+    """The same as the line of a launch for programs; what is unknown is None."""
+    record, arm = launch.record, launch.arm
+    return {
+        **record_data(record),
+        "step_s": launch.step_s,
+        "windows": len(arm.window_s),
+        "steps_per_window": arm.steps_per_window,
+        "blocks": len(record.order.blocks) if record.order else 0,
+        "clock": arm.clock,
+        "sm_clock_hz": sm_clock_hz(launch),
+        "throttle": throttle([launch]),
+        "check_error": arm.check_error,
+        "check_tolerance": arm.check_tolerance,
+    }
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    """Which record it is, where it is in its run, and what was discarded in it."""
+    return {
+        "record": record.id,
+        "citation": record.citation,
+        "file": record.file.name,
+        "line": record.line,
+        "discarded_blocks": record.discarded_blocks,
+    }
 
 
 def _check(launch: Launch) -> str:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -21,6 +21,7 @@ from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
 from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import Evidence, read_evidence, require_one_machine, save
 from gpulift.gate.judge import GateResult, RowResult, judge
+from gpulift.gate.launches import read_records
 from gpulift.gate.measure import Settings, measure
 from gpulift.gate.setup import Asked, make_gate, make_setup
 
@@ -88,7 +89,7 @@ def gate(
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="CASE",
-            help="Every step to the verdict; CASE is a part of technique/case/arm.",
+            help="From windows to verdict; CASE is a part of technique/case/arm.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
@@ -187,8 +188,7 @@ def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
     require_one_machine(made.folder)
     result = judge(evidence)
     if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
-        document = gate_output.as_json(result, attribute(made.folder, result))
-        save(made.folder, evidence.setup, document)
+        save(made.folder, evidence.setup, _document(result, made.folder))
     return result, made.folder
 
 
@@ -214,18 +214,24 @@ def _show(
     result: GateResult, folder: Path, explained: Sequence[RowResult], as_json: bool, github: bool
 ) -> None:
     if as_json:
-        document = gate_output.as_json(result, attribute(folder, result))
-        document["evidence"] = str(folder)
+        document = {**_document(result, folder), "evidence": str(folder)}
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
         return
     for text in gate_output.lines(result):
         typer.echo(text)
     if explained:
-        for text in gate_output.explain(result, explained, attribute(folder, result)):
+        records = read_records(folder, result.setup)
+        causes = attribute(result, records)
+        for text in gate_output.explain(result, explained, causes, records):
             typer.echo(text)
     typer.echo(f"evidence: {folder}")
     for text in gate_output.github(result) if github else ():
         typer.echo(text)
+
+
+def _document(result: GateResult, folder: Path) -> dict[str, Any]:
+    records = read_records(folder, result.setup)
+    return gate_output.as_json(result, attribute(result, records), records)
 
 
 def _say(message: str) -> None:

@@ -93,6 +93,36 @@ Launches = Mapping[Row, tuple[Launch, ...]]
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One side of a launch of a row: its record, if there is one, and the name of its arm there.
+
+    In a duet both sides are arms of one record; else `process` numbers the processes of the block,
+    from 1.
+    """
+
+    side: str
+    record: Record | None
+    arm_name: str
+    process: int = 0
+
+    @property
+    def arm(self) -> Arm | None:
+        """The arm in the record; None where either is missing."""
+        return self.record.arm(self.arm_name) if self.record else None
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """Outcome and reason of the arm."""
+        if self.record is None:
+            return MISSING, "has no record"
+        if self.record.outcome != OK:
+            return _outcome(self.record), _told(self.record)
+        if self.arm is None:
+            return ERROR, f"has no arm {self.arm_name}"
+        return self.arm.outcome, _told(self.arm)
+
+
+@dataclass(frozen=True)
 class Series:
     """The launches of both stages, by row."""
 
@@ -209,15 +239,27 @@ def read_series(gate: Path, series: str, mode: str, rows: Sequence[Row]) -> Seri
     """The launches of both stages of a series."""
     found = Series()
     for stage in (1, 2):
-        pattern = "launch-*" if mode == TWO_IN_ONE else "block-*"
-        for folder in sorted(stage_folder(gate, series, stage).glob(pattern)):
+        for folder in launch_folders(gate, series, stage, mode):
             found = found.plus(stage, read_launches(folder, mode, rows))
     return found
 
 
+def launch_folders(gate: Path, series: str, stage: int, mode: str) -> list[Path]:
+    """The folders of a stage in the order of their launches."""
+    pattern = "launch-*" if mode == TWO_IN_ONE else "block-*"
+    return sorted(stage_folder(gate, series, stage).glob(pattern))
+
+
 def read_launches(folder: Path, mode: str, rows: Sequence[Row]) -> Launches:
     """What one run of gpulift-bench, or one alternating block, says of the rows."""
-    return (_read_duet if mode == TWO_IN_ONE else _read_block)(folder, rows)
+    launch = _duet_launch if mode == TWO_IN_ONE else _block_launch
+    found = read_turns(folder, mode, rows)
+    return {row: tuple(launch(turns) for turns in held) for row, held in found.items()}
+
+
+def read_turns(folder: Path, mode: str, rows: Sequence[Row]) -> dict[Row, list[tuple[Turn, ...]]]:
+    """The turns of each launch of the rows that the folder has records of, in order."""
+    return (_duet_turns if mode == TWO_IN_ONE else _block_turns)(folder, rows)
 
 
 def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> None:
@@ -332,27 +374,27 @@ def _joined(held: Launches, more: Launches) -> Launches:
     return {**held, **{row: (*held.get(row, ()), *launches) for row, launches in more.items()}}
 
 
-def _read_duet(folder: Path, rows: Sequence[Row]) -> Launches:
-    found: dict[Row, list[Launch]] = {row: [] for row in rows}
+def _duet_turns(folder: Path, rows: Sequence[Row]) -> dict[Row, list[tuple[Turn, ...]]]:
+    found: dict[Row, list[tuple[Turn, ...]]] = {row: [] for row in rows}
     for record in _records(folder):
         row = Row(record.technique, record.case_id, record.duet_arm)
         if row in found:
-            found[row].append(_duet_launch(record))
-    return {row: tuple(launches) for row, launches in found.items()}
+            base, head = duets.BASE + row.arm, duets.HEAD + row.arm
+            found[row].append((Turn(BASE, record, base), Turn(HEAD, record, head)))
+    return found
 
 
-def _duet_launch(record: Record) -> Launch:
-    if record.outcome != OK:
-        return Launch(None, _outcome(record), _told(record))
-    base, head = duets.BASE + record.duet_arm, duets.HEAD + record.duet_arm
-    states = [_state(BASE, record, base), _state(HEAD, record, head)]
-    arms = [(BASE, record.arm(base)), (HEAD, record.arm(head))]
+def _duet_launch(turns: Sequence[Turn]) -> Launch:
+    base, head = turns
+    record = base.record
+    if record is None or record.outcome != OK:
+        return Launch(None, *base.state)
 
     def value() -> float | None:
-        pair = stats.pair_ratio([record], head, base)
+        pair = stats.pair_ratio([record], head.arm_name, base.arm_name)
         return math.log(pair.ratio.value) if pair else None
 
-    return replace(_launch(states, arms, value), planted=_planted(record))
+    return replace(_launch(turns, value), planted=_planted(record))
 
 
 def _told(one: Record | Arm) -> str:
@@ -375,54 +417,42 @@ def _planted(record: Record) -> float | None:
         raise RecordError(f"{place}: notes.planted must be a number, not {said!r}") from None
 
 
-def _read_block(folder: Path, rows: Sequence[Row]) -> Launches:
-    turns = [
+def _block_turns(folder: Path, rows: Sequence[Row]) -> dict[Row, list[tuple[Turn, ...]]]:
+    processes = [
         (turn.name.rpartition("-")[2], {(r.technique, r.case_id): r for r in _records(turn)})
         for turn in sorted(folder.glob("*-*"))
     ]
-    found: dict[Row, tuple[Launch, ...]] = {row: () for row in rows}
+    found: dict[Row, list[tuple[Turn, ...]]] = {row: [] for row in rows}
     for row in rows:
-        records = [(side, held.get((row.technique, row.case_id))) for side, held in turns]
-        if any(record for _, record in records):
-            found[row] = (_block_launch(row, records),)
+        turns = tuple(
+            Turn(side, held.get((row.technique, row.case_id)), row.arm, number)
+            for number, (side, held) in enumerate(processes, start=1)
+        )
+        if any(turn.record for turn in turns):
+            found[row].append(turns)
     return found
 
 
-def _block_launch(row: Row, turns: Sequence[tuple[str, Record | None]]) -> Launch:
-    states = [_state(side, record, row.arm) for side, record in turns]
-    broken = any(outcome not in (OK, SKIPPED, MISSING) for _, outcome, _ in states)
-    arms = [(side, record.arm(row.arm) if record else None) for side, record in turns]
+def _block_launch(turns: Sequence[Turn]) -> Launch:
+    broken = any(turn.state[0] not in (OK, SKIPPED, MISSING) for turn in turns)
     if len(turns) < len(TURNS) and not broken:
         return Launch(None, MISSING, f"only {len(turns)} of {len(TURNS)} processes were started")
 
     def value() -> float | None:
         logs: dict[str, list[float]] = {BASE: [], HEAD: []}
-        for side, record in turns:
-            time = stats.step_time([record], row.arm) if record else None
+        for turn in turns:
+            time = stats.step_time([turn.record], turn.arm_name) if turn.record else None
             if time is None:
                 return None
-            logs[side].append(math.log(time.value))
+            logs[turn.side].append(math.log(time.value))
         return float(np.mean(logs[HEAD]) - np.mean(logs[BASE]))
 
-    return _launch(states, arms, value)
+    return _launch(turns, value)
 
 
-def _state(side: str, record: Record | None, arm_name: str) -> tuple[str, str, str]:
-    """Side, outcome and reason of an arm in a record."""
-    if record is None:
-        return (side, MISSING, "has no record")
-    if record.outcome != OK:
-        return (side, _outcome(record), _told(record))
-    arm = record.arm(arm_name)
-    return (side, arm.outcome, _told(arm)) if arm else (side, ERROR, f"has no arm {arm_name}")
-
-
-def _launch(
-    states: Sequence[tuple[str, str, str]],
-    arms: Sequence[tuple[str, Arm | None]],
-    measured: Callable[[], float | None],
-) -> Launch:
+def _launch(turns: Sequence[Turn], measured: Callable[[], float | None]) -> Launch:
     """Joins what both sides say. A head that skips what its base measures is an error."""
+    states = [(turn.side, *turn.state) for turn in turns]
     broken = {side: (outcome, reason) for side, outcome, reason in states if outcome in BROKEN}
     if BASE in broken:
         told = "; ".join(f"{side} {outcome}: {why}" for side, (outcome, why) in broken.items())
@@ -442,17 +472,18 @@ def _launch(
     for side, outcome, reason in states:
         if outcome == MISSING:
             return Launch(None, MISSING, f"{side} {reason}")
-    unlike = _unlike(arms)
+    unlike = _unlike(turns)
     if unlike:
         return Launch(None, UNLIKE, unlike)
     value = measured()
     return Launch(value) if value is not None else Launch(None, ERROR, "no block held both builds")
 
 
-def _unlike(arms: Sequence[tuple[str, Arm | None]]) -> str:
+def _unlike(turns: Sequence[Turn]) -> str:
     """How the timing of the two sides differs; empty when it does not."""
     ways = {
-        side: sorted({_timing(arm) for s, arm in arms if s == side and arm}) for side, _ in arms
+        side: sorted({_timing(turn.arm) for turn in turns if turn.side == side and turn.arm})
+        for side in (BASE, HEAD)
     }
     told = {side: " and ".join(found) for side, found in ways.items()}
     if len(set(told.values())) == 1 and all(len(found) == 1 for found in ways.values()):

@@ -22,8 +22,9 @@ from gpulift.decision import (
     GatePlan,
     percent,
 )
-from gpulift.gate.evidence import Launch, Row
+from gpulift.gate.evidence import BASE, HEAD, Launch, Row, Setup
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
+from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
 from gpulift.runs import write_error
 from gpulift.steps import step
 
@@ -64,7 +65,7 @@ def summary(result: GateResult) -> Iterator[str]:
         yield said
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
-    yield f"{family(result.plan)}; {setup.certificate}"
+    yield "; ".join(part for part in (family(result.plan), setup.certificate) if part)
 
 
 def as_usual(result: GateResult) -> str:
@@ -90,19 +91,53 @@ def family(plan: GatePlan) -> str:
     )
 
 
+def comparability(setup: Setup) -> list[str]:
+    """What holds base and head comparable, of all that a gate looks at."""
+    return [
+        f"base {setup.base}, head {setup.head}: nothing is measured where their builds differ in"
+        " more than the commit",
+        f"nothing is judged where card, driver or host change between records: all are of one"
+        f" machine ({setup.machine})",
+        "a launch has no log ratio where base and head were not timed alike: clock and hold",
+    ]
+
+
 def explain(
-    result: GateResult, rows: Sequence[RowResult], attributions: Mapping[Row, Attribution]
+    result: GateResult,
+    rows: Sequence[RowResult],
+    attributions: Mapping[Row, Attribution],
+    records: GateRecords,
 ) -> Iterator[str]:
-    """Every step from the launch values to the verdict and its cause, for these rows."""
+    """Every step from windows to the verdict and its cause, for these rows."""
+    common = [step(steps.COMPARABILITY, fact) for fact in comparability(result.setup)]
     note = [step(steps.PAIRED, result.note)] if result.note else []
     for one in rows:
         yield f"{one.row.id}: {one.verdict.verdict}"
-        values = [
-            step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
-            for stage, number, launch in _launches(one)
-        ]
-        for line in path_to(one.verdict, [*values, *note], attributions.get(one.row)):
+        lines = [*common, *_launch_lines(one, records), *note, *_rules(one, result)]
+        for line in path_to(one.verdict, lines, attributions.get(one.row)):
             yield f"  {line}"
+
+
+def _launch_lines(one: RowResult, records: GateRecords) -> Iterator[str]:
+    """Of each launch what its sides stand on, and then its value."""
+    for where, launch in _launches(one):
+        for turn in records.of(one.row, where):
+            yield turn_line(where, turn)
+        stage, number = where
+        yield step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
+
+
+def _rules(one: RowResult, result: GateResult) -> Iterator[str]:
+    """The error budget and the margins, where figures were held against them."""
+    if one.verdict.difference is None:
+        return
+    yield step(steps.FAMILY, family(result.plan))
+    least, floor = percent(one.margins.least), result.setup.floors.get(one.row.id)
+    by = "" if floor is None else f" (its floor in the certificate is {percent(floor)})"
+    yield step(steps.SCREEN, f"least change that is called one: {least}{by}")
+    if one.row in result.setup.unsteady:
+        yield step(steps.SCREEN, "unsteady in the certificate: looked at once")
+    yield step(steps.EQUIVALENCE, f"counts as no change: +-{percent(one.margins.equivalent)}")
 
 
 def rows_of(result: GateResult, case: str) -> list[RowResult]:
@@ -110,8 +145,11 @@ def rows_of(result: GateResult, case: str) -> list[RowResult]:
     return matching(result.rows, lambda one: one.row.id, case)
 
 
-def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict[str, Any]:
-    """Everything that was found, for programs."""
+def as_json(
+    result: GateResult, attributions: Mapping[Row, Attribution], records: GateRecords
+) -> dict[str, Any]:
+    """Everything that was found, for programs; files of records are named from the gate's folder,
+    so that the folder can be moved."""
     setup, plan = result.setup, result.plan
     return {
         "method": setup.method,
@@ -120,12 +158,16 @@ def as_json(result: GateResult, attributions: Mapping[Row, Attribution]) -> dict
         "head": setup.head,
         "machine": setup.machine,
         "certificate": setup.certificate,
+        "comparability": comparability(setup),
         "unsteady": [row.id for row in setup.unsteady],
         "family": plan.cases,
         "suite_alpha": plan.suite_alpha,
         "counts": {word: result.counts[word] for word in WORST_FIRST},
         "controls": [vars(control) for control in result.controls],
-        "rows": [_row_json(one, result.note, attributions.get(one.row)) for one in result.rows],
+        "rows": [
+            _row_json(one, result, attributions.get(one.row)) | _sides_json(one, records)
+            for one in result.rows
+        ],
         "exit_code": result.exit_code,
     }
 
@@ -194,7 +236,20 @@ def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
         found.text = _xml("\n".join(one.verdict.path))
 
 
-def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict[str, Any]:
+def _sides_json(one: RowResult, records: GateRecords) -> dict[str, Any]:
+    """What either side of each launch stands on."""
+    return {
+        side: [
+            turn_data(records.folder, where, turn)
+            for where, _ in _launches(one)
+            for turn in records.of(one.row, where)
+            if turn.side == side
+        ]
+        for side in (BASE, HEAD)
+    }
+
+
+def _row_json(one: RowResult, result: GateResult, attributed: Attribution | None) -> dict[str, Any]:
     verdict = one.verdict
     made: dict[str, Any] = {
         "technique": one.row.technique,
@@ -203,15 +258,15 @@ def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict
         "verdict": verdict.verdict,
         "margins": {"least": one.margins.least, "equivalent": one.margins.equivalent},
         "launch_log_ratios": {
-            "screen": [launch.value for launch in one.first],
-            "confirmation": [launch.value for launch in one.second],
+            SCREEN: [launch.value for launch in one.first],
+            CONFIRMATION: [launch.value for launch in one.second],
         },
         "path": list(verdict.path),
     }
     # Of the launches without a log ratio.
     not_measured = [
         {"stage": stage, "launch": number, "outcome": launch.outcome, "reason": launch.reason}
-        for stage, number, launch in _launches(one)
+        for (stage, number), launch in _launches(one)
         if launch.value is None
     ]
     if not_measured:
@@ -225,18 +280,21 @@ def _row_json(one: RowResult, note: str, attributed: Attribution | None) -> dict
         made["smallest_effect"] = verdict.smallest_effect
     if verdict.reason:
         made["reason"] = verdict.reason
-    if note:
-        made["note"] = note
+    floor = result.setup.floors.get(one.row.id)
+    if floor is not None:
+        made["floor"] = floor
+    if result.note:
+        made["note"] = result.note
     if attributed is not None:
         made["attribution"] = attributed.data
     return made
 
 
-def _launches(one: RowResult) -> Iterator[tuple[str, int, Launch]]:
+def _launches(one: RowResult) -> Iterator[tuple[Place, Launch]]:
     """Of both stages, with the stage's name and their numbers in it, from 1."""
-    for stage, launches in (("screen", one.first), ("confirmation", one.second)):
+    for stage, launches in ((SCREEN, one.first), (CONFIRMATION, one.second)):
         for number, launch in enumerate(launches, start=1):
-            yield stage, number, launch
+            yield (stage, number), launch
 
 
 def _launch_text(launch: Launch) -> str:
