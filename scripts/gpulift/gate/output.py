@@ -22,12 +22,19 @@ from gpulift.decision import (
     GatePlan,
     percent,
 )
-from gpulift.gate.evidence import BASE, HEAD, Launch, Row, Setup
+from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, TWO_IN_ONE, Launch, Row, Setup
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
 from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
 from gpulift.runs import write_error
 from gpulift.steps import step
 
+# How a launch's windows become its log ratio: not by the medians that stand beside it in a duet.
+LOG_RATIO = {
+    TWO_IN_ONE: "the log ratio of a launch is the median of its blocks, and that of a block the"
+    " mean log step time of the head's windows in it less the base's",
+    ALTERNATING: "the log ratio of a launch is the mean log of its head processes' median steps"
+    " less that of its base processes",
+}
 SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
 NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -113,18 +120,21 @@ def explain(
     note = [step(steps.PAIRED, result.note)] if result.note else []
     for one in rows:
         yield f"{one.row.id}: {one.verdict.verdict}"
-        lines = [*common, *_launch_lines(one, records), *note, *_rules(one, result)]
+        launches = _launch_lines(one, result.setup.mode, records)
+        lines = [*common, *launches, *note, *_rules(one, result)]
         for line in path_to(one.verdict, lines, attributions.get(one.row)):
             yield f"  {line}"
 
 
-def _launch_lines(one: RowResult, records: GateRecords) -> Iterator[str]:
-    """Of each launch what its sides stand on, and then its value."""
+def _launch_lines(one: RowResult, mode: str, records: GateRecords) -> Iterator[str]:
+    """Of each launch what its sides stand on, and then its value; at the end how that is made."""
     for where, launch in _launches(one):
         for turn in records.of(one.row, where):
             yield turn_line(where, turn)
         stage, number = where
         yield step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
+    if any(launch.value is not None for _, launch in _launches(one)):
+        yield step(steps.LAUNCH_VALUE, LOG_RATIO[mode])
 
 
 def _rules(one: RowResult, result: GateResult) -> Iterator[str]:
@@ -159,6 +169,7 @@ def as_json(
         "machine": setup.machine,
         "certificate": setup.certificate,
         "comparability": comparability(setup),
+        "launch_value": LOG_RATIO[setup.mode],
         "unsteady": [row.id for row in setup.unsteady],
         "family": plan.cases,
         "suite_alpha": plan.suite_alpha,
