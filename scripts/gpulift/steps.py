@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 COMPARABILITY = "Comparability"
-HEALTH = "Health"
-COMPUTED_PEAKS = "Computed peaks"
-SIBLINGS = "Siblings"
-INTEGRITY = "Integrity"
 LAUNCH_VALUE = "Launch value"
 INDEPENDENT = "Independent launches"
 PAIRED = "Paired launches"
@@ -17,12 +13,13 @@ EQUIVALENCE = "Equivalence"
 VERDICT = "Verdict"
 SMALLEST_EFFECT = "Smallest effect"
 ATTRIBUTION = "Attribution"
+QUALIFICATION = "Qualification"
+HEALTH = "Health"
+COMPUTED_PEAKS = "Computed peaks"
+SIBLINGS = "Siblings"
+INTEGRITY = "Integrity"
 SECTIONS = (
     COMPARABILITY,
-    HEALTH,
-    COMPUTED_PEAKS,
-    SIBLINGS,
-    INTEGRITY,
     LAUNCH_VALUE,
     INDEPENDENT,
     PAIRED,
@@ -33,6 +30,11 @@ SECTIONS = (
     VERDICT,
     SMALLEST_EFFECT,
     ATTRIBUTION,
+    QUALIFICATION,
+    HEALTH,
+    COMPUTED_PEAKS,
+    SIBLINGS,
+    INTEGRITY,
 )
 
 

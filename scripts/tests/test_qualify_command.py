@@ -20,12 +20,12 @@ from gpulift.errors import (
     OK,
     USAGE,
 )
+from gpulift.qualify.among import judge_together
 from gpulift.qualify.checks import CheckResult
-from gpulift.qualify.command import _judge_together, exit_code_of, explanation
+from gpulift.qualify.command import exit_code_of
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from gpulift.report.summary import summarise
-from gpulift.stats import Estimate
 from tests import runs_made, sample
 
 
@@ -51,30 +51,6 @@ def roof(verdict: str, name: str = "device_memory") -> CheckResult:
 )
 def test_exit_codes(results: list[CheckResult], code: int) -> None:
     assert exit_code_of(results) == code
-
-
-def test_an_explanation_has_every_figure() -> None:
-    told = explanation(
-        CheckResult(
-            "roof/device_memory/burst",
-            "inconclusive",
-            reason="the interval holds the limit",
-            remedy="measure again",
-            estimate=Estimate(4.6e12, 4.5e12, 4.7e12, 3),
-            unit="B/s",
-            limit=4.64e12,
-            tolerance=0.01,
-            fraction=0.98,
-            smallest_effect=0.04,
-            cards=5,
-            launches=18,
-            kind="measured",
-        )
-    )
-    for words in ("4.60 TB/s, 3 launches", "95 % interval 4.50 TB/s to 4.70 TB/s", "4.64 TB/s"):
-        assert words in told
-    for words in ("tolerance 1 %", "98.0 %", "5 cards, 18 launches", "4 %", "measure again"):
-        assert words in told
 
 
 def test_without_a_gpu_several_gpus_are_nothing_to_run(
@@ -119,17 +95,46 @@ def test_a_check_is_explained_by_a_part_of_its_name(
     root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE_BENCH", "gpu")
-    assert cli.main(["qualify", "--explain", "health/ecc", "--out", str(root / "run")]) == OK
+    assert cli.main(["qualify", "--explain", "Health/ECC", "--out", str(root / "run")]) == OK
     assert "health/ecc: pass" in capfd.readouterr().out
-    cli.main(["qualify", "--explain", "nothing-like-it", "--out", str(root / "other")])
-    assert "no check has 'nothing-like-it'" in capfd.readouterr().err
+
+
+def test_what_no_check_is_named_is_an_error_that_loses_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    run = root / "run"
+    assert cli.main(["qualify", "--explain", "health/temprature", "--out", str(run)]) == USAGE
+    told = capfd.readouterr()
+    assert "--explain: no check holds 'health/temprature'; near it: health/temp" in told.err
+    assert f"the results are kept in {run}" in told.err
+    assert "Is this machine as fast as it should be?" in told.out
+    assert (run / "qualification.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--explain", ""], "--explain needs a part of a check's name, and was empty"),
+        (["--explain", "roof", "--json"], "--json holds every step already: leave --explain or"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_before_anything_is_measured(
+    root: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert cli.main(["qualify", *arguments, "--out", str(root / "run")]) == USAGE
+    said = capfd.readouterr()
+    assert words in said.err
+    assert not said.out
+    assert not (root / "run").exists()
 
 
 def test_what_breaks_only_while_all_cards_are_busy_fails() -> None:
     run = Run(Path("run"), tuple(read_record(one) for one in runs_made.with_troubles()))
-    found = _judge_together("0a1b2c3d", summarise(run))
+    found = judge_together("0a1b2c3d", summarise(run))
     assert found
     assert {one.verdict for one in found} == {"fail"}
+    assert all(one.remedy for one in found)
     assert all("0a1b2c3d, all at once" in one.id for one in found)
     assert exit_code_of(found) == FAILED
 
@@ -165,8 +170,8 @@ def cards(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCards:
     return made
 
 
-def two_gpus(root: Path) -> int:
-    return cli.main(["qualify", "--gpus", "0,1", "--out", str(root / "both")])
+def two_gpus(root: Path, *arguments: str) -> int:
+    return cli.main(["qualify", "--gpus", "0,1", "--out", str(root / "both"), *arguments])
 
 
 EACH_ALONE = ["gpu0", "gpu1"]
@@ -254,3 +259,26 @@ def test_another_card_does_not_go_on_with_several_gpus(
         file.write_text(file.read_text().replace("1a2b3c4d", "99999999"))
     assert two_gpus(root) == NOT_COMPARABLE
     assert "is of card 99999999, and 1a2b3c4d is here now" in capfd.readouterr().err
+
+
+def test_checks_of_several_gpus_are_explained_and_kept(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert two_gpus(root, "--explain", "siblings") == OK
+    told = capfd.readouterr().out
+    kept = root / "both" / "siblings.json"
+    assert f"siblings: {kept}" in told
+    assert "\nsiblings: skipped\n  Qualification: skipped: 1 cards: no outlier" in told
+    document = json.loads(kept.read_text(encoding="utf-8"))
+    assert [one["id"] for one in document["checks"]] == ["siblings"]
+    assert document["crowding"], "what running together costs"
+    assert two_gpus(root, "--explain", "health/ecc") == OK
+    assert "health/ecc (1a2b3c4d, alone): pass" in capfd.readouterr().out
+
+
+def test_what_is_kept_of_several_gpus_is_told_as_json(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert two_gpus(root, "--json") == OK
+    told = json.loads(capfd.readouterr().out)[-1]
+    assert told == json.loads((root / "both" / "siblings.json").read_text(encoding="utf-8"))

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from gpulift import decision, steps, tables, text
 from gpulift.arguments import named
-from gpulift.compare.explain import attribution, explain, launch_data
-from gpulift.compare.judge import UNITS, Comparison, Launch, Row, values
+from gpulift.compare.explain import attribution, explain, run_launch_data
+from gpulift.compare.judge import UNITS, Comparison, Row, values
 from gpulift.compare.judge import compare as compare_runs
 from gpulift.compare.matching import matching
 from gpulift.decision import seen_from
@@ -237,15 +237,6 @@ def _row_data(row: Row, unit: str) -> dict[str, Any]:
         "path": list(row.verdict.path),
         "unit_logs": {"base": values(row.base, unit), "head": values(row.head, unit)},
         "attribution": attributed.data if attributed else None,
-        "base": [_launch_data(one) for one in row.base],
-        "head": [_launch_data(one) for one in row.head],
-    }
-
-
-def _launch_data(launch: Launch) -> dict[str, Any]:
-    return {
-        "run": Path(launch.run).name,
-        "launch": launch.record.launch,
-        "card": launch.card,
-        **launch_data(launch),
+        "base": [run_launch_data(one) for one in row.base],
+        "head": [run_launch_data(one) for one in row.head],
     }

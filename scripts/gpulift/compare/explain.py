@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,16 @@ def launch_data(launch: Launch) -> dict[str, Any]:
         "throttle": throttle([launch]),
         "check_error": arm.check_error,
         "check_tolerance": arm.check_tolerance,
+    }
+
+
+def run_launch_data(launch: Launch) -> dict[str, Any]:
+    """The same of a launch of a run, and which one it is."""
+    return {
+        "run": Path(launch.run).name,
+        "launch": launch.record.launch,
+        "card": launch.card,
+        **launch_data(launch),
     }
 
 

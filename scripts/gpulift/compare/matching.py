@@ -1,9 +1,10 @@
-"""The rows that --explain CASE names."""
+"""The rows, or the checks, that --explain names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from gpulift.errors import USAGE, GpuliftError
@@ -13,15 +14,33 @@ NEAR = 5  # names that an error shows
 T = TypeVar("T")
 
 
-def matching(rows: Sequence[T], name: Callable[[T], str], wanted: str) -> list[T]:
-    """The rows whose technique/case/arm holds the text. Raises GpuliftError with near matches, or
-    where nothing is near with names that there are."""
+@dataclass(frozen=True)
+class Kind:
+    """What errors call the rows, and what their names are made of."""
+
+    noun: str = "row of the comparison"
+    names: str = "technique/case/arm"
+
+
+COMPARED = Kind()
+
+
+def require_part(wanted: str, kind: Kind = COMPARED) -> None:
+    """Raises GpuliftError for a text that every name holds: it is known before measuring."""
     if not wanted:
-        raise GpuliftError("--explain needs a part of technique/case/arm, and was empty", USAGE)
+        raise GpuliftError(f"--explain needs a part of {kind.names}, and was empty", USAGE)
+
+
+def matching(
+    rows: Sequence[T], name: Callable[[T], str], wanted: str, kind: Kind = COMPARED
+) -> list[T]:
+    """The rows whose name holds the text. Raises GpuliftError with near matches, or where nothing
+    is near with names that there are."""
+    require_part(wanted, kind)
     found = [row for row in rows if wanted.lower() in name(row).lower()]
     if not found:
         hint = _hint([name(row) for row in rows], wanted)
-        raise GpuliftError(f"--explain: no row of the comparison holds {wanted!r}{hint}", USAGE)
+        raise GpuliftError(f"--explain: no {kind.noun} holds {wanted!r}{hint}", USAGE)
     return found
 
 

@@ -9,7 +9,7 @@ from gpulift.citing import conditions
 from gpulift.citing.plain import visible
 from gpulift.exchange.verdicts import checks_of
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, SKIPPED, CheckResult, basis
-from gpulift.qualify.command import explanation
+from gpulift.qualify.explain import explanation
 from gpulift.report.summary import Summary
 
 # JUnit has no word for what could not be told: as in the file of a gate, that is skipped.

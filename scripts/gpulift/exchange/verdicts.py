@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
-from gpulift.qualify.command import VERDICT_FILE
 from gpulift.qualify.health import judge_health
+from gpulift.qualify.saved import VERDICT_FILE
 from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 from gpulift.report.summary import Summary

@@ -8,17 +8,23 @@ windows of one launch never decides.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpulift import stats
+from gpulift.citing.again import filter_of
 from gpulift.qualify.computed_peaks import computed_peak, expected_share
-from gpulift.records.model import Context
-from gpulift.reference.entries import Measured, Reference
+from gpulift.records.model import Context, Record
+from gpulift.reference.entries import Measured, Peak, Reference
 from gpulift.report.summary import Case, Problem, Summary
 from gpulift.stats import Estimate
+
+if TYPE_CHECKING:
+    from gpulift.qualify.siblings import Standing
 
 PASS = "pass"
 FAIL = "fail"
@@ -38,6 +44,10 @@ REMEDIES = (
 )
 NOTHING_JUDGED = "Not judged: nothing that was measured here has a limit"
 REMEDY = "measure again with nothing else running; then look at the health checks"
+ONE_LAUNCH_REMEDY = (
+    "measure again with several launches, as ./gpulift qualify does; where it did, look at what"
+    " kept the others from being measured"
+)
 HOST_REMEDY = (
     "the host's pace is in it: look at its other load, clocks and, if virtual, its neighbours; "
     "then at the health checks"
@@ -72,6 +82,11 @@ class Check:
         return self.unit != "s"
 
     @property
+    def records(self) -> tuple[Record, ...]:
+        """The launches behind the estimate."""
+        return tuple(r for r in self.case.measured if stats.measured_arms([r], self.arm))
+
+    @property
     def launch_values(self) -> tuple[float, ...]:
         """One value per launch: of its median window."""
         arms = stats.measured_arms(self.case.measured, self.arm)
@@ -83,7 +98,10 @@ class Check:
 class CheckResult:
     """One row of a qualification. `kind` is what judged it: measured, computed peak, health ...
 
-    `cards` is how many are behind the reference; without a GPU there are none to count.
+    `cards` and `launches` are how many are behind the reference; without a GPU there are no cards
+    to count. `against` is what the limit was made of, in `unit`: the value of the `reference`, or
+    a computed peak. `check` has the launches that were judged, and `standings` those of a card
+    among its siblings.
     """
 
     id: str
@@ -99,6 +117,10 @@ class CheckResult:
     cards: int = 0
     launches: int = 0
     kind: str = ""
+    against: float | None = None
+    reference: Measured | Peak | None = None
+    check: Check | None = field(default=None, compare=False, repr=False)
+    standings: tuple[Standing, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def value(self) -> float | None:
@@ -113,10 +135,13 @@ def judge(
     limit = value * (1 - tolerance if higher_is_better else 1 + tolerance)
     if estimate.low is None or estimate.high is None:
         return Verdict(INCONCLUSIVE, limit, _no_interval(estimate))
-    effect = _smallest_effect(estimate, limit / value, higher_is_better)
     if estimate.one_launch:
-        why = "one launch: its interval does not hold the variation from launch to launch"
+        why = (
+            "one launch: its interval does not hold the variation from launch to launch, so that no"
+            " smallest effect is known"
+        )
         return Verdict(INCONCLUSIVE, limit, why)
+    effect = _smallest_effect(estimate, limit / value, higher_is_better)
     worst, best = (estimate.low, estimate.high)
     if not higher_is_better:
         worst, best = -estimate.high, -estimate.low
@@ -180,7 +205,7 @@ def judge_run(
     if any(one.id == INTEGRITY_CHECK for one in health):
         explained |= {p for p in summary.problems if _is_integrity(p.technique) and not p.arm}
     rest = [problem for problem in summary.problems if problem not in explained]
-    return (*results, *(_of_problem(problem) for problem in rest), *health)
+    return (*results, *(of_problem(problem, summary) for problem in rest), *health)
 
 
 def coverage(results: Sequence[CheckResult]) -> str:
@@ -240,8 +265,8 @@ def _step_times(summary: Summary) -> list[Check]:
 
 def _no_interval(estimate: Estimate) -> str:
     if estimate.one_launch:
-        return "one launch: too few windows even for its own interval"
-    return "no interval: too little was measured"
+        return "one launch: too few windows even for its own interval; no smallest effect is known"
+    return "no interval: too little was measured; no smallest effect is known"
 
 
 def _smallest_effect(estimate: Estimate, at_limit: float, higher_is_better: bool) -> float | None:
@@ -253,48 +278,59 @@ def _smallest_effect(estimate: Estimate, at_limit: float, higher_is_better: bool
     return at_limit * estimate.value / estimate.low - 1
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """What no card of the model exceeds: a value in the check's unit, and where it is from."""
+
+    value: float | None = None
+    kind: str = ""
+    entry: Peak | None = None
+
+
 def _judge_check(check: Check, entry: Measured | None, reference: Reference | None) -> CheckResult:
-    context = check.case.first.context
-    peak, kind = _peak(check, context, reference)
-    if peak and check.estimate.value > IMPLAUSIBLE * peak:
-        share = check.estimate.value / peak
-        reason = f"implausible: {100 * share:.0f} % of the {kind}"
+    peak = _peak(check, check.case.first.context, reference)
+    if peak.value and check.estimate.value > IMPLAUSIBLE * peak.value:
+        share = check.estimate.value / peak.value
+        reason = f"implausible: {100 * share:.0f} % of the {peak.kind}"
         remedy = "do not use this figure: report it with its record"
-        return _result(check, Verdict(FAIL, IMPLAUSIBLE * peak, reason), remedy, peak, kind)
+        return _result(check, Verdict(FAIL, IMPLAUSIBLE * peak.value, reason), remedy, peak)
     if entry is not None:
         return _judge_by_entry(check, entry)
-    return _judge_by_peak(check, peak, kind, bool(reference and reference.measured))
+    return _judge_by_peak(check, peak, bool(reference and reference.measured))
 
 
 def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
-    remedy = _remedy(check) if verdict.word == FAIL else ""
+    remedy = _remedy(check, verdict)
     misfits = _misfits(check, entry)
     if not entry.judges:
         reason = f"sound machines differ by more than {100 * entry.tolerance:.0f} %"
         verdict, remedy = Verdict(SKIPPED, reason=reason), ""
     elif misfits:
-        verdict = Verdict(INCONCLUSIVE, verdict.limit, f"other conditions: {'; '.join(misfits)}")
+        reason = f"other conditions: {'; '.join(misfits)}"
+        if verdict.smallest_effect is None:
+            reason += f"; {verdict.reason}"
+        verdict = replace(verdict, word=INCONCLUSIVE, reason=reason)
         remedy = "measure under the conditions of the reference"
     return replace(
-        _result(check, verdict, remedy, entry.value, "measured"),
+        _result(check, verdict, remedy, _Bound(entry.value, "measured")),
         tolerance=entry.tolerance if entry.judges else None,
         cards=entry.cards if check.case.first.context.gpu else 0,
         launches=entry.launches,
+        reference=entry,
     )
 
 
-def _judge_by_peak(check: Check, peak: float | None, kind: str, has_reference: bool) -> CheckResult:
+def _judge_by_peak(check: Check, peak: _Bound, has_reference: bool) -> CheckResult:
     share = expected_share(check.roof, check.case.first.regime) if check.roof else None
-    if peak is None or share is None:
+    if peak.value is None or share is None:
         lacks = "the reference has no entry for it" if has_reference else "no reference for it"
         if check.roof:
             lacks += ", and no peak can be computed"
         remedy = "./gpulift reference build RESULTS makes entries from records"
-        return _result(check, Verdict(SKIPPED, reason=lacks), remedy, None, "")
-    verdict = _judge_share(check.estimate, peak, share, kind)
-    remedy = "" if verdict.word == PASS else _remedy(check)
-    return _result(check, verdict, remedy, peak, kind)
+        return _result(check, Verdict(SKIPPED, reason=lacks), remedy, _Bound())
+    verdict = _judge_share(check.estimate, peak.value, share, peak.kind)
+    return _result(check, verdict, _remedy(check, verdict), peak)
 
 
 def _judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
@@ -314,14 +350,15 @@ def _judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Ve
     )
 
 
-def _peak(check: Check, context: Context, reference: Reference | None) -> tuple[float | None, str]:
+def _peak(check: Check, context: Context, reference: Reference | None) -> _Bound:
     """The computed peak, or the datasheet's where the driver or our table says too little."""
     if not check.roof:
-        return None, ""
+        return _Bound()
     computed = computed_peak(check.roof, context.gpu) if context.gpu else None
     if computed is not None:
-        return computed, "computed peak"
-    return (reference.peak(check.roof) if reference else None), "datasheet's peak"
+        return _Bound(computed, "computed peak")
+    entry = reference.peaks.get(check.roof) if reference else None
+    return _Bound(entry.value if entry else None, "datasheet's peak", entry)
 
 
 def _misfits(check: Check, entry: Measured) -> list[str]:
@@ -356,9 +393,7 @@ def _major(version: str) -> str:
     return match.group() if match else ""
 
 
-def _result(
-    check: Check, verdict: Verdict, remedy: str, against: float | None, kind: str
-) -> CheckResult:
+def _result(check: Check, verdict: Verdict, remedy: str, bound: _Bound) -> CheckResult:
     return CheckResult(
         id=check.id,
         verdict=verdict.word,
@@ -367,16 +402,26 @@ def _result(
         estimate=check.estimate,
         unit=check.unit,
         limit=verdict.limit,
-        fraction=check.estimate.value / against if against else None,
+        fraction=check.estimate.value / bound.value if bound.value else None,
         smallest_effect=verdict.smallest_effect,
-        kind=kind,
+        kind=bound.kind,
+        against=bound.value,
+        reference=bound.entry,
+        check=check,
     )
 
 
-def _remedy(check: Check) -> str:
+def _remedy(check: Check, verdict: Verdict) -> str:
+    """What to do about a check that did not pass."""
+    if verdict.word == PASS:
+        return ""
+    if check.estimate.one_launch:
+        return ONE_LAUNCH_REMEDY
     arm = check.case.first.arm(check.arm)
     usual = HOST_REMEDY if arm and arm.may_wait_for_host else REMEDY
-    return next((remedy for prefix, remedy in REMEDIES if check.id.startswith(prefix)), usual)
+    found = next((remedy for prefix, remedy in REMEDIES if check.id.startswith(prefix)), usual)
+    again = verdict.word == INCONCLUSIVE and found != REMEDY
+    return f"measure again with nothing else running; {found}" if again else found
 
 
 def _not_measured(
@@ -386,7 +431,8 @@ def _not_measured(
     verdict, remedy = SKIPPED, ""
     if problem:
         verdict = SKIPPED if problem.outcome == "skipped" else FAIL
-        reason, remedy = f"{problem.outcome} in this run: {problem.reason}", problem.remedy
+        reason = f"{problem.outcome} in this run: {problem.reason}"
+        remedy = problem.remedy or _remedy_of(problem, summary)
     elif filter:
         reason = f"not measured: the run was limited to {filter!r}"
     elif not summary.run.full:
@@ -404,6 +450,7 @@ def _not_measured(
         cards=entry.cards if summary.run.records[0].context.gpu else 0,
         launches=entry.launches,
         kind="measured",
+        reference=entry,
     )
 
 
@@ -437,15 +484,36 @@ def _explains(
     return problem.arm == detail if problem.arm else detail in named or "dtype" not in named
 
 
-def _of_problem(problem: Problem) -> CheckResult:
+def of_problem(problem: Problem, summary: Summary) -> CheckResult:
     """A row for what went wrong or was skipped outside of the reference."""
     parts = ("case", problem.technique, problem.case_id, problem.arm)
     return CheckResult(
         id="/".join(part for part in parts if part),
         verdict=SKIPPED if problem.outcome == "skipped" else FAIL,
         reason=f"{problem.outcome} in this run: {problem.reason}",
-        remedy=problem.remedy,
+        remedy=problem.remedy or _remedy_of(problem, summary),
     )
+
+
+def look_again(record: Record) -> str:
+    """The remedy where a record names none: where to read on, and how to measure it again."""
+    again = shlex.join(["./gpulift", "run", filter_of(record)])
+    return f"read line {record.line} of {record.file.name} among the records; {again} repeats it"
+
+
+def _remedy_of(problem: Problem, summary: Summary) -> str:
+    """Empty for a skip, which is a result and needs no remedy."""
+    if problem.outcome == "skipped":
+        return ""
+    case = (problem.technique, problem.case_id)
+    tried = [r for r in summary.run.records if (r.technique, r.case_id) == case]
+    return next(look_again(r) for r in tried if problem.outcome == _outcome(r, problem.arm))
+
+
+def _outcome(record: Record, name: str) -> str:
+    """Of the arm of that name, or with no name of the record."""
+    arm = record.arm(name) if name else None
+    return arm.outcome if arm else record.outcome
 
 
 def _is_integrity(technique: str) -> bool:

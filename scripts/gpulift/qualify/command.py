@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables
 from gpulift.commands import Gpu, Json, Out, Quick
-from gpulift.decision import percent
+from gpulift.compare.matching import Kind, matching, require_part
 from gpulift.entry import say
 from gpulift.errors import (
     FAILED,
@@ -24,18 +23,19 @@ from gpulift.errors import (
     OK,
     GpuliftError,
 )
-from gpulift.qualify import siblings
+from gpulift.qualify import saved
 from gpulift.qualify import tables as shown
-from gpulift.qualify.checks import FAIL, CheckResult, basis, coverage, judge_run
+from gpulift.qualify.among import Among, judge_among
+from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
+from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import Health, judge_health, read_health
-from gpulift.qualify.siblings import Siblings
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line, read_run
 from gpulift.report.summary import Summary
 
-VERDICT_FILE = "qualification.json"
+CHECKS = Kind("check", "a check's name")
 DECIDING = ("roof/", "health/", "siblings/")
 INFORMING = ("time/", "cost/")
 MOST_INCONCLUSIVE = 0.1
@@ -48,6 +48,15 @@ class Asked:
     quick: bool
     filter: str | None
     out: Path | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the user wants to see of it."""
+
+    every: bool
+    explain: str | None
+    as_json: bool
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,14 @@ def qualify(
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
     if gpu is not None and gpus is not None:
         raise GpuliftError("give --gpu or --gpus, not both")
-    asked = Asked(quick, filter, out)
+    if explain is not None and as_json:
+        raise GpuliftError("--json holds every step already: leave --explain or --json out")
+    if explain is not None:
+        require_part(explain, CHECKS)
+    asked, how = Asked(quick, filter, out), Shown(every, explain, as_json)
     if gpus is None:
-        raise typer.Exit(_one(asked, gpu, every, explain, as_json))
-    raise typer.Exit(_several(asked, gpus, every, explain, as_json))
+        raise typer.Exit(_one(asked, gpu, how))
+    raise typer.Exit(_several(asked, gpus, how))
 
 
 def exit_code_of(results: Sequence[CheckResult]) -> int:
@@ -119,56 +132,23 @@ def exit_code_of(results: Sequence[CheckResult]) -> int:
     return INCONCLUSIVE if open_ones > MOST_INCONCLUSIVE * len(told) else OK
 
 
-def explanation(result: CheckResult) -> str:
-    """Every figure from the measurement to the verdict."""
-    lines = [f"{result.id}: {result.verdict}"]
-    if result.estimate:
-        one = result.estimate
-        lines.append(
-            f"  measured {shown.quantity(one.value, result.unit)}, {one.launches} launches"
-        )
-        if one.low is not None and one.high is not None:
-            ends = (
-                f"{shown.quantity(one.low, result.unit)} to {shown.quantity(one.high, result.unit)}"
-            )
-            lines.append(f"  {100 * one.confidence:g} % interval {ends} (METHOD.md, Launch value)")
-    if result.limit is not None:
-        against = (
-            f"{100 * result.fraction:.1f} % of what it is held against" if result.fraction else ""
-        )
-        lines.append(
-            f"  limit {shown.quantity(result.limit, result.unit)}, from: {result.kind}"
-            + (f", tolerance {percent(result.tolerance)}" if result.tolerance else "")
-            + (f"; {against}" if against else "")
-        )
-    if result.cards:
-        cards = "1 card" if result.cards == 1 else f"{result.cards} cards"
-        lines.append(f"  behind the reference: {cards}, {result.launches} launches")
-    if result.smallest_effect is not None:
-        lines.append(
-            f"  smallest deviation that would surely have failed: {percent(result.smallest_effect)}"
-        )
-    lines += [f"  {text}" for text in (result.reason, result.remedy) if text]
-    return "\n".join([*lines, "  (METHOD.md, Qualification)"])
-
-
-def _one(asked: Asked, gpu: int | None, every: bool, explain: str | None, as_json: bool) -> int:
+def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
     context, infos = commands.examine(gpu)
-    if not as_json:
+    if not how.as_json:
         tables.console().print(tables.findings(doctor.examine(context, infos)))
     try:
         card = _measure(asked, gpu, context, asked.out)
     except NotMeasured as nothing:
         return nothing.exit_code
     beside = commands.others(card.summary) if context.gpu is None else []
-    _tell([card], None, beside, every, explain, as_json)
+    _tell([card], beside, how)
     judged = exit_code_of(card.results)
     if card.exit_code == NOTHING_RAN and judged == OK:
         return OK if asked.filter is None else NOTHING_RAN  # a skip is a result
     return FAILED if FAILED in (card.exit_code, judged) else judged
 
 
-def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json: bool) -> int:
+def _several(asked: Asked, gpus: str, how: Shown) -> int:
     bench = machine.find_bench()
     contexts = _cards(bench, gpus)
     _require_one_model(gpus, contexts)
@@ -179,28 +159,17 @@ def _several(asked: Asked, gpus: str, every: bool, explain: str | None, as_json:
         alone[index] = _alone(asked, index, context)
     together = _measure_together(asked, contexts, bench)
     cards = {index: _card_of(context) for index, context in contexts.items()}
-    found = siblings.compare_siblings(
+    among = judge_among(
         {cards[index]: one.summary for index, one in alone.items()},
         {cards[index]: summary for index, summary in together.items()},
+        (asked.out or next(iter(alone.values())).folder) / saved.SIBLINGS_FILE,
     )
-    crowded = [r for index, one in together.items() for r in _judge_together(cards[index], one)]
-    extra = [*siblings.judge_siblings(found), *crowded]
-    _tell(list(alone.values()), found, [], every, explain, as_json, extra)
+    _tell(list(alone.values()), [], how, among)
     codes = {one.exit_code for one in alone.values()}
     if codes == {NOTHING_RAN}:
         return NOTHING_RAN
-    judged = exit_code_of([*(r for one in alone.values() for r in one.results), *extra])
+    judged = exit_code_of([*(r for one in alone.values() for r in one.results), *among.results])
     return FAILED if FAILED in codes else judged
-
-
-def _judge_together(card: str, summary: Summary) -> list[CheckResult]:
-    """What went wrong on a card only while all were busy: failed cases, throttling, wrong bits."""
-    health = judge_health(None, None, summary.run.records)
-    found = [replace(r, id=f"{r.id} ({card}, all at once)") for r in health if r.verdict == FAIL]
-    for problem in summary.broken:
-        id = f"case/{problem.technique}/{problem.case_id} ({card}, all at once)"
-        found.append(CheckResult(id, FAIL, f"{problem.outcome}: {problem.reason}", problem.remedy))
-    return found
 
 
 def _alone(asked: Asked, index: int, context: Context) -> Qualified:
@@ -237,7 +206,7 @@ def _read_of_card(folder: Path, context: Context) -> Summary:
 
 def _kept_health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]:
     """What was seen before and after the run, or where it was not kept, what is seen now."""
-    file = folder / VERDICT_FILE
+    file = folder / saved.VERDICT_FILE
     try:
         document = Fields(parse_line(file.read_bytes(), str(file)), str(file))
     except OSError:
@@ -267,7 +236,7 @@ def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) 
     after = read_health(machine.health(bench, gpu))
     summary = commands.summary_of(read_run(measured.folder))
     results = _judge(summary, asked.filter, before, after)
-    _save(measured.folder, summary, results)
+    saved.save(measured.folder / saved.VERDICT_FILE, saved.document(summary, results))
     return Qualified(measured.folder, measured.exit_code, summary, results)
 
 
@@ -376,12 +345,9 @@ def _card_of(context: Context) -> str:
 
 def _tell(
     cards: Sequence[Qualified],
-    found: Siblings | None,
     beside: Sequence[Summary],
-    every: bool,
-    explain: str | None,
-    as_json: bool,
-    extra: Sequence[CheckResult] = (),
+    how: Shown,
+    among: Among | None = None,
 ) -> None:
     from gpulift.report import page as reports
 
@@ -390,47 +356,41 @@ def _tell(
         cards[0].folder / "report",
         {card.summary.run.folder: card.results for card in cards},
     )
-    if as_json:
-        documents = [_document(card.summary, card.results) for card in cards]
-        among = [{"checks": [asdict(result) for result in extra]}] if extra else []
-        return commands.print_json([*documents, *among])
+    if how.as_json:
+        documents = [saved.document(card.summary, card.results) for card in cards]
+        return commands.print_json([*documents, *([among.document] if among else [])])
     screen = tables.console()
     for card in cards:
         commands.show(card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)
-        screen.print(shown.verdicts(card.results, every))
-        if explain is not None:
-            _explain(card.results, explain)
+        screen.print(shown.verdicts(card.results, how.every))
         screen.print(f"records: {card.folder}", soft_wrap=True)
-    if found is not None:
-        screen.print(shown.verdicts(extra, every=True))
-        screen.print(shown.siblings_table(found))
-        screen.print(shown.crowding_table(found))
+    if among is not None:
+        screen.print(shown.verdicts(among.results, every=True))
+        screen.print(shown.siblings_table(among.siblings))
+        screen.print(shown.crowding_table(among.siblings))
+        screen.print(f"siblings: {among.file}", soft_wrap=True)
     screen.print(f"report:  {page}", soft_wrap=True)
+    if how.explain is not None:
+        _explain(cards, among, how.explain)
     return None
 
 
-def _explain(results: Sequence[CheckResult], wanted: str) -> None:
-    found = [result for result in results if wanted in result.id]
-    if not found:
-        say(f"no check has {wanted!r} in its name; --all shows every name")
-    for result in found:
-        typer.echo(explanation(result))
-
-
-def _document(summary: Summary, results: Sequence[CheckResult]) -> dict[str, Any]:
-    return {
-        "run": summary.run.name,
-        "method": summary.run.records[0].method,
-        "basis": basis(summary),
-        "coverage": coverage(results),
-        "checks": [asdict(result) for result in results],
-    }
-
-
-def _save(folder: Path, summary: Summary, results: Sequence[CheckResult]) -> None:
-    text = json.dumps(_document(summary, results), indent=1, allow_nan=False) + "\n"
+def _explain(cards: Sequence[Qualified], among: Among | None, wanted: str) -> None:
+    """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
+    which says where the results are: they are kept, whatever was asked about them."""
+    results = [result for card in cards for result in card.results]
+    if among is not None:
+        results = [result for card in cards for result in _of_card(card)] + [*among.results]
     try:
-        (folder / VERDICT_FILE).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise runs.write_error(folder / VERDICT_FILE, error) from None
+        found = matching(results, lambda result: result.id, wanted, CHECKS)
+    except GpuliftError as error:
+        kept = ", ".join(str(card.folder) for card in cards)
+        raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
+    typer.echo("\n\n".join(map(explanation, found)))
+
+
+def _of_card(card: Qualified) -> list[CheckResult]:
+    """Named so that checks of several cards can be told apart, as those of all at once are."""
+    name = _card_of(card.summary.run.records[0].context)
+    return [replace(result, id=f"{result.id} ({name}, alone)") for result in card.results]

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpulift import text
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, INTEGRITY, PASS, SKIPPED, CheckResult
+from gpulift.qualify.checks import (
+    FAIL,
+    INCONCLUSIVE,
+    INTEGRITY,
+    PASS,
+    SKIPPED,
+    CheckResult,
+    look_again,
+)
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context, Record
 from gpulift.records.read import parse_line
@@ -432,7 +440,8 @@ def _integrity(records: Sequence[Record]) -> CheckResult:
     if wrong:
         first = wrong[0]
         verdict = SKIPPED if first.outcome == "skipped" else INCONCLUSIVE
-        return _result("integrity", verdict, f"{first.outcome}: {first.reason}", first.remedy)
+        remedy = first.remedy or ("" if verdict == SKIPPED else look_again(first))
+        return _result("integrity", verdict, f"{first.outcome}: {first.reason}", remedy)
     if not found:
         remedy = "./gpulift qualify without a filter that leaves it out"
         return _result("integrity", SKIPPED, "the run has no integrity/repeats", remedy)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -51,6 +51,7 @@ class Standing:
     distance: float
     higher_is_better: bool
     nearest: float  # of the card's own interval to the median
+    measured: Check = field(compare=False, repr=False)
 
     @property
     def deviation(self) -> float:
@@ -58,9 +59,14 @@ class Standing:
         return self.value / self.median - 1
 
     @property
+    def nearest_deviation(self) -> float:
+        """From the median of the cards to the near end of this card's interval, as a fraction."""
+        return self.nearest / self.median - 1
+
+    @property
     def outlier(self) -> bool:
         """More than 4 robust standard deviations away, its whole interval more than 1 %."""
-        return abs(self.distance) > FAR and abs(self.nearest / self.median - 1) > LEAST_DEVIATION
+        return abs(self.distance) > FAR and abs(self.nearest_deviation) > LEAST_DEVIATION
 
     @property
     def slower(self) -> bool:
@@ -123,12 +129,13 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 
 
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
-    own = [one for one in siblings.outliers if one.card == card and one.slower]
-    roofs = [one for one in own if one.check.startswith("roof/")]
-    slow = sorted(roofs, key=lambda one: -abs(one.deviation))
+    own = [one for one in siblings.standings if one.card == card]
+    roofs = tuple(one for one in own if one.check.startswith("roof/"))
+    outliers = [one for one in roofs if one.outlier and one.slower]
+    slow = sorted(outliers, key=lambda one: -abs(one.deviation))
     if not slow:
         reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings"
-        return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings")
+        return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings", standings=roofs)
     worst = slow[0]
     reason = (
         f"{len(slow)} checks stand out; most {worst.check} {worst.setting}: "
@@ -136,7 +143,9 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
     )
     remedy = "look at this card's health, slot and cooling; change places with a sibling"
     verdict = FAIL if abs(worst.deviation) > WORTH_FAILING else INCONCLUSIVE
-    return CheckResult(f"siblings/{card}", verdict, reason, remedy, kind="siblings")
+    return CheckResult(
+        f"siblings/{card}", verdict, reason, remedy, kind="siblings", standings=roofs
+    )
 
 
 def _by_check(summaries: Mapping[str, Summary]) -> dict[str, dict[str, Check]]:
@@ -168,6 +177,7 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
                     distance=(log - center) / scale,
                     higher_is_better=check.higher_is_better,
                     nearest=_nearest(check.estimate, math.exp(center)),
+                    measured=check,
                 )
             )
     return found

@@ -1,0 +1,42 @@
+"""Several cards of a machine: each alone and all at once, judged among each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gpulift.qualify import saved
+from gpulift.qualify.checks import FAIL, CheckResult, of_problem
+from gpulift.qualify.health import judge_health
+from gpulift.qualify.siblings import Siblings, compare_siblings, judge_siblings
+from gpulift.report.summary import Summary
+
+
+@dataclass(frozen=True)
+class Among:
+    """What the cards say of each other, and the file that keeps it."""
+
+    siblings: Siblings
+    results: tuple[CheckResult, ...]
+    document: Mapping[str, Any]
+    file: Path
+
+
+def judge_among(alone: Mapping[str, Summary], together: Mapping[str, Summary], file: Path) -> Among:
+    """Judges the cards, by name, and writes what was found. GpuliftError where it cannot be."""
+    found = compare_siblings(alone, together)
+    crowded = [result for card, one in together.items() for result in judge_together(card, one)]
+    results = (*judge_siblings(found), *crowded)
+    among = Among(found, results, saved.siblings_document(found, results), file)
+    saved.save(file, among.document)
+    return among
+
+
+def judge_together(card: str, summary: Summary) -> list[CheckResult]:
+    """What went wrong on a card only while all were busy: failed cases, throttling, wrong bits."""
+    health = judge_health(None, None, summary.run.records)
+    broken = (of_problem(problem, summary) for problem in summary.broken)
+    found = [*(result for result in health if result.verdict == FAIL), *broken]
+    return [replace(result, id=f"{result.id} ({card}, all at once)") for result in found]
