@@ -56,6 +56,12 @@ def test_the_sentence_has_every_arm_and_the_conditions() -> None:
     assert "uncommitted" not in said
 
 
+@pytest.mark.parametrize(("known", "said"), [(True, ""), (False, "; throttle not read")])
+def test_throttling_that_was_not_read_is_said_and_none_is_not(known: bool, said: str) -> None:
+    telemetry: Json = {"samples": 40} | ({"throttle": []} if known else {})
+    assert sentence(record(telemetry=telemetry)).endswith(f"gpulift at commit abc1234{said}).")
+
+
 def test_a_dirty_build_and_a_planted_run_are_said() -> None:
     context = copy.deepcopy(sample.GPU_CONTEXT)
     context["build"]["dirty"] = True

@@ -795,6 +795,14 @@ def test_json_is_deterministic_and_holds_every_figure(tmp_path: Path) -> None:
     assert len(lines) == len(attributed["measures"]) + 2 + bool(attributed["cause"])
 
 
+def test_json_of_throttling_that_was_not_read_is_null(tmp_path: Path) -> None:
+    base = records()
+    del base[0]["telemetry"]["throttle"]
+    base[1]["telemetry"]["throttle"] = []
+    told = as_data(compared(tmp_path, base, records(seed=2)))["rows"][0]["base"]
+    assert [one["throttle"] for one in told[:3]] == [None, [], ["sw_power_cap"]]
+
+
 def test_json_of_rows_without_figures_has_nulls(tmp_path: Path) -> None:
     found = compared(tmp_path, records(count=1), records(seed=2, count=1))
     data = json.loads(json.dumps(as_data(found), allow_nan=False))

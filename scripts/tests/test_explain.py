@@ -339,7 +339,39 @@ def test_numbers_of_the_measures_are_in_si_units(tmp_path: Path) -> None:
     assert (base, head) == pytest.approx((1.98e6, 1.05 * 1.98e6), rel=1e-3)
     assert numbers["SM clock"][0] == "Hz"
     assert numbers["SM clock"][1:] == pytest.approx((1.98e9, 1.98e9))
-    assert attributed.head_throttle == ("sw_power_cap",)
+    assert attributed.head_throttle.reasons == ("sw_power_cap",)
+
+
+def test_throttling_that_was_not_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    made = [records(1), records(2)]
+    for one in made[0]:
+        del one["telemetry"]["throttle"]
+    made[1][0]["telemetry"]["throttle"] = []
+    found = row(tmp_path, *made)
+    lines = explain(found.base, found.head, found.verdict)
+    launches = [line for line in lines if "Launch v" in line]
+    for line, words in zip(launches, ["not read"] * 3 + ["none seen"], strict=False):
+        assert f"; throttle {words};" in line
+    assert "Attribution: throttle in base: not read" in lines
+    attributed = attribution(found.base, found.head, found.verdict)
+    assert attributed is not None
+    assert attributed.data["throttle"] == {"base": None, "head": ["sw_power_cap"]}
+
+
+def test_throttling_read_in_some_launches_only_is_said_of_those(tmp_path: Path) -> None:
+    made = [records(1), records(2)]
+    for one in (made[0][1], made[1][1]):
+        del one["telemetry"]["throttle"]
+    for one in (made[0][0], made[0][2]):
+        one["telemetry"]["throttle"] = []
+    found = row(tmp_path, *made)
+    attributed = attribution(found.base, found.head, found.verdict)
+    assert attributed is not None
+    assert attributed.lines[-2:] == [
+        "throttle in base: none seen, not read in 1 of 3 launches",
+        "throttle in head: sw_power_cap, not read in 1 of 3 launches",
+    ]
+    assert attributed.data["throttle"] == {"base": None, "head": ["sw_power_cap"]}
 
 
 def test_nothing_is_attributed_to_a_side_that_is_not_there(tmp_path: Path) -> None:

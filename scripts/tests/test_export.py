@@ -307,6 +307,25 @@ def test_joules_and_rates_have_columns(tmp_path: Path) -> None:
     assert values["speedup"] is None  # a ceiling's arms stand for themselves
 
 
+@pytest.mark.parametrize(
+    ("change", "cells"),
+    [
+        ({"throttle": ["hw_slowdown", "sw_power_cap"]}, ("hw_slowdown, sw_power_cap", True)),
+        ({"throttle": []}, (None, True)),
+        ({}, (None, False)),
+    ],
+)
+def test_no_throttling_is_told_from_throttling_that_was_not_read(
+    tmp_path: Path, change: sample.Json, cells: tuple[str | None, bool]
+) -> None:
+    one = sample.record("training/step", {"n": 1}, [sample.arm("eager", 1e-3)])
+    del one["telemetry"]["throttle"]
+    one["telemetry"] |= change
+    (row,) = rows_of([run_of(tmp_path / "run", [one])])
+    values = {column.name: column.value(row) for column in columns()}
+    assert (values["case_throttle"], values["case_throttle_known"]) == cells
+
+
 def test_metrics_and_what_an_item_is_have_columns(tmp_path: Path) -> None:
     said = {"cost": {"items": 8192.0, "item": "token"}, "metrics": {"joules_per_step": 1.5}}
     arms = [sample.arm("eager", 1e-3, **said), sample.arm("graph", 1e-3)]

@@ -185,7 +185,8 @@ def test_the_json_of_a_launch_has_what_its_line_has_and_nothing_unknown(tmp_path
         del arm["check_error"], arm["check_tolerance"]
     sample.write(tmp_path / SCREEN / "launch-0000", [record, duet(2e-3, 1)])
     first, second = row_json(tmp_path, TWO_IN_ONE)["head"]
-    assert {"sm_clock_hz", "check_error", "check_tolerance"} == second.keys() - first.keys()
+    unknown = {"sm_clock_hz", "throttle", "check_error", "check_tolerance"}
+    assert unknown == second.keys() - first.keys()
     assert None not in first.values()
     id = second.pop("record")
     assert second.pop("step_s") == pytest.approx(2.02e-3)

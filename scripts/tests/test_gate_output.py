@@ -26,6 +26,7 @@ from gpulift.gate.output import (
     rows_of,
     write_junit,
 )
+from gpulift.records.throttle import Throttle
 from gpulift.report import changes
 from tests.conftest import CHECKOUT
 from tests.junit_rules import complaints
@@ -49,7 +50,9 @@ RESULT = judge(
     )
 )
 TIME = Measured("time of a step", "s", 2e-3, 3e-3, "2.00 ms in base, 3.00 ms in head (50 %)")
-WHY = {ROWS[2]: Attribution((TIME,), (), ("sw_power_cap",), "the code: all of it")}
+WHY = {
+    ROWS[2]: Attribution((TIME,), Throttle(()), Throttle(("sw_power_cap",)), "the code: all of it")
+}
 NO_RECORDS = GateRecords(Path("evidence"), {})
 
 

@@ -228,6 +228,36 @@ def test_throttle_reasons(reasons: list[str], verdict: str, words: str) -> None:
     assert words in found.reason
 
 
+def without_throttle() -> Record:
+    """A record of a card whose driver does not say what holds its clock down."""
+    made = copy.deepcopy(dict(measured().raw))
+    del made["telemetry"]["throttle"]
+    return read_record(made)
+
+
+def test_throttling_that_the_driver_does_not_say_is_not_passed() -> None:
+    found = results(health(), None, without_throttle(), without_throttle())["throttle"]
+    assert (found.verdict, found.reason) == (SKIPPED, "the driver does not say")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "verdict", "words"),
+    [
+        ([], PASS, "nothing held the clock down"),
+        (["sw_power_cap"], PASS, "only sw_power_cap, which is normal under load"),
+        (["hw_slowdown"], FAIL, "hw_slowdown in ceiling/host_link"),
+        (["other_0x200"], INCONCLUSIVE, "the clock was held by other_0x200"),
+    ],
+)
+def test_throttling_known_of_some_records_says_of_how_many(
+    reasons: list[str], verdict: str, words: str
+) -> None:
+    known = measured({"throttle": reasons})
+    found = results(health(), None, without_throttle(), known, without_throttle())["throttle"]
+    assert found.verdict == verdict
+    assert found.reason == f"{words} (the driver said it of 1 of 3 records)"
+
+
 @pytest.mark.parametrize(("slope", "verdict"), [(0.01, PASS), (-0.5, PASS), (0.5, INCONCLUSIVE)])
 def test_a_card_that_still_gets_hotter(slope: float, verdict: str) -> None:
     hot = {"temperature_slope_c_per_s": slope}

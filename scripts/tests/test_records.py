@@ -47,6 +47,18 @@ def test_a_record_keeps_what_was_written() -> None:
     assert record.citation == f"gpulift:nvidia-h200/{record.id}"
 
 
+def test_throttling_that_is_not_there_is_not_known_and_an_empty_list_is_none() -> None:
+    said = []
+    changes: list[dict[str, Any]] = [{"throttle": []}, {}]
+    for change in changes:
+        raw = copy.deepcopy(GOOD)
+        del raw["telemetry"]["throttle"]
+        raw["telemetry"] |= change
+        telemetry = read_record(raw).telemetry
+        said.append(telemetry.throttle if telemetry else "no telemetry")
+    assert said == [(), None]
+
+
 def test_what_schema_1_0_did_not_have_is_absent() -> None:
     older = copy.deepcopy({**GOOD, "schema": "1.0"})
     del older["restarts"]

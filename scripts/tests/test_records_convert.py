@@ -42,6 +42,7 @@ def test_every_committed_record_is_converted() -> None:
         lambda raw: raw.update(file="f", new=[{}]),
         lambda raw: raw.update(line=5, start=1, parsed={}),
         lambda raw: raw.update(check_meaning=1, check={"meaning": "m"}, duet_arm="no", arm="x"),
+        lambda raw: raw["telemetry"].pop("throttle"),
         lambda raw: raw["telemetry"].update(more={"min": 1, "median": 2, "max": 3}),
     ],
 )

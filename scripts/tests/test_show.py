@@ -45,6 +45,14 @@ def show(folder: Path, *arguments: str) -> int:
     return cli.main(["show", *arguments, "--results", str(folder)])
 
 
+@pytest.mark.parametrize(("known", "words"), [(True, "none seen"), (False, "not read")])
+def test_throttling_that_was_not_read_is_not_shown_as_none(known: bool, words: str) -> None:
+    raw = pinned()
+    del raw["telemetry"]["throttle"]
+    raw["telemetry"] |= {"throttle": []} if known else {}
+    assert f"throttle        {words}\n" in shown(raw)
+
+
 def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
     raw = pinned()
     text = shown(raw)

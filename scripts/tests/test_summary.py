@@ -65,6 +65,32 @@ def test_a_comparison_knows_its_clock_and_what_held_it_down() -> None:
     assert found.prediction.startswith("From the bytes moved")
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ([None, None], ("throttle not read",)),
+        ([["sw_power_cap"], None], ("sw_power_cap", "throttle not read in 1 of 2 launches")),
+        ([[], None], ("throttle not read in 1 of 2 launches",)),
+        ([[], []], ()),
+    ],
+)
+def test_a_comparison_says_what_is_not_known_of_its_throttling(
+    said: list[list[str] | None], shown: tuple[str, ...]
+) -> None:
+    made = with_energy([[1.0] * 4] * 2)
+    for one, reasons in zip(made, said, strict=True):
+        del one["telemetry"]["throttle"]
+        one["telemetry"] |= {} if reasons is None else {"throttle": reasons}
+    assert worth(made).throttle == shown
+
+
+def test_a_comparison_without_telemetry_has_no_throttling() -> None:
+    made = with_energy([[1.0] * 4])
+    del made[0]["telemetry"]
+    made[0]["telemetry_missing"] = "no NVML"
+    assert worth(made).throttle == ()
+
+
 def test_a_rate_is_of_the_work_that_the_roof_counts() -> None:
     found = worth(with_energy([[1.0] * 4], {"bytes": 5e5, "flops": 7.0, "roof": "device_memory"}))
     assert found.rate is not None

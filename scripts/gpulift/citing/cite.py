@@ -11,6 +11,7 @@ from gpulift.errors import GpuliftError
 from gpulift.records.errata import Erratum
 from gpulift.records.model import Arm, Record
 from gpulift.records.parse import IMPORT
+from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
 YEAR_DIGITS = 4
@@ -75,12 +76,16 @@ def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
         conditions.pairs(context.libraries),
         f"gpulift at commit {conditions.commit(context.build)}",
         conditions.planted(record),
-        f"throttle {', '.join(record.telemetry.throttle)}"
-        if record.telemetry and record.telemetry.throttle
-        else "",
+        _throttle(record),
         *dict.fromkeys(f"known error: {one.short}" for one in errata),
     ]
     return [part for part in parts if part]
+
+
+def _throttle(record: Record) -> str:
+    """What held the clock down, or that nobody knows; empty where nothing did."""
+    seen = throttle_of([record])
+    return f"throttle {seen.words}" if record.telemetry and seen.data != [] else ""
 
 
 def _result(record: Record, arm: Arm) -> str:

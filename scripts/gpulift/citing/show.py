@@ -15,6 +15,7 @@ from gpulift.citing.plain import visible
 from gpulift.records.errata import Erratum
 from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.parse import IMPORT
+from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 
 WIDTH = 100  # where there is no terminal
@@ -158,7 +159,7 @@ def _telemetry(record: Record) -> Iterator[Fact]:
     yield "samples", f"{telemetry.samples}{every}"
     for key, found in telemetry.ranges.items():
         yield _range_name(key), _range(key, found)
-    yield "throttle", ", ".join(telemetry.throttle) or "none seen"
+    yield "throttle", throttle_of([record]).words
     yield "other", _other_telemetry(telemetry)
 
 

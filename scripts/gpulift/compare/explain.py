@@ -14,6 +14,7 @@ from gpulift import decision, stats, steps, text
 from gpulift.compare.judge import OVER_BASELINE, Launch, values
 from gpulift.decision import Verdict, at_least, percent
 from gpulift.records.model import Record
+from gpulift.records.throttle import Throttle, throttle_of
 from gpulift.steps import step
 
 LARGEST_LOG = 700.0  # of what exp() can do; a foreign record may claim any amount of work
@@ -46,8 +47,8 @@ class Attribution:
     """Both sides beside each other and, of a change, the cause that records can tell."""
 
     measures: tuple[Measured, ...]
-    base_throttle: tuple[str, ...]
-    head_throttle: tuple[str, ...]
+    base_throttle: Throttle
+    head_throttle: Throttle
     cause: str = ""
 
     @property
@@ -55,7 +56,7 @@ class Attribution:
         """For people, the cause last."""
         lines = [f"{one.name}: {one.shown}" for one in self.measures]
         for name, seen in (("base", self.base_throttle), ("head", self.head_throttle)):
-            lines.append(f"throttle in {name}: {', '.join(seen) or 'none seen'}")
+            lines.append(f"throttle in {name}: {seen.words}")
         return [*lines, self.cause] if self.cause else lines
 
     @property
@@ -73,7 +74,7 @@ class Attribution:
                 }
                 for one in self.measures
             ],
-            "throttle": {"base": list(self.base_throttle), "head": list(self.head_throttle)},
+            "throttle": {"base": self.base_throttle.data, "head": self.head_throttle.data},
         }
 
 
@@ -135,8 +136,8 @@ def attribution(
     changed = verdict.verdict in (decision.REGRESSED, decision.IMPROVED)
     return Attribution(
         tuple(measures),
-        tuple(throttle(base)),
-        tuple(throttle(head)),
+        throttle_of([one.record for one in base]),
+        throttle_of([one.record for one in head]),
         _cause(base, head) if changed else "",
     )
 
@@ -148,12 +149,6 @@ def _of_one_size(launches: Sequence[Launch]) -> bool:
 
 def _beside(shown: Callable[[float], str], base: float, head: float) -> str:
     return f"{shown(base)} in base, {shown(head)} in head ({percent(head / base - 1)})"
-
-
-def throttle(launches: Sequence[Launch]) -> list[str]:
-    """What held the clock down in any of the launches."""
-    seen = [one.record.telemetry for one in launches]
-    return sorted({reason for telemetry in seen if telemetry for reason in telemetry.throttle})
 
 
 def sm_clock_hz(launch: Launch) -> float | None:
@@ -171,7 +166,7 @@ def launch_line(name: str, launch: Launch) -> str:
         f"{len(arm.window_s)} windows of {arm.steps_per_window} steps in {len(order)} blocks"
         + (f" ({record.discarded_blocks} discarded)" if record.discarded_blocks else ""),
         "SM clock not read" if clock is None else f"SM clock {_mhz(clock)}",
-        f"throttle {', '.join(throttle([launch])) or 'none'}",
+        f"throttle {throttle_of([record]).words}",
         _check(launch),
     ]
     return step(steps.LAUNCH_VALUE, f"{name} ({place(record)}): {'; '.join(parts)}")
@@ -193,7 +188,7 @@ def launch_data(launch: Launch) -> dict[str, Any]:
         "blocks": len(record.order.blocks) if record.order else 0,
         "clock": arm.clock,
         "sm_clock_hz": sm_clock_hz(launch),
-        "throttle": throttle([launch]),
+        "throttle": throttle_of([record]).data,
         "check_error": arm.check_error,
         "check_tolerance": arm.check_tolerance,
     }

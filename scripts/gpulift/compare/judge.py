@@ -229,8 +229,8 @@ def values(launches: Sequence[Launch], unit: str) -> list[float]:
 
 def slowed_by_hardware(record: Record) -> bool:
     """Whether the hardware cut the clocks in this launch, or left it without any window."""
-    seen = record.telemetry is not None and HARDWARE_SLOWDOWNS & set(record.telemetry.throttle)
-    return bool(seen) or emptied_by_hardware(record)
+    seen = record.telemetry.throttle if record.telemetry else None
+    return bool(HARDWARE_SLOWDOWNS & set(seen or ())) or emptied_by_hardware(record)
 
 
 def emptied_by_hardware(record: Record) -> bool:

@@ -173,7 +173,11 @@ def _of_telemetry() -> list[Column]:
             _inside("telemetry", "temperature_slope_c_per_s"),
         ),
         Column("case_energy_j", float, _inside("telemetry", "energy_j")),
-        Column("case_throttle", str, _telemetry(lambda seen: ", ".join(seen.throttle) or None)),
+        Column(
+            "case_throttle", str, _telemetry(lambda seen: ", ".join(seen.throttle or ()) or None)
+        ),
+        # Without it, no reason and no answer would be the same empty cell.
+        Column("case_throttle_known", bool, _telemetry(lambda seen: seen.throttle is not None)),
         Column("case_pcie_generation", int, _inside("telemetry", "pcie_generation")),
         Column("case_pcie_width", int, _inside("telemetry", "pcie_width")),
     ]

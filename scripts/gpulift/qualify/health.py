@@ -24,6 +24,7 @@ from gpulift.qualify.checks import (
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context, Record
 from gpulift.records.read import parse_line
+from gpulift.records.throttle import throttle_of
 
 UNKNOWN = "the driver does not say"
 NEAR_SLOWDOWN_C = 5.0
@@ -368,26 +369,31 @@ def _clock(health: Health, records: Sequence[Record]) -> CheckResult:
 
 
 def _throttle(health: Health, records: Sequence[Record]) -> CheckResult:
-    """What held the clock down while cases ran."""
-    where: dict[str, set[str]] = {}
-    for record in records:
-        for reason in record.telemetry.throttle if record.telemetry else ():
-            where.setdefault(reason, set()).add(record.technique)
-    if not records:
+    """What held the clock down while cases ran, as far as the driver said it."""
+    seen = throttle_of(records)
+    if seen.unread == len(records):
         return _unknown("throttle")
-    bad = [reason for reason in sorted(where) if reason in (*HARDWARE_THROTTLE, *THERMAL_THROTTLE)]
+    read = len(records) - seen.unread
+    part = f" (the driver said it of {read} of {len(records)} records)" if seen.unread else ""
+    bad = [reason for reason in seen.reasons if reason in (*HARDWARE_THROTTLE, *THERMAL_THROTTLE)]
     if bad:
-        named = "; ".join(f"{reason} in {', '.join(sorted(where[reason]))}" for reason in bad)
-        return _result("throttle", FAIL, named, "look at cooling, power supply and power cables")
-    other = [reason for reason in sorted(where) if reason not in NORMAL_THROTTLE]
+        named = "; ".join(f"{reason} in {_held_by(reason, records)}" for reason in bad)
+        remedy = "look at cooling, power supply and power cables"
+        return _result("throttle", FAIL, f"{named}{part}", remedy)
+    other = [reason for reason in seen.reasons if reason not in NORMAL_THROTTLE]
     if other:
         remedy = "nvidia-smi -rgc and -rac undo clock settings"
-        return _result(
-            "throttle", INCONCLUSIVE, f"the clock was held by {', '.join(other)}", remedy
-        )
-    normal = ", ".join(sorted(where))
-    seen = f"only {normal}, which is normal under load" if normal else "nothing held the clock down"
-    return _result("throttle", PASS, seen)
+        held = f"the clock was held by {', '.join(other)}{part}"
+        return _result("throttle", INCONCLUSIVE, held, remedy)
+    normal = ", ".join(seen.reasons)
+    held = f"only {normal}, which is normal under load" if normal else "nothing held the clock down"
+    return _result("throttle", PASS, f"{held}{part}")
+
+
+def _held_by(reason: str, records: Sequence[Record]) -> str:
+    """The techniques during which that reason held the clock down."""
+    found = {one.technique for one in records if reason in throttle_of([one]).reasons}
+    return ", ".join(sorted(found))
 
 
 def _temperature(health: Health, records: Sequence[Record]) -> CheckResult:

@@ -165,7 +165,7 @@ class Telemetry:
     ranges: Mapping[str, Range] = field(default_factory=dict)
     temperature_slope_c_per_s: Maybe[Number] = None
     energy_j: Maybe[Number] = None
-    throttle: tuple[str, ...] = ()
+    throttle: Maybe[tuple[str, ...]] = None  # empty: the driver said that nothing throttles
     pcie_generation: Maybe[Whole] = None
     pcie_width: Maybe[Whole] = None
 

@@ -284,7 +284,7 @@ def _telemetry(fields: Fields) -> Telemetry | None:
         ranges=ranges,
         temperature_slope_c_per_s=telemetry.maybe_number("temperature_slope_c_per_s"),
         energy_j=telemetry.maybe_number("energy_j"),
-        throttle=telemetry.texts("throttle"),
+        throttle=telemetry.texts("throttle") if telemetry.has("throttle") else None,
         pcie_generation=telemetry.maybe_whole("pcie_generation"),
         pcie_width=telemetry.maybe_whole("pcie_width"),
     )

@@ -11,6 +11,7 @@ from gpulift import stats
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
+from gpulift.records.throttle import throttle_of
 from gpulift.reference.entries import Reference
 from gpulift.report.facts import Facts, facts
 from gpulift.stats import Estimate
@@ -534,9 +535,12 @@ def _telemetry_median(case: Case, key: str) -> float | None:
 
 
 def _throttle(case: Case) -> tuple[str, ...]:
-    """What held the clock down in any launch of the case."""
-    found = {reason for r in case.measured if r.telemetry for reason in r.telemetry.throttle}
-    return tuple(sorted(found))
+    """What held the clock down in any launch of the case, and of how many nobody knows it.
+
+    A case without telemetry has none: why, its machine says once.
+    """
+    seen = throttle_of([record for record in case.measured if record.telemetry])
+    return (*seen.reasons, f"throttle {seen.unread_words}") if seen.unread else seen.reasons
 
 
 def _problems(case: Case) -> list[Problem]:
