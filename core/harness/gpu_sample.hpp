@@ -31,8 +31,8 @@ struct GpuSample {
   std::optional<double> power_w;   // instantaneous where the driver gives it
   std::optional<double> energy_j;  // counter since the driver was loaded
   std::optional<double> temperature_c;
-  std::optional<double> gpu_utilisation;    // 0 to 1, over the driver's own sampling period
-  unsigned long long throttle_reasons = 0;  // bits as in nvml.h, see throttle_names()
+  std::optional<double> gpu_utilisation;               // 0 to 1, over the driver's own sampling period
+  std::optional<unsigned long long> throttle_reasons;  // bits as in nvml.h, see throttle_names()
   std::optional<int> pcie_generation;
   std::optional<int> pcie_width;
 };

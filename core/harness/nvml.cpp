@@ -134,7 +134,7 @@ GpuSample Nvml::sample() const {
   if (const auto rates = get<nvmlUtilization_t>(functions.utilisation, device)) {
     sample.gpu_utilisation = rates->gpu * kPercent;
   }
-  sample.throttle_reasons = get<unsigned long long>(functions.throttle, device).value_or(0);
+  sample.throttle_reasons = get<unsigned long long>(functions.throttle, device);
   sample.pcie_generation = whole(get<unsigned int>(functions.pcie_generation, device));
   sample.pcie_width = whole(get<unsigned int>(functions.pcie_width, device));
   return sample;

@@ -6,15 +6,22 @@
 namespace gpulift {
 namespace {
 
-GpuHealth health_of(const std::string& card) {
-  const auto opened = Nvml::open(card, GPULIFT_FAKE_NVML);
-  if (std::holds_alternative<std::string>(opened)) throw std::runtime_error(std::get<std::string>(opened));
-  return std::get<Nvml>(opened).health();
+Nvml opened(const std::string& card) {
+  const auto found = Nvml::open(card, GPULIFT_FAKE_NVML);
+  if (std::holds_alternative<std::string>(found)) throw std::runtime_error(std::get<std::string>(found));
+  return std::get<Nvml>(found);
 }
+
+GpuHealth health_of(const std::string& card) { return opened(card).health(); }
 
 TEST(NvmlFacts, HaveTheLinksToTheHostsProcessor) {
   EXPECT_TRUE(health_of("0000:01:00.0").facts.has_c2c);
   EXPECT_FALSE(health_of("0000:02:00.0").facts.has_c2c);
+}
+
+TEST(NvmlSample, KnowsTheThrottleReasonsOnlyOfACardThatAnswers) {
+  EXPECT_EQ(opened("0000:01:00.0").sample().throttle_reasons, 0x4U);
+  EXPECT_EQ(opened("0000:02:00.0").sample().throttle_reasons, std::nullopt);
 }
 
 TEST(NvmlHealth, HasWhatTheCardAnswers) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,13 @@ std::optional<double> energy_j(const std::vector<GpuSample>& samples) {
   const auto readings = present(samples, &GpuSample::energy_j);
   if (readings.size() < 2) return {};
   return readings.back() - readings.front();
+}
+
+/// What held the clock down in any of the samples that know.
+std::optional<unsigned long long> throttle_reasons(const std::vector<GpuSample>& samples) {
+  const auto known = present(samples, &GpuSample::throttle_reasons);
+  if (known.empty()) return {};
+  return std::reduce(known.begin(), known.end(), 0ULL, std::bit_or<>());
 }
 
 /// A sample that is the first to show a new value of the energy counter.
@@ -127,14 +136,12 @@ std::vector<GpuSample> Telemetry::between(double from_s, double to_s) const {
 nlohmann::ordered_json Telemetry::summary(double from_s, double to_s) const {
   const auto samples = between(from_s, to_s);
   nlohmann::ordered_json summary{{"samples", samples.size()}, {"interval_s", interval_s_}};
-  unsigned long long reasons = 0;
-  for (const auto& sample : samples) reasons |= sample.throttle_reasons;
   for (const auto& [name, value] : kQuantities) {
     if (auto values = present(samples, value); !values.empty()) summary[name] = spread(std::move(values));
   }
   if (const auto slope = temperature_slope_c_per_s(samples)) summary["temperature_slope_c_per_s"] = *slope;
   if (const auto energy = energy_j(samples)) summary["energy_j"] = *energy;
-  summary["throttle"] = throttle_names(reasons);
+  if (const auto reasons = throttle_reasons(samples)) summary["throttle"] = throttle_names(*reasons);
   add_fastest(summary, "pcie_generation", present(samples, &GpuSample::pcie_generation));
   add_fastest(summary, "pcie_width", present(samples, &GpuSample::pcie_width));
   return summary;
@@ -145,8 +152,8 @@ unsigned long long Telemetry::throttle_between(double from_s, double to_s) const
   unsigned long long before = 0;
   unsigned long long during = 0;
   for (const auto& sample : samples_) {
-    if (sample.time_s < from_s) before = sample.throttle_reasons;
-    if (sample.time_s >= from_s && sample.time_s <= to_s) during |= sample.throttle_reasons;
+    if (sample.time_s < from_s) before = sample.throttle_reasons.value_or(0);
+    if (sample.time_s >= from_s && sample.time_s <= to_s) during |= sample.throttle_reasons.value_or(0);
   }
   return before | during;
 }

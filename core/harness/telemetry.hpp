@@ -21,12 +21,12 @@ class Telemetry {
 
   /// "telemetry" of a record, over the samples between the two moments: number of samples, interval_s, min, median and
   /// max of each quantity, temperature_slope_c_per_s (least squares; absent for fewer than 10 readings or less than 1
-  /// s), energy_j (see energy_between), throttle names, and the PCIe link at its fastest, since an idle link is slowed
-  /// down. What no sample has is absent.
+  /// s), energy_j (see energy_between), throttle names (none that hold are an empty list), and the PCIe link at its
+  /// fastest, since an idle link is slowed down. What no sample has is absent.
   nlohmann::ordered_json summary(double from_s, double to_s) const;
 
   /// Throttle reasons of all samples between the two moments and of the last one before, so that an interval shorter
-  /// than the sampling interval has the state in which it began.
+  /// than the sampling interval has the state in which it began. Samples that do not know add none.
   unsigned long long throttle_between(double from_s, double to_s) const;
 
   /// Energy counter of the last minus that of the first sample between the two moments, in joules; it therefore misses

@@ -79,11 +79,10 @@ TEST(Telemetry, WhatTheCardDoesNotGiveIsAbsent) {
   const Telemetry telemetry(card.source(), 1e-4);
   card.wait_until_played();
   const auto summary = telemetry.summary(0, 1);
-  for (const auto* key : {"memory_clock_hz", "power_w", "temperature_c", "gpu_utilisation", "energy_j",
+  for (const auto* key : {"memory_clock_hz", "power_w", "temperature_c", "gpu_utilisation", "energy_j", "throttle",
                           "pcie_generation", "pcie_width"}) {
     EXPECT_FALSE(summary.contains(key)) << key;
   }
-  EXPECT_TRUE(summary.at("throttle").empty());
 }
 
 TEST(Telemetry, AnIntervalWithoutSamplesSaysSo) {
@@ -212,6 +211,23 @@ TEST(Telemetry, ThrottleReasonsOfAnIntervalAreJoined) {
   const Telemetry telemetry(card.source(), 1e-4);
   card.wait_until_played();
   EXPECT_EQ(telemetry.summary(0, 2).at("throttle"), (nlohmann::ordered_json{"sw_power_cap", "hw_thermal_slowdown"}));
+}
+
+TEST(Telemetry, NothingThatThrottlesIsAnAnswer) {
+  ScriptedCard card({throttled(0), with_clock(1e9)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.summary(0, 1).at("throttle"), nlohmann::ordered_json::array());
+  EXPECT_FALSE(telemetry.summary(1, 1).contains("throttle"));
+}
+
+TEST(Telemetry, SamplesThatDoNotKnowAddNoThrottleReasons) {
+  ScriptedCard card({throttled(0x4), with_clock(1e9), throttled(0x40)});
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  EXPECT_EQ(telemetry.summary(0, 2).at("throttle"), (nlohmann::ordered_json{"sw_power_cap", "hw_thermal_slowdown"}));
+  EXPECT_EQ(telemetry.throttle_between(0.5, 2), 0x44U);
+  EXPECT_EQ(telemetry.throttle_between(1, 1.5), 0x4U) << "of the sample before";
 }
 
 TEST(Telemetry, AnIntervalBetweenTwoSamplesHasTheStateInWhichItBegan) {
