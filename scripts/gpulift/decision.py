@@ -114,13 +114,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was decided, on which figures, and every step from them to it."""
+    """What was decided, on which figures, and every step from them to it.
+
+    `unconfirmed`: a gate's screen flagged a change, and the launches ended before its confirmation
+    did. Then `smallest_effect` is what the last look would have confirmed, None without a look.
+    """
 
     verdict: str
     difference: Difference | None = None
     smallest_effect: float | None = None
     reason: str = ""
     path: tuple[str, ...] = field(default=(), compare=False)
+    unconfirmed: bool = False
 
 
 def independent(base: Sequence[float], head: Sequence[float]) -> Difference | None:
@@ -380,7 +385,8 @@ def _decide_confirmation(
             seen = look.smallest_effect(plan.look_alpha, margins.least)
             return no_change(look, margins, seen)
     reason = f"looked {direction}, but too few launches were left to confirm it"
-    return Verdict(INCONCLUSIVE, look, None, reason)
+    confirmed_from = look.smallest_effect(plan.look_alpha, margins.least) if look else None
+    return Verdict(INCONCLUSIVE, look, confirmed_from, reason, unconfirmed=True)
 
 
 def _seen_by_gate(one: Difference, margins: Margins, plan: GatePlan) -> float:

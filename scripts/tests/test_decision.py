@@ -433,7 +433,16 @@ def test_gate_with_a_look_outstanding_is_inconclusive(second: list[float]) -> No
     made = decision.decide_gate(SLOWER_FIRST, second, DUET, PLAN)
     assert made.verdict == decision.INCONCLUSIVE
     assert "too few launches" in made.reason
+    assert made.unconfirmed
     assert (made.difference is None) is (len(second) < 8)
+    assert (made.smallest_effect is None) is (len(second) < 8)
+
+
+def test_the_smallest_effect_of_what_is_left_open_is_that_of_its_last_look() -> None:
+    made = decision.decide_gate(SLOWER_FIRST, spread(0.006, 0.01, 9), DUET, PLAN)
+    look = known(made.difference)
+    assert look.base_launches == 8
+    assert made.smallest_effect == look.smallest_effect(PLAN.look_alpha, DUET.least)
 
 
 def test_gate_does_not_decide_by_the_launches_that_raised_the_suspicion() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpulift.decision import DECISION_METHOD, GatePlan, Verdict
+from gpulift.decision import DECISION_METHOD, GatePlan, Verdict, percent
 from gpulift.errors import INCONCLUSIVE, INSTRUMENT_BROKEN
 from gpulift.gate.evidence import ALTERNATING, TWO_IN_ONE, Evidence, Launch, Row, Series, Setup
 from gpulift.gate.judge import (
@@ -237,6 +237,17 @@ def test_the_planted_size_follows_what_the_null_control_says_it_sees() -> None:
     assert size(half_a_percent) == size(CLEAN, half_a_percent) == 0.036
     assert size((9.0, -9.0, 9.0, -9.0)) == 1.0
     assert size(CLEAN[:1]) == 0.01
+
+
+def test_a_row_that_was_flagged_and_left_open_is_not_open_as_usual() -> None:
+    seconds = {ROW: launches(SLOWER + NOISY)}
+    made = evidence({OTHER: launches(CLEAN), ROW: launches(SLOWER)})
+    setup = replace(made.setup, unsteady=(ROW,))
+    held = replace(made, setup=setup, cases=replace(made.cases, second=seconds))
+    one = only(judge(held))
+    assert one.unconfirmed and one.smallest_effect is not None
+    assert judge(held).open_as_usual == []
+    assert describe(one).endswith(f"would have been seen {percent(one.smallest_effect)}")
 
 
 def test_a_failed_control_is_why_nothing_was_confirmed() -> None:

@@ -296,7 +296,7 @@ def replay_suites(unchanged: Sequence[Trial], wanted: int) -> Suites:
         for suite, verdict in _replay_row(pool, wanted, plan, random):
             if verdict.verdict in (REGRESSED, IMPROVED):
                 alarmed.add(suite)
-            undecided += verdict.verdict == INCONCLUSIVE and verdict.smallest_effect is None
+            undecided += verdict.unconfirmed
     return _suites(wanted, len(alarmed), undecided)
 
 

@@ -502,21 +502,25 @@ def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
         else replace(row, verdict=verdicts.get(i) or _too_few(row, unit, across))
         for i, row in enumerate(rows)
     ]
-    return [_doubt_shape(row) for row in decided] if unit == "launch" else decided
+    if unit != "launch":
+        return decided
+    alpha = decision.FAMILY_ALPHA / max(1, len(differences))
+    return [_doubt_shape(row, alpha) for row in decided]
 
 
-def _doubt_shape(row: Row) -> Row:
+def _doubt_shape(row: Row, alpha: float) -> Row:
     """A small change between ceilings of two shapes may be one of shapes, of which each side has
-    one."""
+    one. `alpha` is that of the row's test."""
     verdict = row.verdict
     changed = verdict.verdict in (decision.REGRESSED, decision.IMPROVED)
-    small = verdict.difference is not None and abs(verdict.difference.change) < SHAPES_APART
     one_shape = len({launch.work for launch in (*row.base, *row.head)}) < 2
-    if one_shape or not (changed and small):
+    look = verdict.difference
+    if one_shape or not changed or look is None or abs(look.change) >= SHAPES_APART:
         return row
+    seen = max(SHAPES_APART, look.smallest_effect(alpha, decision.TWO_RUNS.least))
     path = (*verdict.path[:-1], step(steps.VERDICT, f"{decision.INCONCLUSIVE}: {OWN_SHAPE}"))
-    doubted = replace(verdict, verdict=decision.INCONCLUSIVE, reason=OWN_SHAPE, path=path)
-    return replace(row, verdict=doubted)
+    doubted = replace(verdict, verdict=decision.INCONCLUSIVE, smallest_effect=seen)
+    return replace(row, verdict=replace(doubted, reason=OWN_SHAPE, path=path))
 
 
 def _too_few(row: Row, unit: str, across: str | None) -> Verdict:

@@ -156,6 +156,7 @@ class GateResult:
             if one.row in self.setup.unsteady
             and one.verdict.verdict == INCONCLUSIVE
             and one.verdict.smallest_effect is not None
+            and not one.verdict.unconfirmed
         ]
 
     @property
@@ -365,10 +366,9 @@ def describe(verdict: Verdict) -> str:
         )
     if verdict.reason:
         parts.append(verdict.reason)
-    elif verdict.smallest_effect is not None and math.isfinite(verdict.smallest_effect):
-        parts.append(
-            f"smallest effect that would have been seen {percent(verdict.smallest_effect)}"
-        )
+    seen = verdict.smallest_effect
+    if seen is not None and math.isfinite(seen) and (verdict.unconfirmed or not verdict.reason):
+        parts.append(f"smallest effect that would have been seen {percent(seen)}")
     return "; ".join(parts)
 
 
@@ -443,11 +443,9 @@ def _why_unconfirmed(controls: Sequence[Control], evidence: Evidence) -> str:
 
 def _blame_control(one: RowResult, why: str) -> RowResult:
     """Says of a row that was flagged and never confirmed why it was not."""
-    verdict = one.verdict
-    open_still = verdict.difference is not None and verdict.smallest_effect is None
-    if verdict.verdict != INCONCLUSIVE or not open_still:
+    if not one.verdict.unconfirmed:
         return one
-    return replace(one, verdict=replace(verdict, reason=why))
+    return replace(one, verdict=replace(one.verdict, reason=why))
 
 
 def _without_figures(verdict: str, reason: str) -> Verdict:

@@ -266,7 +266,10 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
         if not gate.budget.allows(more + kept):
             gate.say(
                 f"the budget ends here: {len(noisy)} of {series} vary too much for {before}"
-                f" launches, and {look} would take {gate.budget.estimate_s(more):.0f} s more"
+                f" launches, and {look} launches of each would take"
+                f" {gate.budget.estimate_s(more):.0f} s more, with"
+                f" {gate.budget.estimate_s(kept):.0f} s to keep for the controls and"
+                f" {max(0.0, gate.budget.left_s()):.0f} s left"
             )
             return evidence
         gate.say(f"screen: {len(noisy)} of {series} vary, {look} launches in all")

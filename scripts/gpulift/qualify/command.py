@@ -30,9 +30,8 @@ from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import Health, judge_health, read_health
-from gpulift.records.fields import Fields
 from gpulift.records.model import Context
-from gpulift.records.read import parse_line, read_run
+from gpulift.records.read import read_run
 from gpulift.report.summary import Summary
 
 CHECKS = Kind("check", "a check's name")
@@ -184,7 +183,7 @@ def _alone(asked: Asked, index: int, context: Context) -> Qualified:
     say(f"measured already: {folder}")
     summary = _read_of_card(folder, context)
     found = judge_run(
-        summary, summary.reference, _kept_health(folder, index, summary), asked.filter or ""
+        summary, summary.reference, _health(folder, index, summary), asked.filter or ""
     )
     tried = any(record.outcome == "ok" for record in summary.run.records)
     code = FAILED if summary.broken else OK if tried else NOTHING_RAN
@@ -204,25 +203,13 @@ def _read_of_card(folder: Path, context: Context) -> Summary:
     return summary
 
 
-def _kept_health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]:
+def _health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]:
     """What was seen before and after the run, or where it was not kept, what is seen now."""
-    file = folder / saved.VERDICT_FILE
-    try:
-        document = Fields(parse_line(file.read_bytes(), str(file)), str(file))
-    except OSError:
-        now = read_health(machine.health(machine.find_bench(), gpu))
-        return judge_health(None, now, summary.run.records)
-    return tuple(
-        CheckResult(
-            one.text("id"),
-            one.text("verdict"),
-            one.text("reason"),
-            one.text("remedy"),
-            kind="health",
-        )
-        for one in document.children("checks")
-        if one.text("kind") == "health"
-    )
+    kept = saved.kept_health(folder)
+    if kept is not None:
+        return kept
+    now = read_health(machine.health(machine.find_bench(), gpu))
+    return judge_health(None, now, summary.run.records)
 
 
 def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:

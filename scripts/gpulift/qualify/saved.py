@@ -11,11 +11,14 @@ from typing import Any
 from gpulift.qualify.checks import CheckResult, basis, coverage
 from gpulift.qualify.explain import as_data, standing_data
 from gpulift.qualify.siblings import Siblings
+from gpulift.records.fields import Fields
+from gpulift.records.read import parse_line
 from gpulift.report.summary import Summary
 from gpulift.runs import write_error
 
 VERDICT_FILE = "qualification.json"
 SIBLINGS_FILE = "siblings.json"
+HEALTH = "health"
 
 
 def document(summary: Summary, results: Sequence[CheckResult]) -> dict[str, Any]:
@@ -38,6 +41,27 @@ def siblings_document(found: Siblings, results: Sequence[CheckResult]) -> dict[s
         "outliers": [standing_data(one) for one in found.outliers],
         "crowding": [asdict(one) for one in found.crowding],
     }
+
+
+def kept_health(run: Path) -> tuple[CheckResult, ...] | None:
+    """What was seen of the card before and after the run in this folder; None where `qualify` kept
+    no verdicts. Raises RecordError for a file that is not of ours."""
+    file = run / VERDICT_FILE
+    try:
+        document = Fields(parse_line(file.read_bytes(), str(file)), str(file))
+    except OSError:
+        return None
+    return tuple(
+        CheckResult(
+            one.text("id"),
+            one.text("verdict"),
+            one.text("reason"),
+            one.text("remedy"),
+            kind=HEALTH,
+        )
+        for one in document.children("checks")
+        if one.text("kind") == HEALTH
+    )
 
 
 def save(file: Path, document: Mapping[str, Any]) -> None:

@@ -95,7 +95,7 @@ class Change:
 def from_gate(result: GateResult) -> Change:
     """A gate's verdicts, and its controls."""
     setup = result.setup
-    known = f"when it was measured: {setup.certificate}"
+    known = f"when it was measured: {setup.certificate}" if setup.certificate else ""
     return Change(
         kind="Gate",
         base=setup.base,
