@@ -245,7 +245,8 @@ def test_a_row_that_was_flagged_and_left_open_is_not_open_as_usual() -> None:
     setup = replace(made.setup, unsteady=(ROW,))
     held = replace(made, setup=setup, cases=replace(made.cases, second=seconds))
     one = only(judge(held))
-    assert one.unconfirmed and one.smallest_effect is not None
+    assert one.unconfirmed
+    assert one.smallest_effect is not None
     assert judge(held).open_as_usual == []
     assert describe(one).endswith(f"would have been seen {percent(one.smallest_effect)}")
 
