@@ -16,7 +16,7 @@ from tests.sample import Json
 
 ARM_TIME_S = 0.1
 SEED = 14  # the controls are the two plain streams over device memory
-ATTEMPTS = 3  # a busy machine is what the controls are there to find
+ATTEMPTS = 5  # a busy machine is what the controls are there to find
 CODE = "the code: "
 HOST = "issuing work on the host: "
 CAUSES = {
