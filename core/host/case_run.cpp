@@ -527,7 +527,8 @@ void keep_notes_of_both(Json& record, const Json& head, const Json& base) {
 // one searched and noted (an algorithm, a calibrated length), the inner one recalls: else both would be right and not
 // the same. The outer one makes its buffers and streams first, which has an effect of its own (seen: 1 % in copies of
 // both directions at once): every two launches they change places, so that four launches hold each order of arms with
-// each.
+// each. The seed counts, too: a gate takes its launches in several runs, whose seeds go on where the launches of the
+// run before ended, and each run numbers its own from 0.
 void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasurement& measurement,
                   const Technique& head, const Technique& base) {
   const auto arm_of = [&job](const PreparedArms& prepared) -> Arm& {
@@ -536,7 +537,7 @@ void measure_duet(const Job& job, LaunchContext& launch, Json& record, CaseMeasu
     }
     throw std::logic_error("no arm " + job.arm + " in one of the builds");
   };
-  const bool head_outside = (job.launch / 2) % 2 == 0;
+  const bool head_outside = (launch.settings.seed + static_cast<std::uint64_t>(job.launch)) / 2 % 2 == 0;
   run_up_to_compare(head_outside ? head : base, job, launch, [&](const PreparedArms& outer) {
     if (head_outside && !outer.notes.empty()) record["notes"] = outer.notes;
     Job inner_job = job;

@@ -923,23 +923,30 @@ TEST_F(Duet, APythonArmIsSlowedDownToo) {
 }
 
 TEST_F(Duet, WhatArmsNoteWhileTheyAreMadeIsKeptOfBothSides) {
-  ASSERT_EQ(duet("head", "base", "planted_notes", 0.01).exit_code, 0);
+  ASSERT_EQ(duet("head", "base", "planted_notes", 0.01, {"--seed", "0"}).exit_code, 0);
   ASSERT_EQ(records().size(), 2U);
   const Json expected{{"came", "first"}, {"early", "same"},       {"late", "same"},
                       {"permille", "5"}, {"base:came", "second"}, {"base:permille", "0"}};
   for (const Json& record : records()) EXPECT_EQ(record.at("notes"), expected);
 }
 
-TEST_F(Duet, TheSidesChangePlacesEveryTwoLaunches) {
+TEST_F(Duet, TheSidesChangePlacesEveryTwoLaunchesAndAnotherRunGoesOn) {
   const std::string folder = (build() / "testing-duet").string();
-  const Result result =
-      run({"--head", folder + "/head", "--base", folder + "/base", "--records", records_folder().string(), "--launches",
-           "4", "--arm-time", "0.01", "--benchmark_filter=planted_notes/other"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  std::map<int, std::string> heads;
-  for (const Json& record : records()) heads[record.at("launch")] = record.at("notes").at("came");
-  EXPECT_THAT(heads, ElementsAre(testing::Pair(0, "first"), testing::Pair(1, "first"), testing::Pair(2, "second"),
-                                 testing::Pair(3, "second")));
+  const auto heads_of_run = [&](const std::string& seed, const std::string& launches) {
+    std::filesystem::remove_all(records_folder());
+    const Result result =
+        run({"--head", folder + "/head", "--base", folder + "/base", "--records", records_folder().string(),
+             "--launches", launches, "--seed", seed, "--arm-time", "0.01", "--benchmark_filter=planted_notes/other"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    std::map<int, std::string> by_launch;
+    for (const Json& record : records()) by_launch[record.at("launch")] = record.at("notes").at("came");
+    std::vector<std::string> heads;
+    for (const auto& [launch, came] : by_launch) heads.push_back(came);
+    return heads;
+  };
+  EXPECT_THAT(heads_of_run("1000", "4"), ElementsAre("first", "first", "second", "second"));
+  EXPECT_THAT(heads_of_run("1000", "2"), ElementsAre("first", "first"));
+  EXPECT_THAT(heads_of_run("1002", "2"), ElementsAre("second", "second"));
 }
 
 TEST_F(Duet, AReportOfGoogleBenchmarkIsRefusedBeforeAnythingRuns) {

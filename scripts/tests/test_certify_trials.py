@@ -65,6 +65,10 @@ def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
     seeds = [int(call["seed"]) for call in bench.calls]
     assert len(set(seeds)) == len(seeds)
     assert (first.seed, second.seed) == (trial_seed(session, 0), trial_seed(session, 1))
+    # Of the screen's two runs: gpulift-bench counts from the seed on which side prepares first.
+    screen = [int(call["seed"]) % 4 for call in bench.calls[:2]]
+    assert [int(call["launches"]) for call in bench.calls[:2]] == [2, 2]
+    assert screen == [0, 2]
 
 
 def test_a_screen_of_rows_that_vary_goes_on(tmp_path: Path, bench: FakeDuets) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,22 @@ def test_every_stage_has_a_seed_and_a_folder_of_its_own(bench: FakeBench, tmp_pa
     assert len(seeds) == len(bench.calls) == 6
     assert len(set(seeds.values())) == len(seeds)
     assert all(call[call.index("--gpu") + 1] == "1" for call in bench.calls)
+
+
+def test_a_look_of_several_runs_holds_each_order_of_the_sides_as_often(
+    bench: FakeBench, tmp_path: Path
+) -> None:
+    # gpulift-bench counts from the seed on which side prepares first, and changes it every other.
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    measure(gate, setup)
+    turns: dict[Path, list[int]] = {}
+    for call in bench.calls:
+        stage = Path(call[call.index("--records") + 1]).parent
+        seed, launches = (int(call[call.index(name) + 1]) for name in ("--seed", "--launches"))
+        turns.setdefault(stage, []).extend(range(seed, seed + launches))
+    assert len(turns) < len(bench.calls)
+    for of_stage in turns.values():
+        assert Counter(turn % 4 for turn in of_stage) == dict.fromkeys(range(4), len(of_stage) // 4)
 
 
 def test_what_was_measured_is_what_its_folder_says(bench: FakeBench, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ BEGUN_FILE = "trial.json"  # in the folder of a trial: what it is, and the secon
 FOLDER = "trial-{:04d}"
 PILOT = 2  # launches of a screen that tell how long the rest takes
 DIGITS = 7  # of the medians, which only other rules read
-SEEDS_PER_STAGE = 1000  # more than a stage has launches
+SEEDS_PER_STAGE = 1000  # more than a stage has launches; a multiple of four, as in a gate
 SEEDS_PER_TRIAL = 100 * SEEDS_PER_STAGE
 TRIALS_PER_SEED = 10_000
 

@@ -56,7 +56,7 @@ from gpulift.gate.judge import (
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 PILOT = 2  # launches of the screen that tell how long a gate takes
-SEEDS_PER_STAGE = 1000  # more than a stage has launches
+SEEDS_PER_STAGE = 1000  # more than a stage has launches; a multiple of four, see _duet
 OF_PYTHON = {BASE: "--base-python", HEAD: "--python"}  # options of gpulift-bench
 GROUP = re.compile(r"[.\[\\()*+?{|^$]")  # what POSIX extended expressions give a meaning
 
@@ -335,8 +335,8 @@ def _launches_of_control() -> int:
 def _stage(
     gate: Gate, evidence: Evidence, series: str, stage: int, rows: Sequence[Row], launches: range
 ) -> Evidence:
-    """Measures these launches of the rows. Their number is even, so that either build starts in
-    half of them."""
+    """Measures these launches of the rows. Their number is even, so that the arm of either build
+    allocates first in half of them."""
     setup = evidence.setup
     base, head = {
         CASES: (gate.base, gate.head),
@@ -375,7 +375,11 @@ def _duet(
     seed: int,
     rows: Sequence[Row],
 ) -> None:
-    """One run of gpulift-bench that times both builds."""
+    """One run of gpulift-bench that times both builds.
+
+    Which side prepares first what arms share changes every two launches, counted from the seed on,
+    and so goes on from run to run: four launches of a stage hold each order, in however many runs.
+    """
     modules = [f"--{side}={one.program.modules}" for side, one in sides.items()]
     pythons = [
         f"{OF_PYTHON[side]}={one.program.python}"
