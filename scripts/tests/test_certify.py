@@ -14,6 +14,7 @@ from scipy import stats
 from gpulift.certify import issue as certify
 from gpulift.certify.certificate import (
     UnchangedRow,
+    UnsteadyRow,
     file_of,
     find_certificate,
     sentence,
@@ -81,7 +82,7 @@ def test_suites_that_leave_a_row_inconclusive_are_counted_by_row() -> None:
         ]
     )
     assert made.unchanged == (UnchangedRow(steady, 2, 0), UnchangedRow(noisy, 3, 2))
-    assert [one.row for one in made.undecided] == [noisy]
+    assert made.unsteady == (UnsteadyRow(noisy, 3, 2),)
 
 
 def test_half_of_the_suites_are_not_most() -> None:
@@ -93,7 +94,18 @@ def test_half_of_the_suites_are_not_most() -> None:
         ]
     )
     assert made.unchanged == (UnchangedRow(noisy, 2, 1),)
-    assert made.undecided == ()
+    assert made.unsteady == ()
+
+
+def test_a_planted_slow_down_that_is_left_inconclusive_tells_of_an_unsteady_row() -> None:
+    decided = trial(0, [row(HOST, [0.0, -1e-4, 0.0, 2e-4])])
+    missed = planted(1, {HOST: 0.005}, blind=[HOST])  # as equivalent: no doubt
+    wide = np.linspace(-0.05, 0.05, 16)
+    noisy = [trial(number, [row(HOST, wide + number * 1e-4, size=0.02)]) for number in (2, 3)]
+    made = issue([decided, missed, *noisy])
+    assert [one.verdict for one in made.missed] == ["equivalent", "inconclusive", "inconclusive"]
+    assert made.unsteady == (UnsteadyRow(HOST, 3, 2),)
+    assert issue([decided, missed, noisy[0]]).unsteady == ()
 
 
 def test_an_alarm_of_the_screen_alone_is_none() -> None:

@@ -275,7 +275,7 @@ def test_rows_that_vary_too_much_are_named(
     bench.noise = 0.05
     run("--sizes", "none", "--time", "10m", ROWS[0].id)
     said = capsys.readouterr().out
-    assert "rows that most suites of unchanged code left inconclusive: 1; a gate looks" in said
+    assert "unsteady rows, which most of their trials left inconclusive: 1; a gate looks" in said
     assert f"inconclusive {ROWS[0].id}: " in said
 
 

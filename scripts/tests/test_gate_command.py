@@ -716,7 +716,7 @@ def test_what_suites_left_inconclusive_is_looked_at_once_and_not_counted(
     said = capsys.readouterr().out
     assert "3 comparisons: 0 error, 0 regressed, 1 inconclusive, 0 improved, 2 equivalent" in said
     assert (
-        "1 inconclusive as in most suites of unchanged code on nvidia-h200, looked at once and not"
+        "1 inconclusive as in most of their trials on nvidia-h200, looked at once and not"
         " counted: precision/matmul (1); a filter that names them looks longer"
     ) in said
     assert not [line for line in said.splitlines() if line.startswith(("inconclusive", "::"))]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from gpulift.decision import percent
+from gpulift.decision import INCONCLUSIVE, percent
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records import strict
 from gpulift.records.fields import Fields
@@ -23,7 +24,7 @@ SCHEMA = "1.1"
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
 LEAST_SAID = 0.005  # of the planted sizes that the sentence names
-MOST_INCONCLUSIVE = 0.5  # of the suites with a row that a gate of unchanged code may decide
+MOST_INCONCLUSIVE = 0.5  # of the trials with a row that a gate may decide
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ class UnchangedRow:
 
     row: str
     suites: int
+    inconclusive: int
+
+
+@dataclass(frozen=True)
+class UnsteadyRow:
+    """A row whose launches vary too much for a verdict: the trials that tell so, and how many of
+    them left it inconclusive."""
+
+    row: str
+    trials: int
     inconclusive: int
 
 
@@ -163,11 +174,16 @@ class Certificate:
         return self.machine
 
     @property
-    def undecided(self) -> tuple[UnchangedRow, ...]:
-        """The rows that most suites of unchanged code left inconclusive."""
-        return tuple(
-            one for one in self.unchanged if one.inconclusive > MOST_INCONCLUSIVE * one.suites
-        )
+    def unsteady(self) -> tuple[UnsteadyRow, ...]:
+        """The rows that most of their trials left inconclusive: suites of unchanged code, and those
+        in which what was planted was left inconclusive."""
+        planted = Counter(one.row for one in self.missed if one.verdict == INCONCLUSIVE)
+        counted = [
+            UnsteadyRow(one.row, one.suites + more, one.inconclusive + more)
+            for one in self.unchanged
+            for more in (planted[one.row],)
+        ]
+        return tuple(one for one in counted if one.inconclusive > MOST_INCONCLUSIVE * one.trials)
 
 
 def file_of(results: Path, slug: str) -> Path:

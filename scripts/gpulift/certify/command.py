@@ -353,15 +353,15 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
     for row, floor in certificate.floors.items():
         reason = certificate.floor_reasons[row]
         screen.print(f"floor {row}: {percent(floor)} ({reason})", soft_wrap=True)
-    if noisy_rows := len(certificate.undecided):
+    if unsteady := certificate.unsteady:
         screen.print(
-            f"rows that most suites of unchanged code left inconclusive: {noisy_rows}; a gate looks"
-            " at them once, or longer where a filter names them:",
+            f"unsteady rows, which most of their trials left inconclusive: {len(unsteady)}; a gate"
+            " looks at them once, or longer where a filter names them:",
             soft_wrap=True,
         )
-    for noisy in certificate.undecided:
+    for noisy in unsteady:
         screen.print(
-            f"inconclusive {noisy.row}: {noisy.inconclusive} of {noisy.suites}", soft_wrap=True
+            f"inconclusive {noisy.row}: {noisy.inconclusive} of {noisy.trials}", soft_wrap=True
         )
     for one in certificate.missed:
         screen.print(f"missed {percent(one.size)} in {one.row}: {one.verdict}", soft_wrap=True)

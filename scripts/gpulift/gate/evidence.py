@@ -142,7 +142,7 @@ class Setup:
 
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
     `out_of_time` has the series that the budget ended; `unsteady` the rows that no filter asked for
-    and that most suites of the certificate left inconclusive.
+    and that most of their trials in the certificate left inconclusive.
     """
 
     method: str

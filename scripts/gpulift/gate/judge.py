@@ -146,7 +146,7 @@ class GateResult:
 
     @property
     def open_as_usual(self) -> list[RowResult]:
-        """The rows that vary too much for a verdict, as in most suites of the certificate.
+        """The rows that vary too much for a verdict, as in most of their trials.
 
         One without a smallest effect is none of them: it was flagged, or not measured whole.
         """

@@ -76,13 +76,13 @@ def summary(result: GateResult) -> Iterator[str]:
 
 
 def as_usual(result: GateResult) -> str:
-    """The rows that are inconclusive as in the certificate's suites, by technique; or nothing."""
+    """The rows that are inconclusive as in the certificate's trials, by technique; or nothing."""
     counts = Counter(one.row.technique for one in result.open_as_usual)
     if not counts:
         return ""
     named = ", ".join(f"{technique} ({count})" for technique, count in counts.items())
     return (
-        f"{sum(counts.values())} inconclusive as in most suites of unchanged code on"
+        f"{sum(counts.values())} inconclusive as in most of their trials on"
         f" {result.setup.machine}, looked at once and not counted: {named}; a filter that names"
         " them looks longer"
     )

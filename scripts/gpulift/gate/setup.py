@@ -179,7 +179,7 @@ def _names_rows(asked: Asked) -> bool:
 def _unsteady(rows: Sequence[Row], certificate: Certificate) -> tuple[Row, ...]:
     """Those that a gate of unchanged code would most likely leave inconclusive; none where all are,
     since someone wants to know of them."""
-    noisy = {one.row for one in certificate.undecided}
+    noisy = {one.row for one in certificate.unsteady}
     found = tuple(row for row in rows if row.id in noisy)
     return found if len(found) < len(rows) else ()
 
