@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,6 +227,22 @@ def test_a_machine_without_a_gpu_is_told_what_cannot_be_measured(bench: FakeDuet
         run()
     assert refused.value.exit_code == 77
     assert not bench.calls
+
+
+def test_what_is_left_out_for_want_of_a_gpu_is_said_with_its_reason_and_the_least_time(
+    bench: FakeDuets, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.context = sample.CPU_CONTEXT
+
+    def one_of_host(path: Path) -> list[machine.TechniqueInfo]:
+        first, *others = bench.catalogue(path)
+        return [replace(first, needs_device=False), *others]
+
+    monkeypatch.setattr(machine, "catalogue", one_of_host)
+    run("--time", "20s", "--sizes", "none")
+    first, second = capsys.readouterr().err.splitlines()[:2]
+    assert re.search(r"\d of 3 rows are left out: no NVIDIA driver on this machine", first)
+    assert re.search(r"\d rows for 20 s, the first look at all in \d s at best", second)
 
 
 def test_only_the_sizes_that_are_asked_for_are_planted(bench: FakeDuets) -> None:

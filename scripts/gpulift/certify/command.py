@@ -123,7 +123,11 @@ def certify(
         want = replace(want, build=f"{runs.fingerprint(bench)}+{runs.fingerprint(second.bench)}")
     folder = _folder(out, want)
     budget = Budget(limit_s, BUILDS * arm_time)
-    say(f"{len(rows)} rows for {limit_s:.0f} s; trials and raw records go to {folder}")
+    first_look_s = budget.estimate_s(len(rows) * GatePlan(1).screen_launches)
+    say(
+        f"{len(rows)} rows for {limit_s:.0f} s, the first look at all in {first_look_s:.0f} s at"
+        f" best; trials and raw records go to {folder}"
+    )
     trials = measure_trials(
         Session(
             folder,
@@ -219,7 +223,8 @@ def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | 
         why = not_here[chosen[0].technique]
         raise GpuliftError(f"no selected row can be measured here: {why}", NOTHING_RAN)
     if len(rows) < len(chosen):
-        say(f"{len(chosen) - len(rows)} of {len(chosen)} rows cannot be measured here: left out")
+        reasons = dict.fromkeys(why for row in chosen if (why := not_here[row.technique]))
+        say(f"{len(chosen) - len(rows)} of {len(chosen)} rows are left out: {'; '.join(reasons)}")
     return rows
 
 
