@@ -178,11 +178,10 @@ class Certificate:
         """The rows that most of their trials left inconclusive: suites of unchanged code, and those
         in which what was planted was left inconclusive."""
         planted = Counter(one.row for one in self.missed if one.verdict == INCONCLUSIVE)
-        counted = [
-            UnsteadyRow(one.row, one.suites + more, one.inconclusive + more)
+        counted = (
+            UnsteadyRow(one.row, one.suites + planted[one.row], one.inconclusive + planted[one.row])
             for one in self.unchanged
-            for more in (planted[one.row],)
-        ]
+        )
         return tuple(one for one in counted if one.inconclusive > MOST_INCONCLUSIVE * one.trials)
 
 
