@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -178,6 +179,20 @@ def test_names_are_escaped(both: Both, made: Certificate) -> None:
     html, twin = both(one)
     assert html.text.count(NASTY) > 10
     assert "<img" not in twin
+
+
+def test_a_report_has_the_health_that_qualify_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
+    folder = sample.write(tmp_path / "results/nvidia-h200/2026-11-21-abc1234", runs_made.full_gpu())
+    health = {"id": "health/row_remapping", "kind": "health", "reason": "1 row waits", "remedy": ""}
+    kept = {"checks": [health | {"verdict": "fail", "remedy": "reset the card"}]}
+    (folder / "qualification.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert cli.main(["report", str(folder)]) == 0
+    text = (folder / "report" / "report.md").read_text(encoding="utf-8")
+    assert "health: 1 fail" in text
+    assert "1 row waits" in text
 
 
 def test_the_report_of_a_checkout_uses_its_certificates(

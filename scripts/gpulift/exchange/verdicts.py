@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
-from gpulift.qualify.health import judge_health
-from gpulift.qualify.saved import kept_health
+from gpulift.qualify.saved import health_of
 from gpulift.report.summary import Summary
 
 
@@ -18,6 +17,4 @@ def checks_of(summary: Summary) -> tuple[CheckResult, ...]:
         raise GpuliftError(
             f"{run.folder}: holds no measurement that could be judged, only records of kind {kinds}"
         )
-    kept = kept_health(run.folder)
-    health = judge_health(None, None, run.records) if kept is None else kept
-    return judge_run(summary, summary.reference, health)
+    return judge_run(summary, summary.reference, health_of(run))

@@ -298,9 +298,10 @@ def _cards(bench: Path, gpus: str) -> dict[int, Context]:
         except ValueError:
             raise GpuliftError(f"--gpus takes all, or indices like 0,1,3; not {gpus!r}") from None
         contexts = {index: machine.describe(bench, index) for index in wanted}
-        missing = next((c.gpu_missing for c in contexts.values() if c.gpu is None), "")
+        missing = next((one for one in contexts.values() if one.gpu is None), None)
         if missing:
-            raise GpuliftError(f"--gpus {gpus}: {missing}")
+            remedy = f"; {missing.gpu_remedy}" if missing.gpu_remedy else ""
+            raise GpuliftError(f"--gpus {gpus}: {missing.gpu_missing}{remedy}")
         return contexts
     found: dict[int, Context] = {}
     while (context := machine.describe(bench, len(found))).gpu is not None:

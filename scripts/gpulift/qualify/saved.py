@@ -10,9 +10,10 @@ from typing import Any
 
 from gpulift.qualify.checks import CheckResult, basis, coverage
 from gpulift.qualify.explain import as_data, standing_data
+from gpulift.qualify.health import judge_health
 from gpulift.qualify.siblings import Siblings
 from gpulift.records.fields import Fields
-from gpulift.records.read import parse_line
+from gpulift.records.read import Run, parse_line
 from gpulift.report.summary import Summary
 from gpulift.runs import write_error
 
@@ -62,6 +63,13 @@ def kept_health(run: Path) -> tuple[CheckResult, ...] | None:
         for one in document.children("checks")
         if one.text("kind") == HEALTH
     )
+
+
+def health_of(run: Run) -> tuple[CheckResult, ...]:
+    """The card's health as `qualify` kept it beside the records of this run, or else what the
+    records say of it. Raises RecordError for a kept file that is not of ours."""
+    kept = kept_health(run.folder)
+    return judge_health(None, None, run.records) if kept is None else kept
 
 
 def save(file: Path, document: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ def from_gate(result: GateResult) -> Change:
 def from_comparison(found: Comparison, machine: str) -> Change:
     """The verdicts of a comparison of two sets of runs."""
     declared = tuple(f"declared difference: {one}" for one in found.common.declared)
-    question = (f"question: {found.question}",) if found.question else ()
+    question = (f"question: {found.question.rstrip('?')}",) if found.question else ()
     budget = (
         f"family of {found.family}: planned chance of a false regression in the whole comparison"
         f" {percent(decision.FAMILY_ALPHA)}"

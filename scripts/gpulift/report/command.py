@@ -75,9 +75,9 @@ def report(
 def _summed_up(run: Run) -> Summary:
     """With the card's health, which takes long where there are many records."""
     from gpulift.commands import summary_of
-    from gpulift.qualify.health import judge_health
+    from gpulift.qualify.saved import health_of
 
-    return replace(summary_of(run), health=judge_health(None, None, run.records))
+    return replace(summary_of(run), health=health_of(run))
 
 
 def _prepare() -> None:

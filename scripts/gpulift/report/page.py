@@ -10,7 +10,7 @@ from gpulift.claims.ledger import read_ledger
 from gpulift.duets import duet_rows
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
-from gpulift.qualify.health import judge_health
+from gpulift.qualify.saved import health_of
 from gpulift.report import (
     claimed,
     error_rates,
@@ -131,5 +131,5 @@ def _judged(
     known = verdicts.get(summary.run.folder)
     if known is not None:
         return tuple(known)
-    health = summary.health or judge_health(None, None, summary.run.records)
+    health = summary.health or health_of(summary.run)
     return judge_run(summary, summary.reference, health)
