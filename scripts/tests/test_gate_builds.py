@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from gpulift.gate.builds import (
     configure_flags,
     find_build,
     needed_targets,
+    require_known,
     resolve,
 )
 from tests.fake_gate import TAG, FakeBench, make_build, technique
@@ -41,6 +43,10 @@ case "$*" in *"-t targets all") exit 0 ;; esac
 seq 1 30
 echo "a.cpp:1: error: no such thing"
 exit 1
+"""
+SLOW = """#!/bin/sh
+case "$*" in *"-t targets all") exit 0 ;; esac
+exec sleep 60
 """
 
 
@@ -126,6 +132,22 @@ def test_a_build_that_fails_hands_on_the_last_lines(checkout: Path, tmp_path: Pa
     lines = failed.value.said.splitlines()
     assert len(lines) == 10
     assert lines[-1] == "a.cpp:1: error: no such thing"
+
+
+def test_a_build_ends_with_the_budget(checkout: Path, tmp_path: Path) -> None:
+    program(tmp_path / "ninja", SLOW)
+    started_s = time.monotonic()
+    with pytest.raises(GpuliftError, match="--budget ended before the builds did") as ended:
+        find_build("main", None, lambda text: None, started_s + 1.0)
+    assert ended.value.exit_code == 2
+    assert time.monotonic() - started_s < 30
+
+
+def test_wrong_references_are_refused_before_anything_is_built(checkout: Path) -> None:
+    require_known(["main", "main~1", str(checkout / "build")], None)
+    with pytest.raises(GpuliftError, match="nothere is neither a git reference"):
+        require_known(["main", "nothere"], None)
+    assert not (checkout / ".gate").exists()
 
 
 def test_a_missing_compiler_driver_is_one_line(checkout: Path, tmp_path: Path) -> None:

@@ -108,6 +108,26 @@ def test_a_regression_is_found_confirmed_and_named(
     assert seeds["stage1"] != seeds["stage2"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["precision(", "--out", "new"], "'precision(' is not a regular expression"),
+        (["--out", "base"], "--out base: is there already"),
+        (["--head", "nothere", "--out", "new"], "git"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_built(
+    bench: FakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    monkeypatch.setattr(gate_command, "find_build", None)
+    assert run("--base", "base", *arguments) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_an_improvement_is_said_and_green(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -558,7 +578,7 @@ def test_a_budget_that_the_builds_ate_says_so(
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
 
-    def slow_build(reference: str, gpu: int | None, say: Say) -> Build:
+    def slow_build(reference: str, gpu: int | None, say: Say, until_s: float | None) -> Build:
         now_s[0] += 280.0
         return find_build(reference, gpu, say)
 

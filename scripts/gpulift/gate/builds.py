@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +77,26 @@ def own_build(gpu: int | None) -> Build:
     return _open(machine.find_bench().parent, "this checkout", gpu)
 
 
-def find_build(reference: str, gpu: int | None, say: Say) -> Build:
-    """The build folder, or the build of the git reference, which is made where it is missing."""
+def require_known(references: Iterable[str], gpu: int | None) -> None:
+    """Refuses what is no build folder and no git reference, or a GPU that is not there, before
+    anything is built for minutes."""
+    unbuilt = [one for one in references if not _is_build(Path(one))]
+    for reference in unbuilt:
+        resolve(reference, machine.checkout_root())
+    if unbuilt:
+        machine.describe_asked(machine.find_bench(), gpu)
+
+
+def find_build(reference: str, gpu: int | None, say: Say, until_s: float | None = None) -> Build:
+    """The build folder, or the build of the git reference, which is made where it is missing.
+
+    A build that is not done at `until_s`, a time of time.monotonic(), is broken off (exit code 2).
+    """
     folder = Path(reference)
     if _is_build(folder):
         return _open(folder.resolve(), f"folder {reference}", gpu)
     commit = resolve(reference, machine.checkout_root())
-    return _open(build_commit(commit, say), reference, gpu)
+    return _open(build_commit(commit, say, until_s), reference, gpu)
 
 
 def resolve(reference: str, checkout: Path) -> str:
@@ -109,7 +123,7 @@ def resolve(reference: str, checkout: Path) -> str:
     )
 
 
-def build_commit(commit: str, say: Say) -> Path:
+def build_commit(commit: str, say: Say, until_s: float | None = None) -> Path:
     """The build folder of a commit, with the compilers and options of the running build."""
     checkout = machine.checkout_root()
     above = checkout / FOLDER / commit[:COMMIT_DIGITS]
@@ -118,7 +132,7 @@ def build_commit(commit: str, say: Say) -> Path:
         above.mkdir(parents=True, exist_ok=True)
         with _alone(checkout / FOLDER / "lock", say):
             _check_out(checkout, above / "source", commit)
-            _build(above, settings, say)
+            _build(above, settings, say, until_s)
     except OSError as error:
         raise write_error(above, error) from None
     return above / "build"
@@ -155,7 +169,7 @@ def _check_out(checkout: Path, source: Path, commit: str) -> None:
         raise GpuliftError(f"{commit} cannot be checked out: {_last(added.stderr, 1)}", FAILED)
 
 
-def _build(above: Path, settings: dict[str, str], say: Say) -> None:
+def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | None) -> None:
     build, flags = above / "build", configure_flags(settings)
     made_with = build / "configured_for"
     wanted = "\n".join(flags) + "\n"
@@ -165,24 +179,38 @@ def _build(above: Path, settings: dict[str, str], say: Say) -> None:
         say(f"configuring {above.name}")
         cmake = settings.get("CMAKE_COMMAND") or "cmake"
         command = [cmake, "--fresh", "-S", str(above / "source"), "-B", str(build), "-G", "Ninja"]
-        _run([*command, *flags], f"{above.name} cannot be configured")
+        _run([*command, *flags], f"{above.name} cannot be configured", until_s)
         made_with.write_text(wanted, encoding="utf-8")
-    listed = _run([ninja, "-C", str(build), "-t", "targets", "all"], f"{above.name}: no targets")
+    listed = _run(
+        [ninja, "-C", str(build), "-t", "targets", "all"], f"{above.name}: no targets", until_s
+    )
     say(f"bringing {above.name} up to date (a build takes minutes the first time)")
-    _run([ninja, "-C", str(build), *needed_targets(listed)], f"{above.name} cannot be built")
+    targets = needed_targets(listed)
+    _run([ninja, "-C", str(build), *targets], f"{above.name} cannot be built", until_s)
 
 
-def _run(command: Sequence[str], failure: str) -> str:
+def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
     """What the command prints; its last lines go to stderr when it fails."""
+    left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        started = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     except OSError as error:
         raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
-    if done.returncode != 0:
-        raise BuildFailed(failure, _last(done.stdout, LAST_LINES))
-    return done.stdout
+    with started as process:
+        try:
+            said, _ = process.communicate(timeout=left_s)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # upon which ninja ends its compilers
+            process.communicate()
+            raise GpuliftError(
+                f"--budget ended before the builds did: {failure} in time. What was built is kept;"
+                " give a larger --budget, or name build folders"
+            ) from None
+    if process.returncode != 0:
+        raise BuildFailed(failure, _last(said, LAST_LINES))
+    return said
 
 
 class BuildFailed(GpuliftError):

@@ -17,13 +17,13 @@ from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
 from gpulift.gate.attribution import attribute
-from gpulift.gate.builds import Build, BuildFailed, find_build, own_build
+from gpulift.gate.builds import Build, BuildFailed, find_build, own_build, require_known
 from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import Evidence, read_evidence, require_one_machine, save
 from gpulift.gate.judge import GateResult, RowResult, judge
 from gpulift.gate.launches import read_records
 from gpulift.gate.measure import Settings, measure
-from gpulift.gate.setup import Asked, make_gate, make_setup
+from gpulift.gate.setup import Asked, make_gate, make_setup, require_sound
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 # What a replay takes from its folder, by its name on the command line.
@@ -177,6 +177,7 @@ def judge_again(folder: Path) -> GateResult:
 
 
 def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
+    require_sound(asked)
     sides = _sides(asked)
     base, head, infos = sides.base, sides.head, sides.head_infos
     setup = make_setup(asked, base, head, sides.base_infos, infos)
@@ -200,11 +201,13 @@ def _sides(asked: Asked) -> Sides:
 
 
 def _builds(asked: Asked) -> tuple[Build, Build]:
+    gpu, until_s = asked.settings.gpu, asked.until_s
+    require_known([one for one in (asked.base, asked.head) if one is not None], gpu)
     try:
-        base = find_build(asked.base, asked.settings.gpu, _say)
+        base = find_build(asked.base, gpu, _say, until_s)
         if asked.head is None:
-            return base, own_build(asked.settings.gpu)
-        return base, find_build(asked.head, asked.settings.gpu, _say)
+            return base, own_build(gpu)
+        return base, find_build(asked.head, gpu, _say, until_s)
     except BuildFailed as failed:
         typer.echo(failed.said, err=True)
         raise

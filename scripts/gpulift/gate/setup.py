@@ -39,6 +39,18 @@ class Asked:
     started_s: float
     environments: tuple[str, str] | None = None
 
+    @property
+    def until_s(self) -> float | None:
+        """When the budget ends, by the same clock."""
+        return None if self.budget_s is None else self.started_s + self.budget_s
+
+
+def require_sound(asked: Asked) -> None:
+    """Refuses a filter or a folder that cannot be, before anything is built for minutes."""
+    matcher(asked.filter)
+    if asked.out is not None:
+        _require_new(asked.out)
+
 
 def make_setup(
     asked: Asked,
@@ -154,13 +166,17 @@ def _some(rows: Iterable[Row]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
+def _require_new(out: Path) -> None:
+    try:
+        if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+            raise GpuliftError(f"--out {out}: is there already; name a new folder")
+    except OSError as error:
+        raise write_error(out, error) from None
+
+
 def _new_folder(out: Path | None, base: str, head: str) -> Path:
     if out is not None:
-        try:
-            if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-                raise GpuliftError(f"--out {out}: is there already; name a new folder")
-        except OSError as error:
-            raise write_error(out, error) from None
+        _require_new(out)
         return out
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     above = machine.checkout_root() / FOLDER / "runs"
