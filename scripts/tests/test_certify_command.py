@@ -92,6 +92,20 @@ def test_a_certificate_is_reissued_from_its_trials(bench: FakeDuets) -> None:
     assert len(bench.calls) == calls
 
 
+def test_a_reissue_that_would_forget_trials_is_refused(bench: FakeDuets) -> None:
+    run("--time", "20s")
+    run("--time", "20s", "--seed", "2")
+    before = CERTIFICATE.read_bytes()
+    second, first = sorted(TRIALS.iterdir())
+    with pytest.raises(GpuliftError, match=rf"forget 1 trials in .*: {second.name}") as refused:
+        run("--reissue", str(first))
+    assert refused.value.exit_code == USAGE
+    assert CERTIFICATE.read_bytes() == before
+    second.unlink()
+    run("--reissue", str(first))
+    assert read_certificate(CERTIFICATE).aa.suites == 1
+
+
 def test_two_sessions_of_a_day_keep_their_trials_apart(bench: FakeDuets) -> None:
     run("--time", "20s")
     run("--time", "20s", "--seed", "2")
@@ -296,9 +310,17 @@ def test_rows_that_vary_too_much_are_named(
     assert f"inconclusive {ROWS[0].id}: " in said
 
 
-def test_json_is_the_certificate(bench: FakeDuets, capsys: pytest.CaptureFixture[str]) -> None:
-    run("--time", "20s", "--json")
-    assert json.loads(capsys.readouterr().out) == json.loads(CERTIFICATE.read_text())
+def test_json_is_the_certificate_and_its_unsteady_rows(
+    bench: FakeDuets, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.noise = 0.05
+    run("--time", "10m", "--sizes", "none", "--json", "launch")
+    told = json.loads(capsys.readouterr().out)
+    (unsteady,) = told.pop("unsteady")
+    assert told == json.loads(CERTIFICATE.read_text())
+    assert unsteady["row"] == ROWS[2].id
+    assert unsteady["trials"] == told["aa"]["suites"] > 0
+    assert unsteady["inconclusive"] > unsteady["trials"] / 2
 
 
 def test_too_little_time_leaves_no_certificate(bench: FakeDuets) -> None:

@@ -43,6 +43,7 @@ RAW_FOLDER = Path(".gate") / "certify"
 ALL_SIZES = ",".join(f"{100 * size:g}" for size in SIZES)
 BUILDS = 2  # are timed in a launch
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+NAMED = 3  # files that an error names
 MEASURED_WITH = ("time", "out", "seed", "base", "sizes", "unchanged", "arm_time", "gpu")
 
 
@@ -297,7 +298,33 @@ def _reissue(files: list[Path], as_json: bool) -> None:
             f"warning: {len(trials) - len(own)} of {len(trials)} trials are left out: of decision"
             f" method {', '.join(others)}, and this is {DECISION_METHOD}"
         )
+    _require_all_of_model(own)
     _publish(issue(own or trials), as_json)
+
+
+def _require_all_of_model(trials: list[Trial]) -> None:
+    """Refuses to have the certificate forget trials that lie beside it and go with these."""
+    if not trials:
+        return
+    above = commands.results_folder() / FOLDER / trials[0].machine
+    named = {one.id for one in trials}
+    lacking = {
+        file.name: len(missing)
+        for file in sorted(above.glob(f"*{TRIALS_SUFFIX}"))
+        if (
+            missing := [
+                one
+                for one in read_trials(file)[0]
+                if _goes_with(one, trials[0]) and one.id not in named
+            ]
+        )
+    }
+    if lacking:
+        listed = ", ".join([*lacking][:NAMED]) + (", ..." if len(lacking) > NAMED else "")
+        raise GpuliftError(
+            f"--reissue would forget {sum(lacking.values())} trials in {above}: name these files,"
+            f" too, or take them away: {listed}"
+        )
 
 
 def _trials_of(file: Path) -> tuple[list[Trial], list[str]]:
@@ -348,7 +375,8 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
         caveat = "" if certificate.citable else f", not citable: {certificate.caveat}"
         _say_written(f"certificate: {file}{caveat}", as_json)
     if as_json:
-        commands.print_json(asdict(certificate))
+        unsteady_rows = [asdict(one) for one in certificate.unsteady]
+        commands.print_json({**asdict(certificate), "unsteady": unsteady_rows})
         return
     screen = tables.console()
     screen.print(false_alarm_table(certificate))
