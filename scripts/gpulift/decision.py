@@ -210,8 +210,13 @@ def no_change(
     """Equivalent, or inconclusive; `seen` is the smallest effect that would have been seen."""
     if one.within(margins.equivalent, alpha):
         return Verdict(EQUIVALENT, one, seen)
-    reason = f"only changes of {at_least(seen)} would have been seen"
-    return Verdict(INCONCLUSIVE, one, seen, reason)
+    return Verdict(INCONCLUSIVE, one, seen, _only_from(seen))
+
+
+def more_than_effect(verdict: Verdict) -> str:
+    """Its reason, where that says more than the smallest effect, which tables have beside it."""
+    effect = verdict.smallest_effect
+    return "" if effect is not None and verdict.reason == _only_from(effect) else verdict.reason
 
 
 # --- The gate: a screen, then confirmation on fresh launches ---
@@ -426,6 +431,10 @@ def at_least(effect: float) -> str:
 def seen_from(effect: float) -> str:
     """The smallest change that would have been seen; from tenfold on, its size says no more."""
     return percent(effect) if effect <= LARGEST_SHOWN else "more than 1000 %"
+
+
+def _only_from(effect: float) -> str:
+    return f"only changes of {at_least(effect)} would have been seen"
 
 
 def percent(value: float) -> str:

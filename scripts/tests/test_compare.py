@@ -528,6 +528,9 @@ def test_a_small_change_between_two_shapes_of_a_roof_is_not_told(tmp_path: Path)
     assert one.verdict.reason.startswith("each run chose the shape of its steps itself")
     assert one.verdict.path[-1] == f"Verdict: inconclusive: {one.verdict.reason}"
     assert one.verdict.smallest_effect == 0.1
+    assert one.quantity == "time of one operation"
+    assert as_data(found)["rows"][0]["measure"] == one.quantity
+    assert "each run chose the shape" in str([*rows_table(found, show_all=True).columns[-1].cells])
     assert found.exit_code == INCONCLUSIVE
     alike = compared(tmp_path / "same", roof(1e12, 8e14, 1), roof(1e12, 7.7e14, 2))
     assert verdicts(alike) == {"bf16": decision.REGRESSED}

@@ -184,7 +184,7 @@ def _cells(rows: Sequence[Row], unit: str) -> list[str]:
         _interval(row),
         _units(row, unit),
         "–" if effect is None else seen_from(effect),
-        "; ".join(filter(None, (row.measure, verdict.reason if effect is None else ""))),
+        "; ".join(filter(None, (row.measure, decision.more_than_effect(verdict)))),
     ]
 
 
@@ -225,7 +225,7 @@ def _row_data(row: Row, unit: str) -> dict[str, Any]:
         "arm": row.arm,
         "verdict": row.verdict.verdict,
         "reason": row.verdict.reason,
-        "measure": row.measure or "time",
+        "measure": row.quantity,
         "change": row.change,
         "low": difference.ratio.low - 1 if difference and difference.ratio.low else None,
         "high": difference.ratio.high - 1 if difference and difference.ratio.high else None,

@@ -139,6 +139,12 @@ class Row:
         return OVER_BASELINE if self.own_size and self.base else ""
 
     @property
+    def quantity(self) -> str:
+        """What is compared."""
+        unit = self.base[0].unit_of_work if self.base else "step"
+        return self.measure or ("time" if unit == "step" else f"time of one {unit}")
+
+    @property
     def change(self) -> float | None:
         """Head time / base time - 1; also where no interval is known."""
         if self.verdict.difference is not None:
