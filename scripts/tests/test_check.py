@@ -166,9 +166,19 @@ def test_a_wrong_reference_is_a_complaint_among_the_others(tmp_path: Path) -> No
     file = tmp_path / "reference" / "nvidia-h200.json"
     file.parent.mkdir()
     file.write_text(json.dumps(document))
-    first, second = check.check_results([tmp_path], SCHEMA).complaints
+    other = file.with_name("nvidia-h300.json")
+    other.write_bytes(committed.read_bytes())
+    first, second, third = check.check_results([tmp_path], SCHEMA).complaints
     assert "the name must be <date>-<commit>[-n]" in first
     assert second.startswith(f"{file}: entries[{measured}].tolerance must be a fraction")
+    assert third == f"{other}: is of NVIDIA H200, whose file would be another"
+
+
+@pytest.mark.parametrize("part", ["certificates", "reference"])
+def test_a_part_of_results_is_refused_with_the_remedy(tmp_path: Path, part: str) -> None:
+    (tmp_path / part).mkdir()
+    with pytest.raises(GpuliftError, match="is part of results: name the folder that it is in"):
+        check.check_results([tmp_path / part], SCHEMA)
 
 
 def test_a_record_in_the_wrong_file(tmp_path: Path) -> None:

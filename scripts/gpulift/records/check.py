@@ -10,14 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gpulift.certify.certificate import FOLDER as CERTIFICATES
 from gpulift.certify.check import check_certificates
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.model import Record
+from gpulift.records.model import Record, slug
 from gpulift.records.parse import IMPORT
 from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders, size_of
 from gpulift.reference.entries import read_reference
 
+REFERENCES = "reference"
 MAX_FILE_BYTES = 4_000_000
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 
@@ -71,9 +73,11 @@ def check_results(
                 complaints.append(f"{place}: the same record as {ids[record.id]}")
             ids.setdefault(record.id, place)
         count += len(records)
-    for file in (file for above in results for file in above.glob("reference/*.json")):
+    for file in (file for above in results for file in above.glob(f"{REFERENCES}/*.json")):
         try:
-            read_reference(file)
+            reference = read_reference(file)
+            if slug(reference.name) != file.stem:
+                complaints.append(f"{file}: is of {reference.name}, whose file would be another")
         except GpuliftError as error:
             complaints.append(str(error))
     issued = [check_certificates(above) for above in results]
@@ -90,7 +94,13 @@ def _require_results(above: Path) -> None:
     if not above.is_dir():
         named = "is a file: name a folder of results"
         raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
-    held = (above.rglob("*.jsonl"), above.glob("reference/*.json"), above.glob("certificates/*"))
+    if above.name in (CERTIFICATES, REFERENCES):
+        raise GpuliftError(f"{above}: is part of results: name the folder that it is in")
+    held = (
+        above.rglob("*.jsonl"),
+        above.glob(f"{REFERENCES}/*.json"),
+        above.glob(f"{CERTIFICATES}/*"),
+    )
     if not any(chain.from_iterable(held)):
         raise GpuliftError(f"{above}: holds no records, references or certificates")
 
