@@ -167,11 +167,17 @@ def test_a_wrong_reference_is_a_complaint_among_the_others(tmp_path: Path) -> No
     file.parent.mkdir()
     file.write_text(json.dumps(document))
     other = file.with_name("nvidia-h300.json")
-    other.write_bytes(committed.read_bytes())
-    first, second, third = check.check_results([tmp_path], SCHEMA).complaints
+    del document["entries"][measured + 1 :]
+    document["entries"][measured] |= {
+        "tolerance": 0.1,
+        "source": "gpulift:nvidia-h200/0123456789ab",
+    }
+    other.write_text(json.dumps(document))
+    first, second, third, fourth = check.check_results([tmp_path], SCHEMA).complaints
     assert "the name must be <date>-<commit>[-n]" in first
     assert second.startswith(f"{file}: entries[{measured}].tolerance must be a fraction")
     assert third == f"{other}: is of NVIDIA H200, whose file would be another"
+    assert fourth.endswith("rests on records that are not there: 0123456789ab")
 
 
 @pytest.mark.parametrize("part", ["certificates", "reference"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -74,12 +74,7 @@ def check_results(
             ids.setdefault(record.id, place)
         count += len(records)
     for file in (file for above in results for file in above.glob(f"{REFERENCES}/*.json")):
-        try:
-            reference = read_reference(file)
-            if slug(reference.name) != file.stem:
-                complaints.append(f"{file}: is of {reference.name}, whose file would be another")
-        except GpuliftError as error:
-            complaints.append(str(error))
+        complaints += _reference_complaints(file, ids)
     issued = [check_certificates(above) for above in results]
     return Checked(
         count,
@@ -87,6 +82,22 @@ def check_results(
         (*complaints, *(line for one in issued for line in one.complaints)),
         tuple(line for one in issued for line in one.notes),
     )
+
+
+def _reference_complaints(file: Path, ids: Container[str]) -> Iterator[str]:
+    """Whether it is a reference, of the model that it is named after, and of records that are there
+    (by their `ids`)."""
+    try:
+        reference = read_reference(file)
+    except GpuliftError as error:
+        yield str(error)
+        return
+    if slug(reference.name) != file.stem:
+        yield f"{file}: is of {reference.name}, whose file would be another"
+    for one in reference.measured.values():
+        cited = (record.rpartition("/")[2] for record in one.source.split("; "))
+        if gone := [id for id in cited if id not in ids]:
+            yield f"{file}: {one.check} rests on records that are not there: {', '.join(gone)}"
 
 
 def _require_results(above: Path) -> None:
