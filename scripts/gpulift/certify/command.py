@@ -308,22 +308,18 @@ def _require_all_of_model(trials: list[Trial]) -> None:
         return
     above = commands.results_folder() / FOLDER / trials[0].machine
     named = {one.id for one in trials}
-    lacking = {
-        file.name: len(missing)
+    lacking = [
+        file.name
         for file in sorted(above.glob(f"*{TRIALS_SUFFIX}"))
-        if (
-            missing := [
-                one
-                for one in read_trials(file)[0]
-                if _goes_with(one, trials[0]) and one.id not in named
-            ]
-        )
-    }
+        for one in read_trials(file)[0]
+        if _goes_with(one, trials[0]) and one.id not in named
+    ]
     if lacking:
-        listed = ", ".join([*lacking][:NAMED]) + (", ..." if len(lacking) > NAMED else "")
+        files = [*dict.fromkeys(lacking)]
+        listed = ", ".join(files[:NAMED]) + (", ..." if len(files) > NAMED else "")
         raise GpuliftError(
-            f"--reissue would forget {sum(lacking.values())} trials in {above}: name these files,"
-            f" too, or take them away: {listed}"
+            f"--reissue would forget {len(lacking)} trials in {above}: name these files, too, or"
+            f" take them away: {listed}"
         )
 
 
