@@ -183,6 +183,19 @@ def test_a_miss_with_nothing_larger_planted_says_that_no_size_was_found(
     assert find_certificate(tmp_path, made.machine) == made
 
 
+def test_a_miss_that_was_left_open_asks_for_what_would_have_been_seen() -> None:
+    wide = np.array([0.05, -0.05, -0.04, 0.04] * 4)
+    noisy = [trial(number, [row(HOST, wide * number, size=0.02)]) for number in (1, 2)]
+    made = issue(noisy)
+    seen = noisy[1].verdict(noisy[1].rows[0]).smallest_effect
+    assert seen is not None
+    assert made.floors == {HOST: pytest.approx(seen)}
+    assert 0.02 < seen < 0.999
+    assert made.floor_reasons[HOST].startswith("2 % was left open, and ")
+    taken_for_equal = planted(3, {HOST: 0.02}, blind=[HOST])
+    assert issue([*noisy, taken_for_equal]).floors == {HOST: 0.999}
+
+
 def test_a_missed_size_below_half_a_percent_asks_for_no_floor() -> None:
     made = issue([planted(0, {HOST: 0.002}, blind=[HOST])])
     assert made.floors == {}

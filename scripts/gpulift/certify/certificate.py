@@ -140,7 +140,8 @@ class TrialNote:
 @dataclass(frozen=True)
 class Certificate:
     """Sizes, shares and floors are fractions: a floor of 0.004 says that a change of 0.4 % in that
-    row was shown to be seen, and one of 0.999 that none was. `method` is that of the decision."""
+    row was shown to be seen, or would have been, and one of 0.999 that none was. `method` is that
+    of the decision."""
 
     schema: str
     method: str

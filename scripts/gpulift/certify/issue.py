@@ -431,24 +431,40 @@ def _floors_of_bias(unchanged: Sequence[Trial]) -> dict[str, tuple[float, str]]:
 
 
 def _floors_of_misses(planted: Sequence[Trial]) -> dict[str, tuple[float, str]]:
-    found: dict[str, dict[float, bool]] = {}
+    found: dict[str, dict[float, list[Verdict]]] = {}
     for trial in planted:
         for row in trial.measured:
-            seen = trial.verdict(row).verdict == REGRESSED
-            sizes = found.setdefault(row.row, {})
-            sizes[row.size] = sizes.get(row.size, True) and seen
+            found.setdefault(row.row, {}).setdefault(row.size, []).append(trial.verdict(row))
     floors = {}
     for name, sizes in found.items():
-        missed = max((s for s, seen in sizes.items() if not seen and s >= MUST_FIND), default=None)
+        misses = {size: [one for one in sizes[size] if one.verdict != REGRESSED] for size in sizes}
+        missed = max((s for s, those in misses.items() if those and s >= MUST_FIND), default=None)
         if missed is None:
             continue
-        larger = min((s for s, seen in sizes.items() if seen and s > missed), default=None)
-        if larger is None:
+        larger = min((s for s, those in misses.items() if not those and s > missed), default=None)
+        shown = _would_have_shown(missed, misses[missed])
+        if larger is not None:
+            floors[name] = (larger, f"{percent(missed)} was missed, {percent(larger)} found")
+        elif shown is not None:
+            reason = f"{percent(missed)} was left open, and {percent(shown)} would have been seen"
+            floors[name] = (shown, reason)
+        else:
             reason = f"{percent(missed)} was missed, and nothing larger was planted"
             floors[name] = (NO_SIZE_FOUND, reason)
-        else:
-            floors[name] = (larger, f"{percent(missed)} was missed, {percent(larger)} found")
     return floors
+
+
+def _would_have_shown(missed: float, misses: Sequence[Verdict]) -> float | None:
+    """What all that missed this size would have seen, as they said themselves; None where one took
+    what was planted for no change, or cannot tell."""
+    effects = [
+        one.smallest_effect
+        for one in misses
+        if one.verdict == INCONCLUSIVE and one.smallest_effect is not None
+    ]
+    if len(effects) < len(misses):
+        return None
+    return min(max(missed, *effects), NO_SIZE_FOUND)
 
 
 def _screens(unchanged: Sequence[Trial]) -> dict[tuple[str, str], list[Values]]:
