@@ -17,9 +17,9 @@ from gpulift.records.model import Record, slug
 from gpulift.records.parse import IMPORT
 from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders, size_of
+from gpulift.reference.entries import FOLDER as REFERENCES
 from gpulift.reference.entries import read_reference
 
-REFERENCES = "reference"
 MAX_FILE_BYTES = 4_000_000
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 

@@ -17,7 +17,7 @@ from gpulift.qualify import tables as shown
 from gpulift.records.read import read_results, run_folders
 from gpulift.records.together import was_crowded
 from gpulift.reference import build as reference_build
-from gpulift.reference.entries import Reference, find_reference, read_reference
+from gpulift.reference.entries import FOLDER, Reference, find_reference, read_reference
 
 app = typer.Typer(
     name="reference",
@@ -57,7 +57,7 @@ def build(
     made = reference_build.build(runs, existing, partial(typer.echo, err=True))
     if out is None and existing is not None:
         _require_as_many_cards(made, existing)
-    file = out or commands.results_folder() / "reference" / f"{model}.json"
+    file = out or commands.results_folder() / FOLDER / f"{model}.json"
     reference_build.write(made, file)
     typer.echo(f"{file}: {len(made.measured)} measured entries, {_behind(made, model)}")
 
@@ -108,7 +108,7 @@ def show(
 ) -> None:
     """All entries of a model with value, tolerance, cards, date, conditions and source."""
     files = {
-        file.stem: file for file in sorted((commands.results_folder() / "reference").glob("*.json"))
+        file.stem: file for file in sorted((commands.results_folder() / FOLDER).glob("*.json"))
     }
     if gpu is None:
         wanted = machine.describe(machine.find_bench()).slug

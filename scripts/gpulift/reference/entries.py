@@ -23,6 +23,7 @@ VARIES = "varies"  # where the tolerance would be so large that it told nothing
 TOLERANCES_FROM = ("cards", "default", VARIES)
 UNITS = ("B/s", "FLOP/s", "OP/s", "s", "W")
 DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
+FOLDER = "reference"  # below results
 PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
 PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions"}
 MEASURED_KEYS = frozenset(
@@ -160,7 +161,7 @@ def read_reference(file: Path) -> Reference:
 
 def find_reference(results: Path, slug: str) -> Reference | None:
     """The reference of a machine under a results folder, or None where none is known."""
-    file = results / "reference" / f"{slug}.json"
+    file = results / FOLDER / f"{slug}.json"
     try:
         known = file.is_file()
     except OSError:  # a name that is too long for a file

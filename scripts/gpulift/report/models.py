@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from gpulift import stats, text
 from gpulift.records.model import Context, Cost, Record, slug
+from gpulift.reference.entries import FOLDER as REFERENCES
 from gpulift.reference.entries import Published, Reference, read_reference
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
@@ -167,7 +168,7 @@ def counted_cards(cards: int, gpu: bool = True) -> str:
 
 def known_references(results: Path) -> list[Reference]:
     """The references of all models below a results folder, by file name."""
-    return [read_reference(file) for file in sorted((results / "reference").glob("*.json"))]
+    return [read_reference(file) for file in sorted((results / REFERENCES).glob("*.json"))]
 
 
 def views(summaries: Sequence[Summary], references: Sequence[Reference]) -> tuple[ModelsView, ...]:
