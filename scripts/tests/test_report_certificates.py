@@ -26,6 +26,8 @@ from gpulift.certify.certificate import (
     write_certificate,
 )
 from gpulift.certify.issue import issue
+from gpulift.qualify.saved import health_of
+from gpulift.records.read import read_run
 from gpulift.report import error_rates, page, plots
 from tests import runs_made, sample
 from tests.test_report import Page, pages, summary
@@ -191,8 +193,24 @@ def test_a_report_has_the_health_that_qualify_kept(
     (folder / "qualification.json").write_text(json.dumps(kept), encoding="utf-8")
     assert cli.main(["report", str(folder)]) == 0
     text = (folder / "report" / "report.md").read_text(encoding="utf-8")
-    assert "health: 1 fail" in text
+    assert "1 fail" in text
     assert "1 row waits" in text
+
+
+def test_a_report_has_what_newer_records_say_of_health_that_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
+    folder = sample.write(tmp_path / "results/nvidia-h200/2026-11-21-abc1234", runs_made.full_gpu())
+    seen = {one.id: one.verdict for one in health_of(read_run(folder))}
+    assert seen["health/throttle"] == "pass"
+    kept = [
+        {"id": id, "kind": "health", "verdict": verdict, "reason": "kept", "remedy": ""}
+        for id, verdict in [("health/throttle", "fail"), ("health/sm_clock", "skipped")]
+    ]
+    (folder / "qualification.json").write_text(json.dumps({"checks": kept}), encoding="utf-8")
+    now = {one.id: one.verdict for one in health_of(read_run(folder))}
+    assert now == seen | {"health/throttle": "fail"}
 
 
 def test_the_report_of_a_checkout_uses_its_certificates(

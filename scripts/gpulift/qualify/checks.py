@@ -31,6 +31,7 @@ FAIL = "fail"
 INCONCLUSIVE = "inconclusive"
 SKIPPED = "skipped"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
+WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 
 IMPLAUSIBLE = 1.05  # times a datasheet's or a computed peak
 SAME_POWER_LIMIT_W = 1.0  # limits are set in watts

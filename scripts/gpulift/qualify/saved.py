@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpulift.qualify.checks import CheckResult, basis, coverage
+from gpulift.qualify.checks import WORST_FIRST, CheckResult, basis, coverage
 from gpulift.qualify.explain import as_data, standing_data
 from gpulift.qualify.health import judge_health
 from gpulift.qualify.siblings import Siblings
@@ -66,10 +66,17 @@ def kept_health(run: Path) -> tuple[CheckResult, ...] | None:
 
 
 def health_of(run: Run) -> tuple[CheckResult, ...]:
-    """The card's health as `qualify` kept it beside the records of this run, or else what the
-    records say of it. Raises RecordError for a kept file that is not of ours."""
-    kept = kept_health(run.folder)
-    return judge_health(None, None, run.records) if kept is None else kept
+    """The card's health: of what `qualify` kept beside the records of this run and what the records
+    say, which may be newer, the worse. Raises RecordError for a kept file that is not of ours."""
+    kept = {one.id: one for one in kept_health(run.folder) or ()}
+    seen = {one.id: one for one in judge_health(None, None, run.records)}
+    return tuple(
+        min(
+            (side[id] for side in (kept, seen) if id in side),
+            key=lambda one: WORST_FIRST.index(one.verdict),
+        )
+        for id in {**kept, **seen}
+    )
 
 
 def save(file: Path, document: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from gpulift.qualify.checks import (
     NOTHING_JUDGED,
     PASS,
     SKIPPED,
+    WORST_FIRST,
     CheckResult,
     coverage,
     overall,
@@ -23,7 +24,6 @@ from gpulift.reference.entries import Measured, Reference
 from gpulift.tables import titled
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
-ORDER = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 TOLERANCES = (
     "A tolerance is how far off a sound card may be: by how cards differ (cards), with fewer than"
     " five of them 5 % or by how launches differ (default), none where sound machines differ too"
@@ -44,7 +44,7 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
             name, justify="right" if name in ("measured", "limit", "of it") else "left"
         )
     shown = results if every else [r for r in results if not _counted(r)]
-    for result in sorted(shown, key=lambda result: ORDER.index(result.verdict)):
+    for result in sorted(shown, key=lambda result: WORST_FIRST.index(result.verdict)):
         table.add_row(*_cells(result))
     if not every:
         for row in _groups([result for result in results if _counted(result)]):
