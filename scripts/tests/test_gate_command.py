@@ -113,7 +113,7 @@ def test_a_regression_is_found_confirmed_and_named(
     [
         (["precision(", "--out", "new"], "'precision(' is not a regular expression"),
         (["--out", "base"], "--out base: is there already"),
-        (["--head", "nothere", "--out", "new"], "git"),
+        (["--head", "nothere", "--out", "new"], "name build folders"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_built(

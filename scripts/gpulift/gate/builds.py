@@ -182,7 +182,9 @@ def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | Non
         _run([*command, *flags], f"{above.name} cannot be configured", until_s)
         made_with.write_text(wanted, encoding="utf-8")
     listed = _run(
-        [ninja, "-C", str(build), "-t", "targets", "all"], f"{above.name}: no targets", until_s
+        [ninja, "-C", str(build), "-t", "targets", "all"],
+        f"{above.name} cannot list its targets",
+        until_s,
     )
     say(f"bringing {above.name} up to date (a build takes minutes the first time)")
     targets = needed_targets(listed)
@@ -208,6 +210,9 @@ def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
                 f"--budget ended before the builds did: {failure} in time. What was built is kept;"
                 " give a larger --budget, or name build folders"
             ) from None
+        except BaseException:  # as a Ctrl-C, or the build would be waited for
+            process.terminate()
+            raise
     if process.returncode != 0:
         raise BuildFailed(failure, _last(said, LAST_LINES))
     return said
