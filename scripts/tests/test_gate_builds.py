@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -141,6 +142,28 @@ def test_a_build_ends_with_the_budget(checkout: Path, tmp_path: Path) -> None:
         find_build("main", None, lambda text: None, started_s + 1.0)
     assert ended.value.exit_code == 2
     assert time.monotonic() - started_s < 30
+
+
+def test_an_interrupted_build_is_ended(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "ninja", SLOW)
+    builds: list[subprocess.Popen[str]] = []
+    communicate = subprocess.Popen.communicate
+
+    def interrupted(
+        process: subprocess.Popen[str], said: str | None = None, timeout: float | None = None
+    ) -> tuple[str, str]:
+        if "gpulift-bench" not in process.args:  # type: ignore[operator]
+            return communicate(process, said, timeout)
+        builds.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        find_build("main", None, lambda text: None)
+    (build,) = builds
+    assert build.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_wrong_references_are_refused_before_anything_is_built(checkout: Path) -> None:
