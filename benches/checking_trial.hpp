@@ -36,6 +36,7 @@ class CheckingTrial final : public Trial {
 
   const std::map<std::string, ArmResult>& results() const { return results_; }
   const std::map<std::string, std::string>& notes() const { return notes_; }
+  const std::map<std::string, std::string>& versions() const { return versions_; }
 
   const Point& point() const override { return point_; }
   Device& device() override { return device_; }
@@ -43,6 +44,10 @@ class CheckingTrial final : public Trial {
   std::uint64_t seed() const override { return 1; }
   void cost(const Cost& per_step) override { cost_ = per_step; }
   void check(Check same_result) override { check_ = std::move(same_result); }
+  std::vector<int> gpus() const override { return {0}; }
+  int cores() const override { return 2; }
+  Scratch scratch() override { skip("no folder for files in a test", ""); }
+  void version(const std::string& library, const std::string& version) override { versions_[library] = version; }
   void note(const std::string& key, const std::string& value) override { notes_[key] = value; }
   std::optional<std::string> recall(const std::string& key) const override {
     const auto found = known_.find(key);
@@ -58,10 +63,13 @@ class CheckingTrial final : public Trial {
     const UniqueStream stream = make_stream();
     device_.memory().reset_peak();
     const std::size_t before_bytes = device_.memory().live_bytes();
-    const Step step = arm.make();
+    const Work work = arm.make();
+    const Step& step = work.step();
     if (check_.poison) check_.poison(stream.get());
+    work.do_before();
     step(stream.get());
     gpulift::check(cudaStreamSynchronize(stream.get()));
+    work.do_rest();
     ArmResult result;
     result.peak_device_bytes = device_.memory().peak_bytes() - before_bytes;
     result.error = check_.error(stream.get());
@@ -82,6 +90,7 @@ class CheckingTrial final : public Trial {
   Point point_;
   std::map<std::string, std::string> known_;
   std::map<std::string, std::string> notes_;
+  std::map<std::string, std::string> versions_;
   std::map<std::string, ArmResult> results_;
   Cost cost_;
   Check check_;

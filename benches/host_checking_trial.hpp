@@ -29,6 +29,7 @@ class HostCheckingTrial final : public Trial {
 
   const std::vector<ArmResult>& results() const { return results_; }
   const std::map<std::string, std::string>& notes() const { return notes_; }
+  const std::map<std::string, std::string>& versions() const { return versions_; }
   const Cost& trial_cost() const { return cost_; }
 
   const Point& point() const override { return point_; }
@@ -37,6 +38,10 @@ class HostCheckingTrial final : public Trial {
   std::uint64_t seed() const override { return seed_; }
   void cost(const Cost& per_step) override { cost_ = per_step; }
   void check(Check same_result) override { check_ = std::move(same_result); }
+  std::vector<int> gpus() const override { return {}; }
+  int cores() const override { return 2; }
+  Scratch scratch() override { skip("no folder for files in a test", ""); }
+  void version(const std::string& library, const std::string& version) override { versions_[library] = version; }
   void note(const std::string& key, const std::string& value) override { notes_[key] = value; }
   std::optional<std::string> recall(const std::string& key) const override {
     const auto found = notes_.find(key);
@@ -60,19 +65,24 @@ class HostCheckingTrial final : public Trial {
       result.not_made = arm.unavailable;
       return result;
     }
-    Step step;
+    std::optional<Work> work;
     try {
-      step = arm.make();
+      work = arm.make();
     } catch (const std::runtime_error& error) {
       result.not_made = error.what();
       return result;
     }
     if (check_.poison) check_.poison(nullptr);
     result.poisoned_error = check_.error(nullptr);
-    step(nullptr);
+    const auto take_step = [&work] {
+      work->do_before();
+      work->step()(nullptr);
+      work->do_rest();
+    };
+    take_step();
     result.error = check_.error(nullptr);
-    step(nullptr);
-    step(nullptr);
+    take_step();
+    take_step();
     result.later_error = check_.error(nullptr);
     return result;
   }
@@ -80,6 +90,7 @@ class HostCheckingTrial final : public Trial {
   Point point_;
   std::uint64_t seed_;
   std::map<std::string, std::string> notes_;
+  std::map<std::string, std::string> versions_;
   std::vector<ArmResult> results_;
   Cost cost_;
   Check check_;

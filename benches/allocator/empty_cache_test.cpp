@@ -26,7 +26,7 @@ TEST(EmptyCache, SingleStepsAreTimed) {
   HostCheckingTrial trial(kPoint);
   technique.run(trial);
   for (const auto& result : trial.results()) {
-    const Step step = result.arm.make();
+    const Step step = result.arm.make().step();
     step(nullptr);
     const Metrics metrics = result.arm.metrics(step, nullptr);
     EXPECT_GT(metrics.at("step_p50_s"), 0) << result.arm.name;

@@ -74,7 +74,7 @@ const gpulift::Technique gpulift::technique{
         "the "
         "effect at 1.4 either way. Collate-like batches are nearly all image bytes: the same bound.",
     .claims = {"jemalloc-faster", "tcmalloc-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .ceiling = false,
     .arms = {"glibc", "jemalloc", "tcmalloc", "mimalloc"},
     .sweep = {{"threads", {"one", "all_cores"}}, {"blocks", {"collate", "metadata", "tokens", "images"}}},

@@ -94,7 +94,7 @@ const gpulift::Technique gpulift::technique{
         "45 a layer: 1.1 up to 2048 tokens, 8 at 8192. On a CPU, in FP32 where it has no BF16, flash gains 1.5 at 512 "
         "tokens, 2 at 2048.",
     .claims = {"efficient-attention-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"explicit", "math", "memory_efficient", "flash", "cudnn"},
     .sweep = {{"model", {"gpt2", "gpt_toy"}}, {"tokens", {512, 1024, 2048, 8192}}},

@@ -30,7 +30,7 @@ TEST(Sdpa, EveryFormThatAHostHasTrainsAlikeAndIsTheOneThatRan) {
     if (in_bf16) {
       EXPECT_GT(result.error, 0) << name << ": BF16 is not FP32";
     }
-    const Step step = result.arm.make();
+    const Step step = result.arm.make().step();
     EXPECT_EQ(result.arm.metrics(step, nullptr).at(name + "_attention_layers"), 4) << name;
   }
 }

@@ -80,7 +80,7 @@ const gpulift::Technique gpulift::technique{
         "rows in FP32, 12 in BF16, 15 recomputed; ResNet-50 110, 280 and 640 images. A step is filled at 9 rows: "
         "items per second stay 20 % below those without. On a host: gpt_toy 0.75 of the speed, and equal losses.",
     .claims = {"checkpointing-saves-60-percent"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"fp32", "fp32_every_block", "bf16", "bf16_selective", "bf16_every_block"},
     .sweep = {{"model", {"gpt_toy", "gpt2", "resnet50"}}, {"batch", {"equal", "largest"}}},

@@ -73,7 +73,7 @@ const gpulift::Technique gpulift::technique{
         "0.13 ms of 6 ms: 1.01. On a host: gpt_toy and resnet18 lose 10 to 40 % in 16 parts, since small operations "
         "use threads badly. Where batches differ, ratios are per item.",
     .claims = {"accumulation-saves-memory"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"whole", "micro_4", "micro_16"},
     .sweep = {{"model", {"gpt_toy", "resnet18", "gpt2", "resnet50"}}, {"equal", {"batch", "micro_batch"}}},

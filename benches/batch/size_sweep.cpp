@@ -93,7 +93,7 @@ const gpulift::Technique gpulift::technique{
         "knee at 128; an LSTM of 32 units takes some 600 operations at 5 us for its 16 steps in time, 3 ms, and a row "
         "35 us: knee at 1024. Out of memory is recorded as skipped: the limit of the model on this machine.",
     .claims = {"larger-batch-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"smallest_batch", "batch"},
     .sweep = {{"model", {"resnet50", "gpt2", "lstm", "resnet18", "gpt_toy", "lstm_toy"}}, {"batch", batches()}},

@@ -64,7 +64,7 @@ std::shared_ptr<Product> make_product(std::int64_t n, torch::ScalarType type) {
 void run(gpulift::Trial& trial) {
   const gpulift::OpenMpThreads threads_restored;
   at::set_num_threads(gpulift::host_threads());
-  trial.note("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
+  trial.version("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
   trial.note("torch_threads", std::to_string(at::get_num_threads()));
   torch::manual_seed(trial.seed());
 
@@ -116,7 +116,7 @@ const gpulift::Technique gpulift::technique{
         "oneDNN has neither they are left out. One core stays free, as in training steps on a host, whose roof this "
         "is.",
     .claims = {},
-    .needs_device = false,
+    .gpus = 0,
     .ceiling = true,
     .arms = {"fp32", "fp16", "bf16"},
     .sweep = {{"n", {2048}}},

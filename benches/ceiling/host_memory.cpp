@@ -75,7 +75,7 @@ const gpulift::Technique gpulift::technique{
         "since stores past the caches save the read before the write; with plain stores copy would be at 2/3 and triad "
         "at 3/4 of this figure.",
     .claims = {},
-    .needs_device = false,
+    .gpus = 0,
     .ceiling = true,
     .arms = {"read", "write", "copy", "triad"},
     .sweep = {{"size", {"4xLLC"}}},

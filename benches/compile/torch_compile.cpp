@@ -34,7 +34,7 @@ const gpulift::Technique gpulift::technique{
         "small one. No graph breaks, no recompiles. On a CPU, FP32: ResNet-18 1.1, the toy GPT, all overhead, 1.5; "
         "cpp_eager 1.1 there.",
     .claims = {"torch-compile-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"eager", "default", "reduce_overhead", "max_autotune", "cpp_eager"},
     .python = {"eager", "default", "reduce_overhead", "max_autotune"},

@@ -50,7 +50,7 @@ const gpulift::Technique gpulift::technique{
         "fusion, hidden behind the calls; jitted 0.4 + 1.0 ms: a factor of 5 to 7. Compiling takes 3 to 10 s, paid "
         "after some 200 steps. The toy GPT on a CPU: 500 calls of 30 us, 15 ms, against 2 ms: a factor of 8.",
     .claims = {"xla-jit-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"no_jit", "jit"},
     .python = {"no_jit", "jit"},

@@ -33,7 +33,7 @@ const gpulift::Technique gpulift::technique{
         "products, 82 M logits and 15 M parameters are 1.3 ms; against 9.3 ms in C++. The toy GPT on a CPU: PyTorch "
         "0.8, compiled 1.2, JAX 2.",
     .claims = {"framework-matters"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"libtorch_eager", "pytorch_eager", "pytorch_compiled", "jax_jit"},
     .python = {"pytorch_eager", "pytorch_compiled", "jax_jit"},

@@ -49,12 +49,16 @@ class IdleTrial final : public Trial {
   std::uint64_t seed() const override { return 1; }
   void cost(const Cost&) override {}
   void check(Check same_result) override { check_ = std::move(same_result); }
+  std::vector<int> gpus() const override { return {0}; }
+  int cores() const override { return 2; }
+  Scratch scratch() override { skip("no folder for files in a test", ""); }
+  void version(const std::string&, const std::string&) override {}
   void note(const std::string&, const std::string&) override {}
   std::optional<std::string> recall(const std::string&) const override { return {}; }
   void compare(std::vector<Arm> arms) override {
     for (const Arm& arm : arms) {
       if (!arm.unavailable.empty()) continue;
-      const Step step = arm.make();
+      const Work work = arm.make();
       check_.poison(stream_);
       errors_[arm.name] = check_.error(stream_);
     }

@@ -75,7 +75,7 @@ const gpulift::Technique gpulift::technique{
         "128x1280x7x7, 64 MB = 16 us in TF32.) On a CPU oneDNN works in blocks and converts from either layout: 1.0 "
         "for ResNet-18, 1.5 to 2 for MobileNet.",
     .claims = {},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"contiguous", "channels_last"},
     .sweep = {{"model", {"resnet50", "mobilenet", "resnet18", "mobilenet_small"}},

@@ -1,17 +1,40 @@
-"""The arms of optimizer/foreach: one AdamW step over all parameters."""
+"""optimizer/foreach: one AdamW step over all parameters."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import torch
+from gpulift_training import device_of, leave_a_core_free, mark_on
 from gpulift_worker import Arm, Skip
 
-TENSORS = {
-    "few": (4, 1 << 22),
-    "many": (150, 1 << 12),
-}  # number, elements of each: as foreach.cpp counts
+TECHNIQUE = {
+    "question": (
+        "What do PyTorch's foreach and fused AdamW save over a loop of single-parameter updates?"
+    ),
+    "expectation": (
+        "The loop makes about 11 calls per tensor, foreach 11 per step, fused 1. Many tensors of "
+        "16 KiB: a call costs 2 to 5 us in Python and dispatch, so the loop takes 150 x 11 x 3 us "
+        "= 5 ms. On a GPU foreach and fused need under 0.5 ms, a factor above 10; on a CPU foreach "
+        "calls per tensor still, but from C++, a factor of 2, and fused only the arithmetic, some "
+        "150 x 3 us, a factor of 10. Few tensors of 16 MiB: bound by memory. The loop and foreach "
+        "move about 20 values per parameter in their 11 passes, fused 7: 1.0 for foreach, up to "
+        "2.9 for fused."
+    ),
+    "arms": ["loop", "foreach", "fused"],
+    "sweep": {"tensors": ["many", "few"]},
+    # No quick case: three interpreters that load torch for each case and launch take longer than
+    # all else together.
+    "check": {
+        "meaning": (
+            "parameters after 3 steps against the loop in FP64, relative to the largest change"
+        ),
+        "tolerance": 1e-3,
+    },
+}
+
+TENSORS = {"few": (4, 1 << 22), "many": (150, 1 << 12)}  # number, elements of each
+VALUES_MOVED = 7  # the gradient is read; parameter and both moments are read and written
 OPTIONS = {
     "loop": {"foreach": False, "fused": False},
     "foreach": {"foreach": True, "fused": False},
@@ -22,9 +45,7 @@ CHECKED_STEPS = 3
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """Parameters with gradients of their own and one optimizer over them, all in FP32."""
-    # One core stays free: threads that wait for one another stall when one of them is preempted.
-    threads = max(1, len(os.sched_getaffinity(0)) - 1)
-    torch.set_num_threads(threads)
+    threads = leave_a_core_free()
     device = device_of(gpu)
     generator = torch.Generator(device).manual_seed(seed)
     number, elements = TENSORS[str(point["tensors"])]
@@ -43,32 +64,19 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         start.clear()
         return found
 
-    notes = {"device": device.type, "torch_threads": str(threads)}
-    if device.type == "cpu":
-        return Arm(step=optimizer.step, error=error, notes=notes)
-
-    def mark() -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(device))
-        return event
+    def synchronize() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
     return Arm(
         step=optimizer.step,
         error=error,
-        synchronize=lambda: torch.cuda.synchronize(device),
-        mark=mark,
-        notes=notes,
+        synchronize=synchronize,
+        mark=(lambda: mark_on(device)) if device.type == "cuda" else None,
+        notes={"device": device.type, "torch_threads": str(threads)},
+        bytes=VALUES_MOVED * torch.float32.itemsize * number * elements,
+        items=number * elements,
     )
-
-
-def device_of(gpu: int | None) -> torch.device:
-    """The GPU where there is one: what is measured must not depend on how torch was built."""
-    if gpu is None:
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise Skip("torch cannot use the GPU", "install a build of torch for this CUDA driver")
-    torch.cuda.set_device(gpu)
-    return torch.device("cuda", gpu)
 
 
 def adamw(parameters: list[torch.Tensor], arm: str) -> torch.optim.Optimizer:

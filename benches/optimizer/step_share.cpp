@@ -109,7 +109,7 @@ const gpulift::Technique gpulift::technique{
         "ms: 1.04; resnet18's 11M parameters are bound by memory: 11 passes against 5 over 44 MB at 10 GB/s, 0.05 "
         "against 0.02 s of a step of 0.3 s: 1.1.",
     .claims = {},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"loop", "foreach", "fused", "graph"},
     .sweep = {{"model", {"gpt_toy", "resnet18", "gpt_small", "gpt2", "resnet50"}}},

@@ -15,7 +15,7 @@ TEST(StepShare, EveryFormTrainsAlikeAndSaysItsShareOfTheStep) {
   for (const auto& result : trial.results()) {
     if (!result.not_made.empty()) continue;
     EXPECT_LE(result.error, result.tolerance) << result.arm.name;
-    const Step step = result.arm.make();
+    const Step step = result.arm.make().step();
     step(nullptr);
     const Metrics metrics = result.arm.metrics(step, nullptr);
     const double optimizer_s = metrics.at("optimizer_time_s");

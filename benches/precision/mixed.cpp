@@ -84,7 +84,7 @@ const gpulift::Technique gpulift::technique{
         "stay: gpt2 0.73, ResNet-50 0.4. Within 12 GiB 1.5 times the rows of gpt2 fit, 2.4 times the images: the "
         "batch doubles for images only, and the rate of neither rises by more than 5 % over that of the equal batch.",
     .claims = {"half-precision-half-memory", "mixed-precision-doubles-batch", "mixed-precision-faster"},
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"fp32", "tf32", "fp16", "bf16", "pure_bf16"},
     .sweep = {{"model", {"gpt_toy", "mlp", "lstm", "gpt2", "resnet50"}}, {"batch", {"equal", "largest"}}},

@@ -18,7 +18,9 @@ struct GpuFacts {
   std::optional<double> max_memory_clock_hz;
   std::optional<int> pcie_max_generation;
   std::optional<int> pcie_max_width;
-  bool has_c2c = false;  // NVLink-C2C to the host's processor
+  bool has_c2c = false;                           // NVLink-C2C to the host's processor
+  std::optional<int> nvlink_links;                // that are active
+  std::optional<double> nvlink_link_bytes_per_s;  // of the slowest active link, in each direction, as signalled
   std::optional<bool> ecc;
   std::optional<bool> mig;
 };
@@ -35,6 +37,15 @@ struct GpuSample {
   std::optional<unsigned long long> throttle_reasons;  // bits as in nvml.h, see throttle_names()
   std::optional<int> pcie_generation;
   std::optional<int> pcie_width;
+  // Means over the time since the sample before that has them: see Nvml::sampling(). Fractions are from 0 to 1.
+  std::optional<double> tensor_activity;      // of the time, of the multiprocessors' tensor units
+  std::optional<double> sm_activity;          // of the multiprocessors
+  std::optional<double> dram_activity;        // of the memory's peak rate
+  std::optional<double> nvjpg_activity;       // of the time, mean of the JPEG decoders
+  std::optional<double> pcie_rx_bytes_per_s;  // to the card
+  std::optional<double> pcie_tx_bytes_per_s;
+  std::optional<double> nvlink_rx_bytes_per_s;  // of all links together
+  std::optional<double> nvlink_tx_bytes_per_s;
 };
 
 /// Names of the set bits, e.g. {"sw_power_cap"}. "gpu_idle" is left out: an idle card is not throttled. Bits that have

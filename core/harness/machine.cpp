@@ -10,9 +10,9 @@
 #include <boost/uuid/string_generator.hpp>
 #include <boost/uuid/uuid_io.hpp>
 #include <cctype>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -24,15 +24,30 @@ namespace gpulift {
 namespace {
 
 constexpr std::array kRecordedVariables{
-    "CUBLASLT_WORKSPACE_SIZE",  "CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DEVICE_ORDER",        "CUDA_FORCE_PTX_JIT",      "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_DATA_LOADING", "CUDA_MODULE_LOADING",     "GPULIFT_TORCH",
-    "MALLOC_ARENA_MAX",         "MALLOC_TRIM_THRESHOLD_",  "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",          "OMP_PROC_BIND",           "OMP_WAIT_POLICY",
-    "PYTORCH_ALLOC_CONF",       "PYTORCH_CUDA_ALLOC_CONF", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_DATA_LOADING",
+    "CUDA_MODULE_LOADING",
+    "GLIBC_TUNABLES",
+    "GPULIFT_TORCH",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 };
+constexpr std::array kRecordedPrefixes{"MALLOC_", "NCCL_", "OMP_", "OPENBLAS_", "TORCH_NCCL_", "TORCH_SYMM_MEM_"};
 constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "OMP_PLACES"};
 constexpr const char* kSet = "set";  // instead of a value that may tell of the machine
+
+// What is in the names of variables that hold a file, a library, a machine or a part of it.
+constexpr std::array kTellingParts{"ADDR",  "COMM_ID", "HOST",    "LIBRARIES", "PLUGIN", "UUID",
+                                   "_FILE", "_HCA",    "_IFNAME", "_PATH",     "_TRACE"};
+constexpr std::size_t kLongestSetting = 64;  // of variables known by their prefix: a longer one may hold anything
 
 // Values of cudaError_t, part of the CUDA runtime's stable interface. Written out because this file is built without
 // it.
@@ -156,6 +171,21 @@ std::string vector_instructions(const std::set<std::string>& flags) {
   return known;
 }
 
+template <std::size_t count>
+bool is_one_of(const std::array<const char*, count>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_recorded_by_prefix(const std::string& name) {
+  return std::any_of(kRecordedPrefixes.begin(), kRecordedPrefixes.end(),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+/// Only such text fits in a record whatever its encoding.
+bool is_plain(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char letter) { return letter >= ' ' && letter <= '~'; });
+}
+
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -202,16 +232,26 @@ nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::file
   return facts;
 }
 
+std::string recorded_value(const std::string& name, const std::string& value) {
+  const bool is_telling = is_one_of(kMentionedVariables, name) ||
+                          std::any_of(kTellingParts.begin(), kTellingParts.end(),
+                                      [&](const char* part) { return name.find(part) != std::string::npos; });
+  const bool is_too_long = value.size() > kLongestSetting && !is_one_of(kRecordedVariables, name);
+  // No setting has a slash; a value that does may be a path of the machine.
+  const bool has_slash = value.find('/') != std::string::npos;
+  return is_telling || is_too_long || has_slash || !is_plain(value) ? kSet : value;
+}
+
 nlohmann::ordered_json environment_facts() {
-  auto facts = nlohmann::ordered_json::object();
-  for (const auto* name : kRecordedVariables) {
-    const char* value = std::getenv(name);
-    if (value == nullptr) continue;
-    // No value that these variables take has a slash; one that does may be a path of the machine.
-    facts[name] = std::string(value).find('/') == std::string::npos ? value : kSet;
-  }
-  for (const auto* name : kMentionedVariables) {
-    if (std::getenv(name) != nullptr) facts[name] = kSet;
+  std::map<std::string, std::string> facts;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const auto equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    const auto name = text.substr(0, equals);
+    const bool is_known = is_one_of(kRecordedVariables, name) || is_one_of(kMentionedVariables, name) ||
+                          (is_recorded_by_prefix(name) && is_plain(name));
+    if (is_known) facts[name] = recorded_value(name, text.substr(equals + 1));
   }
   return facts;
 }

@@ -1,5 +1,6 @@
 #include "nvml.hpp"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <utility>
@@ -14,6 +15,7 @@ using nvml::Functions;
 using nvml::get;
 using nvml::kMegahertz;
 using nvml::kMilli;
+using nvml::kPercent;
 using nvml::Library;
 using nvml::require;
 using nvml::scaled;
@@ -26,8 +28,6 @@ static_assert(nvmlClocksEventReasonGpuIdle == 0x1 && nvmlClocksEventReasonSwPowe
                   nvmlClocksThrottleReasonHwPowerBrakeSlowdown == 0x80 &&
                   nvmlClocksEventReasonDisplayClockSetting == 0x100,
               "gpu_sample.cpp has the same bits");
-
-constexpr double kPercent = 0.01;
 
 Library open_library(const std::string& name) {
   Library library(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
@@ -51,10 +51,12 @@ std::string text(Function* function, Arguments... arguments) {
   return buffer.data();
 }
 
-/// One of the numbers that have an NVML_FI_DEV_* and no function.
-std::optional<unsigned long long> field_value(const Functions& functions, nvmlDevice_t device, unsigned int id) {
+/// One of the numbers that have an NVML_FI_DEV_* and no function; `scope` is the link, where it is that of one.
+std::optional<unsigned long long> field_value(const Functions& functions, nvmlDevice_t device, unsigned int id,
+                                              unsigned int scope = 0) {
   nvmlFieldValue_t field{};
   field.fieldId = id;
+  field.scopeId = scope;
   if (functions.fields == nullptr || functions.fields(device, 1, &field) != NVML_SUCCESS ||
       field.nvmlReturn != NVML_SUCCESS) {
     return {};
@@ -75,6 +77,26 @@ std::optional<unsigned long long> field_value(const Functions& functions, nvmlDe
 std::optional<double> power_w(const Functions& functions, nvmlDevice_t device) {
   const auto instant = scaled(field_value(functions, device, NVML_FI_DEV_POWER_INSTANT), kMilli);
   return instant ? instant : scaled(get<unsigned int>(functions.power, device), kMilli);
+}
+
+void add_nvlinks(GpuFacts& facts, const Functions& functions, nvmlDevice_t device) {
+  constexpr double kMegabyte = 1e6;
+  const auto speed = [&](unsigned int id, unsigned int link) {
+    return scaled(field_value(functions, device, id, link), kMegabyte);
+  };
+  for (unsigned int link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) {
+    const auto state = get<nvmlEnableState_t>(functions.nvlink_state, device, link);
+    if (!state) continue;
+    const bool active = *state == NVML_FEATURE_ENABLED;
+    facts.nvlink_links = facts.nvlink_links.value_or(0) + (active ? 1 : 0);
+    const auto bytes_per_s = active ? speed(NVML_FI_DEV_NVLINK_GET_SPEED, link) : std::nullopt;
+    if (bytes_per_s) {
+      facts.nvlink_link_bytes_per_s = std::min(facts.nvlink_link_bytes_per_s.value_or(*bytes_per_s), *bytes_per_s);
+    }
+  }
+  if (facts.nvlink_links.value_or(0) > 0 && !facts.nvlink_link_bytes_per_s) {  // older drivers know one for all
+    facts.nvlink_link_bytes_per_s = speed(NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0);
+  }
 }
 
 }  // namespace
@@ -108,6 +130,7 @@ GpuFacts Nvml::facts() const {
   facts.pcie_max_generation = whole(get<unsigned int>(functions.max_pcie_generation, device));
   facts.pcie_max_width = whole(get<unsigned int>(functions.max_pcie_width, device));
   facts.has_c2c = field_value(functions, device, NVML_FI_DEV_C2C_LINK_COUNT).value_or(0) > 0;
+  add_nvlinks(facts, functions, device);
   nvmlEnableState_t current{};
   nvmlEnableState_t pending{};
   if (functions.ecc != nullptr && functions.ecc(device, &current, &pending) == NVML_SUCCESS) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -23,6 +24,11 @@ class Nvml {
   GpuHealth health() const;
   /// May be called from any thread.
   GpuSample sample() const;
+  /// What takes samples one after the other, for Telemetry. Where the card counts it and the driver permits (GPM,
+  /// Hopper on), a sample also has activities and rates since the one before that has them: not each sample, since the
+  /// card renews the counters every 100 ms, and shorter intervals are not valid. May be called from any thread; copies
+  /// go on together.
+  std::function<GpuSample()> sampling(double activity_interval_s = 0.1) const;
 
  private:
   struct Card;

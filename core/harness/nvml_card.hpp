@@ -15,6 +15,7 @@ namespace gpulift::nvml {
 
 inline constexpr double kMegahertz = 1e6;
 inline constexpr double kMilli = 1e-3;
+inline constexpr double kPercent = 0.01;
 
 struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
@@ -91,7 +92,12 @@ struct Functions {
         processes(find<decltype(nvmlDeviceGetComputeRunningProcesses_v3)>(library,
                                                                           "nvmlDeviceGetComputeRunningProcesses_v3")),
         persistence_mode(find<GetState>(library, "nvmlDeviceGetPersistenceMode")),
-        compute_mode(find<decltype(nvmlDeviceGetComputeMode)>(library, "nvmlDeviceGetComputeMode")) {}
+        compute_mode(find<decltype(nvmlDeviceGetComputeMode)>(library, "nvmlDeviceGetComputeMode")),
+        gpm_support(find<decltype(nvmlGpmQueryDeviceSupport)>(library, "nvmlGpmQueryDeviceSupport")),
+        gpm_sample_alloc(find<decltype(nvmlGpmSampleAlloc)>(library, "nvmlGpmSampleAlloc")),
+        gpm_sample_free(find<decltype(nvmlGpmSampleFree)>(library, "nvmlGpmSampleFree")),
+        gpm_sample_get(find<decltype(nvmlGpmSampleGet)>(library, "nvmlGpmSampleGet")),
+        gpm_metrics(find<decltype(nvmlGpmMetricsGet)>(library, "nvmlGpmMetricsGet")) {}
 
   GetText* name;
   GetText* uuid;
@@ -128,6 +134,11 @@ struct Functions {
   decltype(nvmlDeviceGetComputeRunningProcesses_v3)* processes;
   GetState* persistence_mode;
   decltype(nvmlDeviceGetComputeMode)* compute_mode;
+  decltype(nvmlGpmQueryDeviceSupport)* gpm_support;
+  decltype(nvmlGpmSampleAlloc)* gpm_sample_alloc;
+  decltype(nvmlGpmSampleFree)* gpm_sample_free;
+  decltype(nvmlGpmSampleGet)* gpm_sample_get;
+  decltype(nvmlGpmMetricsGet)* gpm_metrics;
 };
 
 /// nvmlInit and nvmlShutdown.

@@ -19,9 +19,79 @@ TEST(NvmlFacts, HaveTheLinksToTheHostsProcessor) {
   EXPECT_FALSE(health_of("0000:02:00.0").facts.has_c2c);
 }
 
+TEST(NvmlFacts, CountTheActiveLinksToOtherCards) {
+  const auto facts = opened("0000:01:00.0").facts();
+  EXPECT_EQ(facts.nvlink_links, 1);
+  EXPECT_EQ(facts.nvlink_link_bytes_per_s, 26.562e9);
+}
+
+TEST(NvmlFacts, TakeTheSpeedOfAllLinksWhereThatOfOneIsNotKnown) {
+  const auto facts = opened("0000:04:00.0").facts();
+  EXPECT_EQ(facts.nvlink_links, 2);
+  EXPECT_EQ(facts.nvlink_link_bytes_per_s, 25.781e9);
+}
+
+TEST(NvmlFacts, ACardWithoutLinksSaysNothingOfThem) {
+  const auto facts = opened("0000:02:00.0").facts();
+  EXPECT_EQ(facts.nvlink_links, std::nullopt);
+  EXPECT_EQ(facts.nvlink_link_bytes_per_s, std::nullopt);
+}
+
 TEST(NvmlSample, KnowsTheThrottleReasonsOnlyOfACardThatAnswers) {
   EXPECT_EQ(opened("0000:01:00.0").sample().throttle_reasons, 0x4U);
   EXPECT_EQ(opened("0000:02:00.0").sample().throttle_reasons, std::nullopt);
+}
+
+TEST(NvmlSampling, HasActivitiesSinceTheSampleBefore) {
+  const auto take = opened("0000:01:00.0").sampling(0);
+  EXPECT_EQ(take().sm_activity, std::nullopt) << "there is none before";
+  const auto sample = take();
+  EXPECT_EQ(sample.throttle_reasons, 0x4U) << "all that sample() has";
+  EXPECT_GT(sample.time_s, 0);
+  EXPECT_DOUBLE_EQ(sample.tensor_activity.value(), 0.92);
+  EXPECT_DOUBLE_EQ(sample.sm_activity.value(), 0.95);
+  EXPECT_DOUBLE_EQ(sample.dram_activity.value(), 0.24);
+  EXPECT_DOUBLE_EQ(sample.nvjpg_activity.value(), 0.20) << "of the two decoders that answer";
+  EXPECT_EQ(sample.pcie_rx_bytes_per_s, 3.0 * 1024 * 1024);
+  EXPECT_EQ(sample.pcie_tx_bytes_per_s, 5.0 * 1024 * 1024);
+  EXPECT_EQ(sample.nvlink_rx_bytes_per_s, 7.0 * 1024 * 1024);
+  EXPECT_EQ(sample.nvlink_tx_bytes_per_s, std::nullopt) << "not counted, which does not spoil the rest";
+}
+
+TEST(NvmlSampling, CopiesGoOnTogether) {
+  const auto take = opened("0000:01:00.0").sampling(0);
+  const auto copy = take;
+  take();
+  EXPECT_TRUE(copy().sm_activity);
+}
+
+TEST(NvmlSampling, DoesNotReadTheCountersAgainBeforeItsInterval) {
+  const auto take = opened("0000:01:00.0").sampling(3600);
+  take();
+  const auto sample = take();
+  EXPECT_EQ(sample.sm_activity, std::nullopt);
+  EXPECT_EQ(sample.throttle_reasons, 0x4U);
+}
+
+TEST(NvmlSampling, HasNoActivitiesOfACardThatDoesNotCountThem) {
+  const auto take = opened("0000:02:00.0").sampling(0);
+  take();
+  const auto sample = take();
+  EXPECT_GT(sample.time_s, 0);
+  EXPECT_EQ(sample.sm_activity, std::nullopt);
+  EXPECT_EQ(sample.nvjpg_activity, std::nullopt);
+}
+
+TEST(NvmlSampling, ACallThatFailsCostsActivitiesAndNoSample) {
+  const auto take = opened("0000:04:00.0").sampling(0);
+  std::vector<bool> has;
+  for (int i = 0; i < 6; ++i) {
+    const auto sample = take();
+    EXPECT_GT(sample.time_s, 0);
+    has.push_back(sample.sm_activity.has_value());
+  }
+  // The second reading fails, so that the third has none before it; then the metrics of the fifth fail.
+  EXPECT_EQ(has, (std::vector{false, false, false, true, false, true}));
 }
 
 TEST(NvmlHealth, HasWhatTheCardAnswers) {

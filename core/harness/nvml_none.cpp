@@ -19,4 +19,8 @@ GpuHealth Nvml::health() const { return {}; }
 
 GpuSample Nvml::sample() const { return {}; }
 
+std::function<GpuSample()> Nvml::sampling(double /*activity_interval_s*/) const {
+  return [] { return GpuSample{}; };
+}
+
 }  // namespace gpulift

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -73,6 +74,19 @@ TEST_F(NvmlOnACard, SamplesClocksAndGrowingEnergy) {
   EXPECT_LE(*first.sm_clock_hz, card().facts().max_sm_clock_hz.value_or(1e10));
   if (!first.energy_j || !second.energy_j) GTEST_SKIP() << "the card has no energy counter";
   EXPECT_GT(*second.energy_j, *first.energy_j);
+}
+
+TEST_F(NvmlOnACard, ActivitiesAreFractions) {
+  const auto take = card().sampling();
+  take();
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  const auto sample = take();
+  if (!sample.sm_activity) GTEST_SKIP() << "the card does not count activities, or the driver does not permit it";
+  for (const auto activity : {sample.sm_activity, sample.tensor_activity, sample.dram_activity}) {
+    EXPECT_GE(activity.value_or(0), 0);
+    EXPECT_LE(activity.value_or(0), 1);
+  }
+  EXPECT_GE(sample.pcie_rx_bytes_per_s.value_or(0), 0);
 }
 
 TEST_F(NvmlOnACard, HealthMakesSense) {

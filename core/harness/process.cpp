@@ -122,25 +122,45 @@ bool Process::send(const std::string& line) {
 }
 
 Process::Read Process::receive(std::string& line, double timeout_s) {
+  Process* const only = this;
+  std::size_t who = 0;
+  return receive_any({&only, 1}, who, line, timeout_s);
+}
+
+Process::Read Process::receive_any(std::span<Process* const> children, std::size_t& who, std::string& line,
+                                   double timeout_s) {
   const double until_s = now_s() + timeout_s;
+  std::vector<pollfd> waiting;
+  for (const Process* child : children) waiting.push_back({child->output_, POLLIN, 0});
   for (;;) {
-    if (const auto end = pending_.find('\n'); end != std::string::npos) {
-      line = pending_.substr(0, end);
-      pending_.erase(0, end + 1);
-      return Read::kLine;
+    for (who = 0; who < children.size(); ++who) {
+      if (children[who]->take_line(line)) return Read::kLine;
     }
     const double left_s = until_s - now_s();
     if (left_s <= 0) return Read::kTimeout;
-    pollfd waiting{output_, POLLIN, 0};
-    const int ready = poll(&waiting, 1, static_cast<int>(std::min(left_s, kLongestPoll_s) * 1e3) + 1);
+    const int ready =
+        poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left_s, kLongestPoll_s) * 1e3) + 1);
     if (ready < 0 && errno == EINTR) return Read::kTimeout;  // a signal: the caller decides
-    if (ready <= 0) continue;
-    std::array<char, 65536> bytes{};
-    const ssize_t got = read(output_, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Read::kClosed;
-    pending_.append(bytes.data(), static_cast<std::size_t>(got));
+    for (who = 0; who < children.size(); ++who) {
+      if (waiting[who].revents != 0 && !children[who]->read_more()) return Read::kClosed;
+    }
   }
+}
+
+bool Process::take_line(std::string& line) {
+  const auto end = pending_.find('\n');
+  if (end == std::string::npos) return false;
+  line = pending_.substr(0, end);
+  pending_.erase(0, end + 1);
+  return true;
+}
+
+bool Process::read_more() {
+  std::array<char, 65536> bytes{};
+  const ssize_t got = read(output_, bytes.data(), bytes.size());
+  if (got < 0 && errno == EINTR) return true;
+  if (got > 0) pending_.append(bytes.data(), static_cast<std::size_t>(got));
+  return got > 0;
 }
 
 void Process::kill() {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,18 @@ class Process {
   enum class Read { kLine, kTimeout, kClosed };
   /// Waits at most `timeout_s` for the next whole line.
   Read receive(std::string& line, double timeout_s);
+  /// The same of several children: of the first that has a line, or has closed its end. `who` is its place.
+  static Read receive_any(std::span<Process* const> children, std::size_t& who, std::string& line, double timeout_s);
 
   void kill();
   /// Waits for the end, after closing its input.
   Ended wait();
 
  private:
+  bool take_line(std::string& line);
+  /// False when the child has closed its end.
+  bool read_more();
+
   pid_t pid_ = -1;
   int input_ = -1;
   int output_ = -1;

@@ -69,6 +69,21 @@ TEST_F(ProcessTest, AnEndlessTimeoutIsNoError) {
   EXPECT_EQ(prompt.receive(line, 1e300), Process::Read::kLine);
 }
 
+TEST_F(ProcessTest, TheFirstOfSeveralThatHasALineOrEndsIsTold) {
+  Process silent(shell("exec sleep 600"), {});
+  Process talking(shell("echo hello >&3; exec sleep 600"), {});
+  Process* const two[] = {&silent, &talking};
+  std::size_t who = 99;
+  std::string line;
+  EXPECT_EQ(Process::receive_any(two, who, line, kPatience_s), Process::Read::kLine);
+  EXPECT_EQ(who, 1U);
+  EXPECT_EQ(line, "hello");
+  EXPECT_EQ(Process::receive_any(two, who, line, 0.05), Process::Read::kTimeout);
+  silent.kill();
+  EXPECT_EQ(Process::receive_any(two, who, line, kPatience_s), Process::Read::kClosed);
+  EXPECT_EQ(who, 0U);
+}
+
 TEST_F(ProcessTest, TellsTheExitCode) {
   Process failing(shell("exit 3"), {});
   std::string line;

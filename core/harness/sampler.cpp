@@ -15,34 +15,62 @@ constexpr double kConfidence = 0.975;  // covers 95 % although it is looked at a
 constexpr std::int64_t kMaxSteps = 1 << 24;
 constexpr double kFlatClockHz = 5e6;  // "flat": two successive rounds this close
 constexpr int kMaxRestarts = 5;
-constexpr double kOverrun = 3.0;  // the minimum of blocks yields when the budget is exceeded this much
-constexpr int kRehearsals = 8;    // two find a full hold, two that it is too short; then what fits, and two to spare
+constexpr double kBetweenSigns_s = 1;
+constexpr int kRehearsals = 8;  // two find a full hold, two that it is too short; then what fits, and two to spare
 
 class Sampler {
  public:
   Sampler(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
-          const SamplingPlan& plan)
-      : runners_(runners), clocks_(clocks), against_first_(against_first), plan_(plan), values_(runners.size()) {
+          const MakePlan& make_plan, const SamplingHooks& hooks)
+      : runners_(runners),
+        clocks_(clocks),
+        against_first_(against_first),
+        make_plan_(make_plan),
+        hooks_(hooks),
+        plan_(make_plan({})),
+        step_s_(runners.size()),
+        values_(runners.size()) {
     samples_.arms.resize(runners.size());
   }
 
-  Samples sample(const Disturbed& disturbed) {
-    for (std::size_t arm = 0; arm < runners_.size(); ++arm) calibrate(arm);
+  Samples sample() {
+    calibrate_all();
     warm_up();
+    plan_ = make_plan_(step_s_);
     rehearse();
     BlockOrder order(static_cast<int>(runners_.size()), plan_.seed);
     double start_s = now_s();
     while (!finished(now_s() - start_s)) {
-      take_block(order.next(), disturbed);
+      tell_block();
+      take_block(order.next());
       if (pace_changed()) {
         start_over();
         start_s = now_s();
       }
     }
+    samples_.planned_blocks = plan_.min_blocks;
     return std::move(samples_);
   }
 
  private:
+  void tell(const std::string& what) const {
+    if (hooks_.tell) hooks_.tell(what);
+  }
+
+  // Once a second: more often would only wake who listens, beside the windows.
+  void tell_block() {
+    if (now_s() - told_s_ < kBetweenSigns_s) return;
+    told_s_ = now_s();
+    tell("block " + std::to_string(samples_.blocks.size() + 1) + " of at least " + std::to_string(plan_.min_blocks));
+  }
+
+  void calibrate_all() {
+    for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+      tell("calibrating arm " + std::to_string(arm + 1) + " of " + std::to_string(runners_.size()));
+      calibrate(arm);
+    }
+  }
+
   void calibrate(std::size_t arm) {
     const double start_s = now_s();
     std::int64_t steps = 1;
@@ -51,9 +79,10 @@ class Sampler {
     for (;;) {
       const double window_s = std::max(1e-9, judged_s(runners_[arm]->run(0, steps), clocks_[arm]));
       step_s = window_s / static_cast<double>(steps);
-      if (window_s >= plan_.window_s / 4 || steps >= kMaxSteps) break;
+      const std::int64_t most = std::min(kMaxSteps, runners_[arm]->max_steps());
+      if (window_s >= plan_.window_s / 4 || steps >= most) break;
       const double wanted = plan_.window_s / 2 / step_s;
-      steps = std::clamp(static_cast<std::int64_t>(wanted), 2 * steps, 16 * steps);
+      steps = std::min(most, std::clamp(static_cast<std::int64_t>(wanted), 2 * steps, 16 * steps));
     }
     set_steps(arm, step_s);
     samples_.lead_in_s += now_s() - start_s;
@@ -62,10 +91,15 @@ class Sampler {
   void set_steps(std::size_t arm, double step_s) {
     auto& samples = samples_.arms[arm];
     const std::int64_t most = std::min(kMaxSteps, runners_[arm]->max_steps());
+    step_s_[arm] = step_s;
     samples.steps_per_window =
         std::clamp(static_cast<std::int64_t>(std::ceil(1.05 * plan_.window_s / step_s)), std::int64_t{1}, most);
-    samples.lead_in_steps =
-        std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)), std::int64_t{1}, most);
+    const std::int64_t least = runners_[arm]->least_lead_in();
+    const bool is_long = clocks_[arm] == Clock::kHost && step_s > plan_.window_s / 2;
+    samples.lead_in_steps = least;
+    if (runners_[arm]->begins_afresh() || is_long) return;
+    samples.lead_in_steps = std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)),
+                                       std::max(least, std::int64_t{1}), std::max(least, most));
   }
 
   // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the fastest pace seen.
@@ -77,6 +111,7 @@ class Sampler {
     for (bool flat = false; !flat;) {
       flat = true;
       for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
+        tell("warming up arm " + std::to_string(arm + 1) + " of " + std::to_string(runners_.size()));
         const Window window = warm_up_arm(arm, fastest_step_s[arm]);
         const double hz = window.sm_clock_hz.value_or(0);
         flat = flat && std::abs(hz - clock_hz[arm]) <= kFlatClockHz;
@@ -91,9 +126,9 @@ class Sampler {
     const double until_s = now_s() + plan_.warm_up_s;
     Window window;
     do {
-      const std::int64_t steps =
-          std::max<std::int64_t>(samples_.arms[arm].lead_in_steps, samples_.arms[arm].steps_per_window / 4);
-      window = runners_[arm]->run(0, steps);
+      const auto& samples = samples_.arms[arm];
+      const std::int64_t steps = std::max({std::int64_t{1}, samples.lead_in_steps, samples.steps_per_window / 4});
+      window = runners_[arm]->run(0, std::min(steps, runners_[arm]->max_steps()));
       fastest_step_s = std::min(fastest_step_s, pace_s(arm, window, steps));
       set_steps(arm, fastest_step_s);
     } while (now_s() < until_s);
@@ -129,11 +164,11 @@ class Sampler {
     }
   }
 
-  void take_block(const Block& block, const Disturbed& disturbed) {
+  void take_block(const Block& block) {
     const double start_s = now_s();
     std::vector<std::pair<int, Window>> windows;
     for (const int arm : block) windows.emplace_back(arm, take_window(static_cast<std::size_t>(arm)));
-    if (disturbed && disturbed(start_s, now_s())) {
+    if (hooks_.disturbed && hooks_.disturbed(start_s, now_s())) {
       ++samples_.discarded_blocks;
       return;
     }
@@ -172,8 +207,9 @@ class Sampler {
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
       values_[arm].clear();
       samples_.arms[arm].windows.clear();
-      calibrate(arm);
     }
+    calibrate_all();
+    plan_ = make_plan_(step_s_);
     rehearse();
   }
 
@@ -204,14 +240,18 @@ class Sampler {
       return true;
     }
     // A disturbed device may never give a clean block: the budget ends it all the same.
-    const bool enough = blocks >= plan_.min_blocks || elapsed_s >= kOverrun * plan_.budget_s;
+    const bool enough = blocks >= plan_.min_blocks || elapsed_s >= plan_.limit_s;
     return elapsed_s >= plan_.budget_s && enough;
   }
 
   const std::vector<ArmRunner*>& runners_;
   const std::vector<Clock>& clocks_;
   bool against_first_;
-  const SamplingPlan& plan_;
+  const MakePlan& make_plan_;
+  const SamplingHooks& hooks_;
+  SamplingPlan plan_;
+  double told_s_ = 0;
+  std::vector<double> step_s_;               // per arm, at the fastest pace seen
   std::vector<std::vector<double>> values_;  // per arm, one per kept block
   Samples samples_;
 };
@@ -226,10 +266,10 @@ double judged_s(const Window& window, Clock clock) {
 }
 
 Samples sample_arms(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
-                    const SamplingPlan& plan, const Disturbed& disturbed) {
+                    const MakePlan& make_plan, const SamplingHooks& hooks) {
   if (runners.empty() || runners.size() != clocks.size())
     throw std::logic_error("one clock per arm, and at least one arm");
-  return Sampler(runners, clocks, against_first && runners.size() > 1, plan).sample(disturbed);
+  return Sampler(runners, clocks, against_first && runners.size() > 1, make_plan, hooks).sample();
 }
 
 }  // namespace gpulift

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,15 @@ namespace gpulift {
 /// How one case is sampled. Times in seconds.
 struct SamplingPlan {
   double window_s = 1e-3;      // a window lasts at least this long
-  double lead_in_s = 1e-4;     // untimed steps of the same arm before each window, at least one step
+  double lead_in_s = 1e-4;     // untimed steps of the same arm before each window, at least one step; none where the
+                               // wall clock judges a step of more than half a window: it would double the time
   double rest_s = 0;           // idle before each lead-in
   double warm_up_s = 0.02;     // per arm, before the first block
   double warm_up_limit_s = 0;  // > 0: warm up until the SM clock is flat, at most this long in all
   double budget_s = 0.6;       // for all blocks together
+  double limit_s = 1.8;        // the blocks end here, even before there are min_blocks
   double precision = 0.0025;   // stop when the interval's half-width is below
-  int min_blocks = 8;          // before the interval may stop it, and taken unless the budget is far exceeded
+  int min_blocks = 8;          // before the interval may stop it, and taken unless the limit comes first
   std::uint64_t seed = 0;
 };
 
@@ -37,6 +40,7 @@ struct Samples {
   std::vector<ArmSamples> arms;
   std::vector<Block> blocks;
   int discarded_blocks = 0;  // dropped because the hardware slowed down in them
+  int planned_blocks = 0;    // the least number of the plan
   int restarts = 0;          // how often everything was dropped, because the number of steps had proved wrong
   StopReason stop_reason = StopReason::kBudget;
   std::optional<double> half_width;  // of the least certain arm, as a fraction
@@ -44,13 +48,21 @@ struct Samples {
   double lead_in_s = 0;              // in rests, lead-ins, calibration and warm-up
 };
 
-/// True when what happened between the two moments spoils a block (hardware slowdown).
-using Disturbed = std::function<bool(double from_s, double to_s)>;
+/// The plan for arms whose steps take so long, in seconds, in the order of the arms; it is asked without any before the
+/// arms are calibrated, and then again.
+using MakePlan = std::function<SamplingPlan(std::span<const double> step_s)>;
+
+/// What a case hears and says while it is sampled. Each may be empty.
+struct SamplingHooks {
+  std::function<bool(double from_s, double to_s)>
+      disturbed;                                      // true: what happened between the two moments spoils a block
+  std::function<void(const std::string& what)> tell;  // what is being done: "block 3 of at least 8"
+};
 
 /// Calibrates, warms up and samples the arms in balanced blocks. `clocks` says which clock judges each arm. With one
 /// arm, and for ceilings, the stop rule looks at the arm's own time; else at its ratio to the first arm.
 Samples sample_arms(const std::vector<ArmRunner*>& runners, const std::vector<Clock>& clocks, bool against_first,
-                    const SamplingPlan& plan, const Disturbed& disturbed);
+                    const MakePlan& make_plan, const SamplingHooks& hooks);
 
 /// The time of a window by the clock that judges the arm; throws std::logic_error when it was not measured.
 double judged_s(const Window& window, Clock clock);

@@ -56,6 +56,12 @@ class SimulatedArm : public ArmRunner {
   std::vector<Call> calls_;
 };
 
+/// A plan that does not look at the steps.
+MakePlan fixed(SamplingPlan plan) {
+  plan.limit_s = 3 * plan.budget_s;
+  return [plan](std::span<const double>) { return plan; };
+}
+
 SamplingPlan quick_plan() {
   SamplingPlan plan;
   plan.warm_up_s = 1e-6;  // of real time
@@ -81,8 +87,9 @@ std::vector<double> block_log_ratios(const Samples& samples) {
 }
 
 Samples sample_two(ArmRunner& first, ArmRunner& second, const SamplingPlan& plan,
-                   const Disturbed& disturbed = nullptr) {
-  return sample_arms({&first, &second}, {Clock::kHost, Clock::kHost}, true, plan, disturbed);
+                   const std::function<bool(double, double)>& disturbed = nullptr) {
+  return sample_arms({&first, &second}, {Clock::kHost, Clock::kHost}, true, fixed(plan),
+                     {.disturbed = disturbed, .tell = {}});
 }
 
 TEST(Sampler, FindsTheRatioOfACalmMachineAndStopsAsSoonAsItMay) {
@@ -107,8 +114,7 @@ TEST(Sampler, WindowsLastAsLongAsAskedWithALeadIn) {
   }
   EXPECT_EQ(samples.arms[0].lead_in_steps, std::ceil(1e-4 / 3e-7));
   EXPECT_EQ(samples.arms[1].steps_per_window, 1);
-  EXPECT_EQ(samples.arms[1].lead_in_steps, 1);
-  EXPECT_EQ(slow.calls().back().lead_in_steps, 1);
+  EXPECT_EQ(samples.arms[1].lead_in_steps, 0);
   EXPECT_EQ(fast.calls().back().steps, samples.arms[0].steps_per_window);
 }
 
@@ -197,7 +203,7 @@ TEST(Sampler, SeveralArmsAreAllPrecise) {
   SimulatedArm second(machine, 2e-5);
   SimulatedArm third(machine, 3e-5);
   const Samples samples =
-      sample_arms({&base, &second, &third}, {Clock::kHost, Clock::kHost, Clock::kHost}, true, quick_plan(), nullptr);
+      sample_arms({&base, &second, &third}, {Clock::kHost, Clock::kHost, Clock::kHost}, true, fixed(quick_plan()), {});
   EXPECT_EQ(samples.blocks.front().size(), 6U);
   EXPECT_LE(*samples.half_width, 0.0025);
   for (const auto& arm : samples.arms) EXPECT_EQ(arm.windows.size(), 2 * samples.blocks.size());
@@ -206,7 +212,7 @@ TEST(Sampler, SeveralArmsAreAllPrecise) {
 TEST(Sampler, OneArmIsJudgedByItsOwnTime) {
   SimulatedMachine machine;
   SimulatedArm only(machine, 1e-5);
-  const Samples samples = sample_arms({&only}, {Clock::kHost}, true, quick_plan(), nullptr);
+  const Samples samples = sample_arms({&only}, {Clock::kHost}, true, fixed(quick_plan()), {});
   EXPECT_EQ(samples.stop_reason, StopReason::kPrecise);
   EXPECT_EQ(samples.arms[0].windows.size(), 16U);
 }
@@ -219,14 +225,14 @@ TEST(Sampler, CeilingsAreJudgedByTheirOwnTimes) {
   SamplingPlan plan = quick_plan();
   plan.budget_s = 1e-3;
   plan.precision = 1e-4;
-  const Samples own = sample_arms({&base, &same}, {Clock::kHost, Clock::kHost}, false, plan, nullptr);
+  const Samples own = sample_arms({&base, &same}, {Clock::kHost, Clock::kHost}, false, fixed(plan), {});
   EXPECT_EQ(own.stop_reason, StopReason::kBudget);
 }
 
 TEST(Sampler, UsesTheClockThatJudgesTheArm) {
   SimulatedMachine machine;
   SimulatedArm by_device(machine, 1e-5);  // its device time is half of its host time
-  const Samples samples = sample_arms({&by_device}, {Clock::kDevice}, false, quick_plan(), nullptr);
+  const Samples samples = sample_arms({&by_device}, {Clock::kDevice}, false, fixed(quick_plan()), {});
   for (const auto& window : samples.arms[0].windows) EXPECT_GE(*window.device_s, 1e-3);
 }
 
@@ -248,7 +254,7 @@ class UselessClock : public testing::TestWithParam<double> {};
 
 TEST_P(UselessClock, IsAnErrorAndNeverAPreciseResult) {
   StuckClock stuck(GetParam());
-  EXPECT_THAT([&] { sample_arms({&stuck}, {Clock::kHost}, false, quick_plan(), nullptr); },
+  EXPECT_THAT([&] { sample_arms({&stuck}, {Clock::kHost}, false, fixed(quick_plan()), {}); },
               testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("the clock that judges it is of no use")));
 }
 
@@ -258,20 +264,20 @@ INSTANTIATE_TEST_SUITE_P(Times, UselessClock,
 
 TEST(Sampler, ADeviceClockWithoutDeviceTimeIsAnError) {
   StuckClock host_only(1e-3);
-  EXPECT_THROW(sample_arms({&host_only}, {Clock::kDevice}, false, quick_plan(), nullptr), std::logic_error);
+  EXPECT_THROW(sample_arms({&host_only}, {Clock::kDevice}, false, fixed(quick_plan()), {}), std::logic_error);
 }
 
 TEST(Sampler, RefusesNoArmsAndArmsWithoutClocks) {
   StuckClock arm(1e-3);
-  EXPECT_THROW(sample_arms({}, {}, true, quick_plan(), nullptr), std::logic_error);
-  EXPECT_THROW(sample_arms({&arm}, {}, true, quick_plan(), nullptr), std::logic_error);
+  EXPECT_THROW(sample_arms({}, {}, true, fixed(quick_plan()), {}), std::logic_error);
+  EXPECT_THROW(sample_arms({&arm}, {}, true, fixed(quick_plan()), {}), std::logic_error);
 }
 
 TEST(Sampler, AFailureInAnArmComesThrough) {
   class Failing : public ArmRunner {
     Window run(std::int64_t, std::int64_t) override { throw std::runtime_error("device lost"); }
   } failing;
-  EXPECT_THROW(sample_arms({&failing}, {Clock::kHost}, false, quick_plan(), nullptr), std::runtime_error);
+  EXPECT_THROW(sample_arms({&failing}, {Clock::kHost}, false, fixed(quick_plan()), {}), std::runtime_error);
 }
 
 /// A device whose clock falls while it is loaded, from window to window, down to a floor.
@@ -306,19 +312,19 @@ TEST(Sampler, IsPlannedWithTheFastestPaceOfTheWarmUp) {
   RecoveringClock arm;
   SamplingPlan plan = quick_plan();
   plan.warm_up_limit_s = 20;
-  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, fixed(plan), {});
   for (const auto& window : samples.arms[0].windows) EXPECT_GE(window.device_s, plan.window_s);
   EXPECT_EQ(samples.restarts, 0);
 }
 
-/// A device that was asleep: steps take a hundredth of the time from the given call on.
+/// A device that was asleep: steps take a fortieth of the time from the given call on.
 class LateWaker : public ArmRunner {
  public:
   explicit LateWaker(int wakes_at) : wakes_at_(wakes_at) {}
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
     if (lead_in_steps > 0) ++windows_;
     Window window;
-    window.host_s = static_cast<double>(steps) * (windows_ >= wakes_at_ ? 1e-5 : 1e-3);
+    window.host_s = static_cast<double>(steps) * (windows_ >= wakes_at_ ? 1e-5 : 4e-4);
     return window;
   }
 
@@ -329,7 +335,7 @@ class LateWaker : public ArmRunner {
 
 TEST(Sampler, StartsOverWhenThePaceChangedAndCountsIt) {
   LateWaker arm(6);  // in the third block
-  const Samples samples = sample_arms({&arm}, {Clock::kHost}, false, quick_plan(), nullptr);
+  const Samples samples = sample_arms({&arm}, {Clock::kHost}, false, fixed(quick_plan()), {});
   EXPECT_EQ(samples.restarts, 1);
   EXPECT_EQ(samples.discarded_blocks, 0) << "the hardware did not slow down";
   EXPECT_EQ(samples.blocks.size(), 8U);
@@ -365,7 +371,7 @@ TEST(Sampler, FindsTheLongestWindowThatCanBeHeldBeforeItMeasures) {
   SamplingPlan plan = quick_plan();
   plan.window_s = 10e-3;
   plan.lead_in_s = 1e-3;
-  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, fixed(plan), {});
   EXPECT_EQ(samples.arms[0].steps_per_window, 3);
   for (const auto& window : samples.arms[0].windows) EXPECT_TRUE(window.held);
   EXPECT_EQ(samples.restarts, 0);
@@ -375,8 +381,100 @@ TEST(Sampler, WarmsUpUntilTheClockIsFlat) {
   FallingClock arm;
   SamplingPlan plan = quick_plan();
   plan.warm_up_limit_s = 20;
-  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  const Samples samples = sample_arms({&arm}, {Clock::kDevice}, false, fixed(plan), {});
   for (const auto& window : samples.arms[0].windows) EXPECT_EQ(window.sm_clock_hz, 1.5e9);
+}
+
+/// An arm whose windows begin in a state that untimed work makes.
+class FreshArm : public SimulatedArm {
+ public:
+  using SimulatedArm::SimulatedArm;
+  std::int64_t max_steps() const override { return 1; }
+  bool begins_afresh() const override { return true; }
+};
+
+TEST(Sampler, AnArmThatBeginsAfreshHasWindowsOfOneStepAndNoLeadIn) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  FreshArm cold(machine, 2e-5);
+  const Samples samples = sample_two(base, cold, quick_plan());
+  EXPECT_EQ(samples.arms[1].steps_per_window, 1);
+  EXPECT_EQ(samples.arms[1].lead_in_steps, 0);
+  EXPECT_GT(samples.arms[0].lead_in_steps, 0);
+  for (const auto& call : cold.calls()) EXPECT_EQ(call.lead_in_steps + call.steps, 1);
+}
+
+TEST(Sampler, ALongStepOnTheWallClockHasNoLeadIn) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-4);
+  SimulatedArm slow(machine, 6e-4);
+  const Samples samples = sample_two(base, slow, quick_plan());
+  EXPECT_EQ(samples.arms[0].lead_in_steps, 1);
+  EXPECT_EQ(samples.arms[1].lead_in_steps, 0) << "it would take as long as the window";
+}
+
+TEST(Sampler, ALongStepByEventsKeepsItsLeadIn) {
+  SimulatedMachine machine;
+  SimulatedArm slow(machine, 6e-3);
+  const Samples samples = sample_arms({&slow}, {Clock::kUnheld}, false, fixed(quick_plan()), {});
+  EXPECT_EQ(samples.arms[0].lead_in_steps, 1) << "the host must be ahead of the device when the window begins";
+}
+
+/// Ranks that a collective brings in line.
+class RankedArm : public SimulatedArm {
+ public:
+  using SimulatedArm::SimulatedArm;
+  std::int64_t least_lead_in() const override { return 1; }
+};
+
+TEST(Sampler, RanksHaveALeadInHoweverLongTheirSteps) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 6e-4);
+  RankedArm ranks(machine, 6e-4);
+  const Samples samples = sample_two(base, ranks, quick_plan());
+  EXPECT_EQ(samples.arms[0].lead_in_steps, 0);
+  EXPECT_EQ(samples.arms[1].lead_in_steps, 1);
+}
+
+TEST(Sampler, AsksForThePlanAgainOnceItKnowsTheSteps) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SimulatedArm slow(machine, 3e-4);
+  std::vector<std::size_t> asked;
+  const auto make_plan = [&](std::span<const double> step_s) {
+    asked.push_back(step_s.size());
+    SamplingPlan plan = quick_plan();
+    plan.min_blocks = step_s.empty() ? 1 : 12;
+    if (!step_s.empty()) {
+      EXPECT_NEAR(step_s[1], 3e-4, 1e-6);
+    }
+    return plan;
+  };
+  const Samples samples = sample_arms({&base, &slow}, {Clock::kHost, Clock::kHost}, true, make_plan, {});
+  EXPECT_THAT(asked, testing::ElementsAre(0, 2));
+  EXPECT_EQ(samples.planned_blocks, 12);
+  EXPECT_EQ(samples.blocks.size(), 12U);
+}
+
+TEST(Sampler, EndsAtItsLimitEvenWithoutItsBlocks) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  SamplingPlan plan = quick_plan();
+  plan.min_blocks = 1 << 30;
+  plan.budget_s = 1e-3;
+  const Samples samples = sample_two(base, base, plan);
+  EXPECT_EQ(samples.stop_reason, StopReason::kBudget);
+  EXPECT_LT(samples.blocks.size(), 1U << 30);
+}
+
+TEST(Sampler, SaysWhatItDoes) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  std::vector<std::string> told;
+  sample_arms({&base}, {Clock::kHost}, false, fixed(quick_plan()),
+              {.disturbed = {}, .tell = [&](const std::string& what) { told.push_back(what); }});
+  EXPECT_THAT(told, testing::ElementsAre("calibrating arm 1 of 1", "warming up arm 1 of 1", "block 1 of at least 8"))
+      << "a block at most once a second";
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // All that a technique file may use: what it asks, which cases it has, what a step costs, what "the same result"
 // means, and its arms. It never sees a clock, a loop count, a format or a flag.
 
+#include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -25,6 +27,60 @@ using StreamHandle = CUstream_st*;
 /// Enqueues one unit of work on the stream that it is given; never synchronises, never allocates. An arm whose very
 /// subject is allocation, synchronisation or host work may do both, and says so with Clock::kHost, or Clock::kUnheld.
 using Step = std::function<void(StreamHandle)>;
+
+/// What must hold when a window begins: a cold arm that was not cold is `failed`, not fast.
+struct Precondition {
+  std::string name;                             // with its unit: "resident_share"
+  std::function<std::optional<double>()> look;  // none: it cannot be told here, and the arm is skipped
+  double most = 0;                              // holds when look() <= most
+};
+
+/// What an arm makes: a step, and what goes around its windows, untimed. Most are a step and nothing else: a lambda
+/// converts.
+class Work {
+ public:
+  template <std::invocable<StreamHandle> F>
+  Work(F step) : step_(std::move(step)) {}  // NOLINT(google-explicit-constructor): see above
+
+  /// Called ahead of each window, which is then one step with no lead-in: evicts files, removes the last checkpoint.
+  Work& before(std::function<void()> action) {
+    before_ = std::move(action);
+    return *this;
+  }
+  /// Called after each window: returns when nothing of the arm works on any more, so that a loader's threads or an
+  /// asynchronous save do not run on into the next arm's window.
+  Work& rest(std::function<void()> action) {
+    rest_ = std::move(action);
+    return *this;
+  }
+  /// Looked at after `before`, ahead of each window, and recorded.
+  Work& precondition(Precondition required) {
+    precondition_ = std::move(required);
+    return *this;
+  }
+
+  const Step& step() const { return step_; }
+  bool has_before() const { return before_ != nullptr; }
+  void do_before() const {
+    if (before_) before_();
+  }
+  void do_rest() const {
+    if (rest_) rest_();
+  }
+  const std::optional<Precondition>& required() const { return precondition_; }
+  /// The same around another step.
+  Work with_step(Step step) const {
+    Work work = *this;
+    work.step_ = std::move(step);
+    return work;
+  }
+
+ private:
+  Step step_;
+  std::function<void()> before_;
+  std::function<void()> rest_;
+  std::optional<Precondition> precondition_;
+};
 
 /// A number or a word on an axis of the sweep.
 using Value = std::variant<std::int64_t, std::string>;
@@ -64,13 +120,18 @@ enum class Clock {
   kHost,    // wall clock from the first call to the end of the work
 };
 
-/// Runs an arm in a child process of its own that answers windows over pipes.
+/// Runs an arm in child processes of its own that answer windows over pipes.
 struct Worker {
   bool python = false;       // the script <name>.py beside the technique's file makes the arm; see python_arm()
   bool device = false;       // the arm's steps run on the device, which the child opens for itself
   std::string preload = {};  // library name for LD_PRELOAD, e.g. "libjemalloc.so.2"; may be empty
-  std::string remedy = {};   // what to install when `preload` is missing
-  std::map<std::string, std::string> environment = {};
+  std::string remedy = {};   // what to install when `preload` or the wrapper's program is missing
+  std::map<std::string, std::string> environment = {};  // what a record shows of it: no path, no name of a machine
+  /// Processes of the arm, each with a GPU of its own where it uses one. All take each window together, which is that
+  /// of the slowest: from the first start to the last end. Ranks in Python find RANK, WORLD_SIZE, LOCAL_RANK,
+  /// MASTER_ADDR and MASTER_PORT in their environment.
+  int ranks = 1;
+  std::vector<std::string> wrapper = {};  // in front of the command: {"numactl", "--cpunodebind=0"}
 };
 
 /// Facts about an arm beyond its time, for the record. Names end in their units: "peak_reserved_bytes". The report
@@ -81,7 +142,7 @@ struct Arm {
   std::string name;
   /// Allocates what belongs to this arm alone and returns its step, which owns it. The engine decides the order in
   /// which arms allocate, and measures the arm's peak memory while no other arm exists.
-  std::function<Step()> make;
+  std::function<Work()> make;
   Clock clock = Clock::kDevice;
   std::optional<Cost> cost = {};         // where it differs from the trial's
   std::optional<double> tolerance = {};  // where it differs from the check's
@@ -97,6 +158,21 @@ inline Arm python_arm(const std::string& name) {
   return {.name = name, .make = {}, .clock = Clock::kUnheld, .worker = Worker{.python = true}};
 }
 
+/// The place of a process among those of its arm.
+struct Group {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// A folder for files of this case alone, empty at first and removed with all that is in it. Records hold the facts of
+/// its disk, never its path.
+struct Scratch {
+  std::filesystem::path path;
+  std::string filesystem;  // "ext4"; empty: not known
+  bool in_memory = false;  // tmpfs: no disk is measured
+  double free_bytes = 0;   // when it was asked for
+};
+
 /// One case of one technique in one launch. The engine implements it.
 class Trial {
  public:
@@ -111,6 +187,18 @@ class Trial {
   virtual std::uint64_t seed() const = 0;
   virtual void cost(const Cost& per_step) = 0;
   virtual void check(Check same_result) = 0;
+  /// The place of this process among the ranks of its arm; one alone outside of arms that have several.
+  virtual Group group() const { return {}; }
+  /// What rank 0 makes, on every rank: an ncclUniqueId, say. Only in Arm::make, and there on every rank.
+  virtual std::string from_first(const std::function<std::string()>& make) { return make(); }
+  /// CUDA indices of the GPUs that the case may use, device() being the first; empty where there is none.
+  virtual std::vector<int> gpus() const = 0;
+  /// Cores that this process may keep busy, container limits included.
+  virtual int cores() const = 0;
+  /// Throws Skipped where no folder can be had.
+  virtual Scratch scratch() = 0;
+  /// The version of a library that the arms run through. Records with different ones are not compared.
+  virtual void version(const std::string& library, const std::string& version) = 0;
   /// A fact about this case for the record, such as the algorithm that a search chose.
   virtual void note(const std::string& key, const std::string& value) = 0;
   /// What an earlier launch of this case noted under the key, so that a search runs once per run.
@@ -140,18 +228,19 @@ struct Technique {
   std::string question;                  // one sentence; heading in the report
   std::string expectation;               // the prediction with its arithmetic, written before the first run
   std::vector<std::string> claims = {};  // ids of the published statements that it tests
-  bool needs_device = true;              // false: runs on any machine; whole steps then take the device if there is one
-  bool ceiling = false;                  // true: its arms measure the machine's own roofs, not one against another
-  bool whole_steps = false;              // true: a step is a whole training step, and takes milliseconds
+  int gpus = 1;  // the least number. 0: runs on any machine; whole steps then take the device if there is one. An axis
+                 // "gpus" asks for more by case: what is not there is skipped
+  bool ceiling = false;      // true: its arms measure the machine's own roofs, not one against another
+  bool whole_steps = false;  // true: a step is a whole training step: its joules and kernel launches are counted
   std::vector<std::string> arms = {};    // the baseline first
   std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
   std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the
                                          // engine's: it selects the windows. Without it every case is burst.
   std::vector<Point> quick = {};         // cases of `qualify --quick`: those that match all values of one of these
-  void (*run)(Trial&) = nullptr;
+  std::function<void(Trial&)> run = nullptr;
 };
 
-/// Each benches/<theme>/<name>.cpp defines exactly this one object.
+/// Each benches/<theme>/<name>.cpp or .cu defines exactly this one object.
 extern const Technique technique;
 
 }  // namespace gpulift

@@ -12,7 +12,7 @@ namespace {
 
 struct Quantity {
   const char* name;
-  std::optional<double> GpuSample::* value;
+  std::optional<double> GpuSample::*value;
 };
 
 constexpr Quantity kQuantities[] = {
@@ -21,10 +21,18 @@ constexpr Quantity kQuantities[] = {
     {"power_w", &GpuSample::power_w},
     {"temperature_c", &GpuSample::temperature_c},
     {"gpu_utilisation", &GpuSample::gpu_utilisation},
+    {"tensor_activity", &GpuSample::tensor_activity},
+    {"sm_activity", &GpuSample::sm_activity},
+    {"dram_activity", &GpuSample::dram_activity},
+    {"nvjpg_activity", &GpuSample::nvjpg_activity},
+    {"pcie_rx_bytes_per_s", &GpuSample::pcie_rx_bytes_per_s},
+    {"pcie_tx_bytes_per_s", &GpuSample::pcie_tx_bytes_per_s},
+    {"nvlink_rx_bytes_per_s", &GpuSample::nvlink_rx_bytes_per_s},
+    {"nvlink_tx_bytes_per_s", &GpuSample::nvlink_tx_bytes_per_s},
 };
 
 template <typename Value>
-std::vector<Value> present(const std::vector<GpuSample>& samples, std::optional<Value> GpuSample::* value) {
+std::vector<Value> present(const std::vector<GpuSample>& samples, std::optional<Value> GpuSample::*value) {
   std::vector<Value> values;
   for (const auto& sample : samples) {
     if (sample.*value) values.push_back(*(sample.*value));

@@ -85,6 +85,22 @@ TEST(Telemetry, WhatTheCardDoesNotGiveIsAbsent) {
   }
 }
 
+TEST(Telemetry, ActivitiesComeFromTheSamplesThatHaveThem) {
+  std::vector<GpuSample> script(4);
+  script[1].tensor_activity = 0.5;
+  script[1].nvlink_tx_bytes_per_s = 2e9;
+  script[3].tensor_activity = 0.75;
+  script[3].nvlink_tx_bytes_per_s = 1e9;
+  ScriptedCard card(script);
+  const Telemetry telemetry(card.source(), 1e-4);
+  card.wait_until_played();
+  const auto summary = telemetry.summary(0, 3);
+  EXPECT_EQ(summary.at("samples"), 4);
+  EXPECT_EQ(summary.at("tensor_activity"), (nlohmann::ordered_json{{"min", 0.5}, {"median", 0.75}, {"max", 0.75}}));
+  EXPECT_EQ(summary.at("nvlink_tx_bytes_per_s"), (nlohmann::ordered_json{{"min", 1e9}, {"median", 2e9}, {"max", 2e9}}));
+  EXPECT_FALSE(summary.contains("sm_activity"));
+}
+
 TEST(Telemetry, AnIntervalWithoutSamplesSaysSo) {
   ScriptedCard card({with_clock(1e9)});
   const Telemetry telemetry(card.source(), 1e-4);

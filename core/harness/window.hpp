@@ -9,12 +9,14 @@ namespace gpulift {
 
 /// Timings of one window of back-to-back steps: totals, not per step.
 struct Window {
-  double start_s = 0;                 // steady clock, at the release (held) or the first step
-  double host_s = 0;                  // from there to the end of the work
-  double enqueue_s = 0;               // host time spent in the steps' calls
-  std::optional<double> device_s;     // between two device events
-  std::optional<double> sm_clock_hz;  // the device's cycle counter over its nanosecond timer
-  bool held = false;                  // queued behind a holding kernel throughout
+  double start_s = 0;                  // steady clock, at the release (held) or the first step
+  double host_s = 0;                   // from there to the end of the work
+  double enqueue_s = 0;                // host time spent in the steps' calls
+  std::optional<double> device_s;      // between two device events
+  std::optional<double> sm_clock_hz;   // the device's cycle counter over its nanosecond timer
+  bool held = false;                   // queued behind a holding kernel throughout
+  std::optional<double> cpu_s;         // of the processors, all threads and child processes of the arm together
+  std::optional<double> precondition;  // what Work::precondition saw when it began
 };
 
 /// Runs windows of one arm, wherever it lives: on this thread, on a device, in a child process.
@@ -25,6 +27,10 @@ class ArmRunner {
   virtual Window run(std::int64_t lead_in_steps, std::int64_t steps) = 0;
   /// The longest window, in steps, that still measures what it should: a launch-bound arm cannot be queued any longer.
   virtual std::int64_t max_steps() const { return std::numeric_limits<std::int64_t>::max(); }
+  /// Whether untimed work ahead of each window makes the state in which it begins: then it has no lead-in.
+  virtual bool begins_afresh() const { return false; }
+  /// The shortest lead-in, in steps: ranks that a collective brings in line need one.
+  virtual std::int64_t least_lead_in() const { return 0; }
   /// What a step hands to the device: kernels, copies, fills and graphs, each as one; none where it cannot be counted.
   virtual std::optional<double> launches_per_step() { return std::nullopt; }
   /// Time of extra work that was planted to test the instrument over that of the window without it, as measured; none

@@ -2,10 +2,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include <cmath>
+#include <algorithm>
 #include <map>
-#include <memory>
 #include <regex>
+#include <stdexcept>
+#include <string_view>
 
 #include "core/harness/stop_rule.hpp"
 
@@ -18,23 +19,42 @@ std::string arm_name(const SelectedCase& selected, const std::string& arm) {
   return full_case_id(selected.technique->id, selected.info->id) + "/" + arm;
 }
 
-// Google Benchmark appends these to the name of a benchmark with one iteration of manual time.
-std::string benchmark_name(const std::string& arm_name) { return arm_name + "/iterations:1/manual_time"; }
+/// Google Benchmark appends this to every name that it prints: to a filter that was copied from there it is the end.
+std::string without_decoration(std::string text) {
+  constexpr std::string_view kDecoration = "/iterations:1/manual_time";
+  for (std::size_t at = text.find(kDecoration); at != std::string::npos; at = text.find(kDecoration, at)) {
+    text.replace(at, kDecoration.size(), "$");
+  }
+  return text;
+}
 
 class Filter {
  public:
-  explicit Filter(std::string text) {
-    if (text.empty() || text == "all") text = ".";
+  explicit Filter(const std::string& asked) {
+    const std::string text = asked.empty() || asked == "all" ? "." : without_decoration(asked);
     inverted_ = text.front() == '-';
     try {
       expression_ = std::regex(inverted_ ? text.substr(1) : text, std::regex::extended | std::regex::nosubs);
     } catch (const std::regex_error& error) {
-      throw std::invalid_argument("the filter '" + text + "' is no regular expression: " + error.what());
+      throw std::invalid_argument("the filter '" + asked + "' is no regular expression: " + error.what());
     }
   }
-  bool matches(const std::string& name) const { return std::regex_search(name, expression_) != inverted_; }
+  bool matches(const std::string& name) const { return finds(name) != inverted_; }
+
+  /// The arms of the case that match, in declared order.
+  std::vector<std::string> arms_of(const TechniqueInfo& technique, const CaseInfo& info) const {
+    const std::string case_name = full_case_id(technique.id, info.id);
+    const bool whole = finds(technique.id) || finds(case_name);
+    std::vector<std::string> arms;
+    for (const std::string& arm : technique.arms) {
+      if ((whole || finds(case_name + "/" + arm)) != inverted_) arms.push_back(arm);
+    }
+    return arms;
+  }
 
  private:
+  bool finds(const std::string& name) const { return std::regex_search(name, expression_); }
+
   bool inverted_ = false;
   std::regex expression_;
 };
@@ -63,12 +83,14 @@ Repetition repetition_of(const Json& record, const std::string& name) {
     return repetition;
   }
   const Json& baseline = record.at("arms").front();
+  repetition.error = "not measured";
   for (const Json& arm : record.at("arms")) {
     if (arm.at("name") != name) continue;
     if (arm.at("outcome") != "ok") {
       repetition.error = arm.at("outcome").get<std::string>() + ": " + arm.value("reason", "");
       return repetition;
     }
+    repetition.error.clear();
     repetition.step_s = median(step_times(arm));
     repetition.cost = arm.at("cost");
     for (const char* key : {"peak_device_bytes", "peak_host_bytes"}) {
@@ -112,6 +134,17 @@ void register_arm(const std::string& name, std::vector<Repetition> repetitions) 
 
 }  // namespace
 
+std::vector<std::string> measured_arms(const SelectedCase& selected) {
+  const std::vector<std::string>& all = selected.technique->arms;
+  std::vector<std::string> measured;
+  for (const std::string& arm : all) {
+    const bool matched = std::find(selected.arms.begin(), selected.arms.end(), arm) != selected.arms.end();
+    if (matched || arm == all.front()) measured.push_back(arm);
+  }
+  if (measured.size() == all.size()) measured.clear();
+  return measured;
+}
+
 std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
                                        bool quick) {
   const Filter wanted(filter);
@@ -119,10 +152,7 @@ std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalog
   for (const TechniqueInfo& technique : catalogue) {
     for (const CaseInfo& info : technique.cases) {
       if (quick && !info.quick) continue;
-      SelectedCase candidate{&technique, &info, {}};
-      for (const std::string& arm : technique.arms) {
-        if (wanted.matches(benchmark_name(arm_name(candidate, arm)))) candidate.arms.push_back(arm);
-      }
+      SelectedCase candidate{&technique, &info, wanted.arms_of(technique, info)};
       if (!candidate.arms.empty()) selected.push_back(std::move(candidate));
     }
   }

@@ -15,12 +15,15 @@ namespace gpulift {
 struct SelectedCase {
   const TechniqueInfo* technique;
   const CaseInfo* info;
-  std::vector<std::string> arms;  // those whose names matched; the engine measures all of them
+  std::vector<std::string> arms;  // those that matched; measured_arms() says what that means for the engine
 };
 
-/// The cases with at least one arm whose full benchmark name matches, by Google Benchmark's rules: an extended regular
-/// expression searched in the name, "all" for everything, a leading '-' for all that do not match. Throws
-/// std::invalid_argument for a broken expression.
+/// What to measure of the case: empty for all of it, otherwise the baseline and the arms that matched, as declared.
+std::vector<std::string> measured_arms(const SelectedCase& selected);
+
+/// The cases with at least one arm that matches, by Google Benchmark's rules: an extended regular expression searched
+/// in "technique/case/arm", "all" for everything, a leading '-' for all that do not match. One that matches the
+/// technique or the case matches all arms. Throws std::invalid_argument for a broken expression.
 std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
                                        bool quick);
 
@@ -31,7 +34,8 @@ std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<Techn
 /// Registers the selected arms and lets Google Benchmark list them.
 void list_benchmarks(const std::vector<SelectedCase>& selected);
 
-/// Registers the selected arms and lets Google Benchmark report what was measured: one repetition per launch.
+/// Registers the selected arms and lets Google Benchmark report what was measured: one repetition per launch. An arm
+/// that a record lacks is shown as not measured.
 void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<nlohmann::ordered_json>& records,
                        const nlohmann::ordered_json& context);
 

@@ -45,8 +45,30 @@ TEST(SelectCases, AFilterIsSearchedInTheWholeName) {
   EXPECT_THAT(selected("copy"),
               ElementsAre("transfer/copy/bytes:4: pageable pinned", "transfer/copy/bytes:8: pageable pinned"));
   EXPECT_THAT(selected("copy/bytes:4/pinned"), ElementsAre("transfer/copy/bytes:4: pinned"));
-  EXPECT_THAT(selected("graph$"), IsEmpty()) << "the name goes on after the arm, as Google Benchmark shows it";
+  EXPECT_THAT(selected("pinned$"), ElementsAre("transfer/copy/bytes:4: pinned", "transfer/copy/bytes:8: pinned"));
   EXPECT_THAT(selected("^copy"), IsEmpty());
+}
+
+TEST(SelectCases, OneThatMatchesTheTechniqueOrTheCaseTakesAllArms) {
+  EXPECT_THAT(selected("launch/graph$"),
+              ElementsAre("launch/graph/bytes:4: stream graph", "launch/graph/bytes:8: stream graph"));
+  EXPECT_THAT(selected("^transfer/copy/bytes:8$"), ElementsAre("transfer/copy/bytes:8: pageable pinned"));
+  EXPECT_THAT(selected("-launch/graph$|^transfer/copy/bytes:4$"),
+              ElementsAre("transfer/copy/bytes:8: pageable pinned"));
+}
+
+TEST(SelectCases, ANameThatGoogleBenchmarkPrintedIsThatArm) {
+  auto all = catalogue();
+  all[1].arms.emplace_back("pinned_twice");
+  const auto found = select_cases(all, "copy/bytes:4/pinned/iterations:1/manual_time", false);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].arms, ElementsAre("pinned"));
+  EXPECT_EQ(selected("-bytes:4/pinned/iterations:1/manual_time$"), selected("-bytes:4/pinned$"));
+}
+
+TEST(SelectCases, TheDecorationAloneIsInNoName) {
+  EXPECT_THAT(selected("manual_time"), IsEmpty());
+  EXPECT_THAT(selected("-iterations"), selected(""));
 }
 
 TEST(SelectCases, AnExtendedExpressionMayHaveAlternatives) {
@@ -60,6 +82,35 @@ TEST(SelectCases, AMinusTakesWhatDoesNotMatch) {
 
 TEST(SelectCases, QuickLeavesOutTheOthers) {
   EXPECT_THAT(selected("copy", true), ElementsAre("transfer/copy/bytes:4: pageable pinned"));
+}
+
+std::vector<std::string> measured(std::vector<std::string> matched) {
+  TechniqueInfo info = technique("launch/graph", {"stream", "graph", "graph_updated"});
+  return measured_arms({&info, &info.cases.front(), std::move(matched)});
+}
+
+TEST(MeasuredArms, AreTheBaselineAndThoseThatMatched) {
+  EXPECT_THAT(measured({"graph_updated"}), ElementsAre("stream", "graph_updated"));
+  EXPECT_THAT(measured({"stream", "graph"}), ElementsAre("stream", "graph"));
+  EXPECT_THAT(measured({"stream"}), ElementsAre("stream"));
+}
+
+TEST(MeasuredArms, AreNotNamedWhereTheyAreAll) {
+  EXPECT_THAT(measured({"stream", "graph", "graph_updated"}), IsEmpty());
+  EXPECT_THAT(measured({"graph", "graph_updated"}), IsEmpty()) << "the baseline is measured anyway";
+}
+
+TEST(ReportBenchmarks, ShowsAnArmThatWasNotMeasured) {
+  const auto all = catalogue();
+  const auto chosen = select_cases(all, "^launch/graph/bytes:4$", false);
+  const auto record = nlohmann::ordered_json::parse(R"({"technique": "launch/graph", "case_id": "bytes:4",
+    "outcome": "ok", "ceiling": false, "stop": {}, "arms": [{"name": "stream", "outcome": "ok", "clock": "host",
+    "steps_per_window": 1, "windows": {"host_s": [0.5]}, "cost": {"bytes": 0, "flops": 0, "items": 0}}]})");
+  testing::internal::CaptureStdout();
+  report_benchmarks(chosen, {record}, {{"build", {{"commit", "abc"}}}});
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(shown, testing::ContainsRegex("bytes:4/stream/iterations:1/manual_time +500000000 ns"));
+  EXPECT_THAT(shown, testing::ContainsRegex("bytes:4/graph/iterations:1/manual_time +ERROR OCCURRED: 'not measured'"));
 }
 
 TEST(UnavailableTechniques, AreThoseWhoseIdsMatch) {

@@ -26,6 +26,11 @@ bool matches(const Point& point, const Point& pattern) {
                      [&](const auto& wanted) { return std::find(point.begin(), point.end(), wanted) != point.end(); });
 }
 
+/// An axis "gpus" asks for more than the technique's least number.
+int gpus_of(int least, const nlohmann::ordered_json& point) {
+  return point.contains("gpus") ? std::max(least, point.at("gpus").get<int>()) : least;
+}
+
 std::string regime_of(const Point& point) {
   for (const auto& [name, value] : point) {
     if (name == "regime") return std::get<std::string>(value);
@@ -61,17 +66,19 @@ TechniqueInfo parse_manifest(const std::filesystem::path& file) {
   info.manifest = nlohmann::ordered_json::parse(stream);
   info.id = info.manifest.at("id");
   refuse_other_torch(info.manifest);
-  info.module = std::filesystem::path(file).replace_extension(".so");
+  info.module = std::filesystem::path(file).replace_extension(info.is_script() ? ".py" : ".so");
   info.unavailable = info.manifest.value("unavailable", "");
   info.remedy = info.manifest.value("remedy", "");
   if (!info.unavailable.empty()) return info;
-  info.abi_tag = info.manifest.at("abi_tag");
+  info.abi_tag = info.manifest.value("abi_tag", "");
   info.arms = info.manifest.at("arms").get<std::vector<std::string>>();
-  info.needs_device = info.manifest.at("needs_device");
+  info.python = info.manifest.at("python").get<std::vector<std::string>>();
+  info.gpus = info.manifest.at("gpus");
   info.ceiling = info.manifest.at("ceiling");
   info.whole_steps = info.manifest.at("whole_steps");
   for (const auto& entry : info.manifest.at("cases")) {
-    info.cases.push_back({entry.at("id"), entry.at("point"), entry.at("quick"), entry.at("regime")});
+    info.cases.push_back({entry.at("id"), entry.at("point"), entry.at("quick"), entry.at("regime"),
+                          gpus_of(info.gpus, entry.at("point"))});
   }
   return info;
 }
@@ -119,7 +126,7 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
                                   {"question", technique.question},
                                   {"expectation", technique.expectation},
                                   {"claims", technique.claims},
-                                  {"needs_device", technique.needs_device},
+                                  {"gpus", technique.gpus},
                                   {"ceiling", technique.ceiling},
                                   {"whole_steps", technique.whole_steps},
                                   {"arms", technique.arms},
@@ -134,26 +141,45 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
   return manifest;
 }
 
+nlohmann::ordered_json source_in(const std::filesystem::path& sums_file) {
+  auto source = nlohmann::ordered_json::object();
+  std::ifstream file(sums_file);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t end = line.find("  ");
+    if (end == std::string::npos) throw CatalogueError(sums_file.string() + " has a line without hash and path");
+    source[std::filesystem::path(line.substr(end + 2)).filename().string()] = line.substr(0, end);
+  }
+  if (source.empty()) throw CatalogueError(sums_file.string() + " names no source");
+  return source;
+}
+
 nlohmann::ordered_json torch_in(const std::filesystem::path& version_file) {
   const std::string version = version_in(version_file);
   if (version.empty()) throw CatalogueError(version_file.string() + " names no version");
   return {{"version", version}, {"file", version_file.string()}};
 }
 
-std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder) {
+std::vector<TechniqueInfo> read_catalogue(const std::vector<std::filesystem::path>& folders) {
   std::vector<TechniqueInfo> catalogue;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (entry.path().extension() != ".json") continue;
-    try {
-      catalogue.push_back(parse_manifest(entry.path()));
-    } catch (const nlohmann::json::exception& error) {
-      throw CatalogueError(entry.path().filename().string() + " is no manifest (" + error.what() + "): build again");
+  for (const auto& folder : folders) {
+    std::error_code failure;
+    const std::size_t before = catalogue.size();
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+      if (entry.path().extension() != ".json") continue;
+      try {
+        catalogue.push_back(parse_manifest(entry.path()));
+      } catch (const nlohmann::json::exception& error) {
+        throw CatalogueError(entry.path().filename().string() + " is no manifest (" + error.what() + "): build again");
+      }
     }
+    if (failure) throw CatalogueError("no folder of modules at " + folder.string() + ": " + failure.message());
+    if (catalogue.size() == before)
+      throw CatalogueError("no modules in " + folder.string() + ": build first, or give --modules");
   }
-  if (failure) throw CatalogueError("no folder of modules at " + folder.string() + ": " + failure.message());
-  if (catalogue.empty()) throw CatalogueError("no modules in " + folder.string() + ": build first, or give --modules");
   std::sort(catalogue.begin(), catalogue.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  const auto twice =
+      std::adjacent_find(catalogue.begin(), catalogue.end(), [](const auto& a, const auto& b) { return a.id == b.id; });
+  if (twice != catalogue.end()) throw CatalogueError("two techniques have the id " + twice->id);
   return catalogue;
 }
 

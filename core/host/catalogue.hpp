@@ -16,21 +16,26 @@ struct CaseInfo {
   nlohmann::ordered_json point;
   bool quick = false;
   std::string regime;  // burst or sustained
+  int gpus = 1;        // how many it needs
 };
 
 /// What a manifest says of one technique; the module itself is not loaded.
 struct TechniqueInfo {
   std::string id;
-  std::filesystem::path module;
+  std::filesystem::path module;  // of a technique in Python alone the script
   nlohmann::ordered_json manifest;
   std::vector<std::string> arms;
   std::vector<CaseInfo> cases;
-  bool needs_device = true;
+  std::vector<std::string> python;
+  int gpus = 1;  // the least number that any case needs
   bool ceiling = false;
   bool whole_steps = false;
   std::string abi_tag;
   std::string unavailable;  // why it was not built; empty: it was
   std::string remedy;
+
+  /// Whether it is a script alone, without a module.
+  bool is_script() const { return manifest.value("script", false); }
 };
 
 /// The folder has no usable manifests.
@@ -39,11 +44,15 @@ class CatalogueError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Reads every manifest in the folder, sorted by id. Throws CatalogueError.
-std::vector<TechniqueInfo> read_catalogue(const std::filesystem::path& folder);
+/// Reads every manifest in the folders, sorted by id. Throws CatalogueError, also where two have one id.
+std::vector<TechniqueInfo> read_catalogue(const std::vector<std::filesystem::path>& folders);
 
 /// The manifest of a module; written at build time, so that listing loads no module.
 nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi_tag, const Technique& technique);
+
+/// "source" of a manifest: file name and SHA-256 of each line "<hash>  <path>" of the file, as sha256sum writes them.
+/// Throws CatalogueError where a line is none.
+nlohmann::ordered_json source_in(const std::filesystem::path& sums_file);
 
 /// What a module of LibTorch was compiled against, by the version.py of its Python package: a manifest's "torch".
 /// Throws CatalogueError when the file names no version.

@@ -18,7 +18,7 @@ Technique example() {
   return {.question = "Is it faster?",
           .expectation = "Twice.",
           .claims = {"a_claim"},
-          .needs_device = false,
+          .gpus = 0,
           .arms = {"plain", "fast"},
           .sweep = {{"direction", {"h2d", "d2h"}}, {"bytes", {4096, 65536}}},
           .quick = {{{"bytes", 65536}}}};
@@ -93,7 +93,7 @@ class ReadCatalogue : public testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
   auto reading() {
-    return [this] { read_catalogue(folder_); };
+    return [this] { read_catalogue({folder_}); };
   }
   const TemporaryFolder temporary_;
   const std::filesystem::path folder_ = temporary_.path();
@@ -103,7 +103,7 @@ TEST_F(ReadCatalogue, ReadsWhatManifestOfWroteSortedById) {
   write("transfer.copy.json", manifest_of("transfer/copy", "tag", example()).dump());
   write("a.z.json", manifest_of("a/z", "tag", example()).dump());
   write("transfer.copy.so", "not looked at");
-  const auto catalogue = read_catalogue(folder_);
+  const auto catalogue = read_catalogue({folder_});
   ASSERT_EQ(catalogue.size(), 2U);
   EXPECT_EQ(catalogue[0].id, "a/z");
   const TechniqueInfo& copy = catalogue[1];
@@ -111,7 +111,7 @@ TEST_F(ReadCatalogue, ReadsWhatManifestOfWroteSortedById) {
   EXPECT_EQ(copy.module, folder_ / "transfer.copy.so");
   EXPECT_EQ(copy.abi_tag, "tag");
   EXPECT_THAT(copy.arms, ElementsAre("plain", "fast"));
-  EXPECT_FALSE(copy.needs_device);
+  EXPECT_EQ(copy.gpus, 0);
   EXPECT_FALSE(copy.ceiling);
   ASSERT_EQ(copy.cases.size(), 4U);
   EXPECT_TRUE(copy.cases[1].quick);
@@ -120,7 +120,7 @@ TEST_F(ReadCatalogue, ReadsWhatManifestOfWroteSortedById) {
 
 TEST_F(ReadCatalogue, KeepsTheReasonOfWhatWasNotBuilt) {
   write("a.b.json", R"({"id":"a/b","unavailable":"built without LibTorch","remedy":"install it"})");
-  const auto catalogue = read_catalogue(folder_);
+  const auto catalogue = read_catalogue({folder_});
   EXPECT_EQ(catalogue[0].unavailable, "built without LibTorch");
   EXPECT_EQ(catalogue[0].remedy, "install it");
   EXPECT_TRUE(catalogue[0].cases.empty());
@@ -131,18 +131,18 @@ TEST_F(ReadCatalogue, AModuleOfAnotherLibTorchIsRefusedWithBothVersions) {
   auto manifest = manifest_of("compile/graph", "tag", example());
   manifest["torch"] = torch_in(folder_ / "version.py");
   write("compile.graph.json", manifest.dump());
-  EXPECT_EQ(read_catalogue(folder_)[0].unavailable, "");
-  EXPECT_EQ(read_catalogue(folder_)[0].cases.size(), 4U);
+  EXPECT_EQ(read_catalogue({folder_})[0].unavailable, "");
+  EXPECT_EQ(read_catalogue({folder_})[0].cases.size(), 4U);
 
   write("version.py", "__version__ = '2.12.1+cpu'\n");
-  const auto other = read_catalogue(folder_)[0];
+  const auto other = read_catalogue({folder_})[0];
   EXPECT_EQ(other.unavailable, "built against torch 2.11.0+cu130, but torch 2.12.1+cpu is there now");
   EXPECT_THAT(other.remedy, HasSubstr("./gpulift setup"));
   EXPECT_TRUE(other.cases.empty());
   EXPECT_EQ(other.manifest.at("unavailable"), other.unavailable);  // what `list` shows
 
   std::filesystem::remove(folder_ / "version.py");
-  EXPECT_EQ(read_catalogue(folder_)[0].unavailable, "built against torch 2.11.0+cu130, but it is no longer there");
+  EXPECT_EQ(read_catalogue({folder_})[0].unavailable, "built against torch 2.11.0+cu130, but it is no longer there");
 }
 
 TEST_F(ReadCatalogue, AFileWithoutAVersionIsNoLibTorch) {
@@ -161,8 +161,48 @@ TEST_F(ReadCatalogue, ABrokenManifestIsNamed) {
 
 TEST_F(ReadCatalogue, AnEmptyOrMissingFolderIsAnError) {
   EXPECT_THAT(reading(), ThrowsMessage<CatalogueError>(HasSubstr("build first")));
-  EXPECT_THAT([this] { read_catalogue(folder_ / "none"); },
+  EXPECT_THAT([this] { read_catalogue({folder_ / "none"}); },
               ThrowsMessage<CatalogueError>(HasSubstr("no folder of modules")));
+}
+
+TEST_F(ReadCatalogue, TwoTechniquesOfOneIdAreRefused) {
+  const TemporaryFolder other;
+  const std::string manifest = manifest_of("a/b", "tag", example()).dump();
+  write("a.b.json", manifest);
+  std::ofstream(other.path() / "a.b.json") << manifest;
+  EXPECT_THAT(
+      [&] {
+        read_catalogue({folder_, other.path()});
+      },
+      ThrowsMessage<CatalogueError>(HasSubstr("two techniques have the id a/b")));
+}
+
+TEST_F(ReadCatalogue, AScriptAloneHasNoModule) {
+  auto manifest = manifest_of("a/b", "", example());
+  manifest["script"] = true;
+  manifest.erase("abi_tag");
+  write("a.b.json", manifest.dump());
+  const TechniqueInfo script = read_catalogue({folder_})[0];
+  EXPECT_TRUE(script.is_script());
+  EXPECT_EQ(script.module, folder_ / "a.b.py");
+}
+
+TEST_F(ReadCatalogue, AnAxisOfGpusAsksForMoreByCase) {
+  Technique technique = example();
+  technique.gpus = 2;
+  technique.sweep = {{"gpus", {1, 2, 4}}};
+  write("a.b.json", manifest_of("a/b", "tag", technique).dump());
+  std::vector<int> gpus;
+  for (const CaseInfo& info : read_catalogue({folder_})[0].cases) gpus.push_back(info.gpus);
+  EXPECT_THAT(gpus, ElementsAre(2, 2, 4));
+}
+
+TEST_F(ReadCatalogue, TheSourceIsByFileNameAndTheRestIsRefused) {
+  write("sums", "12ab  /somewhere/copy.cpp\n34cd  /somewhere/copy.py\n");
+  EXPECT_EQ(source_in(folder_ / "sums").dump(), R"({"copy.cpp":"12ab","copy.py":"34cd"})");
+  write("sums", "12ab /somewhere/copy.cpp\n");
+  EXPECT_THROW(source_in(folder_ / "sums"), CatalogueError);
+  EXPECT_THROW(source_in(folder_ / "missing"), CatalogueError);
 }
 
 }  // namespace

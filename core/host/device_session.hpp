@@ -25,7 +25,7 @@ class DeviceSession {
   virtual void synchronize() = 0;
   /// False once an error poisoned the context: nothing after it in this process can be trusted.
   virtual bool healthy() = 0;
-  virtual std::unique_ptr<ArmRunner> runner(Step step, Clock clock) = 0;
+  virtual std::unique_ptr<ArmRunner> runner(Work work, Clock clock) = 0;
   /// Work to slow an arm down with, in known amounts; finding out what it costs takes some 20 ms, or 0.3 s where the
   /// clock never gets flat.
   virtual std::unique_ptr<ExtraWork> extra_work() = 0;
@@ -44,6 +44,22 @@ class DeviceSession {
   virtual void pop_range() = 0;
 };
 
+/// A named range for as long as it lives; none without a device.
+class Range {
+ public:
+  Range(DeviceSession* device, const std::string& name) : device_(device) {
+    if (device_ != nullptr) device_->push_range(name);
+  }
+  ~Range() {
+    if (device_ != nullptr) device_->pop_range();
+  }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  DeviceSession* device_;
+};
+
 /// What is known of a device without making a context on it.
 struct DeviceFacts {
   std::string uuid;  // never written to a record
@@ -52,6 +68,8 @@ struct DeviceFacts {
   nlohmann::ordered_json software;  // cuda_driver, cuda_runtime
 };
 
+/// How many GPUs the CUDA runtime sees; 0 where it cannot start.
+int device_count();
 std::variant<DeviceFacts, NoDevice> find_device(int index);
 std::unique_ptr<DeviceSession> open_device(int index);
 

@@ -13,6 +13,7 @@
 #include "core/cuda/device.hpp"
 #include "core/cuda/device_clock.hpp"
 #include "core/cuda/handles.hpp"
+#include "core/harness/host_runner.hpp"
 #include "device_session.hpp"
 #include "hold_capacity.hpp"
 #include "launch_counter.hpp"
@@ -30,13 +31,22 @@ std::string version_text(int version) {
 /// Windows of an arm that enqueues on a stream.
 class StreamRunner : public ArmRunner {
  public:
-  StreamRunner(Step step, Clock clock, cudaStream_t stream, Hold& hold, SmClock& sm_clock)
-      : step_(std::move(step)), clock_(clock), stream_(stream), hold_(hold), sm_clock_(sm_clock) {}
+  StreamRunner(Work work, Clock clock, cudaStream_t stream, Hold& hold, SmClock& sm_clock)
+      : work_(std::move(work)), step_(work_.step()), clock_(clock), stream_(stream), hold_(hold), sm_clock_(sm_clock) {}
 
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
-    return clock_ == Clock::kHost ? run_by_host(lead_in_steps, steps) : run_by_device(lead_in_steps, steps);
+    if (work_.has_before()) {  // a clean device ahead of it
+      for (; lead_in_steps > 0; --lead_in_steps) step_(stream_);
+      check(cudaStreamSynchronize(stream_));
+    }
+    const auto seen = begin_afresh(work_);
+    Window window = clock_ == Clock::kHost ? run_by_host(lead_in_steps, steps) : run_by_device(lead_in_steps, steps);
+    window.precondition = seen;
+    work_.do_rest();
+    return window;
   }
-  std::int64_t max_steps() const override { return capacity_.max_steps(); }
+  std::int64_t max_steps() const override { return work_.has_before() ? 1 : capacity_.max_steps(); }
+  bool begins_afresh() const override { return work_.has_before(); }
 
   std::optional<double> launches_per_step() override {
     constexpr int kSteps = 2;
@@ -55,12 +65,14 @@ class StreamRunner : public ArmRunner {
     check(cudaEventRecord(begin_.get(), stream_));
     check(cudaStreamSynchronize(stream_));
     Window window;
+    const double cpu_before_s = now_cpu_s(/*with_children=*/false);
     window.start_s = now_s();
     for (std::int64_t i = 0; i < steps; ++i) step_(stream_);
     window.enqueue_s = now_s() - window.start_s;
     check(cudaEventRecord(end_.get(), stream_));
     check(cudaStreamSynchronize(stream_));
     window.host_s = now_s() - window.start_s;
+    window.cpu_s = now_cpu_s(/*with_children=*/false) - cpu_before_s;
     sm_clock_.sample_end(stream_);
     check(cudaStreamSynchronize(stream_));
     read_clocks(window);
@@ -88,6 +100,7 @@ class StreamRunner : public ArmRunner {
     issue(held_lead_in);
     sm_clock_.sample_begin(stream_);
     check(cudaEventRecord(begin_.get(), stream_));
+    const double cpu_before_s = now_cpu_s(/*with_children=*/false);
     const double issued_s = now_s();
     issue(held);
     const double released_s = now_s();
@@ -99,6 +112,7 @@ class StreamRunner : public ArmRunner {
     check(cudaStreamSynchronize(stream_));
     window.start_s = hold ? released_s : issued_s;
     window.host_s = now_s() - window.start_s;
+    window.cpu_s = now_cpu_s(/*with_children=*/false) - cpu_before_s;
     read_clocks(window);
     if (hold && hold_.timed_out()) {
       capacity_.saw_time_out(queued);
@@ -116,6 +130,7 @@ class StreamRunner : public ArmRunner {
     window.sm_clock_hz = sm_clock_.mean_hz();
   }
 
+  Work work_;
   Step step_;
   Clock clock_;
   cudaStream_t stream_;
@@ -174,8 +189,8 @@ class CudaSession : public DeviceSession {
   void synchronize() override { check(cudaDeviceSynchronize()); }
   bool healthy() override { return cudaDeviceSynchronize() == cudaSuccess && cudaGetLastError() == cudaSuccess; }
 
-  std::unique_ptr<ArmRunner> runner(Step step, Clock clock) override {
-    return std::make_unique<StreamRunner>(std::move(step), clock, stream_.get(), hold_, sm_clock_);
+  std::unique_ptr<ArmRunner> runner(Work work, Clock clock) override {
+    return std::make_unique<StreamRunner>(std::move(work), clock, stream_.get(), hold_, sm_clock_);
   }
 
   std::unique_ptr<ExtraWork> extra_work() override {
@@ -246,6 +261,13 @@ int attribute(cudaDeviceAttr name, int index) {
 }
 
 }  // namespace
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
 
 std::variant<DeviceFacts, NoDevice> find_device(int index) {
   int count = 0;

@@ -5,6 +5,8 @@
 
 namespace gpulift {
 
+int device_count() { return 0; }
+
 std::variant<DeviceFacts, NoDevice> find_device(int /*index*/) {
   return NoDevice{"built without CUDA", "build with GPULIFT_CUDA=ON and a CUDA toolkit of version 13.0 or later"};
 }

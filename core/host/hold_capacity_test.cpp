@@ -145,7 +145,7 @@ Samples sample(QueuedArm& arm) {
   plan.lead_in_s = 1e-3;
   plan.warm_up_s = 1e-6;  // of real time
   plan.budget_s = 30;     // of real time; ends as soon as it is precise
-  return sample_arms({&arm}, {Clock::kDevice}, false, plan, nullptr);
+  return sample_arms({&arm}, {Clock::kDevice}, false, [&](std::span<const double>) { return plan; }, {});
 }
 
 TEST(HoldCapacity, FindsWhatFitsBeforeAnythingIsMeasured) {

@@ -37,7 +37,9 @@ nlohmann::ordered_json to_json(const RunSettings& settings) {
           {"precision", settings.precision},
           {"timeout_s", settings.timeout_s},
           {"seed", settings.seed},
-          {"gpu", settings.gpu},
+          {"gpus", settings.gpus},
+          {"scratch", settings.scratch},
+          {"scratch_missing", settings.scratch_missing},
           {"plant", settings.plant},
           {"python", settings.python},
           {"base_python", settings.base_python}};
@@ -51,7 +53,9 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json) {
   settings.precision = json.at("precision");
   settings.timeout_s = json.at("timeout_s");
   settings.seed = json.at("seed");
-  settings.gpu = json.at("gpu");
+  settings.gpus = json.at("gpus").get<std::vector<int>>();
+  settings.scratch = json.at("scratch");
+  settings.scratch_missing = json.at("scratch_missing");
   settings.plant = json.at("plant");
   settings.python = json.at("python");
   settings.base_python = json.at("base_python");
@@ -73,6 +77,10 @@ nlohmann::ordered_json to_json(const Job& job) {
           {"quick", job.quick},
           {"regime", job.regime},
           {"whole_steps", job.whole_steps},
+          {"gpus", job.gpus},
+          {"all_workers", job.all_workers},
+          {"arms", job.arms},
+          {"script", job.script},
           {"launch", job.launch},
           {"recalled", job.recalled},
           {"about", job.about}};
@@ -89,6 +97,10 @@ Job job_from_json(const nlohmann::ordered_json& json) {
   job.quick = json.at("quick");
   job.regime = json.at("regime");
   job.whole_steps = json.at("whole_steps");
+  job.gpus = json.at("gpus");
+  job.all_workers = json.at("all_workers");
+  job.arms = json.at("arms").get<std::vector<std::string>>();
+  job.script = json.at("script");
   job.launch = json.at("launch");
   job.recalled = json.at("recalled");
   job.about = json.at("about");
@@ -97,7 +109,7 @@ Job job_from_json(const nlohmann::ordered_json& json) {
 
 nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest) {
   auto about = nlohmann::ordered_json::object();
-  for (const char* key : {"question", "expectation", "claims", "ceiling"}) {
+  for (const char* key : {"question", "expectation", "claims", "ceiling", "source"}) {
     if (manifest.contains(key)) about[key] = manifest.at(key);
   }
   return about;

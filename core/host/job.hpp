@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace gpulift {
 
@@ -16,9 +17,12 @@ struct RunSettings {
   bool quick = false;
   double arm_time_s = 0.3;    // per arm, case and launch, inside windows and lead-ins
   double precision = 0.0025;  // stop earlier when the running interval's half-width is below
-  double timeout_s = 120;  // for one case in one launch, beyond what its windows are planned to take; see timeout_of()
+  double timeout_s = 120;     // of silence, while an arm is made and checked, or a block is measured; see timeout_of()
   std::uint64_t seed = 1;
-  int gpu = 0;
+  std::vector<int> gpus =
+      {};                    // CUDA indices, the first of which is measured alone; empty: the least that the cases need
+  std::string scratch = {};  // the run's folder for files, which it removes at its end; empty: none, and why
+  std::string scratch_missing = {};
   double plant = 0;  // fraction by which the head of a duet, or else every arm, is slowed down on purpose
   std::string python = default_python();  // the interpreter of Python arms, in a duet the head's
   std::string base_python = {};           // the base's; empty: the same
@@ -35,6 +39,10 @@ struct Job {
   bool quick = false;
   std::string regime;
   bool whole_steps = false;
+  int gpus = 1;                        // how many the case needs
+  bool all_workers = false;            // no arm runs in the launch's own process, which then opens no device
+  std::vector<std::string> arms = {};  // those to measure, the baseline first; empty: all
+  nlohmann::ordered_json script = {};  // the manifest of a technique in Python alone; null: the module has it
   int launch = 0;
   nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
   nlohmann::ordered_json about = nlohmann::ordered_json::object();     // see about_technique()
@@ -43,7 +51,7 @@ struct Job {
 };
 
 /// How long a case may be silent, in seconds. Whole training steps get eight times as long as others: an arm may have
-/// to compile its model, and each is checked over many steps.
+/// to compile its model, which it does in one go, and each is checked over many steps.
 double timeout_of(const Job& job, const RunSettings& settings);
 
 nlohmann::ordered_json to_json(const RunSettings& settings);
@@ -51,7 +59,7 @@ RunSettings settings_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Job& job);
 Job job_from_json(const nlohmann::ordered_json& json);
 
-/// What a record says of the technique itself, from its manifest: question, expectation, claims, ceiling.
+/// What a record says of the technique itself, from its manifest: question, expectation, claims, ceiling, source.
 nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest);
 
 /// The parts of a record that are known before the case runs: names, case, launch, time, and what the job knows about

@@ -7,6 +7,7 @@
 #include "case_run.hpp"
 #include "core/harness/record_file.hpp"
 #include "supervisor.hpp"
+#include "trial.hpp"
 
 namespace gpulift {
 namespace {
@@ -29,6 +30,10 @@ TEST(Job, ComesBackFromJson) {
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
   job.about = {{"question", "Why?"}};
+  job.gpus = 2;
+  job.all_workers = true;
+  job.arms = {"pageable", "pinned"};
+  job.script = {{"arms", {"pageable", "pinned"}}};
   EXPECT_EQ(to_json(job_from_json(to_json(job))), to_json(job));
   EXPECT_TRUE(job_from_json(to_json(job)).is_duet());
 }
@@ -41,7 +46,9 @@ TEST(RunSettings, ComeBackFromJson) {
   settings.precision = 0.1;
   settings.timeout_s = 3;
   settings.seed = 99;
-  settings.gpu = 4;
+  settings.gpus = {4, 2};
+  settings.scratch = "/var/tmp/gpulift-123456";
+  settings.scratch_missing = "it is full";
   settings.plant = 0.01;
   settings.python = "new/bin/python";
   settings.base_python = "old/bin/python";
@@ -50,7 +57,7 @@ TEST(RunSettings, ComeBackFromJson) {
 
 TEST(RunSettings, ThePathOfAnInterpreterIsInNoRecord) {
   RunSettings settings;
-  settings.python = settings.base_python = "/home/somebody/python";
+  settings.python = settings.base_python = settings.scratch = "/home/somebody/python";
   EXPECT_EQ(options_of(settings).dump().find("somebody"), std::string::npos);
   EXPECT_EQ(begin_record(example(), settings).dump().find("somebody"), std::string::npos);
 }

@@ -18,32 +18,42 @@ using Json = nlohmann::ordered_json;
 /// Device, telemetry and context of this process.
 class LaunchResources {
  public:
-  explicit LaunchResources(const RunSettings& settings) {
+  /// Opens no device where only workers use it.
+  LaunchResources(const RunSettings& settings, bool all_workers) {
     launch_.settings = settings;
-    const Machine machine = look_at_machine(settings.gpu);
-    launch_.context = machine.context;
+    launch_.gpus = Json::array();
+    for (const int gpu : settings.gpus) add(look_at_machine(gpu), all_workers);
     launch_.context["options"] = options_of(settings);
-    if (machine.device) {
-      use_device(settings.gpu);
-    } else {
-      launch_.no_device = machine.no_device;
-    }
-    if (machine.nvml) {
-      telemetry_ = std::make_unique<Telemetry>([nvml = *machine.nvml] { return nvml.sample(); });
-      launch_.telemetry = telemetry_.get();
-    } else {
-      launch_.telemetry_missing = machine.nvml_missing;
-    }
   }
 
   LaunchContext& context() { return launch_; }
 
  private:
+  void add(const Machine& machine, bool all_workers) {
+    const bool first = launch_.context.is_null();
+    if (first) launch_.context = machine.context;
+    if (!machine.device) {
+      if (first) launch_.no_device = machine.no_device;
+      launch_.telemetry_missing = machine.nvml_missing;
+      return;
+    }
+    launch_.gpus.push_back(machine.context.at("gpu"));
+    if (first && !all_workers) use_device(launch_.settings.gpus.front());
+    if (first && all_workers) launch_.has_gpu = true;
+    if (!machine.nvml) {
+      launch_.telemetry_missing = machine.nvml_missing;
+      return;
+    }
+    telemetry_.push_back(std::make_unique<Telemetry>(machine.nvml->sampling()));
+    launch_.telemetry.push_back(telemetry_.back().get());
+  }
+
   // A device may be listed and still refuse a context (exclusive mode, no memory left) or the code of this build.
   void use_device(int index) {
     try {
       device_ = open_device(index);
       launch_.device = device_.get();
+      launch_.has_gpu = true;
     } catch (const NoDeviceCode&) {
       launch_.no_device =
           why_no_device_code(build_facts().at("architectures"), launch_.context.at("gpu").at("architecture"));
@@ -53,7 +63,7 @@ class LaunchResources {
   }
 
   std::unique_ptr<DeviceSession> device_;
-  std::unique_ptr<Telemetry> telemetry_;
+  std::vector<std::unique_ptr<Telemetry>> telemetry_;
   LaunchContext launch_;
 };
 
@@ -64,9 +74,10 @@ int serve_launch() {
   Channel channel;
   const auto request = channel.receive();
   if (!request) return 0;
-  LaunchResources resources(settings_from_json(request->at("settings")));
-  const LaunchContext& launch = resources.context();
-  if (request->at("has_gpu") && launch.device == nullptr) {  // nothing is measured on the processor in its place
+  LaunchResources resources(settings_from_json(request->at("settings")), request->at("all_workers"));
+  LaunchContext& launch = resources.context();
+  launch.tell = [&channel](const std::string& what) { channel.send({{"event", "alive"}, {"what", what}}); };
+  if (request->at("has_gpu") && !launch.has_gpu) {  // nothing is measured on the processor in its place
     channel.send({{"event", "lost_gpu"}, {"reason", launch.no_device.reason}, {"remedy", launch.no_device.remedy}});
     return 0;
   }
@@ -77,10 +88,9 @@ int serve_launch() {
     Job job = job_from_json(entry);
     Json& noted = notes[full_case_id(job.technique, job.case_id)];
     if (!noted.is_null()) job.recalled.update(noted);
-    const Json record = run_case(job, resources.context());
+    const Json record = run_case(job, launch);
     if (record.contains("notes")) noted.update(record.at("notes"));
-    DeviceSession* device = resources.context().device;
-    const bool healthy = device == nullptr || device->healthy();
+    const bool healthy = launch.device == nullptr || launch.device->healthy();
     channel.send({{"event", "record"}, {"record", record}});
     if (!healthy) return kPoisonedExit;
   }

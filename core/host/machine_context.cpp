@@ -30,6 +30,8 @@ void add_nvml_facts(Json& context, const GpuFacts& facts) {
     put(gpu, "pcie_max_generation", facts.pcie_max_generation);
     put(gpu, "pcie_max_width", facts.pcie_max_width);
   }
+  put(gpu, "nvlink_links", facts.nvlink_links);
+  put(gpu, "nvlink_link_bytes_per_s", facts.nvlink_link_bytes_per_s);
   put(gpu, "mig", facts.mig);
   if (!facts.vbios.empty()) gpu["vbios"] = facts.vbios;
   if (!facts.driver.empty()) context["driver"] = facts.driver;

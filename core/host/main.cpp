@@ -5,18 +5,23 @@
 #include <cerrno>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <numeric>
+#include <set>
 #include <system_error>
 
 #include "benchmark_front.hpp"
 #include "benchmark_out.hpp"
 #include "catalogue.hpp"
 #include "core/harness/lock.hpp"
+#include "core/harness/scratch.hpp"
 #include "interrupt.hpp"
 #include "launch.hpp"
 #include "machine_context.hpp"
 #include "module_loader.hpp"
 #include "noted.hpp"
 #include "options.hpp"
+#include "rows.hpp"
 #include "supervisor.hpp"
 #include "worker.hpp"
 
@@ -29,11 +34,13 @@ constexpr int kNotComparable = 4;
 constexpr int kNothingRan = 77;
 constexpr int kInterrupted = 130;
 
-/// Arguments: the module, the manifest, and for a module of LibTorch the version.py of its Python package.
+/// Arguments: the module, the manifest, the hashes of its source files, and for a module of LibTorch the version.py of
+/// its Python package.
 int write_manifest(const std::vector<std::string>& arguments) {
   const Module module(arguments.at(0));
   auto manifest = manifest_of(module.id(), own_abi_tag(), module.technique());
-  if (arguments.size() > 2) manifest["torch"] = torch_in(arguments[2]);
+  manifest["source"] = source_in(arguments.at(2));
+  if (arguments.size() > 3) manifest["torch"] = torch_in(arguments[3]);
   std::ofstream file(arguments.at(1));
   file << manifest.dump(1) << '\n';
   return file.good() ? 0 : 1;
@@ -55,8 +62,12 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.quick = one.info->quick;
     job.regime = one.info->regime;
     job.whole_steps = one.technique->whole_steps;
+    job.gpus = one.info->gpus;
+    job.all_workers = job.gpus > 1 || one.technique->python == one.technique->arms;
+    if (one.technique->is_script()) job.script = one.technique->manifest;
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
+      job.arms = measured_arms(one);
       jobs.push_back(job);
       continue;
     }
@@ -70,10 +81,44 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
 }
 
 /// One run at a time on a GPU; on a machine without one, one run at a time on its cores.
-FileLock lock_machine(const nlohmann::ordered_json& context) {
-  if (!context.contains("gpu")) return {lock_path("host"), "this machine"};
-  const std::string card = context.at("gpu").at("card");
-  return {lock_path(card), "GPU " + card};
+std::vector<std::unique_ptr<FileLock>> lock_machine(const std::vector<std::string>& cards) {
+  std::vector<std::unique_ptr<FileLock>> locks;
+  if (cards.empty()) locks.push_back(std::make_unique<FileLock>(lock_path("host"), "this machine"));
+  // In one order, so that two runs never wait for each other; a card that is named twice is one.
+  for (const std::string& card : std::set<std::string>(cards.begin(), cards.end()))
+    locks.push_back(std::make_unique<FileLock>(lock_path(card), "GPU " + card));
+  return locks;
+}
+
+int first_gpu(const Options& options) { return options.settings.gpus.empty() ? 0 : options.settings.gpus.front(); }
+
+/// Those that the user named, or else the first ones: as many as the cases need, as far as they are there.
+std::vector<int> gpus_of(const Options& options, const std::vector<SelectedCase>& selected) {
+  const auto& named = options.settings.gpus;
+  if (std::set<int>(named.begin(), named.end()).size() != named.size())
+    throw std::invalid_argument("--gpus names a GPU twice");
+  if (!named.empty()) return named;
+  int needed = 1;
+  for (const SelectedCase& one : selected) needed = std::max(needed, one.info->gpus);
+  std::vector<int> gpus(static_cast<std::size_t>(std::max(1, std::min(needed, device_count()))));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
+}
+
+/// Cards of all GPUs of the run, the first being that of the context. Throws std::invalid_argument for one that is not
+/// there: where the first is missing, what needs none is measured.
+std::vector<std::string> cards_of(const std::vector<int>& gpus) {
+  std::vector<std::string> cards;
+  for (const int gpu : gpus) {
+    const auto found = find_device(gpu);
+    if (const auto* facts = std::get_if<DeviceFacts>(&found)) {
+      cards.push_back(facts->gpu.at("card"));
+    } else if (gpus.size() > 1) {
+      const auto& none = std::get<NoDevice>(found);
+      throw std::invalid_argument("--gpus: " + none.reason + "; " + none.remedy);
+    }
+  }
+  return cards;
 }
 
 int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
@@ -95,9 +140,15 @@ void initialize_google_benchmark(const std::vector<std::string>& arguments) {
   if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) throw EndNow{kUsage};
 }
 
+/// What to measure, by rows or by filter.
+RowSelection select(const std::vector<TechniqueInfo>& catalogue, const Options& options) {
+  if (!options.rows.empty()) return select_rows(catalogue, read_rows(options.rows));
+  return {select_cases(catalogue, options.filter, options.settings.quick),
+          unavailable_techniques(catalogue, options.filter)};
+}
+
 /// Says why nothing matched: techniques that were not built have no cases, and are no mistake of the user.
-int explain_no_case(const std::vector<TechniqueInfo>& catalogue, const std::string& filter) {
-  const auto unavailable = unavailable_techniques(catalogue, filter);
+int explain_no_case(const std::vector<const TechniqueInfo*>& unavailable, const std::string& filter) {
   for (const TechniqueInfo* technique : unavailable) {
     std::cerr << "gpulift-bench: " << technique->id << " cannot run here: " << technique->unavailable
               << (technique->remedy.empty() ? "" : "; " + technique->remedy) << '\n';
@@ -117,9 +168,14 @@ void refuse_report_of_duet(const std::vector<std::string>& benchmark_arguments) 
 
 int measure(const Options& options, const std::vector<SelectedCase>& selected, BenchmarkOut& out) {
   Progress progress;
-  Machine machine = look_at_machine(options.settings.gpu);
-  machine.context["options"] = options_of(options.settings);
-  const FileLock lock = lock_machine(machine.context);
+  RunSettings settings = options.settings;
+  settings.gpus = gpus_of(options, selected);
+  Machine machine = look_at_machine(settings.gpus.front());
+  machine.context["options"] = options_of(settings);
+  const auto locks = lock_machine(cards_of(settings.gpus));
+  const ScratchRoot scratch(options.scratch);
+  settings.scratch = scratch.path().string();
+  settings.scratch_missing = scratch.missing();
   std::unique_ptr<RecordFolder> folder;
   if (!options.records.empty()) {
     folder = std::make_unique<RecordFolder>(options.records, [&](const std::string& line) { progress.say(line); });
@@ -127,7 +183,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, B
   }
   if (!machine.device) progress.say("No GPU: " + machine.no_device.reason + ". " + machine.no_device.remedy);
   notice_interrupts();
-  Supervisor supervisor(options.settings, folder.get(), machine.context, progress);
+  Supervisor supervisor(settings, folder.get(), machine.context, progress);
   if (!options.recall.empty()) supervisor.recall(noted_in(options.recall, machine.context));
   if (!supervisor.records().empty()) {
     progress.say("Going on with a run of which " + std::to_string(supervisor.records().size()) + " records are there.");
@@ -165,14 +221,16 @@ int run(int argc, char** argv) {
     return write_manifest({arguments.begin() + 1, arguments.end()});
   Options options = parse_options(argc, argv);
   if (options.describe) {
-    std::cout << look_at_machine(options.settings.gpu).context.dump(1) << '\n';
+    std::cout << look_at_machine(first_gpu(options)).context.dump(1) << '\n';
     return 0;
   }
   if (options.health) {
-    std::cout << look_at_health(options.settings.gpu).dump(1) << '\n';
+    std::cout << look_at_health(first_gpu(options)).dump(1) << '\n';
     return 0;
   }
-  const auto catalogue = read_catalogue(options.modules);
+  std::vector<std::filesystem::path> folders{options.modules};
+  folders.insert(folders.end(), options.more_modules.begin(), options.more_modules.end());
+  const auto catalogue = read_catalogue(folders);
   if (options.catalogue) {
     auto all = nlohmann::ordered_json::array();
     for (const TechniqueInfo& technique : catalogue) all.push_back(technique.manifest);
@@ -182,8 +240,8 @@ int run(int argc, char** argv) {
   if (!options.base.empty() && !options.list) refuse_report_of_duet(options.benchmark_arguments);
   BenchmarkOut out(options.benchmark_arguments);
   initialize_google_benchmark(options.benchmark_arguments);
-  const auto selected = select_cases(catalogue, options.filter, options.settings.quick);
-  if (selected.empty()) return explain_no_case(catalogue, options.filter);
+  const auto [selected, unavailable] = select(catalogue, options);
+  if (selected.empty()) return explain_no_case(unavailable, options.filter);
   if (options.list) {
     list_benchmarks(selected);
     return 0;

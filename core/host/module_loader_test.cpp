@@ -26,9 +26,12 @@ TEST(Module, ShowsItsTechnique) {
 
 TEST(Module, SaysTheSameAsItsManifest) {
   const auto folder = kBuild / "testing-modules";
-  for (const TechniqueInfo& info : read_catalogue(folder)) {
+  for (const TechniqueInfo& info : read_catalogue({folder})) {
+    if (info.is_script()) continue;
     const Module module(info.module);
-    EXPECT_EQ(manifest_of(module.id(), own_abi_tag(), module.technique()), info.manifest) << info.id;
+    auto manifest = info.manifest;
+    manifest.erase("source");  // of the build, not of the technique
+    EXPECT_EQ(manifest_of(module.id(), own_abi_tag(), module.technique()), manifest) << info.id;
   }
 }
 

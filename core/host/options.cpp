@@ -82,11 +82,21 @@ Options parse_options(int argc, char** argv) {
   precision->check(CLI::PositiveNumber);
   app.add_option(
          "--timeout", settings.timeout_s,
-         "Seconds after which a silent case is stopped (default 120; eight times as long for whole training steps)")
+         "Seconds of silence after which a case is stopped (default 120; eight times as long for whole training steps)")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Seed of inputs and orders (default 1)");
-  app.add_option("--gpu", settings.gpu, "Index of the GPU to measure (default 0)");
+  app.add_option("--gpus,--gpu", settings.gpus,
+                 "Indices of the GPUs, as 0,1: one alone is measured on the first (default: 0, and as many more as the "
+                 "chosen cases need)")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--scratch", options.scratch,
+                 "Folder on the disk to measure, for files that are removed again (default /var/tmp)");
   app.add_option("--modules", options.modules, "Folder of technique modules (default: beside this program)");
+  app.add_option("--more-modules", options.more_modules, "Folder of further techniques; may be repeated");
+  app.add_option("--rows", options.rows,
+                 "File of what to measure, an arm a line: technique, case and arm with tabs between; the baseline is "
+                 "measured with it");
   app.add_option("--records", options.records, "Folder for records; a run that was broken off there is gone on with");
   app.add_option("--recall", options.recall, "Folder of records of this card: what a search chose there is used again");
   auto* head = app.add_option("--head", options.head, "Duet: folder of modules to judge, timed against --base");

@@ -13,6 +13,9 @@ namespace gpulift {
 struct Options {
   RunSettings settings;
   std::filesystem::path modules;
+  std::vector<std::filesystem::path> more_modules;
+  std::filesystem::path rows;     // file of arms to measure; empty: the filter says
+  std::filesystem::path scratch;  // folder for files that techniques write; empty: the usual one
   std::filesystem::path records;  // empty: records are not kept
   std::filesystem::path recall;   // folder of records whose notes are used; empty: none
   std::filesystem::path head;     // of the duet; empty: none

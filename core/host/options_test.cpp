@@ -41,7 +41,7 @@ TEST(Options, HaveTheDocumentedDefaults) {
   EXPECT_EQ(options.settings.arm_time_s, 0.3);
   EXPECT_EQ(options.settings.precision, 0.0025);
   EXPECT_EQ(options.settings.timeout_s, 120);
-  EXPECT_EQ(options.settings.gpu, 0);
+  EXPECT_TRUE(options.settings.gpus.empty()) << "the cases say how many";
   EXPECT_FALSE(options.settings.quick);
   EXPECT_EQ(options.modules.filename(), "modules");
   EXPECT_TRUE(options.records.empty());

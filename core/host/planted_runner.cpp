@@ -24,20 +24,20 @@ class HostWork : public ExtraWork {
 
 std::unique_ptr<ExtraWork> make_host_work() { return std::make_unique<HostWork>(); }
 
-PlantedRunner::PlantedRunner(Step step, Clock clock, double fraction, std::unique_ptr<ExtraWork> work,
+PlantedRunner::PlantedRunner(const Work& work, Clock clock, double fraction, std::unique_ptr<ExtraWork> extra,
                              const MakeRunner& make)
-    : clock_(clock), fraction_(fraction), work_(std::move(work)) {
-  runner_ = make([step = std::move(step), work = work_, plan = plan_](StreamHandle stream) {
+    : clock_(clock), fraction_(fraction), extra_(std::move(extra)) {
+  runner_ = make(work.with_step([step = work.step(), extra = extra_, plan = plan_](StreamHandle stream) {
     step(stream);
-    if (--plan->steps_left == 0 && plan->work_s > 0) work->add(plan->work_s, plan->sm_clock_hz);
-  });
+    if (--plan->steps_left == 0 && plan->work_s > 0) extra->add(plan->work_s, plan->sm_clock_hz);
+  }));
 }
 
 Window PlantedRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   plan_->steps_left = lead_in_steps + steps;
   plan_->work_s = step_s_ ? fraction_ * *step_s_ * static_cast<double>(steps) : 0;
   const Window window = runner_->run(lead_in_steps, steps);
-  const double added_s = plan_->work_s > 0 ? work_->added_s(window.sm_clock_hz) : 0;
+  const double added_s = plan_->work_s > 0 ? extra_->added_s(window.sm_clock_hz) : 0;
   const double plain_s = judged_s(window, clock_) - added_s;
   if (plain_s > 0) {
     if (added_s > 0) fractions_.push_back(added_s / plain_s);

@@ -28,13 +28,15 @@ std::unique_ptr<ExtraWork> make_host_work();
 /// The first window gets none, since it tells how much a fraction of a window is.
 class PlantedRunner : public ArmRunner {
  public:
-  using MakeRunner = std::function<std::unique_ptr<ArmRunner>(Step)>;
+  using MakeRunner = std::function<std::unique_ptr<ArmRunner>(Work)>;
 
-  /// `clock` is the one that judges the arm; `make` makes the runner of the step with the extra work in it.
-  PlantedRunner(Step step, Clock clock, double fraction, std::unique_ptr<ExtraWork> work, const MakeRunner& make);
+  /// `clock` is the one that judges the arm; `make` makes the runner of the work with the extra in its step.
+  PlantedRunner(const Work& work, Clock clock, double fraction, std::unique_ptr<ExtraWork> extra,
+                const MakeRunner& make);
 
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::int64_t max_steps() const override { return runner_->max_steps(); }
+  bool begins_afresh() const override { return runner_->begins_afresh(); }
   std::optional<double> launches_per_step() override { return runner_->launches_per_step(); }
 
   /// The median of all windows that had extra work, by that work's own count. None before there was one, and where
@@ -50,7 +52,7 @@ class PlantedRunner : public ArmRunner {
 
   Clock clock_;
   double fraction_;
-  std::shared_ptr<ExtraWork> work_;
+  std::shared_ptr<ExtraWork> extra_;
   std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
   std::unique_ptr<ArmRunner> runner_;
   std::optional<double> step_s_;

@@ -26,7 +26,7 @@ class CountedWork : public ExtraWork {
 
 class TimedRunner : public ArmRunner {
  public:
-  TimedRunner(Step step, Time& time) : step_(std::move(step)), time_(time) {}
+  TimedRunner(Work work, Time& time) : step_(work.step()), time_(time) {}
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
     for (std::int64_t i = 0; i < lead_in_steps; ++i) step_(nullptr);
     const double start_s = time_.now;
@@ -45,8 +45,9 @@ class TimedRunner : public ArmRunner {
 class PlantedRunnerTest : public testing::Test {
  protected:
   PlantedRunner slowed_by(double fraction) {
-    return {[this](StreamHandle) { time_.now += 0.25; }, Clock::kHost, fraction, std::make_unique<CountedWork>(time_),
-            [this](Step step) { return std::make_unique<TimedRunner>(std::move(step), time_); }};
+    return {Work([this](StreamHandle) { time_.now += 0.25; }), Clock::kHost, fraction,
+            std::make_unique<CountedWork>(time_),
+            [this](Work work) { return std::make_unique<TimedRunner>(std::move(work), time_); }};
   }
   Time time_;
 };
@@ -93,7 +94,7 @@ class OverstatedWorkTest : public PlantedRunnerTest, public testing::WithParamIn
 TEST_P(OverstatedWorkTest, IsUnknownAndTheNextWindowTellsAnew) {
   PlantedRunner runner([this](StreamHandle) { time_.now += 0.25; }, Clock::kHost, 0.01,
                        std::make_unique<OverstatedWork>(time_, GetParam()),
-                       [this](Step step) { return std::make_unique<TimedRunner>(std::move(step), time_); });
+                       [this](Work work) { return std::make_unique<TimedRunner>(std::move(work), time_); });
   EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.25);
   EXPECT_DOUBLE_EQ(runner.run(0, 1).host_s, 0.26);
   EXPECT_FALSE(runner.planted()) << *runner.planted();

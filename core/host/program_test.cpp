@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/harness/stop_rule.hpp"
+#include "core/harness/window.hpp"
 
 namespace gpulift {
 namespace {
@@ -57,6 +58,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(std::vector<std::string>{"--arm-time", "-1"}, "--arm-time"),
                     std::pair(std::vector<std::string>{"--benchmark_repetitions=none"}, "--benchmark_repetitions"),
                     std::pair(std::vector<std::string>{"--head", "somewhere"}, "--base"),
+                    std::pair(std::vector<std::string>{"--gpus", "0,0"}, "twice"),
+                    std::pair(std::vector<std::string>{"--gpus", "-1"}, "--gpus"),
+                    std::pair(std::vector<std::string>{"--gpus", "0,64"}, "--gpus"),
+                    std::pair(std::vector<std::string>{"--rows", "/no/such/file"}, "rows"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"},
                               "no case matches the filter"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=("}, "no regular expression"),
@@ -323,7 +328,7 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
       {"wrong_result", "failed", "arm other does not give the same result: error 1.0"},
       {"nan_result", "failed", "arm baseline does not give the same result: error nan"},
       {"crashes", "error", "signal 11 (Segmentation fault)"},
-      {"hangs", "error", "no answer within"},
+      {"hangs", "error", "no sign of life within"},
       {"forgets_compare", "error", "without comparing"},
       {"forgets_check", "error", "what the same result is"},
       {"other_arms", "error", "the arms that the technique declares"},
@@ -357,6 +362,191 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
     EXPECT_THAT(lines_of(result.errors),
                 Contains(AllOf(HasSubstr(std::string("testing/") + misdeed.technique), HasSubstr(misdeed.reason))));
   }
+}
+
+// Arms of several ranks.
+
+TEST_F(Program, ARankThatGoesWrongIsNamedAndTheOtherIsEnded) {
+  const double start_s = now_s();
+  EXPECT_EQ(measure(modules({"ranks"}), {"--timeout", "3"}).exit_code, 1);
+  EXPECT_LT(now_s() - start_s, 60) << "nobody waits for a collective that cannot come";
+  std::map<std::string, Json> by_manner;
+  for (const Json& record : records()) by_manner[record.at("case").at("rank_1")] = record;
+  ASSERT_EQ(by_manner.size(), 6U);
+  for (const char* fine : {"fine", "late"}) {
+    const Json& record = by_manner.at(fine);
+    ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+    const Json& arm = record.at("arms")[1];
+    EXPECT_EQ(arm.at("ranks"), 2);
+    EXPECT_EQ(arm.at("environment").at("NCCL_ALGO"), "Ring");
+    EXPECT_GE(arm.at("lead_in_steps"), 1) << "which brings the ranks in line";
+    EXPECT_EQ(arm.at("windows").at("cpu_s").size(), arm.at("windows").at("host_s").size());
+    EXPECT_FALSE(record.at("context").contains("gpus")) << "these ranks have none";
+  }
+  const auto reason = [&](const char* manner) { return by_manner.at(manner).value("reason", ""); };
+  EXPECT_EQ(by_manner.at("dies").at("outcome"), "error");
+  EXPECT_THAT(reason("dies"), StartsWith("rank 1 of arm other ended with signal 9"));
+  EXPECT_EQ(by_manner.at("hangs").at("outcome"), "error");
+  EXPECT_THAT(reason("hangs"), StartsWith("rank 1 of arm other did not answer within"));
+  EXPECT_EQ(by_manner.at("differs").at("outcome"), "failed");
+  EXPECT_THAT(reason("differs"), StartsWith("arm other, rank 1, does not give the same result"));
+  EXPECT_EQ(by_manner.at("exhausted").at("outcome"), "ok") << "the baseline fits";
+  EXPECT_THAT(by_manner.at("exhausted").at("arms")[1].at("reason").get<std::string>(),
+              HasSubstr("out of memory: rank 1 asked for too much"));
+}
+
+TEST_F(Program, KillingTheRunLeavesNoRankBehind) {
+  const pid_t run = start(measure_arguments(modules({"ranks"}), {"--benchmark_filter=hangs", "--timeout", "600"}));
+  const auto ranks = [this] {
+    int found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const bool ours =
+          testing_programs::content_of(entry.path() / "cmdline").find("--serve-worker") != std::string::npos &&
+          testing_programs::content_of(entry.path() / "environ").find(folder_.string()) != std::string::npos;
+      if (ours && testing_programs::content_of(entry.path() / "stat").find(") Z ") == std::string::npos) ++found;
+    }
+    return found;
+  };
+  const auto wait_for = [&](int wanted) {
+    for (const double until_s = now_s() + 30; ranks() != wanted && now_s() < until_s;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return ranks();
+  };
+  ASSERT_EQ(wait_for(2), 2);
+  kill(-run, SIGKILL);
+  finish(run);
+  EXPECT_EQ(wait_for(0), 0);
+}
+
+TEST_F(Program, RanksInPythonFindTheirPlaceAndEachOther) {
+  EXPECT_EQ(measure(modules({"script_ranks"}), {"--timeout", "20"}).exit_code, 1);
+  std::map<std::string, Json> by_manner;
+  for (const Json& record : records()) by_manner[record.at("case").at("rank_1")] = record;
+  ASSERT_EQ(by_manner.size(), 3U);
+  ASSERT_EQ(by_manner.at("fine").at("outcome"), "ok") << by_manner.at("fine").value("reason", "");
+  const Json& arm = by_manner.at("fine").at("arms")[1];
+  EXPECT_EQ(arm.at("ranks"), 2);
+  EXPECT_EQ(arm.at("cost").at("items"), 8);
+  EXPECT_EQ(arm.at("environment").at("OMP_NUM_THREADS"), "1");
+  EXPECT_THAT(by_manner.at("raises").value("reason", ""),
+              AllOf(StartsWith("rank 1 of arm pair: ValueError"), HasSubstr("in its tenth step")));
+  EXPECT_THAT(by_manner.at("port").value("reason", ""),
+              AllOf(StartsWith("rank 0 of arm pair: OSError"), HasSubstr("in use")));
+}
+
+// Values that arms give are held against each other.
+
+TEST_F(Program, ValuesOfArmsAreHeldAgainstEachOther) {
+  EXPECT_EQ(measure(modules({"script_values"})).exit_code, 1);
+  std::map<std::string, Json> by_kind;
+  for (const Json& record : records()) by_kind[record.at("case").at("gives")] = record;
+  ASSERT_EQ(by_kind.size(), 4U);
+  const Json& near = by_kind.at("near");
+  ASSERT_EQ(near.at("outcome"), "ok") << near.value("reason", "");
+  EXPECT_NEAR(near.at("arms")[1].at("check_error").get<double>(), 0.005, 1e-9);
+  EXPECT_EQ(by_kind.at("far").at("outcome"), "failed");
+  EXPECT_THAT(by_kind.at("far").value("reason", ""), HasSubstr("arm other does not give the same result"));
+  EXPECT_EQ(by_kind.at("nan").at("outcome"), "failed");
+  const Json& nothing = by_kind.at("nothing");
+  ASSERT_EQ(nothing.at("outcome"), "ok") << nothing.value("reason", "");
+  for (const Json& arm : nothing.at("arms")) EXPECT_EQ(arm.at("checked"), false);
+}
+
+// Work around the windows.
+
+TEST_F(Program, EachWindowBeginsInTheStateThatItsArmMakes) {
+  const auto folder = modules({"afresh"});
+  EXPECT_EQ(measure(folder, {"--benchmark_filter=cold:(always|untold)"}).exit_code, 0);
+  ASSERT_EQ(records().size(), 4U);
+  for (const Json& record : records()) {
+    ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+    const Json& arm = record.at("arms")[1];
+    if (record.at("case").at("cold") == "untold") {
+      EXPECT_EQ(arm.at("outcome"), "skipped");
+      EXPECT_EQ(arm.at("reason"), "resident_share cannot be told here");
+      continue;
+    }
+    EXPECT_EQ(arm.at("outcome"), "ok");
+    EXPECT_EQ(arm.at("steps_per_window"), 1);
+    EXPECT_EQ(arm.at("lead_in_steps"), 0);
+    EXPECT_EQ(arm.at("precondition").at("worst"), 0.001);
+  }
+}
+
+TEST_F(Program, AColdArmThatWasNotColdFailed) {
+  EXPECT_EQ(measure(modules({"afresh"}), {"--benchmark_filter=cold:(never|at_first)"}).exit_code, 1);
+  ASSERT_EQ(records().size(), 4U);
+  for (const Json& record : records()) {
+    EXPECT_THAT(record.value("reason", ""), HasSubstr("resident_share"));
+    EXPECT_EQ(record.at("outcome"), "failed") << "not an error, and not fast";
+  }
+}
+
+TEST_F(Program, ArmsOfACaseShareAFolderThatGoesWithTheRun) {
+  const auto disk = folder_ / "disk";
+  std::filesystem::create_directory(disk);
+  const Result result = measure(modules({"scratch"}), {"--scratch", disk.string()});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("scratch");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  EXPECT_EQ(record.at("context").at("versions").at("ink"), "1.2");
+  EXPECT_TRUE(record.at("context").at("scratch").contains("in_memory"));
+  EXPECT_EQ(record.dump().find(disk.string()), std::string::npos) << "no path in a record";
+  EXPECT_TRUE(std::filesystem::is_empty(disk));
+}
+
+TEST_F(Program, AFolderThatCannotServeIsWrongUsage) {
+  const Result result = measure(modules({"scratch"}), {"--scratch", (folder_ / "missing").string()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(lines_of(result.errors), ElementsAre(HasSubstr("--scratch")));
+  EXPECT_THAT(records(), IsEmpty());
+}
+
+TEST_F(Program, AWrapperStandsInFrontOfTheWorker) {
+  EXPECT_EQ(measure(modules({"wrapped"})).exit_code, 0);
+  const Json record = record_of("wrapped");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  EXPECT_EQ(record.at("arms")[1].at("outcome"), "ok") << record.at("arms")[1].value("reason", "");
+  EXPECT_EQ(record.at("arms")[2].at("outcome"), "skipped");
+  EXPECT_THAT(record.at("arms")[2].at("reason").get<std::string>(), StartsWith("gpulift_no_such_program cannot be"));
+  EXPECT_EQ(record.at("arms")[2].at("remedy"), "install it");
+}
+
+// Techniques from elsewhere.
+
+TEST_F(Program, AFolderOfAUsersOwnIsMeasuredBesideTheOthers) {
+  std::filesystem::path outside;
+  for (const auto& entry : std::filesystem::directory_iterator(build() / "techniques")) {
+    if (entry.path().filename().string().starts_with("outside-")) outside = entry.path();
+  }
+  const Result result = measure(modules({"fine"}), {"--more-modules", outside.string(), "--quick"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  std::set<std::string> ids;
+  for (const Json& record : records()) {
+    ids.insert(record.at("technique"));
+    EXPECT_THAT(record.at("source"), SizeIs(1)) << "tells one version of its file from another";
+  }
+  EXPECT_THAT(ids, ElementsAre("outside/square", "testing/fine"));
+}
+
+// Arms by name.
+
+TEST_F(Program, AFilterThatNamesAnArmMeasuresItAndTheBaselineAlone) {
+  EXPECT_EQ(measure(modules({"metrics"}), {"--benchmark_filter=/baseline$"}).exit_code, 0);
+  for (const Json& record : records()) {
+    ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+    EXPECT_THAT(record.at("arms"), SizeIs(1));
+  }
+}
+
+TEST_F(Program, MoreGpusThanThereAreIsASkipThatSaysSo) {
+  const Result result = measure(modules({"needs_gpus"}), {});
+  for (const Json& record : records()) {
+    EXPECT_EQ(record.at("outcome"), "skipped");
+    EXPECT_FALSE(record.value("reason", "").empty());
+  }
+  EXPECT_EQ(records().size(), 2U) << result.errors;
+  EXPECT_EQ(result.exit_code, 77);
 }
 
 TEST_F(Program, ACaseThatCrashedIsNotTriedAgainInTheSameRun) {
@@ -451,7 +641,7 @@ TEST_F(Program, APythonArmIsMeasuredLikeAnyOtherWhateverItPrints) {
   const Json record = record_of("python_fine");
   EXPECT_EQ(record.at("notes").at("arm"), "other");
   EXPECT_EQ(record.at("notes").at("seed"), std::to_string(record.at("order").at("seed").get<std::uint64_t>()));
-  EXPECT_THAT(record.at("notes").at("python").get<std::string>(), StartsWith("3."));
+  EXPECT_THAT(record.at("context").at("versions").at("python").get<std::string>(), StartsWith("3."));
   const Json arm = record.at("arms")[1];
   EXPECT_EQ(arm.at("clock"), "host");
   EXPECT_EQ(arm.at("check_error"), 0);
@@ -886,7 +1076,7 @@ TEST_F(Duet, EachSideHasItsOwnInterpreter) {
             0);
   EXPECT_GT(ratio(), 2);
   const Json notes = records().at(0).at("notes");
-  EXPECT_EQ(notes.at("base:python"), notes.at("python"));
+  EXPECT_EQ(notes.at("base:python"), records().at(0).at("context").at("versions").at("python"));
 }
 
 TEST_F(Duet, TheSideWhoseWorkerStartsFirstAlternates) {
@@ -925,9 +1115,10 @@ TEST_F(Duet, APythonArmIsSlowedDownToo) {
 TEST_F(Duet, WhatArmsNoteWhileTheyAreMadeIsKeptOfBothSides) {
   ASSERT_EQ(duet("head", "base", "planted_notes", 0.01, {"--seed", "0"}).exit_code, 0);
   ASSERT_EQ(records().size(), 2U);
-  const Json expected{{"came", "first"}, {"early", "same"},       {"late", "same"},
-                      {"permille", "5"}, {"base:came", "second"}, {"base:permille", "0"}};
-  for (const Json& record : records()) EXPECT_EQ(record.at("notes"), expected);
+  using Notes = std::map<std::string, std::string>;
+  const Notes expected{{"came", "first"}, {"early", "same"},       {"late", "same"},
+                       {"permille", "5"}, {"base:came", "second"}, {"base:permille", "0"}};
+  for (const Json& record : records()) EXPECT_EQ(record.at("notes").get<Notes>(), expected);
 }
 
 TEST_F(Duet, TheSidesChangePlacesEveryTwoLaunchesAndAnotherRunGoesOn) {

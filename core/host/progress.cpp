@@ -10,42 +10,67 @@
 namespace gpulift {
 namespace {
 
-constexpr const char* kRewriteLine = "\r\033[K";
+constexpr const char* kClearLine = "\r\033[K";
+// A line that went on below could not be cleared: the terminal cuts it at its edge instead.
+constexpr const char* kStopWrapping = "\033[?7l";
+constexpr const char* kWrap = "\033[?7h";
+constexpr std::chrono::seconds kSilence{30};
 
 }  // namespace
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0), start_(std::chrono::steady_clock::now()) {}
+Progress::Progress()
+    : Progress(std::cerr, isatty(STDERR_FILENO) != 0, [] { return std::chrono::steady_clock::now(); }) {}
+
+Progress::Progress(std::ostream& out, bool terminal, Now now)
+    : out_(out), terminal_(terminal), now_(std::move(now)), start_(now_()), last_line_(start_) {}
 
 void Progress::plan(std::size_t steps, double weight) {
   steps_ = steps;
   weight_ = weight;
-  start_ = std::chrono::steady_clock::now();
+  start_ = now_();
 }
 
 void Progress::begin(const std::string& what) {
-  if (terminal_) std::cerr << kRewriteLine << position() << ' ' << what << time_left() << std::flush;
+  step_ = what;
+  if (terminal_) rewrite(position() + " " + step_ + time_left());
+}
+
+void Progress::doing(const std::string& what) {
+  const std::string line = position() + " " + step_ + ": " + what + time_left();
+  if (terminal_) {
+    rewrite(line);
+  } else if (now_() - last_line_ >= kSilence) {
+    write_line(line);
+  }
 }
 
 void Progress::end(const std::string& what, const std::string& outcome, double weight) {
   ++done_;
   done_weight_ += weight;
   const bool worth_keeping = outcome != "ok" && !outcome.starts_with("skipped");
-  if (terminal_) {
-    std::cerr << kRewriteLine;
-    if (worth_keeping) std::cerr << what << ": " << outcome << '\n';
-    std::cerr << std::flush;
+  if (!terminal_) {
+    write_line(position() + " " + what + ": " + outcome + time_left());
+  } else if (worth_keeping) {
+    say(what + ": " + outcome);
   } else {
-    std::cerr << position() << ' ' << what << ": " << outcome << time_left() << '\n';
+    finish();
   }
 }
 
 void Progress::say(const std::string& line) {
-  if (terminal_) std::cerr << kRewriteLine;
-  std::cerr << line << std::endl;
+  finish();
+  write_line(line);
 }
 
 void Progress::finish() {
-  if (terminal_) std::cerr << kRewriteLine << std::flush;
+  if (terminal_) out_ << kClearLine << std::flush;
+}
+
+void Progress::rewrite(const std::string& line) { out_ << kClearLine + (kStopWrapping + line) + kWrap << std::flush; }
+
+void Progress::write_line(const std::string& line) {
+  out_ << line << std::endl;
+  last_line_ = now_();
 }
 
 std::string Progress::position() const {
@@ -56,7 +81,7 @@ std::string Progress::position() const {
 
 std::string Progress::time_left() const {
   if (done_weight_ <= 0 || done_ >= steps_) return "";
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+  const std::chrono::duration<double> passed = now_() - start_;
   const auto left_s = static_cast<long>(passed.count() * std::max(0.0, weight_ - done_weight_) / done_weight_);
   std::ostringstream text;
   text << "  (about " << left_s / 60 << ':' << std::setw(2) << std::setfill('0') << left_s % 60 << " left)";

@@ -38,6 +38,7 @@ std::string known(const Json& context, const char* key) {
   return context.contains(pointer) ? text_of(context.at(pointer)) : "";
 }
 
+/// Of the first GPU: records of cases that take several name the others, the context of a run does not.
 std::string card_of(const Json& context) {
   const std::string card = known(context, "/gpu/card");
   return card.empty() ? "none" : card;

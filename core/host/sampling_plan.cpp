@@ -1,15 +1,28 @@
 #include "sampling_plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpulift {
 namespace {
 
 constexpr double kWholeStepTime_s = 1.5;  // per arm and launch, unless more is asked: a step may take a quarter second
+constexpr double kOverrun = 3.0;          // the minimum of blocks yields when the budget is exceeded this much
+constexpr int kLongBlocks = 4;
+constexpr double kLongestCase_s = 60;
 
-}  // namespace
+/// A block has two windows of each arm.
+void fit_to_long_steps(SamplingPlan& plan, std::span<const double> step_s) {
+  const bool is_long =
+      std::any_of(step_s.begin(), step_s.end(), [&](double arm_s) { return arm_s > plan.window_s / 2; });
+  if (!is_long) return;
+  plan.min_blocks = std::min(plan.min_blocks, kLongBlocks);
+  const double block_s = 2 * std::accumulate(step_s.begin(), step_s.end(), 0.0);
+  plan.budget_s = std::max(plan.budget_s, std::min(plan.min_blocks * block_s, kLongestCase_s));
+  plan.limit_s = std::max(plan.budget_s, std::min(kOverrun * plan.budget_s, kLongestCase_s));
+}
 
-SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms) {
+SamplingPlan plan_of_short_steps(const Job& job, const RunSettings& settings, const SampledArms& arms) {
   const double count = static_cast<double>(arms.count);
   SamplingPlan plan;
   plan.precision = settings.precision;
@@ -45,6 +58,15 @@ SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const Sa
     if (settings.quick) plan.min_blocks = 4;  // rests make them the longest of all quick cases
     plan.budget_s = plan.min_blocks * 2 * count * (plan.rest_s + plan.window_s + plan.lead_in_s);
   }
+  return plan;
+}
+
+}  // namespace
+
+SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms) {
+  SamplingPlan plan = plan_of_short_steps(job, settings, arms);
+  plan.limit_s = kOverrun * plan.budget_s;
+  if (job.regime != "sustained") fit_to_long_steps(plan, arms.step_s);
   return plan;
 }
 

@@ -86,5 +86,30 @@ TEST(SamplingPlan, QuickTakesHalfOfTheBlocksBetweenRests) {
       << "duets are certified";
 }
 
+TEST(SamplingPlan, LongStepsHaveFourBlocksAndTheTimeForThem) {
+  const std::vector<double> step_s{0.1, 0.4};
+  const SamplingPlan plan = sampling_plan(burst(), with_arm_time(0.3), {.count = 2, .step_s = step_s});
+  EXPECT_EQ(plan.min_blocks, 4);
+  EXPECT_DOUBLE_EQ(plan.budget_s, 4 * 2 * 0.5);
+  EXPECT_DOUBLE_EQ(plan.limit_s, 3 * plan.budget_s);
+}
+
+TEST(SamplingPlan, NoCaseOfLongStepsTakesMoreThanAMinute) {
+  const std::vector<double> step_s{5, 10};
+  const SamplingPlan plan = sampling_plan(burst(), with_arm_time(0.3), {.count = 2, .step_s = step_s});
+  EXPECT_EQ(plan.budget_s, 60);
+  EXPECT_EQ(plan.limit_s, 60);
+  const SamplingPlan asked = sampling_plan(burst(), with_arm_time(100), {.count = 2, .step_s = step_s});
+  EXPECT_EQ(asked.limit_s, 200) << "unless the user asked for more";
+}
+
+TEST(SamplingPlan, ShortStepsChangeNothing) {
+  const std::vector<double> step_s{1e-5, 4e-3};
+  const SamplingPlan plan = sampling_plan(burst(), with_arm_time(0.3), {.count = 2, .step_s = step_s});
+  EXPECT_EQ(plan.min_blocks, 8);
+  EXPECT_DOUBLE_EQ(plan.budget_s, 0.6);
+  EXPECT_DOUBLE_EQ(plan.limit_s, 3 * 0.6);
+}
+
 }  // namespace
 }  // namespace gpulift

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kFarewell_s = 20;  // for a child to end after its last record
-constexpr double kPatience = 10;    // a case may take this many times its planned windows before its timeout starts
+constexpr double kGrace_s = 2;      // for a child to say which of its own is silent
 
 std::string case_key(const Job& job) {
   return full_case_id(job.technique, job.case_id) + (job.is_duet() ? "/" + job.arm : "");
@@ -73,37 +73,50 @@ bool Supervisor::run(const std::vector<Job>& cases) {
   for (int launch = 0; launch < settings_.launches; ++launch) {
     std::vector<Job> jobs = jobs_of_launch(cases, launch);
     std::erase_if(jobs, [this](const Job& job) { return broken_.contains(case_key(job)); });
-    while (!jobs.empty()) {
-      for (Job& job : jobs) {
-        const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
-        if (noted != notes_.end()) job.recalled = noted->second;
-      }
-      const std::size_t finished = run_in_one_process(jobs);
-      if (interrupted()) return false;
-      jobs.erase(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(finished));
-    }
+    // Workers have the GPUs for themselves: the process that measures them has no context on one.
+    const auto others =
+        std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return !job.all_workers; });
+    if (!run_all({jobs.begin(), others}) || !run_all({others, jobs.end()})) return false;
   }
   progress_.finish();
+  return true;
+}
+
+/// False when the user interrupted.
+bool Supervisor::run_all(std::vector<Job> jobs) {
+  while (!jobs.empty()) {
+    for (Job& job : jobs) {
+      const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
+      if (noted != notes_.end()) job.recalled = noted->second;
+    }
+    const std::size_t finished = run_in_one_process(jobs);
+    if (interrupted()) return false;
+    jobs.erase(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(finished));
+  }
   return true;
 }
 
 // Returns how many of the jobs are finished, the one that ended the process included: at least one, unless interrupted.
 std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
   Process child({own_program(), "--serve-launch"}, {});
-  Json request{{"settings", to_json(settings_)}, {"has_gpu", context_.contains("gpu")}, {"jobs", Json::array()}};
+  Json request{{"settings", to_json(settings_)},
+               {"has_gpu", context_.contains("gpu")},
+               {"all_workers", jobs.front().all_workers},
+               {"jobs", Json::array()}};
   for (const Job& job : jobs) request["jobs"].push_back(to_json(job));
   child.send(request.dump());
   for (std::size_t index = 0; index < jobs.size();) {
     const Job& job = jobs[index];
     progress_.begin(case_key(job) + ", launch " + std::to_string(job.launch + 1) + " of " +
                     std::to_string(settings_.launches));
-    const double limit_s = timeout_of(job, settings_) + kPatience * planned_s(job, settings_, 1);
+    const double limit_s = timeout_of(job, settings_) + kGrace_s;
     std::string line;
     const auto got = child.receive(line, limit_s);
     if (interrupted() && got != Process::Read::kLine) return index;  // a record that came is kept
     if (got == Process::Read::kTimeout) {
       child.kill();
-      keep_error(job, "no answer within " + std::to_string(static_cast<int>(limit_s)) + " s: stopped (see --timeout)");
+      keep_error(job,
+                 "no sign of life within " + std::to_string(static_cast<int>(limit_s)) + " s: stopped (see --timeout)");
       return index + 1;
     }
     if (got == Process::Read::kClosed) {
@@ -118,6 +131,7 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
       for (const Job& lost : jobs) keep_unmeasured(lost, message.at("reason"), message.at("remedy"));
       return jobs.size();
     }
+    if (message.at("event") == "alive") progress_.doing(message.at("what"));
     if (message.at("event") == "record") {
       keep(job, message.at("record"));
       ++index;

@@ -36,6 +36,7 @@ class Supervisor {
 
  private:
   std::vector<Job> jobs_of_launch(const std::vector<Job>& cases, int launch) const;
+  bool run_all(std::vector<Job> jobs);
   std::size_t run_in_one_process(const std::vector<Job>& jobs);
   void keep(const Job& job, nlohmann::ordered_json record);
   void keep_error(const Job& job, const std::string& reason);

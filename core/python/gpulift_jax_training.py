@@ -267,7 +267,7 @@ def make_arm(name: str, seed: int, gpu: int | None, *, jit: bool) -> Arm:
         saved_s = plain_step_s - training.step_time_s()
         return {**found, "break_even_steps": cold_start_s / saved_s} if saved_s > 0 else found
 
-    notes = {"jax": jax.__version__, "jax_device": device.platform}
+    notes = {"jax_device": device.platform}
     if device.platform == "cpu":
         notes["jax_threads"] = str(len(os.sched_getaffinity(0)))
     return Arm(

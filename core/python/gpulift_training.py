@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as nnf
-from gpulift_worker import Arm, Skip, usable_cores
+from gpulift_worker import Arm, Skip, cores
 from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
@@ -211,11 +211,23 @@ def device_of(gpu: int | None) -> torch.device:
     return torch.device("cuda", gpu)
 
 
+def mark_on(device: torch.device) -> torch.cuda.Event:
+    """A place in the queue of a GPU."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def leave_a_core_free() -> int:
+    """For torch's threads, which stall when one that they wait for is preempted; how many."""
+    threads = max(1, cores() - 1)
+    torch.set_num_threads(threads)
+    return threads
+
+
 def set_up(device: torch.device) -> int:
     """Switches as the C++ arms have them: TF32 off, cuDNN searches. Returns the host's threads."""
-    # One core stays free: threads that wait for one another stall when one of them is preempted.
-    threads = max(1, len(usable_cores()) - 1)
-    torch.set_num_threads(threads)
+    threads = leave_a_core_free()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -275,9 +287,7 @@ class Training:
 
     def mark(self) -> torch.cuda.Event:
         """A place in the device's queue."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+        return mark_on(self.device)
 
     def step_time_s(self, steps: int = TIMED_STEPS) -> float:
         """The mean time of a step, of so many."""
@@ -399,7 +409,7 @@ def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
             return found
         return {**found, **compilation(cold_start_s, eager_step_s, training.step_time_s())}
 
-    notes = {"torch": str(torch.__version__), "device": device.type}
+    notes = {"device": device.type}
     if device.type == "cpu":
         notes["torch_threads"] = str(threads)
         return Arm(step=training.step, error=error, notes=notes, metrics=metrics)

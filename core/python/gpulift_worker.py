@@ -6,13 +6,15 @@ The script beside a technique defines one function, and never sees a clock or a 
 
 Questions come as JSON lines on standard input, answers go to file descriptor 3: first the arm with
 its case, answered once it is checked, then windows until the input closes. `--describe SCRIPT...`
-instead prints as JSON which versions the scripts find, or what they miss.
+instead prints as JSON which versions the scripts find, or what they miss; `--manifest ID SCRIPT`
+the manifest of a technique in Python alone, see gpulift_manifest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib.metadata
 import importlib.util
@@ -20,22 +22,32 @@ import json
 import math
 import os
 import platform
+import random
 import re
 import signal
 import statistics
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic  # CLOCK_MONOTONIC, the clock of the C++ windows
 from types import ModuleType
 from typing import Any, Protocol, TextIO
 
+# Python itself leaves this folder out where PYTHONSAFEPATH is set.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from gpulift_cpu import CpuMeter
+from gpulift_files import disk_facts
+from gpulift_manifest import ManifestError, manifest_of
+
+USAGE = 2
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
 FRAMEWORKS = ("torch", "jax")
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
+NAME_A_DISK = "name a folder on a disk: --scratch DIR"
 EXHAUSTED = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "RESOURCE_EXHAUSTED")
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
@@ -53,32 +65,66 @@ class Mark(Protocol):
 
 
 def nothing() -> None:
-    """Waits for nothing: a step on the host is done when it returns."""
+    """What most arms need around their steps: one on the host is done when it returns."""
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """What must hold when a window begins: a cold arm that was not cold failed, it is not fast."""
+
+    name: str  # with its unit: resident_share
+    look: Callable[[], float | None]  # None: it cannot be told here, and the arm is skipped
+    most: float = 0.0  # it holds up to this
 
 
 @dataclass(frozen=True)
 class Arm:
     """What a script makes. `error` is called once, after one step: 0 for the same result.
 
+    `value` is called once, after one step, too: a number such as the loss, which the engine holds
+    against that of the first arm. An arm with neither is not checked.
     `synchronize` waits for the work of all steps; `mark` makes a mark in the device's queue. With
     marks, and where all arms of the case have such, the time between two of them is the window's.
     `metrics` is called once, after `error`, and may take steps: facts whose names end in their
     units, such as peak_allocated_bytes.
+    `before` is called ahead of each window, which is then one step with no lead-in, and `rest`
+    after each: it returns when nothing of the arm works on any more. Neither is timed.
     """
 
     step: Callable[[], object]
-    error: Callable[[], float]
+    error: Callable[[], float] | None = None
     synchronize: Callable[[], object] = nothing
     mark: Callable[[], Mark] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     metrics: Callable[[], Mapping[str, float]] = dict
+    value: Callable[[], float] | None = None
+    before: Callable[[], object] = nothing
+    rest: Callable[[], object] = nothing
+    precondition: Precondition | None = None
+    tolerance: float | None = None  # where it differs from the technique's
+    bytes: float = 0.0  # of a step, through the memory or the link that `roof` names
+    flops: float = 0.0  # of a step; integer operations too
+    items: float = 0.0  # of a step: whatever the technique counts
+    item: str = ""  # what one of them is, in the singular: "image"; without it there is no rate
+    roof: str = ""  # the ceiling that bounds it: device_memory, host_memory, ...
+    versions: Mapping[str, str] = field(default_factory=dict)  # of what else the arm runs through
+
+    @property
+    def has_before(self) -> bool:
+        """Whether each window is one step."""
+        return self.before is not nothing
 
 
 def usable_cores() -> list[int]:
     """Those that this process may keep busy: fewer than it may run on where a container says so,
     which the program that starts it knows."""
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[: int(os.environ.get("GPULIFT_CORES", len(cores)))]
+    found = sorted(os.sched_getaffinity(0))
+    return found[: int(os.environ.get("GPULIFT_CORES", len(found)))]
+
+
+def cores() -> int:
+    """How many there are of them: as many threads keep all of them busy."""
+    return len(usable_cores())
 
 
 class Skip(Exception):
@@ -92,6 +138,25 @@ class Skip(Exception):
             raise ValueError("a skip says why")
         super().__init__(reason)
         self.remedy = remedy
+
+
+@functools.cache
+def scratch() -> Path:
+    """A folder for files of this case alone, which all its arms share; removed with all that is in
+    it. Records hold the facts of its disk, never its path. Throws Skip where there is none."""
+    named = os.environ.get("GPULIFT_SCRATCH")
+    if not named:
+        raise Skip(os.environ.get("GPULIFT_SCRATCH_MISSING", "no scratch folder"), NAME_A_DISK)
+    folder = Path(named)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Skip(f"the scratch folder cannot be made: {error.strerror}", NAME_A_DISK) from error
+    return folder
+
+
+class Failed(Exception):
+    """A state that was asked for does not hold: the arm failed, and is not timed."""
 
 
 class Windows:
@@ -116,8 +181,11 @@ class Windows:
         gc.collect()  # the collector is off inside windows
         for _ in range(lead_in_steps):
             step()
-        if not by_events:
+        if arm.has_before or not by_events:
             arm.synchronize()
+        arm.before()
+        seen = None if arm.precondition is None else look_again(arm.precondition)
+        cpu = CpuMeter()
         begin = arm.mark() if arm.mark else None
         start_s = monotonic()
         for _ in range(steps):
@@ -127,9 +195,18 @@ class Windows:
         end = arm.mark() if arm.mark else None
         arm.synchronize()
         host_s = monotonic() - start_s
-        answer = {"start_s": start_s, "host_s": host_s, "enqueue_s": enqueued_s - start_s}
+        cpu_s = cpu.used_s()
+        arm.rest()
+        answer = {
+            "start_s": start_s,
+            "host_s": host_s,
+            "enqueue_s": enqueued_s - start_s,
+            "cpu_s": cpu_s,
+        }
         if begin is not None:
             answer["device_s"] = begin.elapsed_time(end) / 1e3
+        if seen is not None:
+            answer["precondition"] = seen
         self._learn(answer["device_s"] if by_events else host_s, added_s, steps)
         if self._planted:
             answer["planted"] = statistics.median(self._planted)
@@ -148,61 +225,159 @@ class Windows:
 
     def _learn(self, window_s: float, added_s: float, steps: int) -> None:
         plain_s = window_s - added_s
+        if plain_s <= 0:
+            # By its own count the extra work took it all: the next window tells anew, without any.
+            self._step_s = None
+            return
         if added_s > 0:
             self._planted.append(added_s / plain_s)
         self._step_s = plain_s / steps
 
 
 def load(script: Path) -> ModuleType:
-    """The script as a module. Throws Skip when it imports a package that is not installed."""
-    spec = importlib.util.spec_from_file_location("technique", script)
+    """The script as a module, which finds its siblings after all else. Throws Skip when it imports
+    a package that is not installed."""
+    folder = str(script.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    spec = importlib.util.spec_from_file_location("technique", script.resolve())
     if spec is None or spec.loader is None:
         raise ImportError(f"{script.name} is no Python script")
     module = importlib.util.module_from_spec(spec)
-    try:
+    sys.modules[spec.name] = module  # where dataclasses and pickle look for what it defines
+    with skipping_what_is_not_installed():
         spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def skipping_what_is_not_installed() -> Iterator[None]:
+    """Throws Skip in place of the error of an import that finds no package."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         reason = f"the Python package {error.name} is not installed"
         remedy = f"install {error.name}, or name another interpreter with --python"
         raise Skip(reason, remedy) from error
-    return module
 
 
 def versions(module: ModuleType) -> dict[str, str]:
-    """Of Python and of every package that the script imported by name."""
-    imported = (value for value in vars(module).values() if isinstance(value, ModuleType))
+    """Of Python, of every package that the script imported by name, and of the frameworks that it
+    loaded in any way."""
+    imported = {
+        value.__name__.partition(".")[0]
+        for value in vars(module).values()
+        if isinstance(value, ModuleType)
+    }
     packages = {
-        one.__name__: str(one.__version__) for one in imported if hasattr(one, "__version__")
+        name: str(sys.modules[name].__version__)
+        for name in sorted(imported.union(FRAMEWORKS) - sys.stdlib_module_names)
+        if hasattr(sys.modules.get(name), "__version__")
     }
     return {"python": platform.python_version(), **packages}
 
 
-def check(make: Callable[..., Arm], question: Json) -> tuple[Arm, Json]:
-    """Makes the arm and takes one step; the answer has its error and its peak memory in bytes."""
+def make_arm(script: Path, module: ModuleType, question: Json) -> Arm:
+    """The arm that the script makes of the question."""
+    if not callable(getattr(module, "make", None)):
+        raise AttributeError(f"{script.name} has no function make(arm, point, seed, gpu)")
+    seed_generators(question["seed"])
+    with skipping_what_is_not_installed():
+        arm = module.make(question["arm"], question["point"], question["seed"], question["gpu"])
+    if not isinstance(arm, Arm):
+        raise TypeError(f"make() returned {type(arm).__name__}, not an Arm")
+    if not callable(arm.step):
+        raise TypeError(f"make() returned an Arm whose step is {type(arm.step).__name__}")
+    return arm
+
+
+def seed_generators(seed: int) -> None:
+    """Those that scripts draw from without saying so: all arms of a case draw the same."""
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def check(make: Callable[[], Arm]) -> tuple[Arm, Json]:
+    """Makes the arm and takes one step; the answer has what was found, and its peak memory in
+    bytes."""
     before_bytes = _status_bytes("VmRSS:")
     _reset_peak()
-    arm = make(question["arm"], question["point"], question["seed"], question["gpu"])
+    arm = make()
+    arm.before()
+    seen = None if arm.precondition is None else look_first(arm.precondition)
     arm.step()
     arm.synchronize()
+    arm.rest()
     peak_bytes = max(0, _status_bytes("VmHWM:") - before_bytes)
-    error = float(arm.error())
-    shown = error if math.isfinite(error) else "not a number"
-    metrics = _finite(arm.metrics())
-    arm.synchronize()
-    return arm, {
-        "check_error": shown,
+    answer = {
+        **_result(arm),
         "peak_host_bytes": peak_bytes,
         "has_events": arm.mark is not None,
-        "metrics": metrics,
+        "has_before": arm.has_before,
+        "metrics": _finite("metric", arm.metrics()),
+        **_cost(arm),
     }
+    arm.synchronize()
+    arm.rest()  # of the steps that `error` and `metrics` took
+    if arm.tolerance is not None:
+        answer.update(_finite("number", {"tolerance": arm.tolerance}))
+    if arm.precondition is not None:
+        named = {"name": arm.precondition.name, "most": float(arm.precondition.most)}
+        answer["precondition"] = {**named, "seen": seen}
+    return arm, answer
 
 
-def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics, or ValueError: a record cannot hold a number that is not finite."""
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise ValueError(f"the metric {name} is not finite")
-    return dict(metrics)
+def look_first(required: Precondition) -> float:
+    """What the first look says. Throws Skip where it cannot be told, Failed where it does
+    not hold."""
+    seen = required.look()
+    if seen is None:
+        raise Skip(f"{required.name} cannot be told here", "needs Linux 6.5 (cachestat)")
+    if not seen <= required.most:  # not a number does not hold
+        raise Failed(f"{required.name} is {seen:g}, and may be {required.most:g} at most")
+    return float(seen)
+
+
+def look_again(required: Precondition) -> float:
+    """What a later look says; the engine judges it. Throws RuntimeError where it says nothing."""
+    seen = required.look()
+    if seen is None or not math.isfinite(seen):
+        raise RuntimeError(f"{required.name} can no longer be told")
+    return float(seen)
+
+
+def _result(arm: Arm) -> Json:
+    """The value and the error after one step, as far as the arm tells them."""
+    # The value first: the error may take steps.
+    value = None if arm.value is None else float(arm.value())
+    error = None if arm.error is None else float(arm.error())
+    result: Json = {}
+    if value is not None:
+        result["value"] = value
+    if error is not None:
+        result["check_error"] = error
+    if all(map(math.isfinite, result.values())):
+        return result
+    return {"check_error": "not a number"}
+
+
+def _cost(arm: Arm) -> Json:
+    """The work of a step, where the arm says any."""
+    counted = {"bytes": arm.bytes, "flops": arm.flops, "items": arm.items}
+    if not any(counted.values()):
+        return {}
+    return {"cost": {**_finite("number", counted), "item": arm.item, "roof": arm.roof}}
+
+
+def _finite(kind: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    """The numbers, or ValueError: a record cannot hold one that is not finite."""
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise ValueError(f"the {kind} {name} is not finite")
+    return {name: float(number) for name, number in numbers.items()}
 
 
 def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
@@ -214,25 +389,21 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         question = json.loads(line)
         module = load(script)
         try:
-            arm, hello = check(module.make, question)
+            arm, hello = check(lambda: make_arm(script, module, question))
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
             said = said_by(error).partition(" If reserved but ")[0]  # torch advises on its settings
             raise Skip(f"out of memory: {said}", MORE_MEMORY) from error
-        _reply(replies, {**hello, "notes": {**versions(module), **arm.notes}})
-        windows = Windows(arm, question["plant"])
-        gc.collect()
-        gc.freeze()  # what is alive now stays: looking through it before each window would be slow
-        gc.disable()
-        for line in questions:
-            asked = json.loads(line)
-            if "launches_per_step" in asked:
-                _reply(replies, launches_per_step(arm, question["launch_counter"]))
-            else:
-                _reply(replies, windows.run(**asked))
+        hello |= {"notes": dict(arm.notes), "versions": {**versions(module), **arm.versions}}
+        if scratch.cache_info().currsize:  # the script asked
+            hello["scratch"] = disk_facts(scratch())
+        _reply(replies, hello)
+        answer_windows(arm, question, questions, replies)
     except BrokenPipeError:
         return 1  # nobody listens any more
+    except Failed as failed:
+        _reply(replies, {"failed": str(failed)})
     except Skip as skip:
         _reply(replies, {"skipped": str(skip), "remedy": skip.remedy})
     except Exception as error:
@@ -240,6 +411,20 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         _reply(replies, {"error": said_by(error)})
         return 1
     return 0
+
+
+def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO) -> None:
+    """Takes windows of a checked arm until the questions end."""
+    windows = Windows(arm, question["plant"])
+    gc.collect()
+    gc.freeze()  # what is alive now stays: looking through it before each window would be slow
+    gc.disable()
+    for line in questions:
+        asked = json.loads(line)
+        if "launches_per_step" in asked:
+            _reply(replies, launches_per_step(arm, question["launch_counter"]))
+        else:
+            _reply(replies, windows.run(**asked))
 
 
 def launches_per_step(arm: Arm, counter: str | None) -> Json:
@@ -255,16 +440,19 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
         return {}
     start, stop = library.gpulift_launch_counter_start, library.gpulift_launch_counter_stop
     start.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], ctypes.c_int64
+    steps = 1 if arm.has_before else COUNTED_STEPS
+    arm.before()
     started = start()
     if started is None:
         return {}
     try:
-        for _ in range(COUNTED_STEPS):
+        for _ in range(steps):
             arm.step()
         arm.synchronize()
     finally:
         launches = stop(started)
-    return {"launches_per_step": launches / COUNTED_STEPS}
+    arm.rest()
+    return {"launches_per_step": launches / steps}
 
 
 def ran_out_of_memory(error: Exception) -> bool:
@@ -296,8 +484,19 @@ def describe(scripts: Sequence[Path]) -> Json:
     return found
 
 
+def leave_current_folder() -> None:
+    """Out of where modules are found: an empty entry of PYTHONPATH means it, mostly unasked."""
+    named = os.environ.get("PYTHONPATH")
+    if named and "" in named.split(os.pathsep):
+        own_folder, *others = sys.path
+        sys.path[:] = [own_folder, *(one for one in others if one != os.getcwd())]
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command line."""
+    leave_current_folder()
+    if arguments[:1] == ["--manifest"]:
+        return print_manifest(*arguments[1:])
     describing = arguments[:1] == ["--describe"]
     replies = os.fdopen(os.dup(1 if describing else REPLY_DESCRIPTOR), "w")  # dup: not inherited
     questions = os.fdopen(os.dup(0))
@@ -312,6 +511,17 @@ def main(arguments: Sequence[str]) -> int:
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and closes the line
     return serve(Path(arguments[0]), questions, replies)
+
+
+def print_manifest(identity: str, script: str) -> int:
+    """On standard output; the exit code. What is wrong with the script is one line of errors."""
+    try:
+        manifest = manifest_of(identity, Path(script))
+    except ManifestError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    print(json.dumps(manifest, indent=2))
+    return 0
 
 
 def _reply(replies: TextIO, answer: Json) -> None:

@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from gpulift import bench as benching
 from gpulift import doctor as doctors
-from gpulift import machine, measuring, tables
+from gpulift import machine, measuring, tables, techniques
 from gpulift.arguments import Results, named
 from gpulift.certify.command import certify
 from gpulift.citing.command import cite, show
 from gpulift.citing.verify import verify
 from gpulift.claims.command import claims
 from gpulift.commands import (
-    Gpu,
     Json,
     Out,
     Quick,
@@ -38,6 +38,7 @@ from gpulift.gate.setup import matcher
 from gpulift.machine import TechniqueInfo
 from gpulift.qualify.command import qualify
 from gpulift.records import check as checks
+from gpulift.records.model import Context
 from gpulift.records.read import read_results
 from gpulift.reference import command as reference_command
 from gpulift.report.command import report
@@ -47,6 +48,31 @@ app = make_app()
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Filter = Annotated[
     Optional[str], typer.Argument(help="Regular expression on technique/case/arm; -- -RE excludes.")  # noqa: UP045
+]
+
+Gpus = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--gpus", "--gpu", help="Index of the GPU, or several: 0,1; the first by default."
+    ),
+]
+Scratch = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=named, metavar="DIR", help="Folder on the disk that cases with files measure."
+    ),
+]
+Python = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
+]
+Techniques = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        parser=named,
+        metavar="DIR",
+        help="Folder of techniques of your own; may be repeated. Else those of GPULIFT_TECHNIQUES.",
+    ),
 ]
 
 app.command()(qualify)
@@ -76,11 +102,10 @@ def run(
     ] = None,
     out: Out = None,
     seed: Annotated[Optional[int], typer.Option(help="Seed of order and data.")] = None,  # noqa: UP045
-    gpu: Gpu = None,
-    python: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
-    ] = None,
+    gpus: Gpus = None,
+    python: Python = None,
+    scratch: Scratch = None,
+    techniques: Techniques = None,
     timeout: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
@@ -90,23 +115,63 @@ def run(
     ] = None,
 ) -> None:
     """Measure and append records; goes on with an unfinished run of the same command."""
-    named = machine.find_interpreter("--python", python) if python is not None else None
     options = measuring.Options(
-        filter, quick, launches, arm_time, precision, seed, gpu, named, timeout=timeout
+        filter,
+        quick,
+        launches,
+        arm_time,
+        precision,
+        seed,
+        python=_interpreter(python),
+        scratch=scratch,
+        timeout=timeout,
     )
-    measuring.require_known(options)
-    context = machine.describe_asked(machine.find_bench(), gpu)
+    options, context = _on_gpus(options, gpus)
+    options = replace(options, more_modules=_prepared(techniques))
     measured = measuring.run(options, results_folder(), out, context, say)
     if measured.exit_code in measuring.FINISHED:
         typer.echo(measured.folder)
     raise typer.Exit(measured.exit_code)
 
 
+@app.command()
+def bench(
+    script: Annotated[
+        Path,
+        typer.Argument(parser=named, metavar="SCRIPT", help="A Python file with ARMS and make."),
+    ],
+    out: Out = None,
+    launches: Annotated[int, typer.Option(help="Processes per case.")] = 3,
+    arm_time: Annotated[
+        float, typer.Option(help="Seconds per arm, case and launch.")
+    ] = benching.ARM_TIME_S,
+    gpus: Gpus = None,
+    python: Python = None,
+    scratch: Scratch = None,
+) -> None:
+    """Measure the arms of one Python file against its first; writes records and a report."""
+    with benching.prepared(script) as modules:
+        options = measuring.Options(
+            launches=launches,
+            arm_time=arm_time,
+            python=_interpreter(python),
+            scratch=scratch,
+            modules=modules,
+        )
+        options, context = _on_gpus(options, gpus)
+        measured = measuring.run(options, Path(benching.RESULTS), out, context, say)
+    if measuring.kept_records(measured.folder):
+        benching.show(measured.folder)
+    raise typer.Exit(measured.exit_code)
+
+
 @app.command("list")
-def list_techniques(filter: Filter = None, as_json: Json = False) -> None:
+def list_techniques(
+    filter: Filter = None, techniques: Techniques = None, as_json: Json = False
+) -> None:
     """What can be measured, and whether it can run on this machine; of each technique the cases
     that the filter selects."""
-    context, infos = examine(None)
+    context, infos = examine(None, _prepared(techniques))
     matches = matcher(filter)
     chosen = [one for info in infos if (one := _selected(info, matches))]
     if not chosen:
@@ -174,12 +239,31 @@ def duet(results: Results, as_json: Json = False) -> None:
         tables.console().print(tables.duets(rows))
 
 
+def _interpreter(named: str | None) -> Path | None:
+    return None if named is None else machine.find_interpreter("--python", named)
+
+
+def _prepared(named: Sequence[Path] | None) -> tuple[Path, ...]:
+    folders = techniques.asked(named)
+    return tuple(techniques.prepare(folders, say)) if folders else ()
+
+
+def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Options, Context]:
+    """With the GPUs that were named, and what is known of the first; refuses what cannot be."""
+    measuring.require_known(options)
+    indices = () if gpus is None else machine.gpus_named(gpus)
+    context = machine.describe_all(machine.find_bench(), indices)
+    if len(indices) == 1:
+        return replace(options, gpu=indices[0]), context
+    return replace(options, gpus=indices), context
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors become one line on stderr."""
     return call(app, (sys.argv[1:] if arguments is None else arguments) or ["--help"])
 
 
-def _selected(info: TechniqueInfo, matches: Callable[[str], bool]) -> TechniqueInfo | None:
+def _selected(info: TechniqueInfo, matches: Callable[..., bool]) -> TechniqueInfo | None:
     """The technique with the cases that `run` with the same filter would measure; one whose cases
     are not known, since it is unavailable, by its own name."""
     if not (info.cases and info.arms):
@@ -187,6 +271,7 @@ def _selected(info: TechniqueInfo, matches: Callable[[str], bool]) -> TechniqueI
     cases = tuple(
         case
         for case in info.cases
-        if any(matches(f"{info.id}/{case.id}/{arm}") for arm in info.arms)
+        for name in ["/".join(part for part in (info.id, case.id) if part)]
+        if any(matches(info.id, name, f"{name}/{arm}") for arm in info.arms)
     )
     return replace(info, cases=cases) if cases else None

@@ -62,11 +62,14 @@ def require_model(name: str, known: Sequence[str], none: str) -> str:
     return model
 
 
-def examine(gpu: int | None) -> tuple[Context, list[TechniqueInfo]]:
+def examine(
+    gpu: int | None, more_modules: Sequence[Path] = ()
+) -> tuple[Context, list[TechniqueInfo]]:
     """This machine, and what can be measured with the Python of the set-up."""
     bench = machine.find_bench()
     context = machine.describe_asked(bench, gpu)
-    return context, packages.with_missing(machine.catalogue(bench), bench.parent / "modules")
+    infos = machine.catalogue(bench, more_modules)
+    return context, packages.with_missing(infos, [bench.parent / "modules", *more_modules])
 
 
 def summary_of(run: Run) -> Summary:

@@ -39,7 +39,7 @@ class TechniqueInfo:
 
     id: str
     question: str
-    needs_device: bool
+    gpus: int  # the least number; 0: it runs on any machine
     ceiling: bool
     arms: tuple[str, ...]
     cases: tuple[CaseInfo, ...]
@@ -51,7 +51,7 @@ class TechniqueInfo:
         """Why it cannot run on the machine; empty when it can."""
         if self.unavailable:
             return self.unavailable
-        return context.gpu_missing if self.needs_device and context.gpu is None else ""
+        return context.gpu_missing if self.gpus and context.gpu is None else ""
 
     def told_not_here(self, context: Context) -> str:
         """Why it cannot run on the machine, and what helps; empty when it can."""
@@ -111,12 +111,33 @@ def describe_asked(bench: Path, gpu: int | None) -> Context:
     return context
 
 
-def catalogue(bench: Path) -> list[TechniqueInfo]:
+def describe_all(bench: Path, gpus: Sequence[int]) -> Context:
+    """The same of several GPUs, all of which have to be there; the facts are those of the first."""
+    contexts = [describe_asked(bench, gpu) for gpu in gpus or (None,)]
+    return contexts[0]
+
+
+def gpus_named(text: str) -> tuple[int, ...]:
+    """The indices of `0` or `0,1`."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and part.isascii() for part in parts) or len(set(parts)) < len(
+        parts
+    ):
+        raise GpuliftError(f"--gpus {text}: name each GPU once by its index, as in 0,1")
+    return tuple(int(part) for part in parts)
+
+
+def catalogue(bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
     """All techniques with their cases, from their manifests; no module is loaded."""
-    answer = _answer(bench, ["--catalogue"])
+    answer = _answer(bench, ["--catalogue", *more_flags(more_modules)])
     if not isinstance(answer, list):
         raise GpuliftError("gpulift-bench --catalogue: the answer is not a list", FAILED)
     return [_technique(Fields(entry, "gpulift-bench --catalogue")) for entry in answer]
+
+
+def more_flags(modules: Sequence[Path]) -> list[str]:
+    """What gpulift-bench is told of folders of modules beside its own."""
+    return [flag for folder in modules for flag in ("--more-modules", str(folder))]
 
 
 def health(bench: Path, gpu: int | None = None) -> bytes:
@@ -205,7 +226,8 @@ def _technique(fields: Fields) -> TechniqueInfo:
     return TechniqueInfo(
         id=fields.text("id"),
         question=fields.text("question", ""),
-        needs_device=fields.flag("needs_device", True),
+        # An older build that a gate compares with tells no number.
+        gpus=fields.whole("gpus", int(fields.flag("needs_device", True))),
         ceiling=fields.flag("ceiling", False),
         arms=fields.texts("arms"),
         cases=tuple(

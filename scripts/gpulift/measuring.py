@@ -17,6 +17,17 @@ from gpulift.records.together import STATE_FILE
 
 Say = Callable[[str], None]
 PATH_DIGITS = 8
+PASSED_ON = (
+    "launches",
+    "arm_time",
+    "precision",
+    "seed",
+    "gpu",
+    "python",
+    "scratch",
+    "modules",
+    "timeout",
+)
 FINISHED = (OK, FAILED, NOTHING_RAN)
 
 
@@ -32,16 +43,29 @@ class Options:
     seed: int | None = None
     gpu: int | None = None
     python: Path | None = None  # the interpreter of Python arms
+    gpus: tuple[int, ...] = ()  # where there are several; `gpu` is then left out
+    scratch: Path | None = None  # the folder for files of cases
+    modules: Path | None = None  # the techniques, in place of those of the build
+    more_modules: tuple[Path, ...] = ()  # beside those
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
     timeout: float | None = None  # changes nothing that is measured: a run goes on with another
 
     def given(self) -> dict[str, Any]:
         """What was given and tells runs apart, as run.json keeps it: of a path, which is private,
         a hash."""
-        python = _hash(self.python) if self.python else None
-        options = {**vars(self), "python": python, "timeout": None}
+        options = {
+            **vars(self),
+            "python": _hash(self.python) if self.python else None,
+            "gpus": list(self.gpus),
+            "scratch": _hash(self.scratch) if self.scratch else None,
+            "modules": self.modules.name if self.modules else None,
+            "more_modules": [_state_of(folder) for folder in self.more_modules],
+            "timeout": None,
+        }
         return {
-            key: value for key, value in options.items() if value is not None and value is not False
+            key: value
+            for key, value in options.items()
+            if value is not None and value is not False and value != []
         }
 
     def flags(self, folder: Path) -> list[str]:
@@ -51,11 +75,13 @@ class Options:
             flags.append(f"--benchmark_filter={self.filter}")
         if self.quick:
             flags.append("--quick")
-        for name in ("launches", "arm_time", "precision", "seed", "gpu", "python", "timeout"):
+        if self.gpus:
+            flags += ["--gpus", ",".join(map(str, self.gpus))]
+        for name in PASSED_ON:
             value = getattr(self, name)
             if value is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
-        return flags
+        return flags + machine.more_flags(self.more_modules)
 
 
 @dataclass(frozen=True)
@@ -112,6 +138,12 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(str(path).encode()).hexdigest()[:PATH_DIGITS]
 
 
+def _state_of(modules: Path) -> str:
+    """The name of a folder of modules, and a hash of its manifests, which hash the sources."""
+    manifests = b"".join(file.read_bytes() for file in sorted(modules.glob("*.json")))
+    return f"{modules.name}-{hashlib.sha256(manifests).hexdigest()[:PATH_DIGITS]}"
+
+
 def _broken_off(folder: Path, code: int) -> bool:
     """Exit code 1 without a failed record: something else ended the run, a full disk, say."""
     if code != FAILED:
@@ -142,3 +174,5 @@ def require_known(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and not value > 0:
             raise GpuliftError(f"--{name.replace('_', '-')} must be more than 0, not {value}")
+    if options.scratch is not None and not options.scratch.is_dir():
+        raise GpuliftError(f"--scratch {options.scratch}: is no folder; make it first")

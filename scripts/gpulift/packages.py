@@ -6,7 +6,7 @@ The interpreter of this package is also that of Python arms, unless --python nam
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,17 +29,20 @@ def remedy(package: str) -> str:
     return f"install {package}, or name another interpreter with --python"
 
 
-def with_missing(infos: Iterable[TechniqueInfo], modules: Path) -> list[TechniqueInfo]:
-    """The techniques; those without an arm that can run, for want of a package, are unavailable."""
+def with_missing(infos: Iterable[TechniqueInfo], modules: Sequence[Path]) -> list[TechniqueInfo]:
+    """The techniques of folders of modules; those without an arm that can run, for want of a
+    package, are unavailable."""
     return [_with_missing(info, modules) for info in infos]
 
 
-def _with_missing(info: TechniqueInfo, modules: Path) -> TechniqueInfo:
+def _with_missing(info: TechniqueInfo, modules: Sequence[Path]) -> TechniqueInfo:
     if info.unavailable or not info.arms or set(info.arms) - set(info.python):
         return info
-    for package in _imported(script_of(modules, info.id), set()):
-        if not is_installed(package):
-            return replace(info, unavailable=missing(package), remedy=remedy(package))
+    scripts = (script_of(folder, info.id) for folder in modules)
+    for script in filter(Path.is_file, scripts):
+        for package in _imported(script, set()):
+            if not is_installed(package):
+                return replace(info, unavailable=missing(package), remedy=remedy(package))
     return info
 
 
@@ -54,9 +57,13 @@ def _imported(script: Path, seen: set[Path]) -> Iterator[str]:
         body = ast.parse(script.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return
+    # A link to a script elsewhere finds what lies there, too.
+    folders = dict.fromkeys((script.parent, script.resolve().parent))
     for name in [name for statement in body for name in _names(statement)]:
-        beside = script.parent / f"{name}.py"
-        if not beside.is_file():
+        if any((folder / name).is_dir() for folder in folders):
+            continue
+        beside = next((one for f in folders if (one := f / f"{name}.py").is_file()), None)
+        if beside is None:
             yield name
         elif beside not in seen:
             yield from _imported(beside, seen)

@@ -160,6 +160,7 @@ def fingerprint(bench: Path) -> str:
     """Of what a build folder measures with. It tells builds apart whose commit does not, of which
     only the very same one may go on with its run."""
     total = hashlib.sha256()
-    for file in [bench, *sorted((bench.parent / "modules").glob("*.so"))]:
+    modules = bench.parent / "modules"
+    for file in [bench, *sorted([*modules.glob("*.so"), *modules.glob("*.py")])]:
         total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:12]

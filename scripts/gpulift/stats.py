@@ -12,6 +12,7 @@ their steps):
   interval of the median of its blocks, and it is marked "one launch".
 - speedup: baseline time / arm time, the inverse of the ratio, so that more than 1 is faster.
 - step time: per launch the median window, then the same over launches (a geometric mean).
+- CPU seconds and joules: the ratio of what windows used, arm / baseline, computed as that of time.
 - cycles: a step's time times the SM clock of its window. The ratio in cycles tells slower code from
   a slower clock.
 """
@@ -19,7 +20,7 @@ their steps):
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
@@ -55,6 +56,7 @@ T_975 = (
 )
 
 Values = NDArray[np.float64]
+Used = Sequence[float | None]  # in each window of an arm
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,8 @@ def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio 
     launches = [both for record in records if (both := _together(record, arm, baseline))]
     if not launches:
         return None
-    sides = [_side(launches, side) for side in (0, 1)]
-    times = _block_values(launches, [one.over_items(one.times_s) for one in sides])
+    sides = [_side(launches, side, lambda one: one.window_s) for side in (0, 1)]
+    times = _block_values(launches, [one.over_items(one.of_step) for one in sides])
     logs = [median(values.tolist()) for values in times]
     cycles = _cycles(launches, sides)
     return PairRatio(
@@ -196,6 +198,40 @@ def pair_ratio(records: Sequence[Record], arm: str, baseline: str) -> PairRatio 
         clocks_differ=any(one.arms[0].clock != one.arms[1].clock for one in launches),
         per_item=next((one.item for one in launches if one.item), ""),
     )
+
+
+def cpu_ratio(records: Sequence[Record], arm: str, baseline: str) -> Estimate | None:
+    """CPU seconds of a step of the arm over those of the baseline; per item as `pair_ratio`.
+
+    None where device events judge either: what the host does meanwhile is mostly to wait.
+    """
+    return _used_ratio(
+        records, arm, baseline, lambda one: one.windows.cpu_s if one.clock == "host" else ()
+    )
+
+
+def energy_ratio(records: Sequence[Record], arm: str, baseline: str) -> Estimate | None:
+    """Joules of a step of the arm over those of the baseline; per item as `pair_ratio`."""
+    return _used_ratio(records, arm, baseline, lambda one: one.windows.energy_j)
+
+
+def _used_ratio(
+    records: Sequence[Record], arm: str, baseline: str, used: Callable[[Arm], Used]
+) -> Estimate | None:
+    """None unless every window of both tells it, and none of them used nothing."""
+    if not any(used(one) for one in measured_arms(records, arm)):
+        return None  # as most records, for which the rest would be in vain
+    launches = [both for record in records if (both := _together(record, arm, baseline))]
+    every = [one for both in launches for one in both.arms]
+    if not launches or not all(_used_in_all(one, used(one)) for one in every):
+        return None
+    sides = [_side(launches, side, used) for side in (0, 1)]
+    values = _block_values(launches, [one.over_items(one.of_step) for one in sides])
+    return over_launches([median(one.tolist()) for one in values], values[0])
+
+
+def _used_in_all(arm: Arm, used: Used) -> bool:
+    return len(used) == len(arm.window_s) and all(used)
 
 
 def step_time(records: Sequence[Record], arm: str) -> Estimate | None:
@@ -292,7 +328,7 @@ class _Side:
     arms: Sequence[Arm]
     counts: Sequence[int]  # of windows in each launch
     items: Sequence[float]  # of a step in each launch, 1 where they do not differ
-    times_s: Values  # of a step
+    of_step: Values  # seconds, or what else is compared
 
     def over_items(self, values: Values) -> Values:
         """What is of a step, of an item."""
@@ -308,17 +344,18 @@ class _Side:
         return clocks if (clocks > 0).all() else None
 
 
-def _side(launches: Sequence[_Together], side: int) -> _Side:
+def _side(launches: Sequence[_Together], side: int, of: Callable[[Arm], Used]) -> _Side:
     arms = [one.arms[side] for one in launches]
     counts = [sum(one.turns[side]) for one in launches]
-    windows_s = _joined([arm.window_s for arm in arms], counts)
-    times_s = windows_s / np.repeat([arm.steps_per_window for arm in arms], counts)
-    return _Side(arms, counts, [one.items[side] for one in launches], times_s)
+    windows = _joined([of(arm) for arm in arms], counts)
+    of_step = windows / np.repeat([arm.steps_per_window for arm in arms], counts)
+    return _Side(arms, counts, [one.items[side] for one in launches], of_step)
 
 
-def _joined(values: Sequence[Sequence[float]], counts: Sequence[int]) -> Values:
+def _joined(values: Sequence[Used], counts: Sequence[int]) -> Values:
     """The first so many of each."""
-    return np.concatenate([one[:count] for one, count in zip(values, counts, strict=True)])
+    both = zip(values, counts, strict=True)
+    return np.concatenate([np.asarray(one[:count], dtype=np.float64) for one, count in both])
 
 
 def _has_clocks(arm: Arm) -> bool:
@@ -332,7 +369,7 @@ def _cycles(launches: Sequence[_Together], sides: Sequence[_Side]) -> list[Value
         clocks = one.clocks_hz()
         if clocks is None:
             return None
-        values.append(one.over_items(one.times_s * clocks))
+        values.append(one.over_items(one.of_step * clocks))
     return _block_values(launches, values)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpulift import text
+from gpulift.citing import arms
 from gpulift.doctor import Finding
 from gpulift.duets import DuetRow
 from gpulift.machine import TechniqueInfo
@@ -236,10 +237,16 @@ def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
             info.question,
             str(len(info.cases)),
             str(sum(case.quick for case in info.cases)),
-            "GPU" if info.needs_device else "CPU",
+            _needs(info.gpus),
             f"no: {reason}{remedy}" if reason else "yes",
         )
     return table
+
+
+def _needs(gpus: int) -> str:
+    if gpus > 1:
+        return f"{gpus} GPUs"
+    return "GPU" if gpus else "CPU"
 
 
 def duets(rows: Sequence[DuetRow]) -> Table:
@@ -289,7 +296,9 @@ def _worth_cells(row: Worth) -> list[str]:
 
 
 def check(row: Worth) -> str:
-    """The check's error beside its tolerance; only arms that passed were timed."""
+    """The check's error beside its tolerance; only arms that passed it, or had none, were timed."""
+    if not row.checked:
+        return arms.NOT_CHECKED
     if row.check_error is None:
         return "–"
     if row.check_error == 0:

@@ -20,14 +20,14 @@ CATALOGUE = [
     {
         "id": "allocator/host_malloc",
         "question": "Which allocator is fastest?",
-        "needs_device": False,
+        "gpus": 0,
         "arms": ["glibc", "jemalloc"],
         "cases": [{"id": "threads:2/sizes:collate", "quick": True, "regime": "burst"}],
     },
     {
         "id": "transfer/pinned_copy",
         "question": "What is pinned memory worth?",
-        "needs_device": True,
+        "gpus": 1,
         "arms": ["pageable", "pinned"],
         "cases": [{"id": "bytes:4096"}, {"id": "bytes:65536", "quick": True}],
     },
@@ -39,10 +39,30 @@ def write_records(folder: Path, resumed: bool) -> None:
     """One more file when the run is resumed, so that tests see the appending."""
     made = {"gpu": runs_made.full_gpu, "failed": runs_made.with_troubles}
     records = made.get(BEHAVIOUR, runs_made.without_gpu)()
+    if "--modules" in sys.argv:
+        records = records_of(Path(sys.argv[sys.argv.index("--modules") + 1]))
     if BEHAVIOUR in ("wait", "full", "crash"):
         records = records[:2]
     if not resumed:
         sample.write(folder, records)
+
+
+def records_of(modules: Path) -> list[sample.Json]:
+    """Of the one technique in a folder of modules: each arm takes half as long as the one before;
+    with `failed`, the last one gave another result."""
+    (manifest,) = (json.loads(file.read_text()) for file in modules.glob("*.json"))
+    cost = {"items": 8.0, "item": "image"}
+    quiet = {"noise": 1e-4, "launch_noise": 1e-4, "cpu_cores": 2.0}
+    arms = [
+        sample.arm(name, 0.05 / 2**index, cost=cost, checked=False, **quiet)
+        for index, name in enumerate(manifest["arms"])
+    ]
+    records = sample.launches(3, manifest["id"], {}, arms, context=sample.CPU_CONTEXT)
+    if BEHAVIOUR == "failed":
+        for record in records:
+            wrong = {"outcome": "failed", "reason": "another result", "role": "technique"}
+            record["arms"][-1] = {"name": manifest["arms"][-1], **wrong}
+    return records
 
 
 def wait_for_interrupt() -> int:
@@ -69,7 +89,9 @@ def main() -> int:
         print(json.dumps(known if "gpu" in context else {"gpu_missing": "no driver"}))
         return 0
     if "--catalogue" in flags:
-        print(json.dumps(CATALOGUE))
+        folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
+        more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
+        print(json.dumps(CATALOGUE + more))
         return 0
     print("flags:", *flags, file=sys.stderr, flush=True)
     if BEHAVIOUR == "usage":

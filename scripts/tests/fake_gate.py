@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ def technique(
     return {
         "id": name,
         "abi_tag": TAG,
-        "needs_device": True,
+        "gpus": 1,
         "arms": list(arms),
         "cases": [{"id": case, "quick": True, "regime": "burst"} for case in cases],
         **more,
@@ -91,13 +90,13 @@ class FakeBench:
         """The machine."""
         return read_context(Fields(self.contexts.get(bench.parent.name, self.context), "fake"))
 
-    def catalogue(self, bench: Path) -> list[TechniqueInfo]:
+    def catalogue(self, bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
         """From the manifests of the build."""
         return [
             TechniqueInfo(
                 id=one["id"],
                 question="",
-                needs_device=one.get("needs_device", True),
+                gpus=one.get("gpus", 1),
                 ceiling=False,
                 arms=tuple(one.get("arms", ())),
                 cases=tuple(CaseInfo(**case) for case in one.get("cases", ())),
@@ -141,7 +140,7 @@ class FakeBench:
         bases = {one["id"]: one for one in _manifests(Path(given["base"]))}
         made = []
         for head in _manifests(Path(given["head"])):
-            for case, arm in _selected(head, given["benchmark_filter"]):
+            for case, arm in _selected(head, given):
                 base = bases.get(head["id"], {"outcome": "error", "reason": "no module"})
                 slower = self.bias + self._planted(given)
                 logs = {
@@ -158,9 +157,7 @@ class FakeBench:
     def _technique(self, bench: Path, given: dict[str, str]) -> list[Json]:
         made = []
         for one in _manifests(Path(given["modules"])):
-            for case in dict.fromkeys(
-                case for case, _ in _selected(one, given["benchmark_filter"])
-            ):
+            for case in dict.fromkeys(case for case, _ in _selected(one, given)):
                 slower = self._planted(given)
                 logs = {arm: one.get("log_time", {}).get(arm, 0.0) + slower for arm in one["arms"]}
                 made += self._launches(given, one, case, logs)
@@ -235,12 +232,17 @@ def _flags(flags: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _selected(manifest: Json, pattern: str) -> list[tuple[str, str]]:
-    found = []
-    for case in manifest.get("cases", ()):
-        for arm in manifest["arms"]:
-            parts = [manifest["id"], case["id"], arm]
-            name = "/".join(part for part in parts if part) + "/iterations:1/manual_time"
-            if re.search(pattern, name):
-                found.append((case["id"], arm))
-    return found
+def rows_in(file: Path) -> list[tuple[str, str, str]]:
+    """Technique, case and arm of each line of what --rows names."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [(technique, case, arm) for technique, case, arm in (one.split("\t") for one in lines)]
+
+
+def _selected(manifest: Json, given: dict[str, str]) -> list[tuple[str, str]]:
+    rows = rows_in(Path(given["rows"]))
+    return [
+        (case["id"], arm)
+        for case in manifest.get("cases", ())
+        for arm in manifest["arms"]
+        if (manifest["id"], case["id"], arm) in rows
+    ]

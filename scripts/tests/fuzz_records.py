@@ -210,7 +210,7 @@ def _require_same_untouched(record: Record, raw: Any, original: Any) -> None:
             assert getattr(record, name) == getattr(before, name), key
     for arm, written in zip(record.arms, raw.get("arms", []), strict=True):
         windows = written.get("windows", {})
-        for key in ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s"):
+        for key in ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s", "cpu_s"):
             assert list(getattr(arm.windows, key)) == [float(v) for v in windows.get(key, [])], key
         energies = [v if v is None else float(v) for v in windows.get("energy_j", [])]
         assert list(arm.windows.energy_j) == energies

@@ -8,7 +8,7 @@ from tests.conftest import DATA
 
 def main() -> None:
     """A few records of every outcome and kind, of the newest schema version."""
-    folder = DATA / "1.4"
+    folder = DATA / "1.7"
     gpu = [one for one in runs_made.full_gpu() if one["technique"] == "launch/cuda_graph"]
     energies = [one for one in runs_made.full_gpu() if one["regime"] == "sustained"]
     sample.write(folder, [*gpu[:3], *runs_made.without_gpu()[3:], *runs_made.with_troubles()])
@@ -18,6 +18,7 @@ def main() -> None:
     metrics = {"peak_allocated_bytes": 3_221_225_472, "joules_per_step": 12.5}
     arms = [sample.arm(name, 1e-1, cost=cost, metrics=metrics) for name in ("eager", "graph")]
     sample.write(folder, sample.launches(2, "training/step", {"batch": 8}, arms))
+    sample.write(folder, runs_made.of_ranks_and_disks())
 
 
 if __name__ == "__main__":

@@ -75,6 +75,39 @@ def duet(true_ratio: float = 1.005, count: int = 5) -> list[Json]:
     return made
 
 
+def of_ranks_and_disks() -> list[Json]:
+    """What schema 1.7 added: arms of several processes and GPUs, files on a disk, CPU seconds."""
+    second = {**GPU_CONTEXT["gpu"], "card": "5e6f7a8b"}
+    several: dict[str, Any] = {
+        "context": {**GPU_CONTEXT, "gpus": [GPU_CONTEXT["gpu"], second]},
+        "source": {"all_reduce.cpp": 64 * "a"},
+        "telemetry_others": [
+            {
+                "samples": 40,
+                "power_w": {"min": 90.0, "median": 100.0, "max": 110.0},
+                "throttle": ["sw_thermal_slowdown"],
+            }
+        ],
+    }
+    ring = {"ranks": 2, "environment": {"NCCL_ALGO": "Ring"}}
+    reduced = [arm("ring", 1e-3, **ring), arm("tree", 9e-4, **ring, checked=False)]
+    scratch = {"filesystem": "ext4", "rotational": False, "in_memory": False}
+    on_disk: dict[str, Any] = {
+        "context": {**CPU_CONTEXT, "versions": {"pillow": "12.0.0"}, "scratch": scratch},
+        "source": {"jpeg_decode.py": 64 * "b"},
+        "stop": {"reason": "planned", "blocks": 4, "planned_blocks": 4},
+    }
+    cold = {"name": "resident_share", "most": 0.01, "worst": 0.002}
+    read = [
+        arm("pillow", 0.1, cpu_cores=1.0, precondition=cold),
+        arm("turbo", 0.05, cpu_cores=1.0, precondition=cold),
+    ]
+    return [
+        *launches(3, "distributed/all_reduce", {"bytes": MIB}, reduced, **several),
+        *launches(3, "input/jpeg_decode", {"images": 32}, read, blocks=4, **on_disk),
+    ]
+
+
 def _gpu_ceilings() -> list[Json]:
     size = 1024.0 * MIB
     link = [

@@ -33,7 +33,7 @@ GPU_CONTEXT: Json = {
     "driver": "580.159.04",
     "cuda_driver": "13.0",
     "cuda_runtime": "13.0",
-    "libraries": {"cublaslt": "13.1.0"},
+    "versions": {"cublaslt": "13.1.0"},
     "host": {
         "cpu": "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
         "cores": 16,
@@ -52,6 +52,7 @@ CPU_CONTEXT: Json = {
     "build": BUILD,
     "options": OPTIONS,
 }
+MAYBE = ("metrics", "ranks", "environment", "checked", "precondition")  # as records have them
 WHOLE_ARM: Json = {"seconds": 1e-3, "noise": 0.002, "launch_noise": 0.001}
 
 
@@ -157,7 +158,7 @@ def mark_crowded(folder: Path, together: object = 2) -> None:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.4",
+        "schema": "1.7",
         "method": "1",
         "kind": "technique",
         "technique": technique,
@@ -200,8 +201,9 @@ def _arm(one: Json, index: int, step_s: Sequence[float], on_gpu: bool) -> Json:
     windows: Json = {"host_s": [1.01 * v for v in totals], "enqueue_s": [1e-5 for _ in totals]}
     if on_gpu:
         windows |= {"device_s": totals, "sm_clock_hz": [1.98e9 for _ in totals]}
-    if "power_w" in one:
-        windows["energy_j"] = [one["power_w"] * v for v in windows["host_s"]]
+    for used, rate in (("energy_j", "power_w"), ("cpu_s", "cpu_cores")):
+        if rate in one:
+            windows[used] = [one[rate] * v for v in windows["host_s"]]
     return {
         "name": one["name"],
         "role": role,
@@ -217,7 +219,7 @@ def _arm(one: Json, index: int, step_s: Sequence[float], on_gpu: bool) -> Json:
         "peak_pinned_bytes": 0,
         "peak_host_bytes": one.get("memory", 1 << 20),
         "windows": windows,
-        **({"metrics": one["metrics"]} if "metrics" in one else {}),
+        **{key: one[key] for key in MAYBE if key in one},
     }
 
 

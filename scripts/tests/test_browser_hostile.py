@@ -39,7 +39,7 @@ KEPT = ("schema", "kind", "outcome", "regime", "role", "clock", "started_at", "l
 def hostile(value: Any, attack: str, key: str = "") -> Any:
     """The same object with the attack in front of every text and, in maps, of every free name."""
     if isinstance(value, dict):
-        free = key in ("notes", "libraries", "environment", "case")
+        free = key in ("notes", "versions", "environment", "case")
         return {f"{attack}{k}" if free else k: hostile(v, attack, k) for k, v in value.items()}
     if isinstance(value, list):
         return [hostile(one, attack, key) for one in value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,9 +249,9 @@ def test_what_is_left_out_for_want_of_a_gpu_is_said_with_its_reason_and_the_leas
 ) -> None:
     bench.context = sample.CPU_CONTEXT
 
-    def one_of_host(path: Path) -> list[machine.TechniqueInfo]:
+    def one_of_host(path: Path, more_modules: Sequence[Path] = ()) -> list[machine.TechniqueInfo]:
         first, *others = bench.catalogue(path)
-        return [replace(first, needs_device=False), *others]
+        return [replace(first, gpus=0), *others]
 
     monkeypatch.setattr(machine, "catalogue", one_of_host)
     run("--time", "20s", "--sizes", "none")
@@ -461,7 +462,9 @@ def test_rows_that_the_second_build_lacks_are_refused(
     make_two_builds()
     own = bench.catalogue(Path("build"))
     monkeypatch.setattr(
-        machine, "catalogue", lambda program: own if program.parent.name == "build" else own[1:]
+        machine,
+        "catalogue",
+        lambda program, more_modules=(): own if program.parent.name == "build" else own[1:],
     )
     with pytest.raises(GpuliftError, match="only in the head: ceiling/memory") as refused:
         run("--time", "3m", "--base", "second")

@@ -27,6 +27,7 @@ from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Row
 from gpulift.runs import Wanted
 from tests.fake_duets import ROWS, FakeDuets
+from tests.fake_gate import rows_in
 from tests.trials_made import planted, unchanged
 
 
@@ -133,7 +134,7 @@ def test_a_crash_is_an_error_of_that_row_in_that_trial(tmp_path: Path, bench: Fa
     assert [row.outcome for row in trial.rows] == ["ok", "error", "ok"]
     assert trial.cases == 2
     assert "ended by SIGSEGV" in issue([trial]).errors[0].reason
-    assert ROWS[1].arm not in bench.calls[1]["benchmark_filter"]
+    assert [arm for _, _, arm in rows_in(Path(bench.calls[1]["rows"]))] == ["copy", "plain"]
 
 
 def test_a_crash_in_the_second_stage_is_an_error_too(tmp_path: Path, bench: FakeDuets) -> None:

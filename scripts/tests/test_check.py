@@ -42,7 +42,13 @@ def test_the_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize(
     "made",
-    [runs_made.full_gpu, runs_made.without_gpu, runs_made.with_troubles, runs_made.duet],
+    [
+        runs_made.full_gpu,
+        runs_made.without_gpu,
+        runs_made.with_troubles,
+        runs_made.duet,
+        runs_made.of_ranks_and_disks,
+    ],
 )
 def test_samples_obey_the_schema(made: Callable[[], list[sample.Json]]) -> None:
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import cli, runs
+from gpulift import cli, runs, tables
+from gpulift.machine import TechniqueInfo
 from gpulift.records.parse import read_record
 from tests import runs_made, sample
 
@@ -277,6 +278,14 @@ def test_list_says_what_cannot_run_and_why(root: Path, capfd: pytest.CaptureFixt
     assert [case["id"] for case in only["cases"]] == ["bytes:4096"]
     assert cli.main(["list", "--json", "--", "-transfer"]) == 0
     assert len(json.loads(capfd.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize(("gpus", "needs"), [(0, "CPU"), (1, "GPU"), (2, "2 GPUs")])
+def test_list_says_how_many_gpus_are_needed(gpus: int, needs: str) -> None:
+    info = TechniqueInfo("a/b", "", gpus, False, ("x",), ())
+    table = tables.techniques([info], read_record(runs_made.full_gpu()[0]).context)
+    (column,) = (one for one in table.columns if one.header == "needs")
+    assert list(column.cells) == [needs]
 
 
 def test_list_counts_the_cases_that_a_filter_selects(

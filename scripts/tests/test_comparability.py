@@ -41,6 +41,11 @@ def made(name: str, launch: int = 0, top: sample.Json | None = None, **changes: 
     return Run(Path(name), (read_record(raw, Path(f"{name}.jsonl"), 1),))
 
 
+def fact_of(path: str) -> str:
+    """`gpu__card` is gpu.card; versions are facts of libraries."""
+    return path.replace("__", ".").replace("versions.", "libraries.")
+
+
 def both(*records: Run) -> Run:
     return Run(records[0].folder, tuple(one for run in records for one in run.records))
 
@@ -68,8 +73,7 @@ def refusal(base: Run, head: Run, across: str | None = None) -> str:
         ("driver", "570.1"),
         ("cuda_driver", "12.8"),
         ("cuda_runtime", "12.8"),
-        ("libraries__torch", "2.9.0"),
-        ("libraries__cublaslt", "13.2.0"),
+        ("versions__cublaslt", "13.2.0"),
         ("build__commit", "fedcba9"),
         ("build__dirty", True),
         ("build__type", "Debug"),
@@ -89,7 +93,7 @@ def refusal(base: Run, head: Run, across: str | None = None) -> str:
 def test_every_fact_must_be_equal_and_is_named_with_both_values(path: str, value: Any) -> None:
     base = made("base")
     text = refusal(base, made("head", **{path: value}))
-    name = path.replace("__", ".")
+    name = fact_of(path)
     assert f"{name} (" in text
     assert f"{value} in head)" in text
     text = refusal(made("base", **{path: value}), base)
@@ -119,7 +123,7 @@ def test_a_gate_allows_its_builds_only_another_commit() -> None:
     require_same_but_commit(context(), context(build__commit="fedcba9", build__dirty=True))
     with pytest.raises(GpuliftError) as caught:
         require_same_but_commit(
-            context(), context(build__type="Debug", libraries__cudnn="9.1", gpu__card="99999999")
+            context(), context(build__type="Debug", versions__cudnn="9.1", gpu__card="99999999")
         )
     assert caught.value.exit_code == NOT_COMPARABLE
     assert str(caught.value) == (
@@ -170,7 +174,7 @@ def test_why_there_is_no_gpu_is_no_fact_of_the_machine() -> None:
     ("across", "changes"),
     [
         ("driver", {"driver": "590.1", "cuda_driver": "13.1"}),
-        ("torch", {"libraries__torch": "2.9", "libraries__cublaslt": "13.2"}),
+        ("torch", {"versions__torch": "2.9", "versions__cublaslt": "13.2"}),
         ("card", {"gpu__card": "99999999", "gpu__vbios": "96.1"}),
         ("gpu-model", {"gpu__name": "NVIDIA L4", "gpu__card": "9", "gpu__power_limit_w": 72.0}),
         ("commit", {"build__commit": "fedcba9"}),
@@ -178,13 +182,15 @@ def test_why_there_is_no_gpu_is_no_fact_of_the_machine() -> None:
     ],
 )
 def test_a_declared_factor_allows_what_goes_with_it(across: str, changes: sample.Json) -> None:
-    base = made("base")
+    base = made("base", versions__torch="2.8")
+    changes = {"versions__torch": "2.8", **changes}
     assert f"add --across {across}" in refusal(base, made("head", **changes))
     found = compared(base, made("head", **changes), across)
-    assert {one.fact for one in found.declared} == {key.replace("__", ".") for key in changes}
+    differ = {fact_of(key) for key, value in changes.items() if value != "2.8"}
+    assert {one.fact for one in found.declared} == differ
     text = refusal(base, made("head", **changes, host__kernel="7"), across)
     assert "host.kernel" in text
-    allowed = next(iter(changes)).replace("__", ".")
+    allowed = next(iter(differ))
     assert f"{allowed} (" not in text, "what is allowed is not complained of"
 
 
@@ -275,7 +281,7 @@ def test_versions_that_one_side_alone_notes_or_both_alike_are_no_difference() ->
         ("gpu-model", {"gpu__name": "NVIDIA L4", "driver": "590"}),
         ("gpu-model", {"gpu__name": "NVIDIA L4", "gpu__mig": True}),
         ("driver", {"driver": "590", "cuda_runtime": "13.1"}),
-        ("torch", {"libraries__torch": "2.9", "driver": "590"}),
+        ("torch", {"versions__cublaslt": "13.2", "driver": "590"}),
         ("commit", {"build__commit": "fedcba9", "build__compiler": "Clang"}),
     ],
 )
@@ -389,6 +395,89 @@ def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> No
 def aged(name: str, minor: int, **changes: Any) -> Run:
     """A run of a schema below or above that in which processors got an id."""
     return made(name, top={"schema": f"1.{minor}"}, **changes)
+
+
+# --- What records tell of their own techniques ---
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("versions__nccl", "2.27"), ("scratch__filesystem", "ext4"), ("scratch__rotational", True)],
+)
+def test_what_some_techniques_alone_tell_parts_no_run_and_is_compared_where_both_know(
+    path: str, value: Any
+) -> None:
+    fact = fact_of(path)
+    told: dict[str, Any] = {path: value}
+    run = both(made("head"), made("head", launch=1, **told))
+    assert fact in compared(made("base"), run).one_sided
+    assert compared(both(made("base", **told), made("base", launch=1)), run).equal[fact] == value
+    other = False if value is True else "other"
+    differs: dict[str, Any] = {path: other}
+    text = refusal(made("base", **differs), run)
+    assert f"{fact} ({other} in base, {value} in head)" in text
+    mixed = both(made("head", **told), made("head", launch=1, **differs))
+    assert f"head records are of more than one set: {fact} ({value}, then {other})" in refusal(
+        made("base"), mixed
+    )
+
+
+def test_versions_of_a_newer_record_are_held_against_those_that_an_older_one_noted() -> None:
+    older = noting("base", schema="1.6", torch="2.10.0+cpu", libtorch="2.10.0")
+    newer = made("head", versions__torch="2.11.0+cpu", versions__libtorch="2.10.0")
+    assert "libraries.torch (2.10.0+cpu in base, 2.11.0+cpu in head)" in refusal(older, newer)
+    found = compared(older, newer, "torch")
+    assert found.equal["libraries.libtorch"] == "2.10.0"
+
+
+def test_a_note_of_a_newer_record_is_no_version() -> None:
+    head = noting("head", schema="1.7", torch="2.11.0")
+    assert "libraries.torch" not in compared(head, head).equal
+
+
+def pair(run: str, first: str, second: str, model: sample.Json | None = None, **more: Any) -> Run:
+    """A run of one technique on a GPU, and of one on two; `more` is of the second GPU alone."""
+    gpu = {**sample.GPU_CONTEXT["gpu"], "card": first, **(model or {})}
+    gpus = [gpu, {**gpu, "card": second, **more}]
+    return both(made(run, gpu=gpu), made(run, launch=1, gpu=gpu, gpus=gpus))
+
+
+def test_further_gpus_are_facts_of_their_own() -> None:
+    base = pair("base", "1", "2")
+    assert compared(base, pair("head", "1", "2")).equal["gpus.1.card"] == "2"
+    text = refusal(base, pair("head", "1", "3"))
+    assert "not comparable: gpus.1.card (2 in base, 3 in head)" in text
+    text = refusal(base, pair("head", "1", "2", power_limit_w=500.0))
+    assert "gpus.1.power_limit_w (700.0 in base, 500.0 in head)" in text
+
+
+def test_of_a_gpu_that_one_side_used_alone_only_the_name_is_told() -> None:
+    alone = made("head", gpu__card="1")
+    assert compared(pair("base", "1", "2"), alone).one_sided == ("gpus.1.name",)
+
+
+@pytest.mark.parametrize("across", ["card", "gpu-model"])
+def test_further_gpus_go_with_the_factors_of_the_first(across: str) -> None:
+    model = {"name": "NVIDIA L4"} if across == "gpu-model" else {}
+    base = [pair("base", "1", "2"), pair("two", "3", "4")]
+    head = [pair("head", "5", "6", model), pair("four", "7", "8", model)]
+    found = require_comparable(base, head, require_factor(across))
+    shown = {one.fact: (one.base, one.head) for one in found.declared}
+    assert shown["gpus.1.card"] == ("2 and 4", "6 and 8")
+    assert ("gpus.1.name" in shown) == (across == "gpu-model")
+
+
+def test_a_further_card_that_is_in_both_samples_is_refused() -> None:
+    with pytest.raises(GpuliftError, match=r"gpu\.card 2 is in base and in head"):
+        require_comparable([pair("b", "1", "2")], [pair("h", "3", "2")], require_factor("card"))
+
+
+def test_a_further_card_that_changes_in_the_midst_of_a_run_is_refused() -> None:
+    mixed = both(pair("head", "1", "2"), pair("head", "1", "3"))
+    with pytest.raises(
+        GpuliftError, match=r"head records are of more .* gpus\.1\.card \(2, then 3"
+    ):
+        require_comparable([pair("base", "4", "5")], [mixed], require_factor("card"))
 
 
 def test_what_an_old_record_lacks_does_not_hide_what_parts_others() -> None:

@@ -768,6 +768,66 @@ def test_builds_whose_commit_does_not_tell_their_code_are_told(
     assert sum(words in note for note in found.notes) == 2
 
 
+# --- Another source ---
+
+
+def changed_source(tmp_path: Path, across: str | None = None) -> Comparison:
+    """A technique whose file is another one on the head, at another commit where that is asked."""
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["build"] |= {"commit": "fedcba9"} if across else {}
+    base = records(source={"b.py": 64 * "a", "b.cpp": 64 * "c"})
+    head = records(seed=2, source={"b.py": 64 * "b", "b.cpp": 64 * "c"}, context=context)
+    return compared(tmp_path, base, head, across)
+
+
+def test_another_source_is_told_and_compared(tmp_path: Path) -> None:
+    found = changed_source(tmp_path)
+    assert compare_command.work_lines(found) == ["measured work may differ: a/b (b.py)"]
+    assert as_data(found)["work"] == {"a/b": ["b.py"]}
+    assert (found.exit_code, found.family) == (OK, 2)
+
+
+def test_another_source_of_another_commit_comes_with_it(tmp_path: Path) -> None:
+    found = changed_source(tmp_path, "commit")
+    assert compare_command.work_lines(found) == ["comes with the commit: a/b (b.py)"]
+
+
+def test_the_same_source_and_one_that_a_side_does_not_tell_are_no_difference(
+    tmp_path: Path,
+) -> None:
+    same: Json = {"source": {"b.py": 64 * "a"}}
+    for number, head in enumerate((records(seed=2, **same), records(seed=2))):
+        found = compared(tmp_path / str(number), records(**same), head)
+        assert compare_command.work_lines(found) == []
+
+
+def in_environment(schema: str = "1.7", seed: int = 1, **variables: str) -> list[Json]:
+    made = records(seed=seed, schema=schema)
+    for one in made:
+        if variables:
+            one["arms"][1]["environment"] = variables
+    return made
+
+
+def test_another_environment_of_an_arm_is_told_and_compared(tmp_path: Path) -> None:
+    base, head = in_environment(NCCL_ALGO="Ring"), in_environment(seed=2, NCCL_ALGO="Tree")
+    found = compared(tmp_path, base, head)
+    assert compare_command.work_lines(found) == [
+        "measured work may differ: a/b (NCCL_ALGO of fast: Ring, then Tree)"
+    ]
+    assert found.family == 2
+
+
+@pytest.mark.parametrize(("schema", "told"), [("1.6", 0), ("1.7", 1)])
+def test_an_arm_without_environment_is_known_from_schema_1_7_on(
+    tmp_path: Path, schema: str, told: int
+) -> None:
+    found = compared(tmp_path, in_environment(schema), in_environment(seed=2, NCCL_ALGO="Tree"))
+    lines = compare_command.work_lines(found)
+    assert len(lines) == told
+    assert all("NCCL_ALGO of fast: not set, then Tree" in line for line in lines)
+
+
 # --- Output ---
 
 
@@ -910,6 +970,17 @@ def test_an_empty_name_is_not_the_current_folder(
     monkeypatch.chdir(folders[1])
     assert cli.main(["compare", folders[0], ""]) == USAGE
     assert capfd.readouterr().err == "gpulift: error: the name of a file or folder is empty\n"
+
+
+def test_another_source_stands_under_the_table_and_in_the_explanation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = sample.write(tmp_path / "base", records(source={"b.py": 64 * "a"}))
+    head = sample.write(tmp_path / "head", records(seed=2, source={"b.py": 64 * "b"}))
+    assert cli.main(["compare", str(base), str(head)]) == OK
+    assert "\nmeasured work may differ: a/b (b.py)\n" in capsys.readouterr().out
+    cli.main(["compare", str(base), str(head), "--explain", "fast"])
+    assert "Comparability: the work may differ: b.py\n" in capsys.readouterr().out
 
 
 def test_the_question_stands_in_table_json_and_explanation(

@@ -20,6 +20,8 @@ H200: dict[str, Any] = {
     "memory_bus_bits": 6016,
     "pcie_max_generation": 5,
     "pcie_max_width": 16,
+    "nvlink_links": 18,
+    "nvlink_link_bytes_per_s": 25e9,
 }
 
 
@@ -32,6 +34,8 @@ def test_peaks_by_hand() -> None:
     assert peak("device_memory") == pytest.approx(2 * 3.201e9 * 6016 / 8)
     assert peak("host_link/h2d") == pytest.approx(32e9 * 128 / 130 / 8 * 16)
     assert peak("host_link/both") == pytest.approx(2 * 32e9 * 128 / 130 / 8 * 16)
+    assert peak("gpu_link") == pytest.approx(450e9)
+    assert peak("gpu_link/host") == peak("host_link/h2d")
     assert peak("gemm/bf16") == pytest.approx(4096 * 132 * 1.98e9)
 
 
@@ -41,6 +45,11 @@ def test_peaks_by_hand() -> None:
         ("device_memory", {"memory_bus_bits": None}),
         ("host_link/d2h", {"pcie_max_width": None}),
         ("host_link/d2h", {"pcie_max_generation": 9}),
+        ("gpu_link", {"nvlink_links": None}),
+        ("gpu_link", {"nvlink_links": 0}),
+        ("gpu_link", {"nvlink_link_bytes_per_s": None}),
+        ("gpu_link/host", {"pcie_max_width": None}),
+        ("gpu_link/other", {}),
         ("gemm/bf16", {"architecture": 999}),
         ("gemm/fp4", {}),
         ("gemm/bf16", {"max_sm_clock_hz": None}),

@@ -26,7 +26,7 @@ from gpulift.exchange.command import EXPORTS
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.parquet import WINDOW_LISTS, parquet_bytes
 from gpulift.exchange.prometheus import prometheus_text
-from gpulift.exchange.rows import cells_of, columns, rows_of
+from gpulift.exchange.rows import Row, cells_of, columns, rows_of
 from gpulift.records.read import Run, read_run
 from tests import runs_made, sample
 from tests.junit_rules import complaints
@@ -305,6 +305,26 @@ def test_joules_and_rates_have_columns(tmp_path: Path) -> None:
     assert values["flops_per_s"] == pytest.approx(1e12, rel=0.01)
     assert values["bytes_per_s"] is None
     assert values["speedup"] is None  # a ceiling's arms stand for themselves
+
+
+def test_what_schema_1_7_added_has_columns(tmp_path: Path) -> None:
+    rows = list(rows_of([run_of(tmp_path / "run", runs_made.of_ranks_and_disks())]))
+    known = {column.name: column for column in columns()}
+
+    def cells(row: Row, *names: str) -> list[object]:
+        return [known[name].value(row) for name in names]
+
+    tree, turbo = rows[1], rows[-1]
+    assert cells(tree, "arm", "checked", "ranks", "step_cpu_s") == ["tree", False, 2, None]
+    assert cells(tree, "arm_environment_json") == ['{"NCCL_ALGO":"Ring"}']
+    (gpus,) = cells(tree, "gpus_json")
+    assert [one["card"] for one in json.loads(str(gpus))] == ["1a2b3c4d", "5e6f7a8b"]
+    assert cells(turbo, "arm", "checked", "ranks") == ["turbo", True, 1]
+    assert cells(turbo, "step_cpu_s") == [pytest.approx(0.05, rel=0.02)]
+    precondition = ("precondition", "precondition_most", "precondition_worst")
+    assert cells(turbo, *precondition) == ["resident_share", 0.01, 0.002]
+    assert cells(turbo, "scratch", "libraries") == ["ext4, not rotational", "pillow 12.0.0"]
+    assert cells(turbo, "planned_blocks", "gpus_json") == [4, None]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def records(hostile: str) -> list[sample.Json]:
     context["build"]["commit"] = hostile
     context["driver"] = hostile
     context["host"]["cpu"] = hostile
-    context["libraries"] = {hostile: hostile}
+    context["versions"] = {hostile: hostile}
     texts = {"question": hostile, "notes": {hostile: hostile}, "started_at": hostile}
     arms = [sample.arm("base", 1e-3), sample.arm(hostile, 5e-4), sample.skipped_arm("s", hostile)]
     arms[1]["cost"] = {"bytes": 1e6, "roof": hostile}

@@ -240,6 +240,26 @@ testing-duet/head/testing.planted_host.json.stamp: CUSTOM_COMMAND
     assert needed_targets(listed) == ["gpulift-bench", "modules/a.b.json.stamp"]
 
 
+def test_a_technique_in_python_alone_was_built_against_nothing(tmp_path: Path) -> None:
+    script = technique("a/c", script=True)
+    del script["abi_tag"]
+    folder = make_build(tmp_path / "build", (technique("a/b"),)) / "modules"
+    (folder / "a.c.json").write_text(json.dumps(script))
+    assert abi_tag(folder) == TAG
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_build_whose_manifests_do_not_count_gpus_takes_no_rows(
+    checkout: Path, tmp_path: Path, knows: bool
+) -> None:
+    manifest = technique("a/b")
+    if not knows:
+        manifest = {**manifest, "needs_device": True}
+        del manifest["gpus"]
+    folder = make_build(tmp_path / "other", (manifest,))
+    assert find_build(str(folder), None, lambda text: None).takes_rows == knows
+
+
 def test_a_folder_of_several_builds_is_refused(tmp_path: Path) -> None:
     folder = make_build(tmp_path / "build", (technique("a/b"), technique("a/c"))) / "modules"
     assert abi_tag(folder) == TAG

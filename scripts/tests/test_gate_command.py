@@ -254,7 +254,7 @@ def test_builds_that_differ_in_more_than_the_commit_are_refused(
     assert "build.type (Debug in base, Release in head)" in said
     assert "build.commit" not in said
     assert bench.calls == []
-    other = {**sample.GPU_CONTEXT, "libraries": {"cublaslt": "12.8"}, "cuda_runtime": "12.8"}
+    other = {**sample.GPU_CONTEXT, "versions": {"cublaslt": "12.8"}, "cuda_runtime": "12.8"}
     bench.contexts = {"base": other}
     assert against_base() == 4
     said = capsys.readouterr().err
@@ -284,7 +284,7 @@ def test_without_a_gpu_only_the_host_is_measured(
 ) -> None:
     bench.context = sample.CPU_CONTEXT
     for folder in ("base", "build"):
-        make_build(Path(folder), (technique(MATMUL), technique("allocator/x", needs_device=False)))
+        make_build(Path(folder), (technique(MATMUL), technique("allocator/x", gpus=0)))
     assert against_base() == 0
     said = capsys.readouterr().out
     assert "1 equivalent, 1 skipped" in said

@@ -60,7 +60,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePythons:
     monkeypatch.delenv("GPULIFT_BUILD", raising=False)
     monkeypatch.chdir(tmp_path)
     modules = make_build(tmp_path / "build", TECHNIQUES) / "modules"
-    shutil.copy(WORKER, modules)
+    for file in WORKER.parent.glob("*.py"):
+        shutil.copy(file, modules)
     (modules / "optimizer.foreach.py").write_text("import made_up\n")
     (modules / "mixed.arms.py").write_text("")
     environment("old", "2.10.0")

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from gpulift.gate.measure import (
     Gate,
     Program,
     Settings,
-    filter_of,
     measure,
     needed_row_launches,
     stage_block,
 )
-from tests.fake_gate import FakeBench, make_build, read_all, technique
+from gpulift.gate.rows import selecting, selecting_by_filter
+from tests.fake_gate import FakeBench, make_build, read_all, rows_in, technique
 
 ROWS = (Row("a/slow", "n:1", "plain"), Row("b/even", "n:1", "plain"))
 
@@ -195,6 +196,13 @@ def calls_of(bench: FakeBench, series: str) -> list[list[str]]:
     return calls
 
 
+def rows_of(call: list[str]) -> list[tuple[str, str, str]]:
+    """What a call was told to measure, which lies with its records."""
+    file = Path(call[call.index("--rows") + 1])
+    assert str(file.parent) == call[call.index("--records") + 1]
+    return sorted(rows_in(file))
+
+
 def test_the_planted_control_meets_a_slower_head_in_the_same_rows(
     bench: FakeBench, tmp_path: Path
 ) -> None:
@@ -205,8 +213,12 @@ def test_the_planted_control_meets_a_slower_head_in_the_same_rows(
     for call in (screened, confirmed):
         assert {f"--head={modules}", f"--base={modules}"} < set(call)
         assert call[call.index("--plant") + 1] == "0.01"
-    assert calls_of(bench, "null")[0][-3] == screened[-3]  # the filter
-    assert screened[-3].startswith("--benchmark_filter")
+    null = calls_of(bench, "null")[0]
+    assert (
+        rows_of(null)
+        == rows_of(screened)
+        == [(row.technique, row.case_id, row.arm) for row in ROWS]
+    )
     assert set(evidence.planted.first) == set(evidence.null.first) == set(ROWS)
     assert evidence.setup.planted_size == 0.01
     assert "control planted, 1 % slower on purpose: " in "".join(said)
@@ -261,14 +273,45 @@ def test_the_time_needed_counts_screen_and_controls() -> None:
     assert needed_row_launches(setup) == 2 * 4 + (2 + 2) * (4 + 8)
 
 
-def test_a_filter_selects_exactly_its_rows() -> None:
+def test_rows_are_a_line_each_and_one_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    rows = [Row("a/b", "n:1", "x"), Row("a/c", "", "y")]
+    flag, file = selecting(rows, tmp_path / "new" / "folder")
+    assert (flag, Path(file).read_text()) == ("--rows", "a/b\tn:1\tx\na/c\t\ty\n")
+    (tmp_path / "file").touch()
+    with pytest.raises(GpuliftError, match=r"file"):
+        selecting(rows, tmp_path / "file")
+
+
+def test_a_build_of_before_rows_gets_a_filter_for_its_own_processes(
+    bench: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, setup, _ = prepare(tmp_path, bench, None)
+    gate = replace(gate, base=replace(gate.base, takes_rows=False))
+    calls: list[tuple[str, list[str]]] = []
+
+    def measured(bench: Path, flags: Sequence[str], limit_s: float) -> int:
+        calls.append((bench.parent.name, [flag.partition("=")[0] for flag in flags]))
+        return 0
+
+    monkeypatch.setattr(machine, "measure", measured)
+    measure(gate, replace(setup, mode=ALTERNATING))
+    assert {side for side, _ in calls} == {"base", "head"}
+    for side, flags in calls:
+        assert ("--benchmark_filter" in flags, "--rows" in flags) == (
+            side == "base",
+            side == "head",
+        )
+
+
+def test_the_filter_of_such_a_build_selects_exactly_its_rows() -> None:
     rows = [
         Row("a/b", "n:1", "x"),
         Row("a/b", "n:1", "y"),
         Row("a/b", "n:1.5", "x+"),
         Row("a/c", "", "x"),
     ]
-    pattern = re.compile(filter_of(rows))
+    (flag,) = selecting_by_filter(rows)
+    pattern = re.compile(flag.removeprefix("--benchmark_filter="))
     for row in rows:
         assert pattern.search(f"{row.id}/iterations:1/manual_time")
     for name in (

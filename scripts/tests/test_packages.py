@@ -14,7 +14,7 @@ from gpulift.records.parse import read_context
 from tests import sample
 
 LACKED = "gpulift_no_such_package"
-INFO = TechniqueInfo("compile/xla", "", False, False, ("no_jit", "jit"), (), ("no_jit", "jit"))
+INFO = TechniqueInfo("compile/xla", "", 0, False, ("no_jit", "jit"), (), ("no_jit", "jit"))
 
 
 def no_metadata(name: str) -> str:
@@ -28,7 +28,7 @@ def found(modules: Path, info: TechniqueInfo = INFO, **scripts: str) -> Techniqu
     for name, text in scripts.items():
         file = "compile.xla.py" if name == "script" else f"{name}.py"
         (modules / file).write_text(text, encoding="utf-8")
-    (one,) = packages.with_missing([info], modules)
+    (one,) = packages.with_missing([info], [modules])
     return one
 
 

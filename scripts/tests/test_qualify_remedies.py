@@ -163,10 +163,24 @@ def test_what_broke_without_a_remedy_names_its_record_and_repeats_it(tmp_path: P
     one = result(summary, KNOWN, "case/precision/matmul/n:3")
     assert one.remedy == (
         "read line 1 of precision.matmul.jsonl among the records;"
-        " ./gpulift run '^precision/matmul/n:3/' repeats it"
+        " ./gpulift run '^precision/matmul/n:3$' repeats it"
     )
 
 
 def test_a_skip_needs_no_remedy() -> None:
     one = result(run_of(*memory(4.5e12), *broken("skipped")), KNOWN, "case/precision/matmul/n:3")
     assert (one.verdict, one.remedy) == ("skipped", "")
+
+
+def test_a_link_between_cards_and_the_way_through_the_host_have_remedies_of_their_own() -> None:
+    direct, through_host = "roof/gpu_link/burst", "roof/gpu_link/host/burst"
+    arms = [
+        arm("a", 1e-3, cost={"bytes": 4e8, "roof": "gpu_link"}),
+        arm("b", 1e-3, cost={"bytes": 2e7, "roof": "gpu_link/host"}),
+    ]
+    made = launches(3, "ceiling/collectives", {"n": 1}, arms, context=context())
+    known = reference(entry(direct, 450e9), entry(through_host, 26e9))
+    found = [result(run_of(*made), known, id) for id in (direct, through_host)]
+    assert [one.verdict for one in found] == [FAIL, FAIL]
+    assert "NVLinks" in found[0].remedy
+    assert "PCIe width of both cards" in found[1].remedy

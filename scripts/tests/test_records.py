@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.model import record_id, slug
+from gpulift.records.model import Precondition, Scratch, Stop, record_id, slug
 from gpulift.records.parse import read_record
 from gpulift.records.read import newest_run, parse_line, read_file, read_results, run_folders
 from gpulift.records.together import was_crowded
@@ -96,6 +96,80 @@ def test_energies_are_read_with_their_gaps() -> None:
 def test_wrong_energies_are_refused(energy_j: tuple[object, ...], problem: str) -> None:
     with pytest.raises(RecordError, match=rf"arms\[0\]\.windows\.energy_j {problem}"):
         read_record(with_energy(*energy_j))
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "problem"),
+    [
+        ([0.5], "must have an entry for each window"),
+        ([-0.5], "must not be negative"),
+        ([None], "must be a number"),
+    ],
+)
+def test_wrong_cpu_seconds_are_refused(cpu_s: list[object], problem: str) -> None:
+    changed = copy.deepcopy(GOOD)
+    changed["arms"][0]["windows"]["cpu_s"] = cpu_s
+    with pytest.raises(RecordError, match=rf"arms\[0\]\.windows\.cpu_s {problem}"):
+        read_record(changed)
+
+
+def test_what_schema_1_7_added_is_read() -> None:
+    several, *_, disk = map(read_record, runs_made.of_ranks_and_disks())
+    assert [gpu.card for gpu in several.context.gpus] == ["1a2b3c4d", "5e6f7a8b"]
+    ring, tree = several.arms
+    assert (ring.ranks, ring.environment, ring.checked) == (2, {"NCCL_ALGO": "Ring"}, True)
+    assert tree.checked is False
+    assert several.source == {"all_reduce.cpp": 64 * "a"}
+    (other,) = several.telemetry_others
+    assert other.ranges["power_w"].median == 100.0
+    assert disk.context.versions == {"pillow": "12.0.0"}
+    assert disk.context.scratch == Scratch("ext4", rotational=False)
+    assert disk.stop == Stop("planned", 4, planned_blocks=4)
+    assert disk.arms[0].precondition == Precondition("resident_share", 0.01, 0.002)
+    windows = disk.arms[0].windows
+    assert list(windows.cpu_s) == list(windows.host_s)
+
+
+def test_what_older_records_lack_of_it_is_one_process_that_was_checked() -> None:
+    record = read_record(GOOD)
+    arm = record.arms[0]
+    assert (arm.ranks, arm.environment, arm.checked, arm.precondition) == (1, {}, True, None)
+    assert (record.context.gpus, record.context.scratch, record.source) == ((), None, {})
+    assert list(arm.windows.cpu_s) == []
+    assert record.stop is not None
+    assert record.stop.planned_blocks is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"ranks": 0}, "arms[0].ranks must be 1 or more"),
+        ({"environment": {"A": 1}}, "arms[0].environment.A must be a string"),
+        ({"checked": 1}, "arms[0].checked must be true or false"),
+        ({"precondition": {"name": "n"}}, "arms[0].precondition.most is missing"),
+        ({"precondition": {"name": "n", "most": 1, "worst": None}}, "worst must be a number"),
+    ],
+)
+def test_wrong_facts_of_an_arm_are_refused(changes: sample.Json, problem: str) -> None:
+    changed = copy.deepcopy(GOOD)
+    changed["arms"][0] |= changes
+    with pytest.raises(RecordError, match=re.escape(problem)):
+        read_record(changed)
+
+
+@pytest.mark.parametrize(
+    ("context", "problem"),
+    [
+        ({"gpus": [{"card": "1"}]}, "context.gpus[0].name is missing"),
+        ({"versions": {"torch": 2}}, "context.versions.torch must be a string"),
+        ({"scratch": {"rotational": "yes"}}, "context.scratch.rotational must be true or false"),
+    ],
+)
+def test_wrong_facts_of_what_techniques_used_are_refused(
+    context: sample.Json, problem: str
+) -> None:
+    with pytest.raises(RecordError, match=re.escape(problem)):
+        read_record({**GOOD, "context": {**GOOD["context"], **context}})
 
 
 def with_facts(metrics: object, item: object = "token") -> sample.Json:

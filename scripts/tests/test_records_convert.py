@@ -12,7 +12,7 @@ import pytest
 from gpulift.records.convert import converted
 from gpulift.records.model import Windows
 from gpulift.records.parse import read_record
-from tests import sample
+from tests import runs_made, sample
 from tests.conftest import CHECKOUT
 from tests.fuzz_records import require_same_either_way
 
@@ -30,6 +30,11 @@ def test_every_committed_record_is_converted() -> None:
     for file in (CHECKOUT / "results").rglob("*.jsonl"):
         for line in file.read_bytes().splitlines():
             assert require_same_either_way(json.loads(line)), file
+
+
+def test_what_schema_1_7_added_is_converted() -> None:
+    for raw in runs_made.of_ranks_and_disks():
+        assert require_same_either_way(raw)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,8 @@ def test_unusual_records_are_read_alike(change: Callable[[Any], object]) -> None
         lambda raw: raw["arms"][0]["windows"].update(host_s=[float("inf")] * 16),
         lambda raw: raw["arms"][0]["windows"].update(host_s=[float("nan")] * 16),
         lambda raw: raw["arms"][0]["windows"].update(energy_j=[0.5]),
+        lambda raw: raw["arms"][0]["windows"].update(cpu_s=[0.5]),
+        lambda raw: raw["arms"][0].update(ranks=0),
         lambda raw: raw["arms"][0].update(steps_per_window=1.0),
         lambda raw: raw["arms"][0].update(peak_host_bytes=2**64 + 1),
         lambda raw: raw["case"].update(n=10**400),

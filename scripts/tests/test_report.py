@@ -224,8 +224,19 @@ def test_marks_count_burst_cases_with_few_blocks() -> None:
         *sample.launches(3, "a/b", {"n": 3}, arms, blocks=8),
     ]
     long = sample.launches(3, "a/b", {"regime": "sustained"}, arms, blocks=2)
-    assert summary([*few, *long]).marks == ("2 cases with fewer than 8 blocks in a launch",)
+    assert summary([*few, *long]).marks == ("2 cases with fewer blocks than planned in a launch",)
     assert summary(long).marks == ()
+
+
+@pytest.mark.parametrize(("planned", "marked"), [(4, False), (5, True)])
+@pytest.mark.parametrize("regime", ["burst", "sustained"])
+def test_few_blocks_are_as_planned_where_the_plan_says_so(
+    planned: int, marked: bool, regime: str
+) -> None:
+    stop = {"reason": "planned", "blocks": 4, "planned_blocks": planned}
+    slow = [sample.arm("x", 1e-1), sample.arm("y", 1e-1)]
+    made = sample.launches(2, "a/b", {"regime": regime}, slow, blocks=4, stop=stop)
+    assert bool(summary(made).marks) is marked
 
 
 def test_a_device_time_that_was_not_held_is_marked_as_the_hosts(tmp_path: Path) -> None:

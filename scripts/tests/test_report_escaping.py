@@ -95,7 +95,7 @@ def hostile() -> list[dict[str, object]]:
         one["question"] = one["expectation"] = f"{nasty} {LONG}"
         one["context"]["gpu"]["name"] = nasty + LONG
         one["context"]["build"]["commit"] = nasty
-        one["context"]["libraries"] = {nasty: nasty}
+        one["context"]["versions"] = {nasty: nasty}
         if "reason" in one:
             one["reason"] = nasty
     return records

@@ -196,13 +196,41 @@ def test_only_skipped_records(tmp_path: Path) -> None:
     assert not list((tmp_path / "figures").glob("t*"))
 
 
-@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3", "1.4"])
+@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3", "1.4", "1.7"])
 def test_records_of_every_minor_of_the_schema(minor: str, tmp_path: Path) -> None:
     run = read_run(DATA / minor)
     page.write([summarise(run)], tmp_path)
     text = Page((tmp_path / "report.html").read_text("utf-8")).text
     assert f"schema {minor}" in text
     assert "transfer/pinned_copy" in text
+
+
+def test_cpu_seconds_have_a_column_where_a_technique_is_judged_by_them(tmp_path: Path) -> None:
+    written = page.write([summary(runs_made.of_ranks_and_disks())], tmp_path).read_text("utf-8")
+    _, found, decoded = written.partition('<h3 id="t-input-jpeg-decode">')
+    assert found
+    column = "CPU seconds, arm / baseline"
+    own, _, _ = decoded.partition('<section class="technique"')
+    assert column in own
+    cells = re.findall(r'<td class="c15"[^>]*><span>(.*?)</span>', written)
+    assert len(cells) == 1
+    assert re.fullmatch(r"5\d\.\d ms / 10\d ms<br>0\.50\d× \[.*\]", cells[0])
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert twin.count(column) == 1
+    assert re.search(r"\| 5\d\.\d ms / 10\d ms, 0\.50\d× \[", twin)
+
+
+def test_an_arm_that_was_not_checked_says_so(tmp_path: Path) -> None:
+    html = html_of(runs_made.of_ranks_and_disks(), tmp_path)
+    assert re.findall(r'<td class="c12">([^<]*)', html).count("not checked") == 1
+    assert "not checked" in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_libraries_and_disks_stand_with_the_runs_that_had_them(tmp_path: Path) -> None:
+    text = Page(html_of(runs_made.of_ranks_and_disks()[3:], tmp_path)).text
+    assert "pillow 12.0.0, files on ext4, not rotational" in text
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert "pillow 12.0.0, files on ext4, not rotational; method" in twin
 
 
 def test_a_font_that_is_not_there_is_no_error(

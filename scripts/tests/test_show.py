@@ -20,11 +20,12 @@ from gpulift.citing.show import lines
 from gpulift.errors import USAGE
 from gpulift.records.model import Record, record_id
 from gpulift.records.parse import read_record
-from tests import sample
+from tests import runs_made, sample
 from tests.sample import Json
 
 CASE: Json = {"direction": "h2d", "bytes": 65536}
 NASTY = "[bold]x[/bold]\x1b[31m\x07\u202e\u2028\x9b"
+PINNED = "transfer/pinned_copy/direction:h2d/bytes:65536"
 
 
 def pinned(**top: object) -> Json:
@@ -109,6 +110,55 @@ def test_the_energy_of_a_step_is_that_of_the_median_window_that_has_one() -> Non
     pageable, _, rest = shown(raw).partition("Arm pinned")
     assert f"energy          20.0 mJ a step, median of 3 of {count} windows" in rest
     assert "a step, median of" not in pageable
+
+
+def test_cpu_seconds_and_joules_are_shown_with_their_ratios() -> None:
+    arms = [
+        sample.arm("slow", 2e-3, clock="host", cpu_cores=1.0, power_w=100.0),
+        sample.arm("fast", 1e-3, clock="host", cpu_cores=1.5, power_w=400.0),
+    ]
+    text = shown(sample.record("a/b", {"n": 1}, arms))
+    slow, _, fast = text.partition("Arm fast")
+    assert re.search(r"CPU time        2\.0\d ms a step\n", slow)
+    assert re.search(
+        r"CPU time        1\.5\d ms a step, 0\.75\d× \[.*\] one launch against slow", fast
+    )
+    assert re.search(
+        r"energy 404 mJ a step, .* (1\.99|2\.00)\d× \[.*\] one launch against slow",
+        " ".join(fast.split()),
+    )
+
+
+def test_ranks_gpus_and_what_was_not_checked_are_shown() -> None:
+    text = shown(runs_made.of_ranks_and_disks()[0])
+    ring, _, tree = text.partition("Arm tree")
+    for part in ("ranks           2\n", "environment     NCCL_ALGO Ring\n", "error 0 of 0 allowed"):
+        assert part in ring
+    assert "check           not checked\n" in tree
+    for part in (
+        "GPU 1           power 100 W [90.0 to 110]\n",
+        "GPU 1           NVIDIA H200, card 5e6f7a8b\n",
+        "throttle        sw_power_cap, sw_thermal_slowdown\n",
+        f"source          all_reduce.cpp {12 * 'a'}\n",
+    ):
+        assert part in tree
+
+
+def test_the_clock_is_read_where_it_was_read_of_every_gpu() -> None:
+    raw = runs_made.of_ranks_and_disks()[0]
+    del raw["telemetry_others"][0]["throttle"]
+    assert "throttle        sw_power_cap, not read\n" in shown(raw)
+
+
+def test_the_disk_the_precondition_and_the_plan_are_shown() -> None:
+    text = shown(runs_made.of_ranks_and_disks()[-1])
+    for part in (
+        "precondition    resident_share: 0.002 at worst, at most 0.01 allowed\n",
+        "disk            ext4, not rotational\n",
+        "libraries       pillow 12.0.0\n",
+        "ended           planned after 4 blocks of 4 planned\n",
+    ):
+        assert part in text
 
 
 def test_metrics_are_shown_by_their_names_and_items_by_theirs() -> None:
@@ -237,7 +287,7 @@ def test_the_command_has_the_filter_and_every_option_that_the_record_knows() -> 
     context = copy.deepcopy(sample.GPU_CONTEXT)
     context["options"] |= {"quick": True, "seed": 7}
     assert again(pinned(context=context)) == [
-        *("./gpulift", "run", "^transfer/pinned_copy/direction:h2d/bytes:65536/", "--quick"),
+        *("./gpulift", "run", f"^{PINNED}/(pageable|pinned|registered)$", "--quick"),
         *("--launches", "3", "--arm-time", "0.3", "--precision", "0.0025", "--seed", "7"),
     ]
 
@@ -265,7 +315,7 @@ def test_a_duet_and_a_planted_run_need_gpulift_bench() -> None:
     context["options"] = {"launches": 2, "plant": 0.02}
     duet = sample.record("a/b", {}, arms, kind="duet", arm="x", context=context)
     assert again(duet) == [
-        *("build/gpulift-bench", "--benchmark_filter=^a/b/x/", "--head", "HEAD", "--base", "BASE"),
+        *("build/gpulift-bench", "--benchmark_filter=^a/b/x$", "--head", "HEAD", "--base", "BASE"),
         *("--plant", "0.02", "--launches", "2", "--records", "FOLDER"),
     ]
     assert "HEAD and BASE are the folders" in shown(duet)
@@ -276,11 +326,26 @@ def test_the_filter_takes_names_by_their_letters() -> None:
     def record(case_id: str) -> Record:
         return read_record(sample.record("a/b", {}, [sample.arm("x", 1e-3)], case_id=case_id))
 
-    assert filter_of(record("n:1.5/k:(a|b)")) == r"^a/b/n:1\.5/k:\(a\|b\)/"
+    assert filter_of(record("n:1.5/k:(a|b)")) == r"^a/b/n:1\.5/k:\(a\|b\)/x$"
     assert not re.search(filter_of(record("n:1.5")), "a/b/n:1x5/x")
     assert not re.search(filter_of(record("n:1")), "a/b/n:16/x")
     assert re.search(filter_of(record("n:1")), "a/b/n:1/x")
-    assert shlex.split(command_again(record("n:'; rm x")))[2] == "^a/b/n:'; rm x/"
+    assert shlex.split(command_again(record("n:'; rm x")))[2] == "^a/b/n:'; rm x/x$"
+
+
+def test_the_filter_takes_the_arms_of_the_record_and_no_other() -> None:
+    arms = [sample.arm(name, 1e-3) for name in ("x", "x.y")]
+    pattern = filter_of(read_record(sample.record("a/b", {"n": 1}, arms)))
+    assert pattern == r"^a/b/n:1/(x|x\.y)$"
+    for name in ("a/b/n:1/x", "a/b/n:1/x.y"):
+        assert re.search(pattern, name)
+    for name in ("a/b", "a/b/n:1", "a/b/n:1/y", "a/b/n:1/xy", "a/b/n:1/x.y.z"):
+        assert not re.search(pattern, name)
+
+
+def test_a_record_without_arms_is_of_the_whole_case() -> None:
+    raw = sample.unmeasured("a/b", {"n": 1}, "error", "ended by SIGSEGV")
+    assert filter_of(read_record(raw)) == "^a/b/n:1$"
 
 
 @pytest.mark.parametrize("form", ["gpulift:nvidia-h200/{0}", "nvidia-h200/{0}", "{0}", " {1} "])

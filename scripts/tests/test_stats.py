@@ -252,3 +252,62 @@ def test_known_quantiles_are_those_of_scipy() -> None:
     last = len(degrees) + 1  # launches
     assert stats._t_quantile(last) == stats.T_975[-1]
     assert stats._t_quantile(last + 1) == pytest.approx(scipy_stats.t.ppf(0.975, last))
+
+
+# --- CPU seconds and joules ---
+
+
+def on_host(*cores: float) -> list[Record]:
+    """An arm a that keeps so many cores busy, and b in half of its time."""
+    arms = [
+        arm(name, seconds, clock="host", cpu_cores=busy)
+        for name, seconds, busy in zip("ab", (2e-3, 1e-3), cores, strict=True)
+    ]
+    return read(*arms)
+
+
+def test_cpu_seconds_are_compared_as_times_are() -> None:
+    records = on_host(1.0, 3.0)
+    found, time = stats.cpu_ratio(records, "b", "a"), ratio_of(records).ratio
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value == pytest.approx(3 * time.value)
+    assert (found.low, found.high) == pytest.approx((3 * (time.low or 0), 3 * (time.high or 0)))
+    assert found.launches == 3
+
+
+def test_cpu_seconds_are_per_item_where_steps_differ_in_items() -> None:
+    made = [
+        arm("a", 1e-3, clock="host", cpu_cores=1.0, cost={"items": 8.0}, noise=0, launch_noise=0),
+        arm("b", 1e-3, clock="host", cpu_cores=1.0, cost={"items": 32.0}, noise=0, launch_noise=0),
+    ]
+    found = stats.cpu_ratio(read(*made), "b", "a")
+    assert found is not None
+    assert found.value == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("broken", ["none", "zero", "device"])
+def test_cpu_seconds_have_no_ratio_where_a_window_tells_none_or_a_gpu_sets_the_pace(
+    broken: str,
+) -> None:
+    made = launches(3, "a/b", CASE, [arm(n, 1e-3, clock="host", cpu_cores=1.0) for n in ("a", "b")])
+    last = made[-1]["arms"][0]
+    if broken == "none":
+        del last["windows"]["cpu_s"]
+    elif broken == "zero":
+        last["windows"]["cpu_s"][3] = 0.0
+    else:
+        last["clock"] = "device"
+    assert stats.cpu_ratio([read_record(one) for one in made], "b", "a") is None
+    assert stats.cpu_ratio([read_record(one) for one in made[:-1]], "b", "a") is not None
+
+
+def test_joules_are_compared_where_every_window_has_them() -> None:
+    made = launches(3, "a/b", CASE, [arm("a", 2e-3, power_w=500.0), arm("b", 1e-3, power_w=250.0)])
+    found = stats.energy_ratio([read_record(one) for one in made], "b", "a")
+    assert found is not None
+    assert found.value == pytest.approx(1 / 4, rel=0.01)
+    made[1]["arms"][0]["windows"]["energy_j"][5] = None
+    assert stats.energy_ratio([read_record(one) for one in made], "b", "a") is None
+    assert stats.energy_ratio([], "b", "a") is None

@@ -118,3 +118,30 @@ def test_worths_are_found_by_technique() -> None:
     full = summary(with_energy([[1.0] * 4]))
     assert full.worths_of("a/b") == full.worths
     assert full.worths_of("a/c") == ()
+
+
+def test_a_comparison_knows_cpu_seconds_and_joules_with_their_ratios() -> None:
+    arms = [
+        sample.arm("slow", 2e-3, clock="host", cpu_cores=1.0, power_w=100.0),
+        sample.arm("fast", 1e-3, clock="host", cpu_cores=1.5, power_w=400.0),
+    ]
+    found = worth(sample.launches(3, "a/b", {"n": 1}, arms))
+    assert found.cpu_s == pytest.approx(1.5e-3, rel=0.02)
+    assert found.baseline_cpu_s == pytest.approx(2e-3, rel=0.02)
+    assert found.cpu_ratio is not None
+    assert found.cpu_ratio.value == pytest.approx(0.75, rel=0.01)
+    assert found.energy_ratio is not None
+    assert found.energy_ratio.value == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_comparison_without_cpu_seconds_has_neither_them_nor_their_ratio() -> None:
+    found = worth(with_energy([[1.0] * 4]))
+    assert (found.cpu_s, found.baseline_cpu_s, found.cpu_ratio) == (None, None, None)
+    assert found.energy_ratio is None, "the baseline has no joules"
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_comparison_knows_whether_its_result_was_checked(checked: bool) -> None:
+    made = with_energy([[1.0] * 4] * 2)
+    made[1]["arms"][1]["checked"] = checked
+    assert worth(made).checked is checked

@@ -99,7 +99,7 @@ def test_answers_once_the_arm_is_checked_and_then_windows_until_the_end(tmp_path
         window = worker.window(lead_in_steps=2, steps=3)
         assert before_s <= window["start_s"] <= time.monotonic(), "one clock with the engine"
         assert 0 < window["enqueue_s"] <= window["host_s"]
-        assert set(window) == {"start_s", "host_s", "enqueue_s"}
+        assert set(window) == {"start_s", "host_s", "enqueue_s", "cpu_s"}
         assert worker.end() == 0
 
 
@@ -110,12 +110,30 @@ def test_gives_the_script_its_case(tmp_path: Path) -> None:
     assert notes["case"] == "loop {'size': 4} 7 2"
 
 
-def test_notes_the_versions_of_what_the_script_imports(tmp_path: Path) -> None:
-    (tmp_path / "made_up.py").write_text("__version__ = '1.2+x'\n")
-    top = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport made_up\n"
-    with Worker(tmp_path, "return Arm(int, float)", top) as worker:
-        notes = worker.hello()["notes"]
-    assert notes == {"python": platform.python_version(), "made_up": "1.2+x"}
+def test_says_the_versions_of_what_the_script_imports_and_of_what_its_arm_names(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "made_up"
+    package.mkdir()
+    (package / "__init__.py").write_text("__version__ = '1.2+x'\n")
+    (package / "part.py").write_text("")
+    # Python's own modules have versions of their own, which say nothing more.
+    top = "import json\nimport made_up.part as part\n"
+    body = "return Arm(int, float, versions={'zlib': '1.3'}, notes={'threads': '2'})"
+    with Worker(tmp_path, body, top) as worker:
+        hello = worker.hello()
+    expected = {"python": platform.python_version(), "made_up": "1.2+x", "zlib": "1.3"}
+    assert hello["versions"] == expected
+    assert hello["notes"] == {"threads": "2"}
+
+
+def test_says_the_version_of_a_framework_that_is_loaded_while_an_arm_is_made(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "jax.py").write_text("__version__ = '0.9'\n")
+    top = "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).parent))\n"
+    with Worker(tmp_path, "import jax\nreturn Arm(int, float)", top) as worker:
+        assert worker.hello()["versions"]["jax"] == "0.9"
 
 
 def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
@@ -315,6 +333,9 @@ def test_a_script_can_skip(tmp_path: Path) -> None:
         ("return Arm(int, lambda: 1 / 0)", ""),
         ("return Arm(int, float)", "raise ImportError('broken library')\n"),
         ("return Arm(int, float)", "this is no Python\n"),
+        ("return Arm(int, float, tolerance=float('inf'))", ""),
+        ("return Arm(int, float, items=float('nan'))", ""),
+        ("return Arm(int, float, rest=lambda: 1 / 0)", ""),
     ],
 )
 def test_what_goes_wrong_is_an_error_with_its_text(tmp_path: Path, body: str, top: str) -> None:
@@ -327,12 +348,15 @@ def test_what_goes_wrong_is_an_error_with_its_text(tmp_path: Path, body: str, to
         assert "Traceback" in worker.errors.read_text()
 
 
-def test_an_error_in_a_window_is_told(tmp_path: Path) -> None:
-    body = "steps = []\nreturn Arm(lambda: steps.append(1) or 1 / (2 - len(steps)), float)"
+def test_an_error_in_the_tenth_step_is_told_in_one_answer(tmp_path: Path) -> None:
+    body = "steps = []\nreturn Arm(lambda: steps.append(1) or 1 / (10 - len(steps)), float)"
     with Worker(tmp_path, body) as worker:
         assert worker.hello()["check_error"] == 0
-        answer = worker.window(lead_in_steps=0, steps=1)
+        assert "host_s" in worker.window(lead_in_steps=1, steps=6)
+        answer = worker.window(lead_in_steps=1, steps=6)
         assert answer == {"error": "ZeroDivisionError: division by zero"}
+        assert worker.end() == 1
+        assert "Traceback" in worker.errors.read_text()
 
 
 def test_what_an_error_says_holds_no_path(tmp_path: Path) -> None:
@@ -439,12 +463,378 @@ def test_describes_the_frameworks_that_scripts_import_late(tmp_path: Path) -> No
 def test_uses_the_cores_that_the_program_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = (
-        'return Arm(step=lambda: 0, error=lambda: 0.0, notes={"cores": str(len(usable_cores()))})'
-    )
-    top = "from gpulift_worker import usable_cores\n"
+    body = 'return Arm(step=lambda: 0, error=lambda: 0.0, notes={"cores": str(cores())})'
+    top = "from gpulift_worker import cores\n"
     for allowed, expected in (("1", 1), ("100000", len(os.sched_getaffinity(0)))):
         monkeypatch.setenv("GPULIFT_CORES", allowed)
         with Worker(tmp_path, body, top) as worker:
             worker.send(QUESTION)
             assert worker.answer()["notes"]["cores"] == str(expected)
+
+
+def test_an_arm_without_an_error_and_a_value_is_not_checked(tmp_path: Path) -> None:
+    with Worker(tmp_path, "return Arm(int)") as worker:
+        hello = worker.hello()
+    assert hello.keys().isdisjoint(
+        {"check_error", "value", "tolerance", "cost", "precondition", "scratch"}
+    )
+    assert hello["has_before"] is False
+
+
+def test_says_the_value_after_one_step_whatever_steps_the_error_takes(tmp_path: Path) -> None:
+    body = (
+        "steps = []\n"
+        "step = lambda: steps.append(1)\n"
+        "error = lambda: step() or 0.5\n"
+        "return Arm(step, error, value=lambda: len(steps), tolerance=1)"
+    )
+    with Worker(tmp_path, body) as worker:
+        hello = worker.hello()
+    assert (hello["value"], hello["check_error"], hello["tolerance"]) == (1.0, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("error", ["None", "float"])
+def test_a_value_that_is_no_number_is_a_result_that_is_none(tmp_path: Path, error: str) -> None:
+    with Worker(tmp_path, f"return Arm(int, {error}, value=lambda: float('nan'))") as worker:
+        hello = worker.hello()
+    assert hello["check_error"] == "not a number"
+    assert "value" not in hello
+
+
+def test_says_the_work_of_a_step(tmp_path: Path) -> None:
+    body = "return Arm(int, float, items=64, item='image', bytes=3.5, roof='host_memory')"
+    with Worker(tmp_path, body) as worker:
+        cost = worker.hello()["cost"]
+    assert cost == {
+        **{"bytes": 3.5, "flops": 0.0, "items": 64.0},
+        **{"item": "image", "roof": "host_memory"},
+    }
+
+
+AROUND = (
+    "return Arm(lambda: say('step'), lambda: say('check') or 0.0,"
+    " synchronize=lambda: say('wait'), before=lambda: say('before'), rest=lambda: say('rest'),"
+    " metrics=lambda: say('metrics') or {},"
+    " precondition=Precondition('share', lambda: say('look') or 0.25, most=0.5))"
+)
+WITH_PRECONDITION = "from gpulift_worker import Precondition\n"
+
+
+def test_goes_round_each_step_untimed_and_looks_whether_its_precondition_holds(
+    tmp_path: Path, log: Path
+) -> None:
+    with Worker(tmp_path, AROUND, LOGGING + WITH_PRECONDITION) as worker:
+        hello = worker.hello()
+        assert hello["precondition"] == {"name": "share", "most": 0.5, "seen": 0.25}
+        assert hello["has_before"] is True
+        assert log.read_text().split() == [
+            *("before", "look", "step", "wait", "rest", "check", "metrics", "wait", "rest")
+        ]
+        log.write_text("")
+        assert worker.window(lead_in_steps=0, steps=1)["precondition"] == 0.25
+    assert log.read_text().split() == ["wait", "before", "look", "step", "wait", "rest"]
+
+
+def test_what_goes_before_a_window_waits_for_its_lead_in_by_events_too(
+    tmp_path: Path, log: Path
+) -> None:
+    top = f"{LOGGING}class Mark:\n{ELAPSED}"
+    body = (
+        "return Arm(lambda: say('step'), synchronize=lambda: say('wait'), mark=Mark,"
+        " before=lambda: say('before'))"
+    )
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello()
+        log.write_text("")
+        worker.window(lead_in_steps=1, steps=1, by_events=True)
+    assert log.read_text().split() == ["step", "wait", "before", "step", "wait"]
+
+
+def test_neither_end_of_a_window_is_timed(tmp_path: Path) -> None:
+    top = "import time\n"
+    slow = "lambda: time.sleep(0.2)"
+    with Worker(tmp_path, f"return Arm(int, float, before={slow}, rest={slow})", top) as worker:
+        worker.hello()
+        began_s = time.monotonic()
+        window = worker.window(lead_in_steps=0, steps=1)
+        assert time.monotonic() - began_s >= 0.4
+    assert window["host_s"] < 0.2
+    assert window["start_s"] >= began_s + 0.2
+
+
+def test_a_counted_step_has_its_ends_too(tmp_path: Path, log: Path) -> None:
+    with Worker(tmp_path, AROUND, COUNTING + WITH_PRECONDITION) as worker:
+        worker.hello(launch_counter="counter.so")
+        log.write_text("")
+        assert worker.ask(launches_per_step=True) == {"launches_per_step": 3}
+    assert log.read_text().split() == ["before", "start", "step", "wait", "stop", "rest"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "answer"),
+    [
+        (
+            "[None]",
+            {"skipped": "share cannot be told here", "remedy": "needs Linux 6.5 (cachestat)"},
+        ),
+        ("[0.75]", {"failed": "share is 0.75, and may be 0.5 at most"}),
+        ("[float('nan')]", {"failed": "share is nan, and may be 0.5 at most"}),
+    ],
+)
+def test_an_arm_whose_precondition_does_not_hold_at_first_takes_no_step(
+    tmp_path: Path, looks: str, answer: Any
+) -> None:
+    body = (
+        f"looks = iter({looks})\n"
+        "return Arm(lambda: 1 / 0, precondition=Precondition('share', lambda: next(looks), 0.5))"
+    )
+    with Worker(tmp_path, body, WITH_PRECONDITION) as worker:
+        assert worker.hello() == answer
+
+
+@pytest.mark.parametrize("look", ["None", "float('nan')"])
+def test_a_precondition_that_is_no_longer_told_is_an_error_and_one_that_no_longer_holds_is_said(
+    tmp_path: Path, look: str
+) -> None:
+    body = (
+        f"looks = iter([0.0, 0.75, {look}])\n"
+        "return Arm(int, precondition=Precondition('share', lambda: next(looks)))"
+    )
+    with Worker(tmp_path, body, WITH_PRECONDITION) as worker:
+        assert worker.hello()["precondition"]["seen"] == 0
+        assert worker.window(lead_in_steps=0, steps=1)["precondition"] == 0.75
+        answer = worker.window(lead_in_steps=0, steps=1)
+    assert answer == {"error": "RuntimeError: share can no longer be told"}
+
+
+BUSY = """import os, threading, time
+def keep_busy(cpu_s):
+    start_s = time.thread_time()
+    while time.thread_time() - start_s < cpu_s:
+        pass
+def in_child(cpu_s):
+    child = os.fork()
+    if child == 0:
+        keep_busy(cpu_s)
+        os._exit(0)
+    os.waitpid(child, 0)
+def in_grandchild(cpu_s):
+    child = os.fork()
+    if child == 0:
+        in_child(cpu_s)
+        os._exit(0)
+    os.waitpid(child, 0)
+def in_thread(cpu_s):
+    thread = threading.Thread(target=keep_busy, args=(cpu_s,))
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("where", ["keep_busy", "in_thread", "in_child", "in_grandchild"])
+def test_counts_the_processor_time_of_threads_and_children(tmp_path: Path, where: str) -> None:
+    with Worker(tmp_path, f"return Arm(lambda: {where}(0.1), rest=lambda: {where}(0.2))", BUSY) as (
+        worker
+    ):
+        worker.hello()
+        window = worker.window(lead_in_steps=1, steps=1)
+    assert 0.09 <= window["cpu_s"] < 0.25, "that of the step alone"
+
+
+def test_counts_what_a_child_that_lives_on_did_in_the_window(tmp_path: Path) -> None:
+    body = (
+        "import subprocess\n"
+        "code = 'import sys, time\\n' + keep_busy_source + "
+        "'for _ in sys.stdin:\\n    keep_busy(0.1)\\n    print(flush=True)\\n'\n"
+        "child = subprocess.Popen([sys.executable, '-c', code], stdin=-1, stdout=-1)\n"
+        "def step():\n"
+        "    child.stdin.write(b'go\\n')\n"
+        "    child.stdin.flush()\n"
+        "    child.stdout.readline()\n"
+        "return Arm(step)"
+    )
+    source = BUSY[BUSY.index("def keep_busy") : BUSY.index("def in_child")]
+    top = f"import sys\nkeep_busy_source = {source!r}\n"
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello()
+        for _ in range(2):
+            assert 0.09 <= worker.window(lead_in_steps=1, steps=1)["cpu_s"] < 0.25
+
+
+def test_the_past_of_a_child_that_nobody_waits_for_does_not_count_against_a_window(
+    tmp_path: Path,
+) -> None:
+    top = BUSY + "import signal\n"
+    body = (
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    keep_busy(0.2)\n"
+        "    time.sleep(60)\n"
+        "time.sleep(0.5)\n"
+        "steps = []\n"
+        "def step():\n"
+        "    steps.append(1)\n"
+        "    if len(steps) == 2:\n"
+        "        os.kill(child, signal.SIGKILL)\n"
+        "        while os.path.exists(f'/proc/{child}'):\n"
+        "            time.sleep(0.01)\n"
+        "return Arm(step)"
+    )
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello()
+        assert worker.window(lead_in_steps=0, steps=1)["cpu_s"] >= 0
+
+
+def test_extra_work_that_took_a_whole_window_plants_none_in_the_next(tmp_path: Path) -> None:
+    top = (
+        "class Mark:\n    times_ms = [50.0, 50.0, 50.0]\n"
+        "    def elapsed_time(self, end):\n        return Mark.times_ms.pop(0)\n"
+    )
+    with Worker(tmp_path, "return Arm(int, mark=Mark)", top) as worker:
+        worker.hello(plant=2.0)
+        windows = [worker.window(0, 1, by_events=True) for _ in range(3)]
+    # 100 ms of work in a window that took 50 by its events: then the third gets none.
+    assert windows[1]["host_s"] >= 0.1 > windows[2]["host_s"]
+    assert all("planted" not in window for window in windows)
+
+
+SCRATCH = (
+    "folder = scratch()\n"
+    "return Arm(int, notes={'same': str(scratch() == folder), 'is': str(folder.is_dir())})"
+)
+WITH_SCRATCH = "from gpulift_worker import scratch\n"
+
+
+def test_makes_the_scratch_folder_and_says_the_facts_of_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    for _ in ("first arm", "second arm"):
+        with Worker(tmp_path, SCRATCH, WITH_SCRATCH) as worker:
+            hello = worker.hello()
+        assert hello["notes"] == {"same": "True", "is": "True"}
+        assert hello["scratch"]["filesystem"]
+        assert hello["scratch"]["in_memory"] in (True, False)
+        assert str(tmp_path) not in json.dumps(hello)
+
+
+def test_the_scratch_folder_is_not_made_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    with Worker(tmp_path, "return Arm(int)", WITH_SCRATCH) as worker:
+        assert "scratch" not in worker.hello()
+    assert not (tmp_path / "case").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"GPULIFT_SCRATCH_MISSING": "the disk is full"}, "the disk is full"),
+        ({}, "no scratch folder"),
+        (
+            {"GPULIFT_SCRATCH": "/nowhere/case"},
+            "the scratch folder cannot be made: No such file or directory",
+        ),
+    ],
+)
+def test_without_a_scratch_folder_an_arm_that_asks_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], reason: str
+) -> None:
+    for name in ("GPULIFT_SCRATCH", "GPULIFT_SCRATCH_MISSING"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with Worker(tmp_path, SCRATCH, WITH_SCRATCH) as worker:
+        assert worker.hello() == {
+            "skipped": reason,
+            "remedy": "name a folder on a disk: --scratch DIR",
+        }
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("pass", "make() returned NoneType, not an Arm"),
+        ("return int", "make() returned type, not an Arm"),
+        ("return Arm(4)", "make() returned an Arm whose step is int"),
+    ],
+)
+def test_what_is_no_arm_is_said(tmp_path: Path, body: str, error: str) -> None:
+    with Worker(tmp_path, body) as worker:
+        assert worker.hello()["error"] == f"TypeError: {error}"
+
+
+def test_a_script_without_make_is_said(tmp_path: Path) -> None:
+    with Worker(tmp_path, "pass", "") as worker:
+        (tmp_path / "theme.name.py").write_text("ARMS = ['a']\n")
+        error = worker.hello()["error"]
+    said = "AttributeError: theme.name.py has no function make(arm, point, seed, gpu)"
+    assert error == said
+
+
+def test_generators_that_a_script_draws_from_start_from_the_seed(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import random\nrandom = random.Random()\n")
+    (tmp_path / "torch.py").write_text("seeds = []\nmanual_seed = seeds.append\n")
+    top = (
+        "import random, sys\nfrom pathlib import Path\n"
+        "sys.path.insert(0, str(Path(__file__).parent))\nimport numpy, torch\n"
+    )
+    body = (
+        "drawn = (random.random(), numpy.random.random(), torch.seeds)\n"
+        "return Arm(int, notes={'drawn': str(drawn)})"
+    )
+    drawn = []
+    for seed in (2**64 - 1, 2**64 - 1, 1):
+        with Worker(tmp_path, body, top) as worker:
+            drawn.append(worker.hello(seed=seed)["notes"]["drawn"])
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert "[18446744073709551615]" in drawn[0]
+
+
+def test_a_script_finds_its_siblings_after_all_else_and_nothing_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = tmp_path / "current"
+    current.mkdir()
+    (current / "elsewhere.py").write_text("")
+    for name in ("sibling", "wave", "gpulift_files"):
+        (tmp_path / f"{name}.py").write_text("here = True\n")
+    monkeypatch.chdir(current)
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}/no/such/folder")
+    top = "import sibling, wave, gpulift_files, importlib.util\n"
+    body = (
+        "found = [hasattr(one, 'here') for one in (sibling, wave, gpulift_files)]\n"
+        "elsewhere = importlib.util.find_spec('elsewhere')\n"
+        "return Arm(int, notes={'found': str(found), 'elsewhere': str(elsewhere)})"
+    )
+    with Worker(tmp_path, body, top) as worker:
+        notes = worker.hello()["notes"]
+    assert notes == {"found": "[True, False, False]", "elsewhere": "None"}
+
+
+def test_runs_where_python_leaves_out_the_folder_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    top = "import gpulift_files\n"
+    with Worker(tmp_path, "return Arm(int, notes={'in': 'order'})", top) as worker:
+        assert worker.hello()["notes"] == {"in": "order"}
+
+
+def test_a_script_may_define_dataclasses(tmp_path: Path) -> None:
+    top = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Size:\n    width: int = 8\n"
+    )
+    with Worker(tmp_path, "return Arm(int, notes={'width': str(Size().width)})", top) as worker:
+        assert worker.hello()["notes"] == {"width": "8"}
+
+
+def test_a_package_that_only_one_arm_lacks_skips_that_arm(tmp_path: Path) -> None:
+    with Worker(tmp_path, "import gpulift_no_such_package\nreturn Arm(int)") as worker:
+        assert worker.hello() == {
+            "skipped": "the Python package gpulift_no_such_package is not installed",
+            "remedy": "install gpulift_no_such_package, or name another interpreter with --python",
+        }

@@ -116,7 +116,7 @@ TorchSession::TorchSession(Trial& trial) : device_(device_of(trial)) {
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
   at::globalContext().setBenchmarkCuDNN(true);
-  trial.note("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
+  trial.version("libtorch", TORCH_VERSION);  // "torch" is that of Python arms
   trial.note("device", on_device() ? "cuda" : "cpu");
   if (!on_device()) trial.note("torch_threads", std::to_string(threads));
 }

@@ -20,7 +20,7 @@ TEST(TorchSessionOnAHost, TakesTheHostAndSaysSo) {
   const TorchSession session(trial);
   EXPECT_FALSE(session.on_device());
   EXPECT_EQ(trial.notes().at("device"), "cpu");
-  EXPECT_FALSE(trial.notes().at("libtorch").empty());
+  EXPECT_FALSE(trial.versions().at("libtorch").empty());
   EXPECT_EQ(trial.notes().at("torch_threads"), std::to_string(at::get_num_threads()));
 }
 
@@ -51,7 +51,7 @@ TEST(TorchSessionOnAHost, GivesAnArmItsStep) {
   EXPECT_EQ(arm.cost->items, 2);
   EXPECT_EQ(arm.tolerance, 0.5);
   EXPECT_FALSE(arm.metrics) << "a host has no device memory";
-  const Step step = arm.make();
+  const Step step = arm.make().step();
   step(nullptr);
   step(nullptr);
   EXPECT_EQ(made, 1);
@@ -153,9 +153,7 @@ TEST_F(TorchSessionOnADevice, LeavesNothingOfItsMemoryBehind) {
     return stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
   };
   CheckingTrial trial(device(), {});
-  {
-    const TorchSession session(trial);
-  }
+  { const TorchSession session(trial); }
   const auto before_bytes = reserved_bytes();
   {
     const TorchSession session(trial);

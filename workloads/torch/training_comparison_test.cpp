@@ -146,7 +146,7 @@ TEST_F(ComparisonOnTheHost, GivesCostToleranceAndMetricsOfAnArm) {
   EXPECT_EQ(trial_.trial_cost().items, 8);
   EXPECT_EQ(trial_.trial_cost().item, "sample");
   EXPECT_EQ(trial_.trial_cost().roof, "host_gemm/fp32");
-  const Step step = result.arm.make();
+  const Step step = result.arm.make().step();
   step(nullptr);
   EXPECT_GT(result.arm.metrics(step, nullptr).at("loss"), 0);
 }

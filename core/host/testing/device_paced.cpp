@@ -13,7 +13,7 @@ gpulift::Arm paced_arm(const std::string& name, const Counter& counter, gpulift:
   gpulift::Arm arm = spinning_arm(name, counter, kCycles);
   arm.clock = clock;
   arm.make = [make = arm.make] {
-    return [step = make()](gpulift::StreamHandle stream) {
+    return [step = make().step()](gpulift::StreamHandle stream) {
       const double start_s = gpulift::now_s();
       while (gpulift::now_s() - start_s < kHostWork_s) {
       }

@@ -10,7 +10,7 @@ constexpr std::int64_t kCycles = 100'000;
 gpulift::Arm waiting_arm(const std::string& name, const Counter& counter, const Counter& filled) {
   gpulift::Arm arm = spinning_arm(name, counter, kCycles);
   arm.make = [make = arm.make, filled] {
-    return [step = make(), filled](gpulift::StreamHandle stream) {
+    return [step = make().step(), filled](gpulift::StreamHandle stream) {
       step(stream);
       gpulift::check(cudaMemsetAsync(filled->data(), 0, sizeof(std::uint64_t), stream));
       gpulift::check(cudaStreamSynchronize(stream));

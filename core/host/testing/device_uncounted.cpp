@@ -16,7 +16,7 @@ void run(gpulift::Trial& trial) {
   trial.check(expect_one(counter));
   gpulift::Arm other = spinning_arm("other", counter, 100'000);
   other.make = [make = other.make] {
-    return [step = make()](gpulift::StreamHandle stream) {
+    return [step = make().step()](gpulift::StreamHandle stream) {
       if (counts()) throw std::runtime_error("not while it is counted");
       step(stream);
     };

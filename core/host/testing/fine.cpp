@@ -19,7 +19,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Does twice the work take twice the time?",
     .expectation = "Time is proportional to rounds: ratio 2.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "twice"},
     .sweep = {{"rounds", {1000, 4000}}},
     .quick = {{{"rounds", 1000}}},

@@ -11,7 +11,7 @@ void run(gpulift::Trial&) {}
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a technique that compares nothing?",
     .expectation = "An error that says so.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

@@ -9,7 +9,7 @@ gpulift::Arm counting_arm(const std::string& name, const Output& output) {
   const auto steps = std::make_shared<int>(0);
   gpulift::Arm arm = working_arm(name, output, 1000);
   arm.make = [make = arm.make, steps] {
-    return [step = make(), steps](gpulift::StreamHandle stream) {
+    return [step = make().step(), steps](gpulift::StreamHandle stream) {
       ++*steps;
       step(stream);
     };
@@ -36,7 +36,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Is what an arm says of itself in the record?",
     .expectation = "Yes, of arms in this process, in one of their own and in Python.",
-    .needs_device = false,
+    .gpus = 0,
     .whole_steps = true,
     .arms = {"baseline", "other", "python"},
     .python = {"python"},

@@ -18,7 +18,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of an error that is no number?",
     .expectation = "The case fails, whatever the tolerance.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

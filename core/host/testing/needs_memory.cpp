@@ -32,7 +32,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a case or an arm that does not fit?",
     .expectation = "An arm that does not fit alone is skipped, unless it is the baseline; else the case is.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .sweep = {{"greedy", {"together", "other", "baseline"}}},
     .quick = {{{"greedy", "together"}}},

@@ -18,7 +18,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Is extra work in one of two builds found, on the host?",
     .expectation = "The ratio of the rounds.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

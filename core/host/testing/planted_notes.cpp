@@ -30,7 +30,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Is what arms note while they are made kept, on both sides of a duet?",
     .expectation = "Both notes are in the record.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

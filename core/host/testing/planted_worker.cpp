@@ -19,7 +19,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Does the worker of each side of a duet load its own build?",
     .expectation = "The ratio of the rounds, 6.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a Python arm that crashes in a window?",
     .expectation = "An error that names the worker and the signal.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .quick = {{}},

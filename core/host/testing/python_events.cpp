@@ -12,7 +12,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Which clock judges arms when all of them have events, or one has none?",
     .expectation = "Events, or for all the wall clock.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .sweep = {{"without", {"none", "other"}}},

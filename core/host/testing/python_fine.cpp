@@ -14,7 +14,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Is a Python arm measured like any other, whatever it prints?",
     .expectation = "Yes; Python takes longer for as many rounds.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"other"},
     .quick = {{}},

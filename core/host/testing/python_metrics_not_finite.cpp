@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a Python arm that says a number that is not finite?",
     .expectation = "It is an error that names the metric.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .quick = {{}},

@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a script whose package is not installed?",
     .expectation = "A skip with a remedy.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .quick = {{}},

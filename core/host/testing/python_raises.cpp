@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a Python arm that raises?",
     .expectation = "An error with its text; the traceback goes to the terminal.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .quick = {{}},

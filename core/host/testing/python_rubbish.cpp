@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a worker that prints rubbish on its pipe?",
     .expectation = "An error that names the worker and shows the rubbish.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .python = {"baseline", "other"},
     .sweep = {{"says", {"no_json", "no_window"}}},

@@ -11,7 +11,7 @@ void run(gpulift::Trial& trial) { trial.skip("not on this machine", "use another
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a case that says it cannot run?",
     .expectation = "It is skipped with that reason and remedy.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

@@ -14,7 +14,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "How long are sustained windows?",
     .expectation = "At least a second each.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .sweep = {{"regime", {"sustained"}}},
     .quick = {{}},

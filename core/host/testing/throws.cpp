@@ -11,7 +11,7 @@ void run(gpulift::Trial&) { throw std::runtime_error("thrown on purpose,\nin two
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a technique that throws?",
     .expectation = "An error with what it threw as the reason.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

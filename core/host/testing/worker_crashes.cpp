@@ -22,7 +22,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a worker that crashes?",
     .expectation = "An error that names the worker and the signal.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

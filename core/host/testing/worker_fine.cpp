@@ -25,7 +25,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Is an arm in a process of its own measured like any other?",
     .expectation = "Yes; it has its own environment.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

@@ -57,7 +57,8 @@ from gpulift.gate.evidence import (
     stage_folder,
 )
 from gpulift.gate.judge import next_look, next_screen, values
-from gpulift.gate.measure import Budget, Say, filter_of
+from gpulift.gate.measure import Budget, Say
+from gpulift.gate.rows import selecting
 from gpulift.records.fields import Fields
 from gpulift.records.model import Record
 from gpulift.records.read import parse_line, read_file
@@ -498,7 +499,7 @@ def _measure(begun: Begun, part: Part, stage: int, launches: range, rows: Sequen
     searched = _searched(session)
     flags += ["--recall", str(searched)] if searched else []
     started_s = session.budget.clock()
-    code = machine.measure(session.bench, [*flags, f"--benchmark_filter={filter_of(rows)}"])
+    code = machine.measure(session.bench, [*flags, *selecting(rows, records)])
     took_s = session.budget.clock() - started_s
     if not begun.resumed:
         session.budget.learn(len(rows) * len(launches), took_s)

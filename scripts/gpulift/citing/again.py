@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record
@@ -21,10 +22,17 @@ OPTIONS = (
 
 
 def filter_of(record: Record) -> str:
-    """The regular expression that selects this case, and of a duet this arm, and no other."""
-    parts = [record.technique, record.case_id, record.duet_arm]
-    name = SPECIAL.sub(r"\\\1", "/".join(part for part in parts if part))
-    return f"^{name}/"
+    """The regular expression that selects the record's arms of this case, and no other."""
+    case = "/".join(part for part in (record.technique, record.case_id) if part)
+    names = [record.duet_arm] if record.duet_arm else [arm.name for arm in record.arms]
+    return f"^{pattern_of(case, names)}$"
+
+
+def pattern_of(case: str, arms: Sequence[str]) -> str:
+    """What matches the names of these arms of technique/case; without arms the case's own name."""
+    names = [_escaped(name) for name in arms]
+    which = f"({'|'.join(names)})" if len(names) > 1 else "".join(names)
+    return f"{_escaped(case)}/{which}" if which else _escaped(case)
 
 
 def command_again(record: Record) -> str:
@@ -43,6 +51,10 @@ def command_again(record: Record) -> str:
         bench += ["--plant", str(options["plant"])] if "plant" in options else []
         return shlex.join([*bench, *flags, "--records", "FOLDER"])
     return shlex.join(["./gpulift", "run", filter_of(record), *flags])
+
+
+def _escaped(text: str) -> str:
+    return SPECIAL.sub(r"\\\1", text)
 
 
 def _gpu_index(record: Record) -> int | None:

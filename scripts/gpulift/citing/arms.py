@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from gpulift import stats, text
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.stats import Estimate
@@ -12,6 +14,9 @@ UNTIMED = "in an untimed window"
 ALLOCATED = "peak_allocated_bytes"
 RESERVED = "peak_reserved_bytes"
 LAUNCHES = "kernel_launches_per_step"
+NOT_CHECKED = "not checked"
+
+Ratio = Callable[[Sequence[Record], str, str], "Estimate | None"]
 
 
 def time_unit(typical_s: float) -> tuple[float, str]:
@@ -78,6 +83,34 @@ def joules_per_step(arm: Arm) -> float | None:
     return arm.metrics.get(JOULES) if middle is None else middle / arm.steps_per_window
 
 
+def cpu_per_step(arm: Arm) -> float | None:
+    """CPU seconds in the median window, over its steps; None where they were not counted."""
+    middle = stats.median_over(arm.windows.cpu_s)
+    return None if middle is None else middle / arm.steps_per_window
+
+
+def cpu(record: Record, arm: Arm) -> str:
+    """`12.3 ms a step, 0.502× [0.500, 0.504] against pageable`; empty where it was not counted."""
+    used = cpu_per_step(arm)
+    if used is None:
+        return ""
+    parts = [f"{text.seconds(used)} a step", _of_baseline(record, arm, stats.cpu_ratio)]
+    return ", ".join(part for part in parts if part)
+
+
+def energy_of_baseline(record: Record, arm: Arm) -> str:
+    """`0.812× [0.810, 0.814] against pageable`; empty where a window is not resolved."""
+    return _of_baseline(record, arm, stats.energy_ratio)
+
+
+def _of_baseline(record: Record, arm: Arm, ratio_of: Ratio) -> str:
+    baseline = baseline_of(record)
+    if baseline is None or arm.name == baseline.name or is_ceiling(record):
+        return ""
+    ratio = ratio_of([record], arm.name, baseline.name)
+    return "" if ratio is None else f"{text.speedup(ratio)} against {baseline.name}"
+
+
 def energy(arm: Arm) -> str:
     """`12.3 J a step, 0.384 J an image, ...`; empty where the card's counter resolved nothing."""
     joules = joules_per_step(arm)
@@ -116,7 +149,9 @@ def _resolved(arm: Arm) -> list[float]:
 
 
 def check(arm: Arm) -> str:
-    """The check's error beside what it may be."""
+    """The check's error beside what it may be; `not checked` where nothing was compared."""
+    if not arm.checked:
+        return NOT_CHECKED
     if arm.check_error is None:
         return ""
     if arm.check_tolerance is None:

@@ -73,7 +73,7 @@ def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
         f"{conditions.launch(record)}, {record.started_at}",
         f"GPU {gpu.name}, card {gpu.card or 'unknown'}" if gpu else f"no GPU, {context.host.name}",
         conditions.software(context),
-        conditions.pairs(context.libraries),
+        conditions.pairs(context.versions),
         f"gpulift at commit {conditions.commit(context.build)}",
         conditions.planted(record),
         _throttle(record),

@@ -61,6 +61,16 @@ def host(context: Context) -> str:
     return _joined([*parts, "virtual" if facts.get("virtual") is True else ""])
 
 
+def disk(context: Context) -> str:
+    """The disk of the folder for files; empty where no arm asked for one."""
+    scratch = context.scratch
+    if scratch is None:
+        return ""
+    kind = {True: "rotational", False: "not rotational", None: ""}[scratch.rotational]
+    name = scratch.filesystem or "unknown file system"
+    return _joined([name, kind, "in memory" if scratch.in_memory else ""])
+
+
 def launch(record: Record) -> str:
     """`launch 1 of 3`, counted from one."""
     return f"launch {record.launch + 1} of {record.launches}"

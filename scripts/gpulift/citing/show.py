@@ -79,7 +79,8 @@ def _ending(record: Record) -> str:
     stop = record.stop
     if stop is None:
         return ""
-    parts = [f"{stop.reason} after {stop.blocks} blocks"]
+    planned = "" if stop.planned_blocks is None else f" of {stop.planned_blocks} planned"
+    parts = [f"{stop.reason} after {stop.blocks} blocks{planned}"]
     parts.append(f"{record.discarded_blocks} blocks discarded" if record.discarded_blocks else "")
     parts.append(f"{record.restarts} restarts" if record.restarts else "")
     if stop.reached_half_width is not None:
@@ -109,9 +110,13 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
     yield "step time", f"{time}, median window of this launch by the {arm.clock} clock{held}"
     yield "speedup", _speedup(record, arm)
     yield "rate", ", ".join(arms.rates(record, arm))
-    yield "energy", arms.energy(arm)
+    yield "CPU time", arms.cpu(record, arm)
+    yield "energy", _energy(record, arm)
     yield "check", arms.check(arm)
     yield "memory", _memory(arm)
+    yield "ranks", str(arm.ranks) if arm.ranks > 1 else ""
+    yield "environment", conditions.pairs(arm.environment)
+    yield "precondition", _precondition(arm)
     yield (
         "metrics",
         ", ".join(f"{name} {arms.metric(name, of)}" for name, of in arm.metrics.items()),
@@ -129,6 +134,19 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
 def _speedup(record: Record, arm: Arm) -> str:
     baseline, shown = arms.baseline_of(record), arms.speedup(record, arm)
     return f"{shown} against {baseline.name}" if baseline and shown else ""
+
+
+def _energy(record: Record, arm: Arm) -> str:
+    parts = [arms.energy(arm), arms.energy_of_baseline(record, arm)]
+    return ", ".join(part for part in parts if part)
+
+
+def _precondition(arm: Arm) -> str:
+    required = arm.precondition
+    if required is None:
+        return ""
+    seen = "" if required.worst is None else f"{text.digits(required.worst)} at worst, "
+    return f"{required.name}: {seen}at most {text.digits(required.most)} allowed"
 
 
 def _memory(arm: Arm) -> str:
@@ -161,6 +179,9 @@ def _telemetry(record: Record) -> Iterator[Fact]:
         yield _range_name(key), _range(key, found)
     yield "throttle", throttle_of([record]).words
     yield "other", _other_telemetry(telemetry)
+    for number, other in enumerate(record.telemetry_others, start=1):
+        ranges = [f"{_range_name(key)} {_range(key, found)}" for key, found in other.ranges.items()]
+        yield f"GPU {number}", ", ".join([*ranges, _other_telemetry(other)]).removesuffix(", ")
 
 
 def _other_telemetry(telemetry: Telemetry) -> str:
@@ -189,11 +210,15 @@ def _range(key: str, found: Range) -> str:
 def _conditions(record: Record) -> Iterator[Fact]:
     context = record.context
     yield "card", conditions.card(context)
+    for number, gpu in enumerate(context.gpus[1:], start=1):
+        yield f"GPU {number}", ", ".join([gpu.name, f"card {gpu.card}" if gpu.card else "no card"])
     yield "software", conditions.software(context)
-    yield "libraries", conditions.pairs(context.libraries)
+    yield "libraries", conditions.pairs(context.versions)
+    yield "disk", conditions.disk(context)
     yield "host", conditions.host(context)
     yield "commit", conditions.commit(context.build)
     yield "build", conditions.compilers(context.build)
+    yield "source", ", ".join(f"{name} {sha[:12]}" for name, sha in record.source.items())
     yield "environment", conditions.pairs(context.environment)
     yield "options", conditions.pairs(context.options)
     yield "started", record.started_at

@@ -181,9 +181,9 @@ def _of_another_machine(record: Record, context: Context, info: TechniqueInfo) -
     """The model of the GPU, or of the processor where the work was the host's."""
     theirs, ours = record.context.gpu, context.gpu
     facts = []
-    if info.needs_device or info.python:
+    if info.gpus or info.python:
         facts.append(("gpu.name", theirs.name if theirs else NONE, ours.name if ours else NONE))
-    if not info.needs_device and not (info.python and theirs):
+    if not info.gpus and not (info.python and theirs):
         facts.append(("host.cpu", record.context.host.cpu, context.host.cpu))
         then, now = (one.host.facts.get("cpu_id") for one in (record.context, context))
         if then and now:  # until schema 1.5 records did not tell

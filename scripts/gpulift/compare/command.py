@@ -120,6 +120,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
         "counts": found.counts,
         "exit_code": found.exit_code,
         "notes": list(found.notes),
+        "work": {technique: list(differs) for technique, differs in found.work.items()},
         "rows": [_row_data(row, found.unit) for row in found.rows],
     }
 
@@ -139,6 +140,14 @@ def rows_table(found: Comparison, show_all: bool) -> Table:
     for rows in groups.values():
         table.add_row(*(Text(cell) for cell in _cells(rows, found.unit)))
     return table
+
+
+def work_lines(found: Comparison) -> list[str]:
+    """What may make the work of a technique another one; a declared commit brings its own texts."""
+    said = "comes with the commit" if found.across == "commit" else "measured work may differ"
+    return [
+        f"{said}: {technique} ({'; '.join(differs)})" for technique, differs in found.work.items()
+    ]
 
 
 def _group(row: Row, show_all: bool) -> tuple[str, ...]:
@@ -168,6 +177,8 @@ def _show(found: Comparison, show_all: bool) -> None:
         screen.print(f"declared difference: {one}", soft_wrap=True, markup=False)
     if found.question:
         screen.print(f"question: {found.question}", soft_wrap=True, markup=False)
+    for line in work_lines(found):
+        screen.print(line, soft_wrap=True, markup=False)
     screen.print(summary_line(found), soft_wrap=True, markup=False)
 
 
@@ -211,6 +222,7 @@ def _explanation(found: Comparison, row: Row) -> str:
     facts += [f"declared with --across: {one}" for one in common.declared]
     facts += [f"the question: {found.question}"] if found.question else []
     facts += [f"only one side records {name}" for name in common.one_sided]
+    facts += [f"the work may differ: {one}" for one in found.work.get(row.technique, ())]
     lines = [step(steps.COMPARABILITY, fact) for fact in facts]
     lines += explain(row.base, row.head, row.verdict, found.unit)
     return "\n  ".join([f"{row.name}: {row.verdict.verdict}", *lines])

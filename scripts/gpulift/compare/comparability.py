@@ -6,15 +6,18 @@ the texts that say why there is no GPU. One declared difference, a factor, is wh
 then asks about; it allows these facts and no others:
 
 - driver: the driver and the CUDA version that it offers (`cuda_driver`), which comes with it.
-- torch: every library in the context and every version that arms note (`VERSIONS`), since a torch
-  brings its own CUDA libraries. The CUDA runtime that gpulift was linked with is not torch's and
-  stays equal.
+- torch: every library whose version a record tells, since a torch brings its own CUDA libraries.
+  The CUDA runtime that gpulift was linked with is not torch's and stays equal.
 - card: the card and its VBIOS. Not what records say of the host: a card in another host is a
   question about two machines, which the record cannot take apart. ECC, MIG and the power limit are
   settings.
 - gpu-model: all that describes the GPU but ECC and MIG, which are settings; a model has its own
   power limit. Driver, host and build stay equal: the question is not about the machines.
 - commit: the commit and whether there were uncommitted changes.
+
+Versions of libraries, the disk of files and further GPUs are told by the records of those
+techniques alone that have to do with them. A side has one of each, and what both sides know must be
+equal. A further GPU's facts (`gpus.1.card`) go with the factors of the first one's.
 
 A gate asks about a commit: its two builds are held against each other in the same way, before
 anything is measured.
@@ -24,8 +27,9 @@ card and gpu-model a side may hold several cards of one model, of which it is a 
 be in both samples: they would not be independent. A run folder is always of one card.
 
 Arms in C++ note the release of their LibTorch (2.11.0), those in Python the whole version of their
-torch (2.11.0+cu130): two facts, and a side has one of each. Until schema 1.5 the former was noted
-as `torch` too, and hid the latter in cases with both.
+torch (2.11.0+cu130): two facts, and a side has one of each. Until schema 1.6 versions were among
+the notes (`VERSIONS`), and until 1.5 LibTorch's was noted as `torch` too, and hid that of Python
+arms in cases with both.
 """
 
 from __future__ import annotations
@@ -50,22 +54,43 @@ ONE_CARD = frozenset({"gpu.card", "gpu.vbios"})
 MEMORY_PARTS = 1000  # of which one may differ
 GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
 
-# Of the libraries that a step runs through; a record has those of its own arms alone.
+OF_TECHNIQUE = ("versions", "scratch", "gpus")  # parts of a context that not all records have
+FURTHER_GPU = re.compile(r"gpus\.\d+\.")
+
+# Of the libraries that a step runs through, where arms noted them.
 VERSIONS = ("python", "torch", "libtorch", "jax", "numpy", "triton")
 RELEASE = re.compile(r"\d+(\.\d+)*")  # all that an arm in C++ knows of its torch
 NOTES_LIBTORCH = 6  # minor version of the schema from which on arms in C++ note it by that name
+HAS_VERSIONS = 7  # from which on no version is a note
 
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Factor:
-    """`asks` are the facts of which one must differ; `allows` are all that may differ with it."""
+    """`asked` are the facts of which one must differ, `allowed` all that may differ with it."""
 
     name: str
-    asks: Callable[[str], bool]
-    allows: Callable[[str], bool]
+    asked: Callable[[str], bool]
+    allowed: Callable[[str], bool]
     within_side: frozenset[str] = frozenset()
+
+    def asks(self, fact: str) -> bool:
+        """Whether it is one of those of which one must differ."""
+        return self.asked(_of_any_gpu(fact))
+
+    def allows(self, fact: str) -> bool:
+        """Whether it may differ."""
+        return self.allowed(_of_any_gpu(fact))
+
+    def may_vary(self, fact: str) -> bool:
+        """Whether a side may have several of it, in runs of several cards."""
+        return _of_any_gpu(fact) in self.within_side
+
+
+def _of_any_gpu(fact: str) -> str:
+    """`gpus.1.card` becomes `gpu.card`."""
+    return FURTHER_GPU.sub("gpu.", fact)
 
 
 FACTORS = {
@@ -133,7 +158,7 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     for side, records in (("base", ours), ("head", others)):
         _require_one_set(side, records, factor)
     varying, varying_too = (_varying(side, factor) for side in (base, head))
-    noted, noted_too = _noted("base", base), _noted("head", head)
+    noted, noted_too = _noted("base", base, factor), _noted("head", head, factor)
     told, told_too = {**varying, **noted}, {**varying_too, **noted_too}
     found = [d for d in _between(ours, others, factor) if d.fact not in told.keys() & told_too]
     found += [
@@ -148,14 +173,19 @@ def require_comparable(base: Sequence[Run], head: Sequence[Run], factor: Factor 
     if factor is not None and factor.within_side:
         _require_cards("base", base)
         _require_cards("head", head)
-        _require_separate(cards(base), cards(head))
+        _require_separate(_every_card(base), _every_card(head))
     if factor is not None and not any(factor.asks(d.fact) for d in declared):
         raise GpuliftError(f"the two sets do not differ in {factor.name}: drop --across", USAGE)
     mine, theirs = {**_known(ours), **told}, {**_known(others), **told_too}
     equal = {key: mine[key] for key in sorted(mine) if key in theirs and mine[key] == theirs[key]}
     changed = {d.fact for d in declared}
     one_sided = sorted((mine.keys() ^ theirs.keys()) - changed)
-    return Common(equal, declared, tuple(one_sided))
+    return Common(equal, declared, tuple(filter(_tells, one_sided)))
+
+
+def _tells(one_sided: str) -> bool:
+    """Of a GPU that only one side used its name is enough."""
+    return not FURTHER_GPU.match(one_sided) or one_sided.endswith(".name")
 
 
 def _distinct(runs: Sequence[Run]) -> list[tuple[Run, Record]]:
@@ -172,7 +202,12 @@ def _distinct(runs: Sequence[Run]) -> list[tuple[Run, Record]]:
 
 def _same_facts(one: Record, other: Record) -> bool:
     same = (one.method, one.schema) == (other.method, other.schema)
-    return same and one.raw["context"] == other.raw["context"]
+    return same and _fixed(one.raw["context"]) == _fixed(other.raw["context"])
+
+
+def _fixed(context: Mapping[str, Any]) -> dict[str, Any]:
+    """What all records of a machine and a build share."""
+    return {key: value for key, value in context.items() if key not in OF_TECHNIQUE}
 
 
 def _between(
@@ -203,9 +238,15 @@ def _known(side: Sequence[tuple[Run, Record]]) -> dict[str, Any]:
 
 
 def cards(runs: Sequence[Run]) -> set[str]:
-    """The cards of a side, by their short hashes; a run is of one card."""
+    """The cards of a side, by their short hashes; of a run of several GPUs the first counts."""
     gpus = [run.records[0].context.gpu for run in runs]
     return {gpu.card for gpu in gpus if gpu is not None and gpu.card}
+
+
+def _every_card(runs: Sequence[Run]) -> set[str]:
+    """With those of further GPUs."""
+    gpus = (gpu for run in runs for record in run.records for gpu in record.context.gpus)
+    return cards(runs) | {gpu.card for gpu in gpus if gpu.card}
 
 
 def _varying(runs: Sequence[Run], factor: Factor | None) -> dict[str, str]:
@@ -223,22 +264,48 @@ def _joined(values: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(values[:-1]), values[-1]) if part)
 
 
-def _noted(side: str, runs: Sequence[Run]) -> dict[str, str]:
-    """The versions that the arms of a side note, by fact. Refuses a side that has two of one."""
-    found: dict[str, tuple[str, Record]] = {}
-    for record in (record for run in runs for record in run.records):
-        for fact, version in _versions(record):
-            known, first = found.setdefault(fact, (version, record))
-            if known != version:
-                difference = FactDifference(fact, known, version)
-                raise GpuliftError(_mixed(side, [difference], first, record), NOT_COMPARABLE)
-    return {fact: version for fact, (version, _) in found.items()}
+def _noted(side: str, runs: Sequence[Run], factor: Factor | None) -> dict[str, Any]:
+    """What the records of a side tell of their own techniques, by fact. Refuses a side that has two
+    of one, but for the cards of several runs where the factor allows several."""
+    found: dict[str, list[tuple[Any, Run, Record]]] = {}
+    for run, record in ((one, record) for one in runs for record in one.records):
+        for fact, value in _of_technique(record):
+            seen = found.setdefault(fact, [])
+            for known, of, first in seen:
+                may_vary = factor is not None and factor.may_vary(fact) and of is not run
+                if known != value and not may_vary:
+                    difference = FactDifference(fact, known, value)
+                    raise GpuliftError(_mixed(side, [difference], first, record), NOT_COMPARABLE)
+            if not any(of is run for _, of, _ in seen):
+                seen.append((value, run, record))
+    return {fact: _one_of([value for value, _, _ in seen]) for fact, seen in found.items()}
+
+
+def _one_of(values: Sequence[Any]) -> Any:
+    """The value, or where there are several all of them as a text."""
+    if all(one == values[0] for one in values):
+        return values[0]
+    return _joined(sorted({*map(str, values)}))
+
+
+def _of_technique(record: Record) -> Iterable[tuple[str, Any]]:
+    yield from _versions(record)
+    scratch = record.context.scratch
+    for key, value in vars(scratch).items() if scratch else ():
+        if value not in ("", None):
+            yield f"scratch.{key}", value
+    for number, gpu in enumerate(record.context.gpus[1:], start=1):  # the first is `gpu`
+        yield from _flat(gpu.facts, f"gpus.{number}.")
 
 
 def _versions(record: Record) -> Iterable[tuple[str, str]]:
+    for name, version in record.context.versions.items():
+        yield f"libraries.{name}", version
+    if record.minor >= HAS_VERSIONS:
+        return
     for name in sorted(record.notes.keys() & VERSIONS):
         version = record.notes[name]
-        of_cpp = name == "torch" and _minor(record) < NOTES_LIBTORCH and RELEASE.fullmatch(version)
+        of_cpp = name == "torch" and record.minor < NOTES_LIBTORCH and RELEASE.fullmatch(version)
         yield f"libraries.{'libtorch' if of_cpp else name}", version
 
 
@@ -283,12 +350,13 @@ def require_same_but_commit(base: Context, head: Context) -> None:
 
 def facts(record: Record) -> dict[str, Any]:
     """All facts that must be equal, by dotted name: `driver`, `gpu.card`, `host.kernel`."""
-    return {**_asked(record.raw["context"]), "method": record.method}
+    return {**_asked(_fixed(record.raw["context"])), "method": record.method}
 
 
 def _context_facts(context: Context) -> dict[str, Any]:
     """The same of a context that was read; facts that have no field of their own are in `facts`."""
     known = asdict(context)
+    known["libraries"] = known.pop("versions")
     for part in ("gpu", "host"):
         if known[part] is not None:
             known[part] |= known[part].pop("facts")
@@ -337,13 +405,9 @@ def _same_memory(key: str, mine: Facts, theirs: Facts) -> bool:
 def _excused(key: str, base: Record, head: Record) -> bool:
     if key.startswith("environment."):
         return False
-    mine, theirs = _minor(base), _minor(head)
+    mine, theirs = base.minor, head.minor
     newer, older = (base, head) if mine > theirs else (head, base)
     return mine != theirs and key in facts(newer) and key not in facts(older)
-
-
-def _minor(record: Record) -> int:
-    return int(record.schema.partition(".")[2])
 
 
 def _require_one_set(

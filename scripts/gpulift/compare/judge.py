@@ -9,7 +9,7 @@ card where the question is about cards or models.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from gpulift import decision, stats, steps
 from gpulift.compare.comparability import Common, cards, require_comparable, require_factor
-from gpulift.compare.work import log_over_baseline, of_own_size, other_work
+from gpulift.compare.work import log_over_baseline, may_differ, of_own_size, other_work
 from gpulift.decision import Difference, Verdict
 from gpulift.errors import (
     FAILED,
@@ -33,6 +33,7 @@ from gpulift.errors import (
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
+from gpulift.records.throttle import throttle_of
 from gpulift.report.summary import SEVERITY
 from gpulift.steps import step
 
@@ -166,6 +167,7 @@ class Comparison:
     common: Common
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    work: Mapping[str, tuple[str, ...]]  # of techniques, what may have changed in it
 
     @property
     def counts(self) -> dict[str, int]:
@@ -218,6 +220,7 @@ def compare(
         common=facts,
         rows=tuple(sorted(_decided(rows, unit, across), key=_worst_first)),
         notes=(*notes, *base_notes, *head_notes, *_doubts(base, head)),
+        work=_changed_work(sides),
     )
 
 
@@ -235,8 +238,8 @@ def values(launches: Sequence[Launch], unit: str) -> list[float]:
 
 def slowed_by_hardware(record: Record) -> bool:
     """Whether the hardware cut the clocks in this launch, or left it without any window."""
-    seen = record.telemetry.throttle if record.telemetry else None
-    return bool(HARDWARE_SLOWDOWNS & set(seen or ())) or emptied_by_hardware(record)
+    seen = throttle_of([record]).reasons
+    return bool(HARDWARE_SLOWDOWNS & set(seen)) or emptied_by_hardware(record)
 
 
 def emptied_by_hardware(record: Record) -> bool:
@@ -303,6 +306,15 @@ def _cases(runs: Sequence[Run]) -> Side:
             case = (record.technique, record.case_id)
             found.setdefault(case, []).append((str(run.folder.resolve()), record))
     return found
+
+
+def _changed_work(sides: tuple[Side, Side]) -> dict[str, tuple[str, ...]]:
+    """Of the cases that both sides have."""
+    records: dict[str, list[Record]] = {}
+    for case in sorted(sides[0].keys() & sides[1].keys()):
+        both = (*sides[0][case], *sides[1][case])
+        records.setdefault(case[0], []).extend(record for _, record in both)
+    return {technique: found for technique, of in records.items() if (found := may_differ(of))}
 
 
 def _rows(sides: tuple[Side, Side], common: bool, unit: str) -> list[Row]:

@@ -1,5 +1,8 @@
 """Whether launches of an arm did the same work, and what may be compared where they did not.
 
+Two texts of a technique, or two environments of an arm, may be two kinds of work. Nobody can tell
+from records whether they are: what differs is named, and compared.
+
 A run may find the size of its work itself, and notes it: rounds of arithmetic that take as long as
 a copy, or the largest batch that fits. Its launches share what the first one found, another run may
 find another. Times of a step are then not of equal work. The time over the baseline's is what the
@@ -11,7 +14,7 @@ of a run differ by. So it is compared where runs or cards are what counts, and n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +25,7 @@ SIZES = ("iterations", "largest_batch_{arm}")  # notes of what a run found out
 COSTS = {"bytes per step": "bytes", "operations per step": "flops", "items per step": "items"}
 MOST_DIGITS = 18  # of a size
 SAME = 1e-9  # relative; costs are computed
+HAS_ENVIRONMENT = 7  # minor version of the schema from which on arms tell theirs
 
 
 def other_work(name: str, records: Iterable[Record]) -> str:
@@ -48,6 +52,27 @@ def of_own_size(name: str, records: Iterable[Record]) -> bool:
         or _alike([cost[key] / size for cost, size in zip(costs, known, strict=True)])
         for key in costs[0]
     )
+
+
+def may_differ(records: Sequence[Record]) -> tuple[str, ...]:
+    """What makes the records of a technique doubtful as ones of equal work: files whose contents
+    differ, and variables of arms. What a record does not tell is no difference."""
+    sources = [record.source for record in records if record.source]
+    files = sorted({file for source in sources for file in source})
+    changed = [file for file in files if len({source.get(file) for source in sources}) > 1]
+    told = [record for record in records if record.minor >= HAS_ENVIRONMENT]
+    names = dict.fromkeys(arm.name for record in told for arm in record.arms)
+    return (*changed, *(text for name in names for text in _variables(name, told)))
+
+
+def _variables(name: str, records: Iterable[Record]) -> Iterator[str]:
+    """`NCCL_ALGO of ring: Ring, then Tree`."""
+    arms = (record.arm(name) for record in records)
+    environments = [arm.environment for arm in arms if arm is not None]
+    for variable in sorted({one for found in environments for one in found}):
+        values = dict.fromkeys(found.get(variable, "not set") for found in environments)
+        if len(values) > 1:
+            yield f"{variable} of {name}: {', then '.join(values)}"
 
 
 def log_over_baseline(record: Record, name: str, baseline: str) -> float | None:

@@ -126,11 +126,13 @@ def _of_record() -> list[Column]:
         Column("notes_json", str, lambda row: as_json(row.record.notes)),
         Column("stop_reason", str, _inside("stop", "reason")),
         Column("blocks", int, _inside("stop", "blocks")),
+        Column("planned_blocks", int, _inside("stop", "planned_blocks")),
         Column("asked_half_width", float, _inside("stop", "asked_half_width")),
         Column("reached_half_width", float, _inside("stop", "reached_half_width")),
         *(Column(name, int, _record(name)) for name in ("discarded_blocks", "restarts")),
         *(Column(name, float, _inside("host_load", name)) for name in HOST_LOAD),
         Column("seed", str, lambda row: str(row.record.order.seed) if row.record.order else None),
+        Column("source_json", str, lambda row: as_json(row.record.source)),
         Column("time_json", str, lambda row: as_json(row.record.time_s)),
     ]
 
@@ -146,7 +148,9 @@ def _of_context() -> list[Column]:
         Column("gpu_power_limit_w", float, _gpu(lambda gpu: gpu.power_limit_w)),
         Column("gpu_facts_json", str, _gpu(lambda gpu: as_json(gpu.facts))),
         *(Column(name, str, _context(name)) for name in versions),
-        Column("libraries", str, lambda row: conditions.pairs(row.record.context.libraries)),
+        Column("libraries", str, lambda row: conditions.pairs(row.record.context.versions)),
+        Column("gpus_json", str, _gpus_json),
+        Column("scratch", str, lambda row: conditions.disk(row.record.context) or None),
         Column("host_cpu", str, lambda row: row.record.context.host.cpu),
         Column("host_cores", int, lambda row: row.record.context.host.cores),
         Column("host_facts_json", str, lambda row: as_json(row.record.context.host.facts)),
@@ -194,9 +198,17 @@ def _of_arm() -> list[Column]:
         *(Column(f"step_{name}", float, _cost(name)) for name in ("bytes", "flops", "items")),
         *(Column(name, str, _cost(name)) for name in ("item", "roof")),
         Column("metrics_json", str, lambda row: as_json(row.arm.metrics) if row.arm else None),
+        Column("checked", bool, _arm("checked")),
         *(Column(name, float, _arm(name)) for name in ("check_error", "check_tolerance")),
         *(Column(name, int, _arm(name)) for name in (*numbers, *peaks)),
         Column("held", bool, _arm("held")),
+        Column("ranks", int, _arm("ranks")),
+        Column(
+            "arm_environment_json", str, lambda r: as_json(r.arm.environment) if r.arm else None
+        ),
+        Column("precondition", str, _precondition("name")),
+        Column("precondition_most", float, _precondition("most")),
+        Column("precondition_worst", float, _precondition("worst")),
     ]
 
 
@@ -204,12 +216,19 @@ def _of_result() -> list[Column]:
     return [
         Column("windows", int, lambda row: len(row.arm.window_s) if row.arm else None),
         Column("step_s", float, lambda row: row.step_s),
+        Column("step_cpu_s", float, lambda r: arms.cpu_per_step(r.arm) if r.arm else None),
         Column("step_energy_j", float, lambda r: arms.joules_per_step(r.arm) if r.arm else None),
         Column("speedup", float, lambda row: row.speedup),
         Column("bytes_per_s", float, lambda row: row.rate("bytes")),
         Column("flops_per_s", float, lambda row: row.rate("flops")),
         Column("items_per_s", float, lambda row: row.rate("items")),
     ]
+
+
+def _gpus_json(row: Row) -> str | None:
+    """All GPUs of arms that had several."""
+    gpus = row.record.context.gpus
+    return f"[{','.join(as_json(gpu.facts) for gpu in gpus)}]" if gpus else None
 
 
 def as_json(value: Mapping[str, Any]) -> str:
@@ -235,6 +254,14 @@ def _arm(name: str) -> Callable[[Row], Scalar]:
 
 def _cost(name: str) -> Callable[[Row], Scalar]:
     return lambda row: _known(getattr(row.arm.cost, name)) if row.arm and row.arm.cost else None
+
+
+def _precondition(name: str) -> Callable[[Row], Scalar]:
+    def value(row: Row) -> Scalar:
+        required = row.arm.precondition if row.arm else None
+        return None if required is None else _known(getattr(required, name))
+
+    return value
 
 
 def _inside(part: str, name: str) -> Callable[[Row], Scalar]:

@@ -52,7 +52,8 @@ SHARED = (
 @dataclass(frozen=True)
 class Build:
     """A build folder that can measure. `name` is for people, `stem` for names of folders, `python`
-    the interpreter of Python arms where it is not the usual one."""
+    the interpreter of Python arms where it is not the usual one, `takes_rows` whether its
+    gpulift-bench has --rows."""
 
     folder: Path
     name: str
@@ -60,6 +61,7 @@ class Build:
     abi_tag: str
     context: Context
     python: Path | None = None
+    takes_rows: bool = True
 
     @property
     def bench(self) -> Path:
@@ -238,25 +240,38 @@ def _open(folder: Path, name: str, gpu: int | None) -> Build:
         stem=f"{commit}-dirty" if context.build.dirty else commit,
         abi_tag=abi_tag(folder / "modules"),
         context=context,
+        takes_rows=_takes_rows(folder / "modules"),
     )
 
 
 def abi_tag(modules: Path) -> str:
     """What all modules of a folder were built against, from their manifests."""
-    tags = set()
-    for file in sorted(modules.glob("*.json")):
-        try:
-            manifest = Fields(parse_line(file.read_bytes(), str(file)), str(file))
-        except OSError as error:
-            raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-        except RecordError:
-            raise GpuliftError(f"{file} is no manifest: build again") from None
-        if not manifest.text("unavailable", ""):
-            tags.add(manifest.text("abi_tag"))
+    tags = {
+        manifest.text("abi_tag")
+        for manifest in _manifests(modules)
+        # A technique in Python alone has no module that was built.
+        if not (manifest.text("unavailable", "") or manifest.flag("script", False))
+    }
     if len(tags) != 1:
         many = "were built against different headers" if tags else "hold nothing to measure"
         raise GpuliftError(f"the modules in {modules} {many}: build again", NOT_COMPARABLE)
     return tags.pop()
+
+
+def _takes_rows(modules: Path) -> bool:
+    """Whether gpulift-bench beside the modules has --rows: since manifests tell the number of
+    GPUs."""
+    return any(manifest.has("gpus") for manifest in _manifests(modules))
+
+
+def _manifests(modules: Path) -> Iterator[Fields]:
+    for file in sorted(modules.glob("*.json")):
+        try:
+            yield Fields(parse_line(file.read_bytes(), str(file)), str(file))
+        except OSError as error:
+            raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+        except RecordError:
+            raise GpuliftError(f"{file} is no manifest: build again") from None
 
 
 def _is_build(folder: Path) -> bool:

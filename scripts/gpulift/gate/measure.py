@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -52,23 +51,24 @@ from gpulift.gate.judge import (
     rows_control,
     sound,
 )
+from gpulift.gate.rows import selecting, selecting_by_filter
 
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 PILOT = 2  # launches of the screen that tell how long a gate takes
 SEEDS_PER_STAGE = 1000  # more than a stage has launches; a multiple of four, see _duet
 OF_PYTHON = {BASE: "--base-python", HEAD: "--python"}  # options of gpulift-bench
-GROUP = re.compile(r"[.\[\\()*+?{|^$]")  # what POSIX extended expressions give a meaning
 
 
 @dataclass(frozen=True)
 class Program:
     """A gpulift-bench, the modules that it measures, and the interpreter of their Python arms where
-    it is not the usual one."""
+    it is not the usual one; one that does not take rows takes a filter."""
 
     bench: Path
     modules: Path
     python: Path | None = None
+    takes_rows: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,6 @@ class Gate:
     settings: Settings
     budget: Budget
     say: Say
-
-
-def filter_of(rows: Iterable[Row]) -> str:
-    """The filter of gpulift-bench, a POSIX extended expression, that selects exactly these rows."""
-    arms: dict[str, list[str]] = {}
-    for row in rows:
-        arms.setdefault(row.case, []).append(_escape(row.arm))
-    cases = [f"{_escape(case)}/({'|'.join(names)})" for case, names in arms.items()]
-    return f"^({'|'.join(cases)})/iterations:"
 
 
 def needed_row_launches(setup: Setup) -> int:
@@ -391,7 +382,7 @@ def _duet(
     searched = batch_folder(stage_folder(gate.folder, CASES, 1), range(PILOT))
     flags += ["--recall", str(searched)] if searched.is_dir() else []
     # The program of a duet is the head's, also where base meets base.
-    _call(gate, gate.head.bench, [*modules, *pythons, *flags, *sides[HEAD].plant()], folder, rows)
+    _call(gate, gate.head, [*modules, *pythons, *flags, *sides[HEAD].plant()], folder, rows)
 
 
 def stage_block(folder: Path, block: int, stage: int) -> list[tuple[str, Path]]:
@@ -412,16 +403,19 @@ def _alternate(
     for side, folder in turns:
         one = sides[side]
         flags = ["--modules", str(one.program.modules), "--launches", "1", "--seed", str(seed)]
-        _call(gate, one.program.bench, [*flags, *one.plant()], folder, rows)
+        _call(gate, one.program, [*flags, *one.plant()], folder, rows)
 
 
-def _call(gate: Gate, bench: Path, flags: Sequence[str], folder: Path, rows: Sequence[Row]) -> None:
+def _call(
+    gate: Gate, program: Program, flags: Sequence[str], folder: Path, rows: Sequence[Row]
+) -> None:
     left_s = gate.budget.left_s()
     if left_s <= 0:
         raise BudgetOver
-    selected = [f"--benchmark_filter={filter_of(rows)}", "--records", str(folder)]
+    chosen = selecting(rows, folder) if program.takes_rows else selecting_by_filter(rows)
+    selected = [*chosen, "--records", str(folder)]
     # What was planned or seen so far says little of rows that are slower: time ends them, too.
-    code = machine.measure(bench, [*flags, *gate.settings.flags(), *selected], left_s)
+    code = machine.measure(program.bench, [*flags, *gate.settings.flags(), *selected], left_s)
     kept = f"what was measured is kept in {gate.folder}"
     if code in (INTERRUPTED, -signal.SIGINT):
         if gate.budget.left_s() <= 0:
@@ -458,7 +452,3 @@ def _require_time(gate: Gate, row_launches: int, done: int) -> None:
 def _built(gate: Gate) -> bool:
     """Whether builds took a time worth a word."""
     return gate.budget.used_s >= 1
-
-
-def _escape(text: str) -> str:
-    return GROUP.sub(r"\\\g<0>", text)

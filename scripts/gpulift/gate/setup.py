@@ -96,9 +96,9 @@ def make_gate(
     processes = 2 if setup.mode == TWO_IN_ONE else len(TURNS)
     return Gate(
         folder=_new_folder(asked.out, base.stem, head.stem),
-        base=Program(base.bench, base.modules, base.python),
-        head=Program(head.bench, head.modules, head.python),
-        on_gpu=frozenset(info.id for info in infos if info.needs_device),
+        base=Program(base.bench, base.modules, base.python, base.takes_rows),
+        head=Program(head.bench, head.modules, head.python, head.takes_rows),
+        on_gpu=frozenset(info.id for info in infos if info.gpus),
         settings=asked.settings,
         budget=Budget(
             asked.budget_s,
@@ -123,7 +123,11 @@ def choose_rows(
     matches = matcher(filter)
     sides = (_cases(base), _cases(head))
     chosen = [
-        {row for row, case in side.items() if (case.quick or all_cases) and matches(row.id)}
+        {
+            row
+            for row, case in side.items()
+            if (case.quick or all_cases) and matches(row.technique, row.case, row.id)
+        }
         for side in sides
     ]
     lacking = [(name, chosen[i] - sides[1 - i].keys()) for i, name in enumerate(("base", "head"))]
@@ -148,16 +152,17 @@ def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, CaseInfo]:
     }
 
 
-def matcher(filter: str | None) -> Callable[[str], bool]:
-    """Whether a name is selected; a filter that starts with - excludes."""
-    if filter is None:
-        return lambda name: True
+def matcher(filter: str | None) -> Callable[..., bool]:
+    """As gpulift-bench selects: whether one of the names of an arm (its technique's, its case's and
+    its own) is found; a filter that starts with - selects where none is."""
+    if filter in (None, "", "all"):
+        return lambda *names: True
     try:
         pattern = re.compile(filter.removeprefix("-"))
     except re.error as error:
         raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
     wanted = not filter.startswith("-")
-    return lambda name: bool(pattern.search(name)) == wanted
+    return lambda *names: any(map(pattern.search, names)) == wanted
 
 
 def _some(rows: Iterable[Row]) -> str:

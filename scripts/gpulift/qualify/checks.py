@@ -41,6 +41,8 @@ INTEGRITY_CHECK = "health/integrity"
 REMEDIES = (
     ("roof/gemm/", "look at the health checks of clocks, power and temperature"),
     ("roof/host_link/", "look at slot, PCIe width and the NUMA node of the process"),
+    ("roof/gpu_link/host/", "look at slot and PCIe width of both cards, and at the NUMA nodes"),
+    ("roof/gpu_link/", "look at the health check of NVLinks, then nvidia-smi topo -m"),
     ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
 )
 NOTHING_JUDGED = "Not judged: nothing that was measured here has a limit"

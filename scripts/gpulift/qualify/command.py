@@ -323,7 +323,7 @@ def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
 
 def _on_gpu_only(bench: Path) -> str | None:
     """A filter that leaves out what is the same for every card."""
-    host = [info.id for info in machine.catalogue(bench) if not info.needs_device]
+    host = [info.id for info in machine.catalogue(bench) if not info.gpus]
     return f"-^({'|'.join(host)})/" if host else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import ValidationError, convert
 
-from gpulift.records.model import Range, Record
+from gpulift.records.model import Range, Record, Telemetry
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,21 @@ def converted(raw: Mapping[str, Any]) -> Record | None:
         record = convert(raw, Record)
         renamed = convert(raw, _Renamed)
         if record.telemetry is not None:
-            ranges = {key: one for key, one in raw["telemetry"].items() if isinstance(one, dict)}
-            vars(record.telemetry)["ranges"] = convert(ranges, dict[str, Range])
+            _set_ranges(record.telemetry, raw["telemetry"])
+        others = raw.get("telemetry_others", ())
+        for telemetry, one in zip(record.telemetry_others, others, strict=True):
+            _set_ranges(telemetry, one)
     except ValidationError:
         return None
     for windows in (arm.windows for arm in record.arms):
-        if windows.energy_j and len(windows.energy_j) != len(windows.host_s):
-            return None
+        for used in (windows.energy_j, windows.cpu_s):
+            if used and len(used) != len(windows.host_s):
+                return None
     vars(record).update(check_meaning=renamed.check.meaning, duet_arm=renamed.arm)
     return record
+
+
+def _set_ranges(telemetry: Telemetry, raw: Mapping[str, Any]) -> None:
+    """Whatever of its object is an object itself."""
+    ranges = {key: one for key, one in raw.items() if isinstance(one, dict)}
+    vars(telemetry)["ranges"] = convert(ranges, dict[str, Range])

@@ -26,7 +26,7 @@ Clock = Literal["device", "host"]
 
 UNKNOWN_COMMITS = ("", "unknown")  # without git, or where it refused the checkout
 ID_DIGITS = 12
-DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s")
+DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s", "cpu_s")
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -54,9 +54,19 @@ class Windows:
     sm_clock_hz: Sequence[Number] = ()
     start_s: Sequence[Number] = ()
     energy_j: tuple[NotNegative | None, ...] = ()  # None: the card's counter does not resolve it
+    cpu_s: Sequence[NotNegative] = ()  # of the arm's processes and threads
 
     def __post_init__(self) -> None:
         vars(self).update({name: array("d", getattr(self, name)) for name in DOUBLES})
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """What had to hold ahead of each window, and the worst that was seen there."""
+
+    name: str  # with its unit
+    most: Number
+    worst: Maybe[Number] = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,10 @@ class Arm:
     peak_host_bytes: Maybe[Whole] = None
     windows: Windows = Windows()
     metrics: Mapping[str, Number] = field(default_factory=dict)  # units are in the names
+    ranks: Count = 1  # processes that take each window together
+    environment: Mapping[str, str] = field(default_factory=dict)
+    checked: bool = True  # False: there was nothing to compare its result with
+    precondition: Maybe[Precondition] = None
 
     def __post_init__(self) -> None:
         vars(self).update(
@@ -145,6 +159,7 @@ class Stop:
     blocks: Whole
     asked_half_width: Maybe[Number] = None
     reached_half_width: Maybe[Number] = None
+    planned_blocks: Maybe[Whole] = None  # the least number of the plan
 
 
 @dataclass(frozen=True)
@@ -189,6 +204,15 @@ class Gpu:
     memory_bytes: Maybe[Whole] = None
     power_limit_w: Maybe[Number] = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The disk of the folder in which techniques kept their files."""
+
+    filesystem: str = ""
+    rotational: Maybe[bool] = None
+    in_memory: bool = False  # no disk was measured
 
 
 @dataclass(frozen=True)
@@ -237,7 +261,9 @@ class Context:
     driver: str = ""
     cuda_driver: str = ""
     cuda_runtime: str = ""
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()  # where an arm had several; `gpu` is the first
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the arms' libraries
+    scratch: Maybe[Scratch] = None  # where an arm asked for it
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -284,6 +310,8 @@ class Record:
     notes: Mapping[str, str] = field(default_factory=dict)
     telemetry: Maybe[Telemetry] = None
     telemetry_missing: str = ""
+    telemetry_others: tuple[Telemetry, ...] = ()  # of further GPUs
+    source: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the technique's files
     host_load: Maybe[HostLoad] = None
     time_s: Mapping[str, Number] = field(default_factory=dict)
     parsed: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
@@ -316,6 +344,11 @@ class Record:
         for arm in self.arms:
             if arm.window_s:
                 arm.step_quartiles_s  # noqa: B018
+
+    @cached_property
+    def minor(self) -> int:
+        """The minor version of its schema: what an older record lacks was not known then."""
+        return int(self.schema.partition(".")[2])
 
     @property
     def synthetic(self) -> bool:

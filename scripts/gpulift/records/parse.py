@@ -22,9 +22,11 @@ from gpulift.records.model import (
     Kind,
     Order,
     Outcome,
+    Precondition,
     Range,
     Record,
     Role,
+    Scratch,
     Stop,
     Telemetry,
     Windows,
@@ -95,8 +97,10 @@ def carefully(fields: Fields) -> Record:
         discarded_blocks=fields.whole("discarded_blocks", 0),
         restarts=fields.whole("restarts", 0),
         notes=fields.texts_by_key("notes"),
-        telemetry=_telemetry(fields),
+        telemetry=_maybe_telemetry(fields),
         telemetry_missing=fields.text("telemetry_missing", ""),
+        telemetry_others=tuple(_telemetry(one) for one in fields.children("telemetry_others")),
+        source=fields.texts_by_key("source"),
         host_load=_host_load(fields),
         time_s=fields.numbers_by_key("time_s"),
     )
@@ -128,7 +132,9 @@ def read_context(fields: Fields, imported: bool = False) -> Context:
         driver=fields.text("driver", ""),
         cuda_driver=fields.text("cuda_driver", ""),
         cuda_runtime=fields.text("cuda_runtime", ""),
-        libraries=fields.texts_by_key("libraries"),
+        gpus=tuple(_gpu(one) for one in fields.children("gpus")),
+        versions=fields.texts_by_key("versions"),
+        scratch=_scratch(fields),
         environment=fields.texts_by_key("environment"),
         options=dict(options.values) if options else {},
     )
@@ -202,6 +208,28 @@ def _arm(fields: Fields) -> Arm:
         peak_host_bytes=fields.maybe_whole("peak_host_bytes"),
         windows=_windows(fields),
         metrics=fields.numbers_by_key("metrics"),
+        ranks=_ranks(fields),
+        environment=fields.texts_by_key("environment"),
+        checked=fields.flag("checked", True),
+        precondition=_precondition(fields),
+    )
+
+
+def _ranks(fields: Fields) -> int:
+    ranks = fields.whole("ranks", 1)
+    if ranks < 1:
+        raise fields.error("ranks", "must be 1 or more")
+    return ranks
+
+
+def _precondition(fields: Fields) -> Precondition | None:
+    required = fields.maybe_child("precondition")
+    if required is None:
+        return None
+    return Precondition(
+        name=required.text("name"),
+        most=required.number("most"),
+        worst=required.maybe_number("worst"),
     )
 
 
@@ -225,10 +253,13 @@ def _windows(fields: Fields) -> Windows:
     device_s = _positive(windows, "device_s")
     host_s = _positive(windows, "host_s")
     energy_j = windows.maybe_numbers("energy_j")
-    if any(value is not None and value < 0 for value in energy_j):
-        raise windows.error("energy_j", "must not be negative")
-    if energy_j and len(energy_j) != len(host_s):
-        raise windows.error("energy_j", "must have an entry for each window")
+    cpu_s = windows.numbers("cpu_s")
+    used: dict[str, tuple[float | None, ...]] = {"energy_j": energy_j, "cpu_s": cpu_s}
+    for key, values in used.items():
+        if any(value is not None and value < 0 for value in values):
+            raise windows.error(key, "must not be negative")
+        if values and len(values) != len(host_s):
+            raise windows.error(key, "must have an entry for each window")
     return Windows(
         device_s=device_s,
         host_s=host_s,
@@ -236,6 +267,7 @@ def _windows(fields: Fields) -> Windows:
         sm_clock_hz=windows.numbers("sm_clock_hz"),
         start_s=windows.numbers("start_s"),
         energy_j=energy_j,
+        cpu_s=cpu_s,
     )
 
 
@@ -266,13 +298,16 @@ def _stop(fields: Fields) -> Stop | None:
         blocks=stop.whole("blocks"),
         asked_half_width=stop.maybe_number("asked_half_width"),
         reached_half_width=stop.maybe_number("reached_half_width"),
+        planned_blocks=stop.maybe_whole("planned_blocks"),
     )
 
 
-def _telemetry(fields: Fields) -> Telemetry | None:
+def _maybe_telemetry(fields: Fields) -> Telemetry | None:
     telemetry = fields.maybe_child("telemetry")
-    if telemetry is None:
-        return None
+    return None if telemetry is None else _telemetry(telemetry)
+
+
+def _telemetry(telemetry: Fields) -> Telemetry:
     ranges = {
         key: _range(telemetry.child(key))
         for key, value in telemetry.values.items()
@@ -311,6 +346,17 @@ def _gpu(fields: Fields) -> Gpu:
         memory_bytes=fields.maybe_whole("memory_bytes"),
         power_limit_w=fields.maybe_number("power_limit_w"),
         facts=fields.values,
+    )
+
+
+def _scratch(fields: Fields) -> Scratch | None:
+    scratch = fields.maybe_child("scratch")
+    if scratch is None:
+        return None
+    return Scratch(
+        filesystem=scratch.text("filesystem", ""),
+        rotational=scratch.flag("rotational") if scratch.has("rotational") else None,
+        in_memory=scratch.flag("in_memory", False),
     )
 
 

@@ -44,8 +44,12 @@ class Throttle:
 
 
 def throttle_of(records: Sequence[Record]) -> Throttle:
-    """Of one launch per record."""
-    read = [r.telemetry.throttle for r in records if r.telemetry]
-    known = [reasons for reasons in read if reasons is not None]
-    found = {reason for reasons in known for reason in reasons}
-    return Throttle(tuple(sorted(found)), len(records) - len(known), len(records))
+    """Of one launch per record; a launch is read where all of its GPUs were."""
+    found: set[str] = set()
+    unread = 0
+    for record in records:
+        cards = (record.telemetry, *record.telemetry_others)
+        read = [one.throttle if one else None for one in cards]
+        found.update(reason for reasons in read for reason in reasons or ())
+        unread += None in read
+    return Throttle(tuple(sorted(found)), unread, len(records))

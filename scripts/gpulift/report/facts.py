@@ -25,6 +25,8 @@ class Facts:
     pinned_bytes: int | None = None
     host_bytes: int | None = None
     joules: float | None = None  # None where windows are too short to tell
+    cpu_s: float | None = None  # CPU seconds of a step
+    checked: bool = True  # in every launch
     cost: Cost | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -51,14 +53,15 @@ class Facts:
 
 
 def facts(measured: Sequence[Arm]) -> Facts:
-    """Of an arm's launches: the largest peaks, the mean joules, the median of other metrics."""
-    joules = [one for arm in measured if (one := arms.joules_per_step(arm)) is not None]
+    """Of an arm's launches: the largest peaks, mean joules and CPU seconds, median metrics."""
     names = dict.fromkeys(name for arm in measured for name in arm.metrics)
     return Facts(
         device_bytes=_most(arm.peak_device_bytes for arm in measured),
         pinned_bytes=_most(arm.peak_pinned_bytes for arm in measured),
         host_bytes=_most(arm.peak_host_bytes for arm in measured),
-        joules=float(np.mean(joules)) if joules else None,
+        joules=_mean(map(arms.joules_per_step, measured)),
+        cpu_s=_mean(map(arms.cpu_per_step, measured)),
+        checked=all(arm.checked for arm in measured),
         cost=measured[0].cost if measured else None,
         metrics={name: _over_launches(measured, name) for name in names},
     )
@@ -73,6 +76,12 @@ def memory(arm: Facts, baseline: Facts) -> tuple[str, ...]:
         if max(one or 0 for one in both) > least:
             found.append(f"{kind} {' / '.join(_size(one) for one in both)}")
     return tuple(found) or (UNKNOWN,)
+
+
+def cpu(arm: Facts, baseline: Facts) -> str:
+    """CPU seconds of a step, arm first."""
+    both = (arm.cpu_s, baseline.cpu_s)
+    return " / ".join(UNKNOWN if one is None else text.seconds(one) for one in both)
 
 
 def energy(arm: Facts, baseline: Facts) -> tuple[str, ...]:
@@ -110,6 +119,11 @@ def _size(value: float | None) -> str:
 
 def _count(value: float | None) -> str:
     return "not known" if value is None else arms.metric(arms.LAUNCHES, value)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _most(values: Iterable[int | None]) -> int | None:

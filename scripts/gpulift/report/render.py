@@ -104,6 +104,7 @@ def _environment(html: bool) -> Environment:
         case=text.case_label,
         short_case=partial(text.case_label, short=True),
         check=tables.check,
+        cpu=views.cpu,
         energy=views.energy,
         launches=views.launches,
         memory=views.memory,

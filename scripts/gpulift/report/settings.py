@@ -54,4 +54,7 @@ def _shared(context: Context) -> Context:
         host=replace(host, facts=shown),
         build=replace(context.build, commit="", dirty=False),
         options={},
+        gpus=(),
+        versions={},
+        scratch=None,
     )

@@ -19,7 +19,7 @@ from gpulift.stats import Estimate
 if TYPE_CHECKING:
     from gpulift.qualify.checks import CheckResult
 
-BURST_BLOCKS = 8  # gpulift-bench takes as many, unless a case would last three times as planned
+BURST_BLOCKS = 8  # planned ones of a burst, where a record below schema 1.7 does not say it
 BUSY_CORES = 1.0  # of others: as much as one process that works all the time
 TECHNIQUE = "technique"  # the kind of record that says what a technique is worth
 SEVERITY = ("ok", "skipped", "failed", "error")
@@ -146,6 +146,8 @@ class Worth:
     clock: str = ""
     sm_clock_hz: float | None = None
     throttle: tuple[str, ...] = ()
+    cpu_ratio: Estimate | None = None  # CPU seconds of a step, arm / baseline
+    energy_ratio: Estimate | None = None  # joules, where every window tells them
     roof_from: str = ""  # where another run of the machine measured the roof: which, on which card
 
     @property
@@ -167,6 +169,21 @@ class Worth:
     def baseline_energy_j(self) -> float | None:
         """Joules of one step of the baseline."""
         return self.baseline_facts.joules
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU seconds of one step; None where they were not counted."""
+        return self.facts.cpu_s
+
+    @property
+    def baseline_cpu_s(self) -> float | None:
+        """CPU seconds of one step of the baseline."""
+        return self.baseline_facts.cpu_s
+
+    @property
+    def checked(self) -> bool:
+        """Whether its result was compared with anything."""
+        return self.facts.checked
 
     @property
     def record_ids(self) -> tuple[str, ...]:
@@ -308,19 +325,24 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
     restarts = sum(record.restarts for record in records)
     if restarts:
         marks.append(f"{_count(restarts, 'restart')} of a case: the pace changed")
-    short = {
-        record.subject
-        for record in records
-        if record.regime == "burst" and record.stop and record.stop.blocks < BURST_BLOCKS
-    }
+    short = {record.subject for record in records if _cut_short(record)}
     if short:
         cases = _count(len(short), "case")
-        marks.append(f"{cases} with fewer than {BURST_BLOCKS} blocks in a launch")
+        marks.append(f"{cases} with fewer blocks than planned in a launch")
     loaded = {record.subject for record in records if _others_worked(record)}
     if loaded:
         cases = _count(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
     return marks
+
+
+def _cut_short(record: Record) -> bool:
+    if record.stop is None:
+        return False
+    planned = record.stop.planned_blocks
+    if planned is None:
+        planned = BURST_BLOCKS if record.regime == "burst" else 0
+    return record.stop.blocks < planned
 
 
 def _others_worked(record: Record) -> bool:
@@ -491,6 +513,8 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         clock=arm.clock,
         sm_clock_hz=_arm_clock(launches),
         throttle=_throttle(case),
+        cpu_ratio=stats.cpu_ratio(case.measured, arm.name, base.name),
+        energy_ratio=stats.energy_ratio(case.measured, arm.name, base.name),
     )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from markupsafe import Markup
 
 from gpulift import stats, tables, text
-from gpulift.citing import arms
+from gpulift.citing import arms, conditions
 from gpulift.claims.judge import Judgement
 from gpulift.qualify.checks import (
     FAIL,
@@ -195,6 +195,21 @@ class MachineView:
         return sorted({record.schema for record in self.summary.run.records})
 
     @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """Of the libraries that its arms ran through, each case having its own."""
+        found: dict[str, set[str]] = {}
+        for record in self.summary.run.records:
+            for library, version in record.context.versions.items():
+                found.setdefault(library, set()).add(version)
+        return {library: " and ".join(sorted(found[library])) for library in sorted(found)}
+
+    @cached_property
+    def disks(self) -> tuple[str, ...]:
+        """Of the folders in which its arms kept files."""
+        contexts = (record.context for record in self.summary.run.records)
+        return tuple(dict.fromkeys(filter(None, map(conditions.disk, contexts))))
+
+    @cached_property
     def imported(self) -> tuple[ImportedRow, ...]:
         """The times that another tool measured."""
         cases = group_cases(self.summary.run.records, IMPORT)
@@ -281,6 +296,11 @@ class PartView:
     def energy(self) -> bool:
         """Whether any arm's joules are known."""
         return any(row.worth.energy_j is not None for row in self.rows)
+
+    @cached_property
+    def cpu(self) -> bool:
+        """Whether any arm is held against its baseline in CPU seconds."""
+        return any(row.worth.cpu_ratio is not None for row in self.rows)
 
     @cached_property
     def launches(self) -> bool:
@@ -470,9 +490,19 @@ def _row(row: Worth, axis: marks.Scale) -> RowView:
     return RowView(row, marks.draw([row.speedup], axis))
 
 
+def cpu(row: Worth) -> tuple[str, ...]:
+    """CPU seconds of a step, of the arm and of its baseline, and their ratio."""
+    return (facts.cpu(row.facts, row.baseline_facts), *_ratio(row.cpu_ratio))
+
+
 def energy(row: Worth) -> tuple[str, ...]:
-    """Joules of a step and of an item, of the arm and of its baseline."""
-    return facts.energy(row.facts, row.baseline_facts)
+    """Joules of a step and of an item, of the arm and of its baseline, and their ratio."""
+    return (*facts.energy(row.facts, row.baseline_facts), *_ratio(row.energy_ratio))
+
+
+def _ratio(found: Estimate | None) -> Iterator[str]:
+    if found is not None:
+        yield text.speedup(found)
 
 
 def launches(row: Worth) -> str:

@@ -48,7 +48,7 @@ const gpulift::Technique gpulift::technique{
     .expectation =
         "One pass reads and writes 8 MiB, and a line that is written is read before: 24 MiB. The second pass "
         "adds 16 MiB: 1.7 times as long, up to 2 times where a cache holds the arrays.",
-    .needs_device = false,
+    .gpus = 0,
     .arms = {"scale_and_shift"},
     .quick = {{}},
     .run = run,

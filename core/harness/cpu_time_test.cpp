@@ -1,0 +1,130 @@
+#include "cpu_time.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+namespace gpulift {
+namespace {
+
+constexpr double kWork_s = 0.2;
+constexpr double kSlack_s = 0.1;  // ticks, and what the test itself takes
+
+/// Keeps the calling thread busy for so much processor time of its own.
+void work() {
+  const auto used_s = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  for (const double end_s = used_s() + kWork_s; used_s() < end_s;) {
+  }
+}
+
+/// A child process that works and then waits to be ended, at the latest with the thread that made it. Its work is done
+/// when the constructor returns.
+class BusyChild {
+ public:
+  explicit BusyChild(const std::function<void()>& its_work) {
+    std::array<int, 2> done{};
+    if (pipe(done.data()) != 0) throw std::runtime_error("no pipe");
+    process_ = fork();
+    if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      its_work();
+      close(done[0]);
+      if (write(done[1], "d", 1) == 1) pause();
+      _exit(0);
+    }
+    close(done[1]);
+    char read_one = 0;
+    const bool worked = process_ > 0 && read(done[0], &read_one, 1) == 1;
+    close(done[0]);
+    if (!worked) throw std::runtime_error("the child did not work");
+  }
+  ~BusyChild() { end(); }
+  BusyChild(const BusyChild&) = delete;
+  BusyChild& operator=(const BusyChild&) = delete;
+
+  /// Ends it and does not wait for it.
+  void kill_it() const {
+    kill(process_, SIGKILL);
+    siginfo_t none{};
+    waitid(P_PID, static_cast<id_t>(process_), &none, WEXITED | WNOWAIT);
+  }
+  void end() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+
+ private:
+  pid_t process_ = -1;
+};
+
+TEST(CpuTime, IsThatOfAllThreadsAlsoOfThoseThatEnded) {
+  const double before_s = now_cpu_s(false);
+  std::jthread(work).join();
+  work();
+  EXPECT_NEAR(now_cpu_s(false) - before_s, 2 * kWork_s, kSlack_s);
+}
+
+TEST(CpuTime, WaitingUsesNone) {
+  const double before_s = now_cpu_s(true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_NEAR(now_cpu_s(true) - before_s, 0, kSlack_s);
+}
+
+TEST(CpuTime, ChildrenAreOnlyCountedWhenAskedFor) {
+  const double before_s = now_cpu_s(false);
+  const BusyChild child(work);
+  EXPECT_NEAR(now_cpu_s(false) - before_s, 0, kSlack_s);
+}
+
+TEST(CpuTime, AChildCountsTheSameAliveAndEndedAndWaitedFor) {
+  const double before_s = now_cpu_s(true);
+  BusyChild child(work);
+  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "alive";
+  child.kill_it();
+  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "ended";
+  child.end();
+  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "waited for";
+}
+
+TEST(CpuTime, WhatAChildUsedBeforeDoesNotCount) {
+  BusyChild child(work);
+  const double before_s = now_cpu_s(true);
+  child.end();
+  EXPECT_NEAR(now_cpu_s(true) - before_s, 0, kSlack_s);
+}
+
+TEST(CpuTime, AChildOfAnotherThreadCounts) {
+  const double before_s = now_cpu_s(true);
+  double with_it_s = 0;
+  std::jthread([&] {
+    const BusyChild child(work);
+    with_it_s = now_cpu_s(true);
+  }).join();
+  EXPECT_NEAR(with_it_s - before_s, kWork_s, kSlack_s);
+}
+
+TEST(CpuTime, ChildrenOfAChildCountAliveAndWaitedFor) {
+  const double before_s = now_cpu_s(true);
+  const BusyChild child([] {
+    static const BusyChild alive(work);  // as long as the child
+    BusyChild(work).end();
+  });
+  EXPECT_NEAR(now_cpu_s(true) - before_s, 2 * kWork_s, kSlack_s);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,237 @@
+"""Techniques outside of the checkout: folders of .py, .cpp and .cu files that a user names.
+
+Each folder becomes a folder of modules for gpulift-bench. The id of a technique is the name of its
+folder and of its file, in lower case, what an id cannot hold replaced by `_`.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulift import machine
+from gpulift.errors import FAILED, USAGE, GpuliftError
+from gpulift.gate.builds import cached
+
+VARIABLE = "GPULIFT_TECHNIQUES"
+COMPILED = (".cpp", ".cu")
+WORKER = "gpulift_worker.py"
+PATH_DIGITS = 8
+LAST_LINES = 10
+ANSWER_TIMEOUT_S = 60
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file of a technique, and the id that it gets."""
+
+    file: Path
+    id: str
+
+    @property
+    def stem(self) -> str:
+        """Its manifest, module or script lie beside each other under this name."""
+        return self.id.replace("/", ".")
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it needs a compiler."""
+        return self.file.suffix in COMPILED
+
+
+def asked(named: Sequence[Path] | None) -> list[Path]:
+    """The folders of --techniques, or else those of the environment; each once."""
+    listed = os.environ.get(VARIABLE, "").split(os.pathsep)
+    folders = named or [Path(one) for one in listed if one]
+    return list(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+def prepare(folders: Sequence[Path], say: Say) -> list[Path]:
+    """A folder of modules for each folder of techniques, brought up to date.
+
+    Throws GpuliftError, which names the file, where something in them is no technique.
+    """
+    build = machine.find_bench().parent
+    found = {folder: find_sources(folder) for folder in folders}
+    _require_distinct([one for sources in found.values() for one in sources], build / "modules")
+    compiled = [one for sources in found.values() for one in sources if one.compiled]
+    if compiled:
+        _compile(build, list(found), compiled, say)
+    prepared = []
+    for folder, sources in found.items():
+        modules = modules_of(build, folder)
+        _forget_others(modules, sources)
+        for one in sources:
+            if not one.compiled:
+                add_script(one, modules)
+        prepared.append(modules)
+    return prepared
+
+
+def find_sources(folder: Path) -> list[Source]:
+    """What is a technique in a folder: each .cpp and .cu, and each .py with ARMS or TECHNIQUE that
+    is not the script of one of these. Tests and other Python files are not."""
+    try:
+        files = sorted(one for one in folder.iterdir() if one.is_file())
+    except FileNotFoundError:
+        raise GpuliftError(f"--techniques {folder}: there is no such folder") from None
+    except OSError as error:
+        raise GpuliftError(f"--techniques {folder}: cannot be read: {error.strerror}") from None
+    files = [one for one in files if not one.stem.endswith("_test")]
+    compiled = [one for one in files if one.suffix in COMPILED]
+    arms = {one.with_suffix(".py") for one in compiled}
+    scripts = [one for one in files if one.suffix == ".py" and one not in arms]
+    sources = [source_of(one) for one in [*compiled, *(s for s in scripts if _is_technique(s))]]
+    if not sources:
+        raise GpuliftError(
+            f"--techniques {folder}: there is no technique in it: a .cpp, a .cu, or a .py with ARMS"
+        )
+    return sources
+
+
+def source_of(file: Path) -> Source:
+    """The technique that this file is."""
+    theme, name = (_word(text) for text in (file.resolve().parent.name, file.stem))
+    return Source(file, f"{theme}/{name}")
+
+
+def modules_of(build: Path, folder: Path) -> Path:
+    """Where the modules of a folder of techniques lie; core/cmake names the same."""
+    digits = hashlib.sha256(str(folder).encode()).hexdigest()[:PATH_DIGITS]
+    return build / "techniques" / f"{_word(folder.name)}-{digits}"
+
+
+def add_script(source: Source, modules: Path) -> None:
+    """Makes a technique in Python alone a member of a folder of modules. Throws GpuliftError, which
+    says what is wrong with the file, where it is no technique.
+
+    The script is linked to, so that it finds what lies beside it.
+    """
+    shared = machine.checkout_root() / "core" / "python"
+    manifest = _manifest(source, shared / WORKER)
+    modules.mkdir(parents=True, exist_ok=True)
+    for one in shared.glob("*.py"):
+        _replace(modules / one.name, one.read_bytes())
+    link = modules / f"{source.stem}.py"
+    link.unlink(missing_ok=True)
+    link.symlink_to(source.file.resolve())
+    _replace(modules / f"{source.stem}.json", manifest)
+
+
+def _manifest(source: Source, worker: Path) -> bytes:
+    python = os.environ.get("GPULIFT_SETUP_PYTHON") or sys.executable
+    command = [python, str(worker), "--manifest", source.id, str(source.file)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise GpuliftError(f"{source.file}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
+    except OSError as error:
+        raise GpuliftError(f"{python}: cannot be started: {error.strerror}", FAILED) from None
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        named = why if source.file.name in why else f"{source.file.name}: {why}"
+        raise GpuliftError(named, USAGE)
+    return done.stdout
+
+
+def _compile(build: Path, folders: Sequence[Path], compiled: Sequence[Source], say: Say) -> None:
+    """Builds the modules of these folders, and nothing else, as the build folder was configured."""
+    settings = cached(build / "CMakeCache.txt")
+    wanted = ";".join(str(folder) for folder in folders)
+    targets = [f"techniques.{modules_of(build, folder).name}" for folder in folders]
+    with _alone(say):
+        if settings.get(VARIABLE) != wanted:
+            cmake = settings.get("CMAKE_COMMAND") or "cmake"
+            _run([cmake, f"-D{VARIABLE}={wanted}", str(build)], compiled)
+        say(f"bringing {', '.join(one.id for one in compiled)} up to date")
+        ninja = settings.get("CMAKE_MAKE_PROGRAM") or "ninja"
+        _run([ninja, "-C", str(build), *targets], compiled)
+
+
+def _run(command: Sequence[str], compiled: Sequence[Source]) -> None:
+    """Runs a tool of the build; where it fails, its last lines go to stderr, and the error names
+    the file that it was at."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    except OSError as error:
+        raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
+    if done.returncode == 0:
+        return
+    print("\n".join(done.stdout.strip().splitlines()[-LAST_LINES:]), file=sys.stderr)
+    failed = next((one.file for one in compiled if str(one.file) in done.stdout), compiled[0].file)
+    raise GpuliftError(f"{failed}: cannot be built; the lines above say why", USAGE)
+
+
+@contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """Holds the lock of ./gpulift, so that nobody else builds in this checkout."""
+    lock = machine.checkout_root() / ".setup" / "lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another call is setting up or building here; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _require_distinct(sources: Sequence[Source], modules: Path) -> None:
+    """Refuses a technique whose id another one has, of these folders or of the build."""
+    seen: dict[str, Path] = {}
+    for one in sources:
+        other = seen.setdefault(one.id, one.file)
+        if other is not one.file:
+            raise GpuliftError(f"{other} and {one.file} are both {one.id}: rename one of them")
+        if (modules / f"{one.stem}.json").exists():
+            raise GpuliftError(f"{one.file}: this build has a technique {one.id}: rename the file")
+
+
+def _forget_others(modules: Path, sources: Sequence[Source]) -> None:
+    """Removes the manifests of files that are gone."""
+    stems = {one.stem for one in sources}
+    for manifest in modules.glob("*.json"):
+        if manifest.stem not in stems:
+            manifest.unlink()
+            manifest.with_name(f"{manifest.name}.stamp").unlink(missing_ok=True)
+
+
+def _is_technique(script: Path) -> bool:
+    """Whether it sets ARMS or TECHNIQUE; one that cannot be parsed may, and is refused later."""
+    try:
+        body = ast.parse(script.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return True
+    except OSError as error:
+        raise GpuliftError(f"{script}: cannot be read: {error.strerror}") from None
+    targets: list[ast.expr] = []
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            targets += statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets.append(statement.target)
+    return any(isinstance(one, ast.Name) and one.id in ("ARMS", "TECHNIQUE") for one in targets)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """A worker that reads the file at this moment gets the old one or the new one."""
+    whole = file.with_name(f".{file.name}.new")
+    whole.write_bytes(content)
+    whole.replace(file)
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^a-z0-9_]+", "_", text.lower())
