@@ -67,6 +67,11 @@ def torch_wanted() -> bool:
     return os.environ.get("GPULIFT_TORCH", "on").lower() not in ("off", "0", "no", "false")
 
 
+def own_groups() -> tuple[str, ...]:
+    """The groups of an environment that builds on no packages of the user's, without those for CUDA."""
+    return ("base", "tools", "arms", *(["torch"] if torch_wanted() else []))
+
+
 def version_of(text: str) -> tuple[int, ...]:
     """The leading numbers of a version."""
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
@@ -270,7 +275,7 @@ def prepare(state: Path) -> None:
     cuda, reasons = toolkit.find_system_toolkit(os.environ)
     for reason in reasons:
         say(reason)
-    plan = missing_from_own_python() if own_python else Plan(("base", "tools", *(["torch"] if torch_wanted() else [])))
+    plan = missing_from_own_python() if own_python else Plan(own_groups())
     if cuda is None:
         if why := toolkit.why_no_compiling(toolkit.locked_version()):
             raise SetupError(f"{why}; install that and name its nvcc in CUDACXX")
@@ -301,7 +306,7 @@ def download(folder: Path, version: str) -> None:
     """Fill a folder with everything that a machine without a network needs, but for the system's packages."""
     if not re.fullmatch(r"3\.\d+", version) or version_of(version) < OLDEST_PYTHON:
         raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
-    groups = ["base", "tools", "cuda", *(["torch"] if torch_wanted() else [])]
+    groups = [*own_groups(), "cuda"]
     size = packages.size_of(packages.locked_names(groups))
     say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
     folder.mkdir(parents=True, exist_ok=True)

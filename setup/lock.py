@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 SETUP = Path(__file__).resolve().parent
-GROUPS = ("base", "tools", "cuda", "nvml", "torch")
+GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
 OLDEST_PYTHON = "3.10"
 # One resolution for all groups, so that they can share an environment; only for what CUDA's packages are made for, so
 # that no other hashes are kept.

@@ -40,6 +40,14 @@ std::optional<double> link_limit(const std::string& direction, const nlohmann::o
   return *lane * *lanes * (direction == "both" ? 2 : 1);
 }
 
+/// Of all NVLinks of the card in one direction.
+std::optional<double> nvlink_limit(const nlohmann::ordered_json& gpu) {
+  const auto links = fact(gpu, "nvlink_links");
+  const auto link_bytes_per_s = fact(gpu, "nvlink_link_bytes_per_s");
+  if (!links || !link_bytes_per_s) return std::nullopt;
+  return *links * *link_bytes_per_s;
+}
+
 std::optional<double> memory_limit(const nlohmann::ordered_json& gpu) {
   const auto clock_hz = fact(gpu, "max_memory_clock_hz");
   const auto bus_bits = fact(gpu, "memory_bus_bits");
@@ -75,6 +83,8 @@ std::optional<double> operations_per_clock(int architecture, const std::string& 
 std::optional<double> physical_limit(const std::string& roof, const nlohmann::ordered_json& gpu) {
   if (roof == "device_memory") return memory_limit(gpu);
   if (roof.starts_with("host_link/")) return link_limit(roof.substr(roof.find('/') + 1), gpu);
+  if (roof == "gpu_link") return nvlink_limit(gpu);
+  if (roof == "gpu_link/host") return link_limit("h2d", gpu);  // up from one GPU, down to the other
   if (roof.starts_with("gemm/")) return gemm_limit(roof.substr(roof.find('/') + 1), gpu);
   return std::nullopt;
 }

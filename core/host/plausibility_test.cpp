@@ -23,6 +23,18 @@ TEST(PhysicalLimit, OfTheHostLinkIsThatOfItsLanes) {
   EXPECT_EQ(physical_limit("host_link/both", h200()), 2 * physical_limit("host_link/h2d", h200()).value());
 }
 
+TEST(PhysicalLimit, OfTheLinkBetweenGpusIsThatOfAllItsNvlinksOneWay) {
+  auto gpu = h200();
+  gpu["nvlink_links"] = 18;
+  gpu["nvlink_link_bytes_per_s"] = 25e9;
+  EXPECT_EQ(physical_limit("gpu_link", gpu), 450e9);  // datasheet: 900 GB/s, both ways
+}
+
+TEST(PhysicalLimit, OfTheWayThroughTheHostIsThatOfTheHostLinkOneWay) {
+  EXPECT_EQ(physical_limit("gpu_link/host", h200()), physical_limit("host_link/h2d", h200()));
+  EXPECT_TRUE(physical_limit("gpu_link/host", h200()));
+}
+
 TEST(PhysicalLimit, OfOlderLinks) {
   auto gpu = h200();
   gpu["pcie_max_generation"] = 4;
@@ -77,6 +89,8 @@ TEST(PhysicalLimit, IsUnknownWithoutTheFacts) {
     EXPECT_FALSE(physical_limit(roof, {{"architecture", 90}}));
   EXPECT_FALSE(physical_limit("gemm/bf16", {{"architecture", 90}, {"multiprocessors", 132}}));
   EXPECT_FALSE(physical_limit("host_memory", h200()));
+  for (const char* roof : {"gpu_link", "gpu_link/other"}) EXPECT_FALSE(physical_limit(roof, h200())) << roof;
+  EXPECT_FALSE(physical_limit("gpu_link/host", {{"architecture", 90}}));
   EXPECT_FALSE(physical_limit("", h200()));
   auto future = h200();
   future["pcie_max_generation"] = 9;
@@ -93,6 +107,11 @@ TEST(PhysicalLimit, IsUnknownWhereTheDriverGivesZero) {
     EXPECT_FALSE(physical_limit("device_memory", without(fact))) << fact;
   for (const char* fact : {"pcie_max_generation", "pcie_max_width"})
     EXPECT_FALSE(physical_limit("host_link/h2d", without(fact))) << fact;
+  for (const char* fact : {"nvlink_links", "nvlink_link_bytes_per_s"}) {
+    nlohmann::ordered_json gpu{{"nvlink_links", 18}, {"nvlink_link_bytes_per_s", 25e9}};
+    gpu[fact] = 0;
+    EXPECT_FALSE(physical_limit("gpu_link", gpu)) << fact;
+  }
   for (const char* fact : {"architecture", "multiprocessors", "max_sm_clock_hz"})
     EXPECT_FALSE(physical_limit("gemm/bf16", without(fact))) << fact;
 }

@@ -161,6 +161,16 @@ def test_only_a_build_with_something_to_compile_is_announced(builder: Sandbox) -
     assert announced(commit + "[3/3] Building CUDA object kernels/fill.cu.o\\n")
 
 
+def test_a_bench_of_a_script_builds_the_program_alone(builder: Sandbox) -> None:
+    builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
+    for command in ("bench", "run"):
+        assert builder.call("gpulift", command, "x.py").returncode == 0
+    built = [line.removeprefix("ninja ") for line in builder.lines() if line.startswith("ninja ")]
+    first = built.index("gpulift-bench")
+    assert built[first + 1] == "gpulift-bench", "the dry run, and the build"
+    assert built.count("gpulift-bench") == 2
+
+
 def configured(builder: Sandbox, capabilities: str) -> int:
     """How often a call configures with these GPUs."""
     before = builder.lines().count("cmake")

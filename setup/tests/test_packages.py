@@ -11,7 +11,7 @@ from conftest import SETUP, Sandbox
 
 import packages
 
-GROUPS = ("base", "tools", "cuda", "nvml", "torch")
+GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
 
 
 @pytest.mark.parametrize("group", GROUPS)

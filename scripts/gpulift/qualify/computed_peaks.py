@@ -6,6 +6,8 @@ The formulas are those of the plausibility bound in core/host/plausibility.cpp:
 - host_link: bytes/s of a lane after line coding (PCI Express base specifications: 8b/10b up to
   generation 2, 128b/130b up to 5, FLIT mode with 242 of 256 bytes in 6) x lanes of the widest link;
   twice that for both directions at once.
+- gpu_link: bytes/s of an NVLink each way x links in use. gpu_link/host, the way through the host:
+  that of host_link one way.
 - gemm: operations per clock and multiprocessor (datasheet dense peak / (multiprocessors x boost
   clock): A100 312 TFLOP/s fp16 at 108 x 1.41 GHz, H100 989.5 at 132 x 1.83; the whitepapers of
   Turing, Ampere, Ada, Hopper and RTX Blackwell) x multiprocessors x highest SM clock. GeForce cards
@@ -71,6 +73,10 @@ def computed_peak(roof: str, gpu: Gpu) -> float | None:
         return _memory(facts)
     if family == "host_link":
         return _link(detail, facts)
+    if roof == "gpu_link":
+        return _nvlink(facts)
+    if roof == "gpu_link/host":
+        return _link("h2d", facts)
     if family == "gemm":
         return _gemm(detail, gpu.name, facts)
     return None
@@ -93,6 +99,12 @@ def _link(direction: str, facts: Fields) -> float | None:
     if lane is None or not lanes:
         return None
     return lane * lanes * (2 if direction == "both" else 1)
+
+
+def _nvlink(facts: Fields) -> float | None:
+    links = facts.maybe_number("nvlink_links")
+    each = facts.maybe_number("nvlink_link_bytes_per_s")
+    return links * each if links and each else None
 
 
 def _gemm(dtype: str, name: str, facts: Fields) -> float | None:

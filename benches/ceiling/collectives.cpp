@@ -1,0 +1,359 @@
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/buffer.hpp"
+#include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
+#include "core/cuda/error.hpp"
+#include "core/harness/technique.hpp"
+#include "kernels/pattern.hpp"
+#include "workloads/nccl/communicator.hpp"
+
+namespace {
+
+using gpulift::check;
+using gpulift::StreamHandle;
+
+// What every machine with a link between GPUs has. An axis "gpus" takes its place once more are measured: from three on
+// NCCL may sum in the switch, which then carries fewer bytes than the costs below say.
+constexpr int kRanks = 2;
+constexpr int kPoison = 0xFF;  // a float of such bytes is NaN, and equals nothing
+
+/// Element i of a rank's input is integer i of this sequence, which repeats. Small integers, whose sum is exact in any
+/// order; a prime number of them, so that a block that arrives at another's place is wrong.
+using Integers = std::vector<float>;
+constexpr std::size_t kPeriod = 1'048'573;
+
+Integers integers_of(std::uint64_t seed, int rank) {
+  Integers integers(kPeriod);
+  for (std::size_t i = 0; i < kPeriod; ++i) {
+    integers[i] = static_cast<float>(gpulift::random_bits(seed, static_cast<std::size_t>(rank) * kPeriod + i) % 16);
+  }
+  return integers;
+}
+
+Integers sums_of(std::uint64_t seed, int ranks) {
+  Integers sums(kPeriod, 0.0F);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Integers integers = integers_of(seed, rank);
+    std::transform(sums.begin(), sums.end(), integers.begin(), sums.begin(), std::plus<>());
+  }
+  return sums;
+}
+
+/// Elements that hold the integers from number `first` on.
+struct Stretch {
+  Integers integers;
+  std::size_t first = 0;
+  std::size_t count = 0;
+
+  /// Calls `use` with the place of each unbroken run of integers, where it begins among them, and its length.
+  void for_each_run(const std::function<void(std::size_t, const float*, std::size_t)>& use) const {
+    for (std::size_t done = 0; done < count;) {
+      const std::size_t begin = (first + done) % kPeriod;
+      const std::size_t length = std::min(count - done, kPeriod - begin);
+      use(done, integers.data() + begin, length);
+      done += length;
+    }
+  }
+  void write_to(float* device_data) const {
+    for_each_run([&](std::size_t at, const float* from, std::size_t length) {
+      check(cudaMemcpy(device_data + at, from, length * sizeof(float), cudaMemcpyHostToDevice));
+    });
+  }
+  double wrong_elements(const float* device_data) const {
+    Integers actual(std::min(count, kPeriod));
+    double wrong = 0;
+    for_each_run([&](std::size_t at, const float* expected, std::size_t length) {
+      check(cudaMemcpy(actual.data(), device_data + at, length * sizeof(float), cudaMemcpyDeviceToHost));
+      for (std::size_t i = 0; i < length; ++i) wrong += actual[i] == expected[i] ? 0 : 1;
+    });
+    return wrong;
+  }
+};
+
+/// Makes another GPU the current one while it lives.
+class OnGpu {
+ public:
+  explicit OnGpu(int gpu) {
+    check(cudaGetDevice(&before_));
+    check(cudaSetDevice(gpu));
+  }
+  ~OnGpu() { static_cast<void>(cudaSetDevice(before_)); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+/// Where an arm's result arrives, and what it must be: stretches one after another.
+class Output {
+ public:
+  Output(gpulift::Device& device, std::vector<Stretch> expected)
+      : gpu_(device.index()), expected_(std::move(expected)), data_(device, count_of(expected_)) {}
+
+  float* data() const { return data_.data(); }
+  void poison() const {
+    const OnGpu here(gpu_);
+    check(cudaMemset(data_.data(), kPoison, data_.bytes()));
+    check(cudaDeviceSynchronize());
+  }
+  double wrong_elements() const {
+    double wrong = 0;
+    std::size_t at = 0;
+    for (const Stretch& stretch : expected_) {
+      wrong += stretch.wrong_elements(data_.data() + at);
+      at += stretch.count;
+    }
+    return wrong;
+  }
+
+ private:
+  static std::size_t count_of(const std::vector<Stretch>& stretches) {
+    return std::accumulate(stretches.begin(), stretches.end(), std::size_t{0},
+                           [](std::size_t sum, const Stretch& stretch) { return sum + stretch.count; });
+  }
+
+  int gpu_;
+  std::vector<Stretch> expected_;
+  gpulift::DeviceBuffer<float> data_;
+};
+
+/// What the ranks of an arm begin with: each the integers of its own.
+struct Start {
+  std::uint64_t seed;
+  gpulift::Group group;
+  std::size_t count;  // elements of the larger of input and output: "size" in nccl-tests
+
+  std::size_t share() const { return count / static_cast<std::size_t>(group.ranks); }
+  /// Where this rank's share begins.
+  std::size_t own() const { return share() * static_cast<std::size_t>(group.rank); }
+};
+
+/// What one rank sends, what it must get, and the call.
+struct Exchange {
+  std::size_t sent;
+  std::vector<Stretch> received;
+  std::function<void(const float* input, float* output, ncclComm_t, StreamHandle)> call;
+};
+
+Exchange all_reduce(const Start& start) {
+  return {.sent = start.count,
+          .received = {{sums_of(start.seed, start.group.ranks), 0, start.count}},
+          .call = [count = start.count](const float* input, float* output, ncclComm_t ranks, StreamHandle stream) {
+            check(ncclAllReduce(input, output, count, ncclFloat, ncclSum, ranks, stream));
+          }};
+}
+
+Exchange all_gather(const Start& start) {
+  std::vector<Stretch> received;
+  for (int rank = 0; rank < start.group.ranks; ++rank) {
+    received.push_back({integers_of(start.seed, rank), 0, start.share()});
+  }
+  return {.sent = start.share(),
+          .received = std::move(received),
+          .call = [share = start.share()](const float* input, float* output, ncclComm_t ranks, StreamHandle stream) {
+            check(ncclAllGather(input, output, share, ncclFloat, ranks, stream));
+          }};
+}
+
+Exchange reduce_scatter(const Start& start) {
+  return {.sent = start.count,
+          .received = {{sums_of(start.seed, start.group.ranks), start.own(), start.share()}},
+          .call = [share = start.share()](const float* input, float* output, ncclComm_t ranks, StreamHandle stream) {
+            check(ncclReduceScatter(input, output, share, ncclFloat, ncclSum, ranks, stream));
+          }};
+}
+
+Exchange all_to_all(const Start& start) {
+  std::vector<Stretch> received;
+  for (int rank = 0; rank < start.group.ranks; ++rank) {
+    received.push_back({integers_of(start.seed, rank), start.own(), start.share()});
+  }
+  // Sends and receives in one group, as frameworks do it: NCCL has a call of its own from 2.28 on alone.
+  return {.sent = start.count,
+          .received = std::move(received),
+          .call = [share = start.share(), count = start.group.ranks](const float* input, float* output,
+                                                                     ncclComm_t ranks, StreamHandle stream) {
+            check(ncclGroupStart());
+            for (int peer = 0; peer < count; ++peer) {
+              const std::size_t at = share * static_cast<std::size_t>(peer);
+              check(ncclSend(input + at, share, ncclFloat, peer, ranks, stream));
+              check(ncclRecv(output + at, share, ncclFloat, peer, ranks, stream));
+            }
+            check(ncclGroupEnd());
+          }};
+}
+
+/// Waits for copies from pageable memory, which may return before they have arrived, and for no stream of ours.
+void write_input(const gpulift::DeviceBuffer<float>& input, std::uint64_t seed, int rank) {
+  Stretch{integers_of(seed, rank), 0, input.size()}.write_to(input.data());
+  check(cudaDeviceSynchronize());
+}
+
+/// One rank of a collective: its GPU's buffers, out of place, and its communicator.
+class Rank {
+ public:
+  Rank(gpulift::Trial& trial, Exchange exchange)
+      : ranks_(trial),
+        input_(trial.device(), exchange.sent),
+        output_(trial.device(), std::move(exchange.received)),
+        call_(std::move(exchange.call)) {
+    write_input(input_, trial.seed(), ranks_.group().rank);
+  }
+
+  void step(StreamHandle stream) const { call_(input_.data(), output_.data(), ranks_.get(), stream); }
+  const Output& output() const { return output_; }
+
+ private:
+  gpulift::Communicator ranks_;
+  gpulift::DeviceBuffer<float> input_;
+  Output output_;
+  std::function<void(const float*, float*, ncclComm_t, StreamHandle)> call_;
+};
+
+void enable_peer_access(int gpu, int peer) {
+  const OnGpu here(gpu);
+  const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+  static_cast<void>(cudaGetLastError());  // where it is enabled already, that counts as an error
+  if (status != cudaErrorPeerAccessAlreadyEnabled) check(status);
+}
+
+/// A copy from the first GPU to the second by one process: over the link between them where they have access to each
+/// other's memory, else the driver stages it in the host's.
+class PeerCopy {
+ public:
+  PeerCopy(gpulift::Trial& trial, std::size_t count, bool direct)
+      : near_(trial.device().index()),
+        far_(open(trial.gpus().at(1))),
+        input_(trial.device(), count),
+        output_(make_output(*far_, {integers_of(trial.seed(), 0), 0, count})) {
+    write_input(input_, trial.seed(), 0);
+    if (!direct) return;
+    enable_peer_access(near_, far_->index());
+    enable_peer_access(far_->index(), near_);
+  }
+
+  void step(StreamHandle stream) const {
+    check(cudaMemcpyPeerAsync(output_.data(), far_->index(), input_.data(), near_, input_.bytes(), stream));
+  }
+  const Output& output() const { return output_; }
+
+ private:
+  // Both leave the first GPU the current one.
+  static std::unique_ptr<gpulift::Device> open(int gpu) {
+    const OnGpu here(gpu);
+    return std::make_unique<gpulift::Device>(gpu);
+  }
+  static Output make_output(gpulift::Device& far, Stretch expected) {
+    const OnGpu here(far.index());
+    return {far, {std::move(expected)}};
+  }
+
+  int near_;
+  std::unique_ptr<gpulift::Device> far_;
+  gpulift::DeviceBuffer<float> input_;
+  Output output_;
+};
+
+/// Of two GPUs only those with NVLink between them have atomics on each other's memory.
+void require_nvlink(const std::vector<int>& gpus) {
+  for (std::size_t i = 1; i < gpus.size(); ++i) {
+    int atomics = 0;
+    check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, gpus[0], gpus[i]));
+    if (atomics == 0) throw gpulift::NotSupported("there is no NVLink between the GPUs");
+  }
+}
+
+void run(gpulift::Trial& trial) {
+  const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
+  const std::size_t count = bytes / sizeof(float);
+  const bool nvlink = trial.word("link") == "nvlink";
+  const std::string roof = nvlink ? "gpu_link" : "gpu_link/host";
+  trial.version("nccl", gpulift::nccl_version());
+
+  std::weak_ptr<const Output> latest;  // of the arm that was made last
+  trial.check({.meaning = "wrong elements on any rank, of sums and copies of small integers",
+               .poison = [&](StreamHandle) { latest.lock()->poison(); },
+               .error =
+                   [&](StreamHandle stream) {
+                     const auto output = latest.lock();
+                     if (output == nullptr) return std::numeric_limits<double>::quiet_NaN();
+                     check(cudaStreamSynchronize(stream));
+                     return output->wrong_elements();
+                   },
+               .tolerance = 0});
+
+  // Steps use the same buffers again and again, as nccl-tests does: what a GPU sends may stay in its cache where it
+  // fits, but the link, which is the subject, carries it every time.
+  const auto work_of = [&](const auto& arm) -> gpulift::Work {
+    latest = std::shared_ptr<const Output>(arm, &arm->output());
+    return [arm](StreamHandle stream) { arm->step(stream); };
+  };
+  // Bus bytes as nccl-tests defines them (doc/PERFORMANCE.md): what crosses the link each way, by a rank.
+  const auto cost = [&](double share) {
+    return gpulift::Cost{.bytes = share * static_cast<double>(bytes), .items = 1, .item = "call", .roof = roof};
+  };
+  const auto collective = [&](const std::string& name, double share, Exchange (*exchange)(const Start&)) {
+    return gpulift::Arm{
+        .name = name,
+        .make =
+            [&, exchange] {
+              if (nvlink) require_nvlink(trial.gpus());
+              return work_of(std::make_shared<Rank>(trial, exchange({trial.seed(), trial.group(), count})));
+            },
+        .clock = gpulift::Clock::kUnheld,
+        .cost = cost(share),
+        .worker = gpulift::Worker{
+            .device = true, .environment = {{"NCCL_P2P_DISABLE", nvlink ? "0" : "1"}}, .ranks = kRanks}};
+  };
+  constexpr double kOthers = (kRanks - 1.0) / kRanks;
+  trial.compare({collective("all_reduce", 2 * kOthers, all_reduce),  // every element goes out as a part and as a sum
+                 collective("all_gather", kOthers, all_gather), collective("reduce_scatter", kOthers, reduce_scatter),
+                 collective("all_to_all", kOthers, all_to_all),
+                 gpulift::Arm{.name = "peer_copy",
+                              .make =
+                                  [&] {
+                                    if (nvlink) require_nvlink(trial.gpus());
+                                    return work_of(std::make_shared<PeerCopy>(trial, count, nvlink));
+                                  },
+                              .clock = gpulift::Clock::kUnheld,
+                              .cost = cost(1),
+                              .worker = gpulift::Worker{.device = true}}});
+}
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+}  // namespace
+
+const gpulift::Technique gpulift::technique{
+    .question =
+        "How fast do two GPUs exchange memory, by NCCL's collectives and by a plain copy, over NVLink and through the "
+        "host?",
+    .expectation =
+        "Two H100 have 18 NVLinks of 25 GB/s each way: 450 GB/s. A copy engine reaches about 395 of them by public "
+        "figures: 1 GiB in 2.7 ms. nccl-tests gives 330 GB/s of bus bandwidth for an all-reduce of 1 GiB between two "
+        "H100, 3.3 ms, and about 270 for 64 MiB, 0.25 ms. An all-gather and a reduce-scatter do half of that with the "
+        "same waits for the other GPU and stay 20 % below. 8 KiB is latency alone, 10 to 20 us, and 1 MiB takes 22. "
+        "Through the host each byte goes up one PCIe link of 63 GB/s and down the other, by way of memory: about 26 "
+        "GB/s, 41 ms for 1 GiB.",
+    .claims = {},
+    .gpus = kRanks,
+    .ceiling = true,
+    .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
+    .sweep = {{"link", {"nvlink", "host"}}, {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},
+    .quick = {{{"link", "nvlink"}, {"bytes", 64 * kMiB}}},
+    .run = run,
+};

@@ -1,0 +1,181 @@
+// One process here: a group of one rank, and the copy between two GPUs. That ranks find each other is for the contract
+// tests, which run the technique through the engine.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/harness/technique.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+/// Keeps what the technique declares and makes nothing: without a device, as in the parent of workers, where it has
+/// none.
+class OneProcessTrial final : public Trial {
+ public:
+  OneProcessTrial(const std::string& link, std::int64_t bytes, Device* device = nullptr, std::vector<int> gpus = {})
+      : point_{{"link", link}, {"bytes", bytes}}, device_(device), gpus_(std::move(gpus)) {}
+
+  const std::vector<Arm>& arms() const { return arms_; }
+  const Arm& arm(const std::string& name) const {
+    for (const Arm& arm : arms_) {
+      if (arm.name == name) return arm;
+    }
+    throw std::logic_error("no arm " + name);
+  }
+  const Check& same_result() const { return check_; }
+  const std::map<std::string, std::string>& versions() const { return versions_; }
+
+  const Point& point() const override { return point_; }
+  Device& device() override {
+    if (device_ == nullptr) throw std::logic_error("the parent asked for a device");
+    return *device_;
+  }
+  bool has_device() const override { return device_ != nullptr; }
+  std::uint64_t seed() const override { return 1; }
+  void cost(const Cost&) override {}
+  void check(Check same_result) override { check_ = std::move(same_result); }
+  std::vector<int> gpus() const override { return gpus_; }
+  int cores() const override { return 1; }
+  Scratch scratch() override { throw std::logic_error("no arm here has files"); }
+  void version(const std::string& library, const std::string& version) override { versions_[library] = version; }
+  void note(const std::string&, const std::string&) override {}
+  std::optional<std::string> recall(const std::string&) const override { return std::nullopt; }
+  /// The copy needs a second GPU.
+  void compare(std::vector<Arm> arms) override {
+    arms_ = std::move(arms);
+    if (device_ == nullptr) return;
+    for (const Arm& arm : arms_) {
+      if (arm.name != "peer_copy" || gpus_.size() > 1) errors_[arm.name] = errors_of(arm);
+    }
+  }
+  [[noreturn]] void skip(const std::string& reason, const std::string&) override { throw std::runtime_error(reason); }
+
+  struct Errors {
+    double poisoned = 0;
+    double after_a_step = 0;
+    double after_two_more = 0;
+  };
+  const std::map<std::string, Errors>& errors() const { return errors_; }
+
+ private:
+  Errors errors_of(const Arm& arm) const {
+    const UniqueStream stream = make_stream();
+    const Work work = arm.make();
+    Errors errors;
+    check_.poison(stream.get());
+    errors.poisoned = check_.error(stream.get());
+    work.step()(stream.get());
+    errors.after_a_step = check_.error(stream.get());
+    work.step()(stream.get());
+    work.step()(stream.get());
+    errors.after_two_more = check_.error(stream.get());
+    return errors;
+  }
+
+  Point point_;
+  Device* device_;
+  std::vector<int> gpus_;
+  std::vector<Arm> arms_;
+  Check check_;
+  std::map<std::string, std::string> versions_;
+  std::map<std::string, Errors> errors_;
+};
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+TEST(Collectives, CountTheBusBytesOfNcclTests) {
+  OneProcessTrial trial("nvlink", kMiB);
+  technique.run(trial);
+  const std::map<std::string, double> share{
+      {"all_reduce", 1.0}, {"all_gather", 0.5}, {"reduce_scatter", 0.5}, {"all_to_all", 0.5}, {"peer_copy", 1.0}};
+  ASSERT_EQ(trial.arms().size(), share.size());
+  for (const Arm& arm : trial.arms()) {
+    EXPECT_EQ(arm.cost.value().bytes, share.at(arm.name) * kMiB) << arm.name;
+    EXPECT_EQ(arm.cost.value().items, 1) << arm.name;
+    EXPECT_EQ(arm.cost.value().roof, "gpu_link") << arm.name;
+  }
+}
+
+TEST(Collectives, TakeThePathThatTheCaseNames) {
+  for (const auto& [link, disabled] : {std::pair{"nvlink", "0"}, {"host", "1"}}) {
+    OneProcessTrial trial(link, kMiB);
+    technique.run(trial);
+    for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}) {
+      const Worker& worker = trial.arm(name).worker.value();
+      EXPECT_EQ(worker.ranks, 2) << name;
+      EXPECT_TRUE(worker.device) << name;
+      EXPECT_EQ(worker.environment, (std::map<std::string, std::string>{{"NCCL_P2P_DISABLE", disabled}})) << name;
+    }
+    EXPECT_EQ(trial.arm("peer_copy").worker.value().ranks, 1);
+    EXPECT_TRUE(trial.arm("peer_copy").worker.value().environment.empty());
+  }
+  OneProcessTrial host("host", kMiB);
+  technique.run(host);
+  EXPECT_EQ(host.arm("all_reduce").cost.value().roof, "gpu_link/host");
+}
+
+TEST(Collectives, DeclareNcclsVersion) {
+  OneProcessTrial trial("host", kMiB);
+  technique.run(trial);
+  EXPECT_NE(trial.versions().at("nccl"), "");
+}
+
+TEST(Collectives, WithoutAResultTheCheckFails) {
+  OneProcessTrial trial("host", kMiB);
+  technique.run(trial);
+  EXPECT_FALSE(trial.same_result().error(nullptr) <= trial.same_result().tolerance);
+}
+
+class CollectivesOnGpus : public DeviceTest {
+ protected:
+  static std::vector<int> all_gpus() {
+    int count = 0;
+    gpulift::check(cudaGetDeviceCount(&count));
+    std::vector<int> gpus;
+    for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(gpu);
+    return gpus;
+  }
+};
+
+TEST_F(CollectivesOnGpus, OneRankAloneGetsExactResultsAndAPoisonedOutputIsFound) {
+  // The second is longer than the integers, which then repeat.
+  for (const std::int64_t bytes : {std::int64_t{8192}, 6 * kMiB}) {
+    OneProcessTrial trial("host", bytes, &device(), {device().index()});
+    technique.run(trial);
+    EXPECT_EQ(trial.errors().size(), 4);
+    for (const auto& [name, errors] : trial.errors()) {
+      EXPECT_EQ(errors.poisoned, static_cast<double>(bytes) / 4) << name;
+      EXPECT_EQ(errors.after_a_step, 0) << name;
+      EXPECT_EQ(errors.after_two_more, 0) << name;
+    }
+  }
+}
+
+TEST_F(CollectivesOnGpus, ACopyArrivesOnTheSecondGpuAndLeavesTheFirstTheCurrentOne) {
+  const std::vector<int> gpus = all_gpus();
+  if (gpus.size() < 2) GTEST_SKIP() << "one GPU";
+  for (const char* link : {"host", "nvlink"}) {
+    OneProcessTrial trial(link, 6 * kMiB, &device(), gpus);
+    try {
+      technique.run(trial);
+    } catch (const NotSupported& reason) {
+      GTEST_SKIP() << reason.what();
+    }
+    const auto& errors = trial.errors().at("peer_copy");
+    EXPECT_EQ(errors.poisoned, 6.0 * kMiB / 4) << link;
+    EXPECT_EQ(errors.after_a_step, 0) << link;
+    EXPECT_EQ(errors.after_two_more, 0) << link;
+    int current = -1;
+    gpulift::check(cudaGetDevice(&current));
+    EXPECT_EQ(current, device().index()) << link;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
