@@ -4,6 +4,15 @@ import time
 
 from gpulift_worker import Arm
 
+TECHNIQUE = {
+    "question": "Which clock judges arms when all of them have events, or one has none?",
+    "expectation": "Events, or for all the wall clock.",
+    "arms": ["baseline", "other"],
+    "sweep": {"without": ["none", "other"]},
+    "quick": [{}],
+    "check": {"meaning": "nothing", "tolerance": 0},
+}
+
 
 class Event:
     """Reached when it is made."""

@@ -2,6 +2,14 @@
 
 from gpulift_worker import Arm
 
+TECHNIQUE = {
+    "question": "What becomes of a Python arm that raises?",
+    "expectation": "An error with its text; the traceback goes to the terminal.",
+    "arms": ["baseline", "other"],
+    "quick": [{}],
+    "check": {"meaning": "said by the script", "tolerance": 0},
+}
+
 
 def make(arm, point, seed, gpu):
     """An arm that raises."""

@@ -6,6 +6,15 @@ import stat
 
 from gpulift_worker import Arm
 
+TECHNIQUE = {
+    "question": "What becomes of a worker that prints rubbish on its pipe?",
+    "expectation": "An error that names the worker and shows the rubbish.",
+    "arms": ["baseline", "other"],
+    "sweep": {"says": ["no_json", "no_window"]},
+    "quick": [{}],
+    "check": {"meaning": "said by the script", "tolerance": 0},
+}
+
 RUBBISH = {"no_json": b"rubbish\n", "no_window": b'{"rubbish": 1}\n'}
 
 

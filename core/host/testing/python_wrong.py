@@ -2,6 +2,14 @@
 
 from gpulift_worker import Arm
 
+TECHNIQUE = {
+    "question": "What becomes of a Python arm whose result is wrong?",
+    "expectation": "It failed, and is not timed.",
+    "arms": ["baseline", "other"],
+    "quick": [{}],
+    "check": {"meaning": "said by the script", "tolerance": 0},
+}
+
 
 def make(arm, point, seed, gpu):
     """The baseline is right."""
