@@ -75,14 +75,15 @@ TEST_P(OperationsPerClock, GivesTheDatasheetsPeak) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Datasheets, OperationsPerClock,
-                         testing::Values(Datasheet{75, 40, 1.59e9, "fp16", 65e12},      // T4
-                                         Datasheet{80, 108, 1.41e9, "bf16", 312e12},    // A100
-                                         Datasheet{80, 108, 1.41e9, "fp32", 19.5e12},   // A100
-                                         Datasheet{80, 108, 1.41e9, "tf32", 156e12},    // A100
-                                         Datasheet{86, 84, 1.74e9, "fp16", 149.7e12},   // A40
-                                         Datasheet{89, 142, 2.52e9, "fp8", 733e12},     // L40S
-                                         Datasheet{90, 132, 1.83e9, "bf16", 989.5e12},  // H100 SXM
-                                         Datasheet{90, 132, 1.83e9, "fp8", 1979e12}));  // H100 SXM
+                         testing::Values(Datasheet{75, 40, 1.59e9, "fp16", 65e12},        // T4
+                                         Datasheet{80, 108, 1.41e9, "bf16", 312e12},      // A100
+                                         Datasheet{80, 108, 1.41e9, "fp32", 19.5e12},     // A100
+                                         Datasheet{120, 170, 2.407e9, "fp32", 104.8e12},  // GeForce RTX 5090
+                                         Datasheet{80, 108, 1.41e9, "tf32", 156e12},      // A100
+                                         Datasheet{86, 84, 1.74e9, "fp16", 149.7e12},     // A40
+                                         Datasheet{89, 142, 2.52e9, "fp8", 733e12},       // L40S
+                                         Datasheet{90, 132, 1.83e9, "bf16", 989.5e12},    // H100 SXM
+                                         Datasheet{90, 132, 1.83e9, "fp8", 1979e12}));    // H100 SXM
 
 TEST(PhysicalLimit, IsUnknownWithoutTheFacts) {
   for (const char* roof : {"device_memory", "host_link/h2d"})
