@@ -82,10 +82,8 @@ double descendants_s() {
   return total_s;
 }
 
-}  // namespace
-
-double now_cpu_s(bool with_children) {
-  if (!with_children) return clock_s(CLOCK_PROCESS_CPUTIME_ID);
+/// Of all descendants, living and waited for.
+double others_s() {
   constexpr int kTries = 3;
   double waited_s = waited_for_s();
   double living_s = 0;
@@ -95,7 +93,19 @@ double now_cpu_s(bool with_children) {
     if (now_waited_s == waited_s) break;
     waited_s = now_waited_s;  // a child was waited for meanwhile, and may have been counted with the living
   }
-  return clock_s(CLOCK_PROCESS_CPUTIME_ID) + living_s + waited_s;
+  return living_s + waited_s;
+}
+
+}  // namespace
+
+CpuMeter::CpuMeter(bool with_children)
+    : with_children_(with_children),
+      others_s_(with_children ? others_s() : 0),
+      own_s_(clock_s(CLOCK_PROCESS_CPUTIME_ID)) {}
+
+double CpuMeter::used_s() const {
+  const double own_s = clock_s(CLOCK_PROCESS_CPUTIME_ID);  // before the others are looked at
+  return std::max(0.0, own_s - own_s_ + (with_children_ ? others_s() - others_s_ : 0));
 }
 
 }  // namespace gpulift

@@ -72,58 +72,58 @@ class BusyChild {
 };
 
 TEST(CpuTime, IsThatOfAllThreadsAlsoOfThoseThatEnded) {
-  const double before_s = now_cpu_s(false);
+  const CpuMeter meter(false);
   std::jthread(work).join();
   work();
-  EXPECT_NEAR(now_cpu_s(false) - before_s, 2 * kWork_s, kSlack_s);
+  EXPECT_NEAR(meter.used_s(), 2 * kWork_s, kSlack_s);
 }
 
 TEST(CpuTime, WaitingUsesNone) {
-  const double before_s = now_cpu_s(true);
+  const CpuMeter meter(true);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_NEAR(now_cpu_s(true) - before_s, 0, kSlack_s);
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s);
 }
 
 TEST(CpuTime, ChildrenAreOnlyCountedWhenAskedFor) {
-  const double before_s = now_cpu_s(false);
+  const CpuMeter meter(false);
   const BusyChild child(work);
-  EXPECT_NEAR(now_cpu_s(false) - before_s, 0, kSlack_s);
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s);
 }
 
 TEST(CpuTime, AChildCountsTheSameAliveAndEndedAndWaitedFor) {
-  const double before_s = now_cpu_s(true);
+  const CpuMeter meter(true);
   BusyChild child(work);
-  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "alive";
+  EXPECT_NEAR(meter.used_s(), kWork_s, kSlack_s) << "alive";
   child.kill_it();
-  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "ended";
+  EXPECT_NEAR(meter.used_s(), kWork_s, kSlack_s) << "ended";
   child.end();
-  EXPECT_NEAR(now_cpu_s(true) - before_s, kWork_s, kSlack_s) << "waited for";
+  EXPECT_NEAR(meter.used_s(), kWork_s, kSlack_s) << "waited for";
 }
 
 TEST(CpuTime, WhatAChildUsedBeforeDoesNotCount) {
   BusyChild child(work);
-  const double before_s = now_cpu_s(true);
+  const CpuMeter meter(true);
   child.end();
-  EXPECT_NEAR(now_cpu_s(true) - before_s, 0, kSlack_s);
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s);
 }
 
 TEST(CpuTime, AChildOfAnotherThreadCounts) {
-  const double before_s = now_cpu_s(true);
+  const CpuMeter meter(true);
   double with_it_s = 0;
   std::jthread([&] {
     const BusyChild child(work);
-    with_it_s = now_cpu_s(true);
+    with_it_s = meter.used_s();
   }).join();
-  EXPECT_NEAR(with_it_s - before_s, kWork_s, kSlack_s);
+  EXPECT_NEAR(with_it_s, kWork_s, kSlack_s);
 }
 
 TEST(CpuTime, ChildrenOfAChildCountAliveAndWaitedFor) {
-  const double before_s = now_cpu_s(true);
+  const CpuMeter meter(true);
   const BusyChild child([] {
     static const BusyChild alive(work);  // as long as the child
     BusyChild(work).end();
   });
-  EXPECT_NEAR(now_cpu_s(true) - before_s, 2 * kWork_s, kSlack_s);
+  EXPECT_NEAR(meter.used_s(), 2 * kWork_s, kSlack_s);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +15,7 @@ inline std::optional<double> begin_afresh(const Work& work) {
   work.do_before();
   if (!work.required()) return std::nullopt;
   const auto seen = work.required()->look();
-  if (!seen) throw std::runtime_error(work.required()->name + " can no longer be told");
+  if (!seen || !std::isfinite(*seen)) throw std::runtime_error(work.required()->name + " can no longer be told");
   return seen;
 }
 
@@ -31,11 +31,11 @@ class HostRunner : public ArmRunner {
     for (std::int64_t i = 0; i < lead_in_steps; ++i) work_.step()(nullptr);
     Window window;
     window.precondition = begin_afresh(work_);
-    const double cpu_before_s = now_cpu_s(with_children_);
+    const CpuMeter cpu(with_children_);
     window.start_s = now_s();
     for (std::int64_t i = 0; i < steps; ++i) work_.step()(nullptr);
     window.host_s = now_s() - window.start_s;
-    window.cpu_s = std::max(0.0, now_cpu_s(with_children_) - cpu_before_s);  // a lost child takes its time with it
+    window.cpu_s = cpu.used_s();
     window.enqueue_s = window.host_s;
     work_.do_rest();
     return window;

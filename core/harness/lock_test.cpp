@@ -68,7 +68,9 @@ TEST_F(FileLockTest, IsFreeAfterItsHolderWasKilled) {
 }
 
 TEST_F(FileLockTest, IsFreeAfterItsHolderEnded) {
-  { const FileLock lock(path_, "host"); }
+  {
+    const FileLock lock(path_, "host");
+  }
   EXPECT_EQ(refusal(), "locked");
 }
 
@@ -94,7 +96,9 @@ TEST_F(FileLockTest, SaysSoWhenTheHolderIsUnknown) {
 
 TEST_F(FileLockTest, MayBeUsedByEveryUserWhateverTheUmask) {
   const auto before = umask(0077);
-  { const FileLock lock(path_, "host"); }
+  {
+    const FileLock lock(path_, "host");
+  }
   umask(before);
   EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms{0666});
 }

@@ -19,7 +19,7 @@ constexpr double kMebibyte = 1024 * 1024;
 
 struct Quantity {
   nvmlGpmMetricId_t metric;
-  std::optional<double> GpuSample::*value;
+  std::optional<double> GpuSample::* value;
   double unit;
 };
 

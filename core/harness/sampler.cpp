@@ -29,6 +29,7 @@ class Sampler {
         hooks_(hooks),
         plan_(make_plan({})),
         step_s_(runners.size()),
+        taken_s_(runners.size()),
         values_(runners.size()) {
     samples_.arms.resize(runners.size());
   }
@@ -36,12 +37,11 @@ class Sampler {
   Samples sample() {
     calibrate_all();
     warm_up();
-    plan_ = make_plan_(step_s_);
+    plan_ = make_plan_(times_s());
     rehearse();
     BlockOrder order(static_cast<int>(runners_.size()), plan_.seed);
     double start_s = now_s();
     while (!finished(now_s() - start_s)) {
-      tell_block();
       take_block(order.next());
       if (pace_changed()) {
         start_over();
@@ -76,6 +76,7 @@ class Sampler {
     std::int64_t steps = 1;
     double step_s = 0;
     runners_[arm]->run(0, 1);  // may load code: its time is not used
+    if (now_s() - start_s > kBetweenSigns_s) tell("calibrating arm " + std::to_string(arm + 1) + ", which takes long");
     for (;;) {
       const double window_s = std::max(1e-9, judged_s(runners_[arm]->run(0, steps), clocks_[arm]));
       step_s = window_s / static_cast<double>(steps);
@@ -94,10 +95,12 @@ class Sampler {
     step_s_[arm] = step_s;
     samples.steps_per_window =
         std::clamp(static_cast<std::int64_t>(std::ceil(1.05 * plan_.window_s / step_s)), std::int64_t{1}, most);
+    samples.lead_in_steps = 0;
+    if (runners_[arm]->begins_afresh()) return;
     const std::int64_t least = runners_[arm]->least_lead_in();
     const bool is_long = clocks_[arm] == Clock::kHost && step_s > plan_.window_s / 2;
     samples.lead_in_steps = least;
-    if (runners_[arm]->begins_afresh() || is_long) return;
+    if (is_long) return;
     samples.lead_in_steps = std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)),
                                        std::max(least, std::int64_t{1}), std::max(least, most));
   }
@@ -128,7 +131,9 @@ class Sampler {
     do {
       const auto& samples = samples_.arms[arm];
       const std::int64_t steps = std::max({std::int64_t{1}, samples.lead_in_steps, samples.steps_per_window / 4});
+      const double start_s = now_s();
       window = runners_[arm]->run(0, std::min(steps, runners_[arm]->max_steps()));
+      taken_s_[arm] = runners_[arm]->begins_afresh() ? now_s() - start_s : 0;
       fastest_step_s = std::min(fastest_step_s, pace_s(arm, window, steps));
       set_steps(arm, fastest_step_s);
     } while (now_s() < until_s);
@@ -151,6 +156,13 @@ class Sampler {
     samples_.lead_in_s += now_s() - start_s;
   }
 
+  /// Seconds that a step takes of the case's time: with the untimed work around it, where each window has its own.
+  std::vector<double> times_s() const {
+    std::vector<double> times_s = step_s_;
+    for (std::size_t arm = 0; arm < times_s.size(); ++arm) times_s[arm] = std::max(times_s[arm], taken_s_[arm]);
+    return times_s;
+  }
+
   /// Seconds per step.
   double pace_s(std::size_t arm, const Window& window, std::int64_t steps) const {
     return std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps);
@@ -167,7 +179,10 @@ class Sampler {
   void take_block(const Block& block) {
     const double start_s = now_s();
     std::vector<std::pair<int, Window>> windows;
-    for (const int arm : block) windows.emplace_back(arm, take_window(static_cast<std::size_t>(arm)));
+    for (const int arm : block) {
+      tell_block();
+      windows.emplace_back(arm, take_window(static_cast<std::size_t>(arm)));
+    }
     if (hooks_.disturbed && hooks_.disturbed(start_s, now_s())) {
       ++samples_.discarded_blocks;
       return;
@@ -209,7 +224,7 @@ class Sampler {
       samples_.arms[arm].windows.clear();
     }
     calibrate_all();
-    plan_ = make_plan_(step_s_);
+    plan_ = make_plan_(times_s());
     rehearse();
   }
 
@@ -252,6 +267,7 @@ class Sampler {
   SamplingPlan plan_;
   double told_s_ = 0;
   std::vector<double> step_s_;               // per arm, at the fastest pace seen
+  std::vector<double> taken_s_;              // per arm that begins afresh, a window with all around it; else 0
   std::vector<std::vector<double>> values_;  // per arm, one per kept block
   Samples samples_;
 };

@@ -15,11 +15,12 @@ namespace gpulift {
 
 /// How one case is sampled. Times in seconds.
 struct SamplingPlan {
-  double window_s = 1e-3;      // a window lasts at least this long
-  double lead_in_s = 1e-4;     // untimed steps of the same arm before each window, at least one step; none where the
-                               // wall clock judges a step of more than half a window: it would double the time
-  double rest_s = 0;           // idle before each lead-in
-  double warm_up_s = 0.02;     // per arm, before the first block
+  double window_s = 1e-3;   // a window lasts at least this long
+  double lead_in_s = 1e-4;  // untimed steps of the same arm before each window, at least one step; none where the
+                            // wall clock judges a step of more than half a window: it would double the time (ranks have
+                            // one all the same), and where windows begin afresh
+  double rest_s = 0;        // idle before each lead-in
+  double warm_up_s = 0.02;  // per arm, before the first block
   double warm_up_limit_s = 0;  // > 0: warm up until the SM clock is flat, at most this long in all
   double budget_s = 0.6;       // for all blocks together
   double limit_s = 1.8;        // the blocks end here, even before there are min_blocks

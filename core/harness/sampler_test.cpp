@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "stop_rule.hpp"
 
@@ -418,6 +420,31 @@ TEST(Sampler, ALongStepByEventsKeepsItsLeadIn) {
   SimulatedArm slow(machine, 6e-3);
   const Samples samples = sample_arms({&slow}, {Clock::kUnheld}, false, fixed(quick_plan()), {});
   EXPECT_EQ(samples.arms[0].lead_in_steps, 1) << "the host must be ahead of the device when the window begins";
+}
+
+/// Untimed work of so much real time ahead of each window.
+class Evicting : public FreshArm {
+ public:
+  using FreshArm::FreshArm;
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return FreshArm::run(lead_in_steps, steps);
+  }
+};
+
+TEST(Sampler, ThePlanKnowsTheUntimedWorkAroundWindows) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 1e-5);
+  Evicting cold(machine, 2e-5);
+  std::vector<double> told_s;
+  const auto make_plan = [&](std::span<const double> step_s) {
+    told_s.assign(step_s.begin(), step_s.end());
+    return quick_plan();
+  };
+  sample_arms({&base, &cold}, {Clock::kHost, Clock::kHost}, true, make_plan, {});
+  ASSERT_EQ(told_s.size(), 2U);
+  EXPECT_NEAR(told_s[0], 1e-5, 1e-7);
+  EXPECT_GE(told_s[1], 5e-3) << "of which a step is a small part";
 }
 
 /// Ranks that a collective brings in line.

@@ -46,7 +46,7 @@ std::string refusal(int error) {
 }
 
 double free_bytes(const std::filesystem::path& folder) {
-  struct statvfs disk {};
+  struct statvfs disk{};
   if (statvfs(folder.c_str(), &disk) != 0) return 0;
   return static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
 }
@@ -64,7 +64,7 @@ void remove_stale(const std::filesystem::path& parent) {
   for (std::filesystem::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename();
     if (name.size() != kName.size() || !name.starts_with(kPrefix)) continue;
-    struct stat found {};
+    struct stat found{};
     if (lstat(entry->path().c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid()) continue;
     const int marker = open((entry->path() / kMarker).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (marker < 0) continue;

@@ -221,7 +221,9 @@ TEST_F(ScratchRootTest, LeavesThatOfALivingProcess) {
 TEST_F(ScratchRootTest, LeavesAFolderOfTheUserWhateverItsName) {
   std::filesystem::create_directory(folder_ / "gpulift-master");
   std::ofstream(folder_ / "gpulift-master/work") << "text";
-  { const ScratchRoot root(folder_); }
+  {
+    const ScratchRoot root(folder_);
+  }
   EXPECT_TRUE(std::filesystem::exists(folder_ / "gpulift-master/work"));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 struct Quantity {
   const char* name;
-  std::optional<double> GpuSample::*value;
+  std::optional<double> GpuSample::* value;
 };
 
 constexpr Quantity kQuantities[] = {
@@ -32,7 +32,7 @@ constexpr Quantity kQuantities[] = {
 };
 
 template <typename Value>
-std::vector<Value> present(const std::vector<GpuSample>& samples, std::optional<Value> GpuSample::*value) {
+std::vector<Value> present(const std::vector<GpuSample>& samples, std::optional<Value> GpuSample::* value) {
   std::vector<Value> values;
   for (const auto& sample : samples) {
     if (sample.*value) values.push_back(*(sample.*value));

@@ -9,14 +9,16 @@ namespace gpulift {
 
 /// Timings of one window of back-to-back steps: totals, not per step.
 struct Window {
-  double start_s = 0;                  // steady clock, at the release (held) or the first step
-  double host_s = 0;                   // from there to the end of the work
-  double enqueue_s = 0;                // host time spent in the steps' calls
-  std::optional<double> device_s;      // between two device events
-  std::optional<double> sm_clock_hz;   // the device's cycle counter over its nanosecond timer
-  bool held = false;                   // queued behind a holding kernel throughout
-  std::optional<double> cpu_s;         // of the processors, all threads and child processes of the arm together
-  std::optional<double> precondition;  // what Work::precondition saw when it began
+  double start_s = 0;                      // steady clock, at the release (held) or the first step
+  double host_s = 0;                       // from there to the end of the work
+  double enqueue_s = 0;                    // host time spent in the steps' calls
+  std::optional<double> device_s = {};     // between two device events
+  std::optional<double> sm_clock_hz = {};  // the device's cycle counter over its nanosecond timer
+  bool held = false;                       // queued behind a holding kernel throughout
+  /// Of the processors, all threads together: a worker's with those of its child processes, else those of this process,
+  /// its telemetry included. Where the device was held, the steps' calls ahead of the release count, too.
+  std::optional<double> cpu_s = {};
+  std::optional<double> precondition = {};  // what Work::precondition saw when it began
 };
 
 /// Runs windows of one arm, wherever it lives: on this thread, on a device, in a child process.

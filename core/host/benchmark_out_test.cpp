@@ -41,7 +41,9 @@ TEST_F(BenchmarkOutTest, PutsThereWhatGoogleBenchmarkWrote) {
 
 TEST_F(BenchmarkOutTest, LeavesNoEmptyFileWhereNothingWasWritten) {
   std::vector<std::string> arguments{"program", "--benchmark_out=" + (folder_ / "out.json").string()};
-  { const BenchmarkOut out(arguments); }
+  {
+    const BenchmarkOut out(arguments);
+  }
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -49,7 +51,9 @@ TEST_F(BenchmarkOutTest, KeepsAnEarlierFileWhereNothingWasWritten) {
   const auto file = folder_ / "out.json";
   std::ofstream(file) << "earlier";
   std::vector<std::string> arguments{"program", "--benchmark_out=" + file.string()};
-  { const BenchmarkOut out(arguments); }
+  {
+    const BenchmarkOut out(arguments);
+  }
   std::stringstream text;
   text << std::ifstream(file).rdbuf();
   EXPECT_EQ(text.str(), "earlier");
@@ -59,7 +63,9 @@ TEST_F(BenchmarkOutTest, KeepsALinkThatLedNowhere) {
   const auto link = folder_ / "link";
   std::filesystem::create_symlink(folder_ / "out.json", link);
   std::vector<std::string> arguments{"program", "--benchmark_out=" + link.string()};
-  { const BenchmarkOut out(arguments); }
+  {
+    const BenchmarkOut out(arguments);
+  }
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 

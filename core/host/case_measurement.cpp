@@ -112,10 +112,9 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
     // Of a duet's head, or of the last arm.
     if (const auto planted = entry.runner->planted()) record_.notes["planted"] = std::to_string(*planted);
     keep_samples(entry, std::move(samples.arms[i]));
-    if (whole_steps_ && !launch_.settings.quick) keep_joules(entry);
   }
-  if (whole_steps_ && uses_device_) {
-    for (Entry* entry : usable) keep_launches(*entry);
+  if (whole_steps_) {
+    for (Entry* entry : usable) keep_extras(*entry);
   }
   keep_telemetry(start_s, now_s());
   record_.time_s = {
@@ -125,7 +124,9 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
   if (record_.sampling->blocks.empty())
     throw Failed("the hardware slowed itself down in every block: nothing can be said");
   for (const ArmRecord& arm : record_.arms) {
-    if (arm.result.ok()) require_plausible(arm);
+    if (!arm.result.ok()) continue;
+    require_precondition(arm);
+    require_plausible(arm);
   }
 }
 
@@ -172,7 +173,7 @@ void CaseMeasurement::check_here(Entry& entry) {
     entry.record.peak_pinned_bytes = peak.pinned_bytes;
   });
   require_same(entry, entry.record.name, error);
-  keep_metrics(entry.record, metrics_of(entry.arm, work.step(), device_));
+  keep_metrics(entry.record, metrics_of(entry.arm, work, device_));
 }
 
 void CaseMeasurement::check_workers(Entry& entry) {
@@ -181,7 +182,10 @@ void CaseMeasurement::check_workers(Entry& entry) {
   if (!is_planted(entry)) settings.plant = 0;
   Job job = job_;
   const bool of_base = job.is_duet() && entry.record.baseline;
-  if (of_base) job.module = job.base_module;  // the worker loads the build of its own side
+  if (of_base) {  // the worker loads the build of its own side
+    job.module = job.base_module;
+    job.side = "base";
+  }
   const std::string& python = of_base && !settings.base_python.empty() ? settings.base_python : settings.python;
   const bool on_gpu = launch_.has_gpu && (worker.python || worker.device);
   if (on_gpu && static_cast<std::size_t>(worker.ranks) > settings.gpus.size()) {
@@ -193,8 +197,8 @@ void CaseMeasurement::check_workers(Entry& entry) {
   entry.record.ranks = worker.ranks;
   entry.record.environment = worker.environment;
   if (on_gpu && worker.ranks > 1) {
-    record_.on_gpus = true;
     watched_gpus_ = std::max(watched_gpus_, static_cast<std::size_t>(worker.ranks));
+    record_.gpus = watched_gpus_;
   }
   auto group = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu}, entry.arm);
   take(entry, group->hello());
@@ -226,12 +230,17 @@ void CaseMeasurement::take(Entry& entry, const Hello& hello) {
 }
 
 void CaseMeasurement::compare_values(std::vector<Entry>& entries) const {
-  std::optional<double> first;
+  std::vector<Entry*> with_value;
   for (Entry* entry : usable_of(entries)) {
-    if (!entry->value) continue;
-    if (!first) first = entry->value;
-    const double scale = std::max(std::abs(*first), std::numeric_limits<double>::min());
-    require_same(*entry, entry->record.name, std::abs(*entry->value - *first) / scale);
+    if (entry->value) with_value.push_back(entry);
+  }
+  for (Entry* entry : with_value) {
+    const double first = *with_value.front()->value;
+    const double scale = std::max(std::abs(first), std::numeric_limits<double>::min());
+    const double own_error = entry->record.check_error.value_or(0);
+    const bool alone = with_value.size() == 1;  // it is held against nothing
+    if (alone) entry->record.checked = entry->record.check_error.has_value();
+    if (!alone) require_same(*entry, entry->record.name, std::max(own_error, std::abs(*entry->value - first) / scale));
   }
 }
 
@@ -327,11 +336,12 @@ void CaseMeasurement::keep_samples(Entry& entry, ArmSamples samples) const {
   }
   if (!known) record.energy_j.clear();
   record.samples = std::move(samples);
-  if (record.precondition && !(record.precondition->worst <= record.precondition->most)) {
-    throw Failed("arm " + record.name + ": " + record.precondition->name + " was " +
-                 std::to_string(record.precondition->worst) + " as a window began, and may be at most " +
-                 std::to_string(record.precondition->most));
-  }
+}
+
+void CaseMeasurement::require_precondition(const ArmRecord& arm) const {
+  if (!arm.precondition || arm.precondition->worst <= arm.precondition->most) return;
+  throw Failed("arm " + arm.name + ": " + arm.precondition->name + " was " + std::to_string(arm.precondition->worst) +
+               " as a window began, and may be at most " + std::to_string(arm.precondition->most));
 }
 
 /// Joules of all GPUs of the case, none where a card's counter does not resolve the window.
@@ -359,14 +369,23 @@ void CaseMeasurement::keep_joules(Entry& entry) const {
   if (taken_j) entry.record.metrics["joules_per_step"] = *taken_j / static_cast<double>(steps);
 }
 
-// After all windows, since CUPTI makes calls slower. What fails here takes nothing from what was measured.
-void CaseMeasurement::keep_launches(Entry& entry) {
-  try {
-    if (const auto launches = entry.runner->launches_per_step())
-      entry.record.metrics["kernel_launches_per_step"] = *launches;
-  } catch (const std::exception& failure) {
-    record_.notes["launches_not_counted"] = entry.arm.name + ": " + failure.what();
-  }
+// After all windows: what fails here takes nothing from what was measured.
+void CaseMeasurement::keep_extras(Entry& entry) {
+  const auto keep = [&](const char* note, const std::function<void()>& extra) {
+    try {
+      extra();
+    } catch (const std::exception& failure) {
+      record_.notes[note] = entry.arm.name + ": " + without_folders(failure.what());
+    }
+  };
+  if (!launch_.settings.quick) keep("joules_not_counted", [&] { keep_joules(entry); });
+  if (uses_device_) keep("launches_not_counted", [&] { keep_launches(entry); });
+}
+
+// CUPTI makes calls slower.
+void CaseMeasurement::keep_launches(Entry& entry) const {
+  if (const auto launches = entry.runner->launches_per_step())
+    entry.record.metrics["kernel_launches_per_step"] = *launches;
 }
 
 void CaseMeasurement::keep_order(const Samples& samples, const std::vector<Entry*>& usable,

@@ -49,11 +49,13 @@ class CaseMeasurement {
   SamplingPlan plan(const std::vector<Entry*>& usable, std::span<const double> step_s) const;
   void keep_samples(Entry& entry, ArmSamples samples) const;
   void keep_joules(Entry& entry) const;
-  void keep_launches(Entry& entry);
+  void keep_extras(Entry& entry);
+  void keep_launches(Entry& entry) const;
   std::optional<double> energy_within(const Window& window) const;
   void keep_order(const Samples& samples, const std::vector<Entry*>& usable, const std::vector<Entry>& all,
                   const std::vector<std::size_t>& order);
   void keep_telemetry(double from_s, double to_s);
+  void require_precondition(const ArmRecord& arm) const;
   void require_plausible(const ArmRecord& arm) const;
   void tell(const std::string& what) const;
 

@@ -1,5 +1,7 @@
 #include "case_run.hpp"
 
+#include <fstream>
+
 #include "case_measurement.hpp"
 #include "catalogue.hpp"
 #include "core/cuda/error.hpp"
@@ -41,12 +43,20 @@ void require_gpus(const Job& job, int least, const LaunchContext& launch) {
       "on a machine with more, name them: --gpus 0,1,...");
 }
 
+/// Of a script of the other build.
+Json manifest_beside(const std::filesystem::path& script) {
+  std::ifstream file(std::filesystem::path(script).replace_extension(".json"));
+  Json manifest = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.value("script", false)) throw Skipped("the base has no such technique", "");
+  return manifest;
+}
+
 void measure_job(const Job& job, LaunchContext& launch, CaseRecord& record) {
-  if (!job.script.is_null()) {  // both sides of a duet are the same engine: their scripts and interpreters differ
+  if (!job.script.is_null()) {
     const Technique script = technique_of_script(job.script);
     require_gpus(job, script.gpus, launch);
-    return job.is_duet() ? measure_duet(job, launch, script, script, record)
-                         : measure_technique(job, launch, script, record);
+    if (!job.is_duet()) return measure_technique(job, launch, script, record);
+    return measure_duet(job, launch, script, technique_of_script(manifest_beside(job.base_module)), record);
   }
   const Module head(job.module);
   require_gpus(job, head.technique().gpus, launch);
@@ -59,7 +69,11 @@ void measure_job(const Job& job, LaunchContext& launch, CaseRecord& record) {
 /// The case's files go with it, and those that a worker left when it was killed.
 class ScratchOfCase {
  public:
-  explicit ScratchOfCase(const RunSettings& settings) : folder_(scratch_of_case(settings)) { clear(); }
+  explicit ScratchOfCase(const RunSettings& settings, Job job) : head_(scratch_of_case(settings, job)) {
+    job.side = "base";
+    base_ = scratch_of_case(settings, job);
+    clear();
+  }
   ~ScratchOfCase() { clear(); }
   ScratchOfCase(const ScratchOfCase&) = delete;
   ScratchOfCase& operator=(const ScratchOfCase&) = delete;
@@ -67,16 +81,19 @@ class ScratchOfCase {
  private:
   void clear() const {
     std::error_code ignored;  // what cannot be removed now goes with the folder of the run
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+    for (const auto& folder : {head_, base_}) {
+      if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+    }
   }
 
-  std::filesystem::path folder_;
+  std::filesystem::path head_;
+  std::filesystem::path base_;
 };
 
 Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   try {
     const double start_s = now_s();
-    const ScratchOfCase scratch(launch.settings);
+    const ScratchOfCase scratch(launch.settings, job);
     measure_job(job, launch, record);
     record.time_s["total"] = now_s() - start_s;
     return {};

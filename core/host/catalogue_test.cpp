@@ -170,11 +170,8 @@ TEST_F(ReadCatalogue, TwoTechniquesOfOneIdAreRefused) {
   const std::string manifest = manifest_of("a/b", "tag", example()).dump();
   write("a.b.json", manifest);
   std::ofstream(other.path() / "a.b.json") << manifest;
-  EXPECT_THAT(
-      [&] {
-        read_catalogue({folder_, other.path()});
-      },
-      ThrowsMessage<CatalogueError>(HasSubstr("two techniques have the id a/b")));
+  EXPECT_THAT([&] { read_catalogue({folder_, other.path()}); },
+              ThrowsMessage<CatalogueError>(HasSubstr("two techniques have the id a/b")));
 }
 
 TEST_F(ReadCatalogue, AScriptAloneHasNoModule) {

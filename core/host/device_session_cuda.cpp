@@ -49,12 +49,14 @@ class StreamRunner : public ArmRunner {
   bool begins_afresh() const override { return work_.has_before(); }
 
   std::optional<double> launches_per_step() override {
-    constexpr int kSteps = 2;
-    const auto launches = launches_during(launch_counter_library(), [this] {
-      for (int i = 0; i < kSteps; ++i) step_(stream_);
+    const int steps = work_.has_before() ? 1 : 2;
+    work_.do_before();
+    const auto launches = launches_during(launch_counter_library(), [this, steps] {
+      for (int i = 0; i < steps; ++i) step_(stream_);
       check(cudaDeviceSynchronize());  // a step may have streams of its own
     });
-    return launches ? std::optional(static_cast<double>(*launches) / kSteps) : std::nullopt;
+    work_.do_rest();
+    return launches ? std::optional(static_cast<double>(*launches) / steps) : std::nullopt;
   }
 
  private:
@@ -65,14 +67,14 @@ class StreamRunner : public ArmRunner {
     check(cudaEventRecord(begin_.get(), stream_));
     check(cudaStreamSynchronize(stream_));
     Window window;
-    const double cpu_before_s = now_cpu_s(/*with_children=*/false);
+    const CpuMeter cpu(/*with_children=*/false);
     window.start_s = now_s();
     for (std::int64_t i = 0; i < steps; ++i) step_(stream_);
     window.enqueue_s = now_s() - window.start_s;
     check(cudaEventRecord(end_.get(), stream_));
     check(cudaStreamSynchronize(stream_));
     window.host_s = now_s() - window.start_s;
-    window.cpu_s = now_cpu_s(/*with_children=*/false) - cpu_before_s;
+    window.cpu_s = cpu.used_s();
     sm_clock_.sample_end(stream_);
     check(cudaStreamSynchronize(stream_));
     read_clocks(window);
@@ -100,7 +102,7 @@ class StreamRunner : public ArmRunner {
     issue(held_lead_in);
     sm_clock_.sample_begin(stream_);
     check(cudaEventRecord(begin_.get(), stream_));
-    const double cpu_before_s = now_cpu_s(/*with_children=*/false);
+    const CpuMeter cpu(/*with_children=*/false);
     const double issued_s = now_s();
     issue(held);
     const double released_s = now_s();
@@ -112,7 +114,7 @@ class StreamRunner : public ArmRunner {
     check(cudaStreamSynchronize(stream_));
     window.start_s = hold ? released_s : issued_s;
     window.host_s = now_s() - window.start_s;
-    window.cpu_s = now_cpu_s(/*with_children=*/false) - cpu_before_s;
+    window.cpu_s = cpu.used_s();
     read_clocks(window);
     if (hold && hold_.timed_out()) {
       capacity_.saw_time_out(queued);

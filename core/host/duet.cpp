@@ -42,9 +42,12 @@ void measure_duet(const Job& job, LaunchContext& launch, const Technique& head, 
                   CaseRecord& record) {
   CaseMeasurement measurement(job, launch, head, record);
   const bool head_outside = (launch.settings.seed + static_cast<std::uint64_t>(job.launch)) / 2 % 2 == 0;
-  run_up_to_compare(head_outside ? head : base, job, launch, [&](const PreparedArms& outer) {
+  Job outer_job = job;
+  outer_job.side = head_outside ? "" : "base";
+  run_up_to_compare(head_outside ? head : base, outer_job, launch, [&](const PreparedArms& outer) {
     if (head_outside) record.notes = outer.said.notes;
     Job inner_job = job;
+    inner_job.side = head_outside ? "base" : "";
     for (const auto& [key, value] : outer.said.notes) inner_job.recalled[key] = value;
     run_up_to_compare(head_outside ? base : head, inner_job, launch, [&](const PreparedArms& inner) {
       const PreparedArms& ours = head_outside ? outer : inner;
@@ -55,6 +58,7 @@ void measure_duet(const Job& job, LaunchContext& launch, const Technique& head, 
       measurement.measure(std::move(entries));
       keep_of_both(record.notes, ours.said.notes, theirs.said.notes);
       record.versions.insert(ours.said.versions.begin(), ours.said.versions.end());
+      if (!ours.said.scratch.is_null()) record.scratch = ours.said.scratch;
     });
   });
 }

@@ -50,7 +50,7 @@ std::map<std::string, std::string> environment_of(const WorkerStart& start, cons
   auto environment = worker.environment;
   // So that scripts take as many threads as arms in C++, which know what control groups allow.
   environment["GPULIFT_CORES"] = std::to_string(allowed_cores(static_cast<int>(std::thread::hardware_concurrency())));
-  const auto scratch = scratch_of_case(start.settings);
+  const auto scratch = scratch_of_case(start.settings, start.job);
   environment[scratch.empty() ? "GPULIFT_SCRATCH_MISSING" : "GPULIFT_SCRATCH"] =
       scratch.empty() ? start.settings.scratch_missing : scratch.string();
   if (!worker.preload.empty()) environment["LD_PRELOAD"] = worker.preload;
@@ -220,6 +220,7 @@ Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
       ask_all(Json{{"lead_in_steps", lead_in_steps}, {"steps", steps}, {"by_events", clock_ != Clock::kHost}});
   std::vector<Window> windows;
   for (const Json& answer : answers) {
+    if (answer.contains("skipped")) fail(windows.size(), ": " + answer.at("skipped").get<std::string>());
     try {
       if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
       windows.push_back(window_from_json(answer));
@@ -244,12 +245,13 @@ std::vector<Json> GroupRunner::ask_all(const std::vector<Json>& questions) {
   std::vector<Json> answers(ranks_.size());
   std::vector<std::size_t> waited_for(ranks_.size());
   std::iota(waited_for.begin(), waited_for.end(), std::size_t{0});
+  const double until_s = now_s() + timeout_s_;
   while (!waited_for.empty()) {
     std::vector<Process*> children;
     for (const std::size_t rank : waited_for) children.push_back(ranks_[rank].get());
     std::size_t who = 0;
     std::string line;
-    const auto got = Process::receive_any(children, who, line, timeout_s_);
+    const auto got = Process::receive_any(children, who, line, until_s - now_s());
     if (got == Process::Read::kTimeout) {
       std::string silent = name_of(waited_for.front());
       for (std::size_t i = 1; i < waited_for.size(); ++i) silent += " and " + name_of(waited_for[i]);

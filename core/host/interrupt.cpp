@@ -19,11 +19,11 @@ void raise_flag(int /*signal*/) { flag() = true; }
 
 void notice_interrupts() {
   flag() = false;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = raise_flag;  // without SA_RESTART, so that waiting for a child ends
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  struct sigaction ignore {};
+  struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;  // a child that has gone is noticed by its silence
   sigaction(SIGPIPE, &ignore, nullptr);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <regex>
 
 #include "core/harness/record_file.hpp"
 
@@ -72,6 +73,7 @@ nlohmann::ordered_json to_json(const Job& job) {
           {"module", job.module.string()},
           {"base_module", job.base_module.string()},
           {"arm", job.arm},
+          {"side", job.side},
           {"case_id", job.case_id},
           {"point", job.point},
           {"quick", job.quick},
@@ -92,6 +94,7 @@ Job job_from_json(const nlohmann::ordered_json& json) {
   job.module = json.at("module").get<std::string>();
   job.base_module = json.at("base_module").get<std::string>();
   job.arm = json.at("arm");
+  job.side = json.at("side");
   job.case_id = json.at("case_id");
   job.point = json.at("point");
   job.quick = json.at("quick");
@@ -141,10 +144,15 @@ nlohmann::ordered_json options_of(const RunSettings& settings) {
   return options;
 }
 
+std::string without_folders(const std::string& text) {
+  static const std::regex folders(R"((^|[^\w/.])/(?:[^\s/:'"]+/)+)");
+  return std::regex_replace(text, folders, "$1");
+}
+
 void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,
                  const std::string& remedy) {
   record["outcome"] = outcome;
-  record["reason"] = one_line(reason);
+  record["reason"] = without_folders(one_line(reason));
   if (!remedy.empty()) record["remedy"] = one_line(remedy);
 }
 

@@ -34,6 +34,7 @@ struct Job {
   std::filesystem::path module;
   std::filesystem::path base_module;  // of the duet; empty: no duet
   std::string arm;                    // of the duet
+  std::string side = {};              // of a duet's worker and its files: "base" or, empty, the head
   std::string case_id;
   nlohmann::ordered_json point;
   bool quick = false;
@@ -41,7 +42,7 @@ struct Job {
   bool whole_steps = false;
   int gpus = 1;                        // how many the case needs
   bool all_workers = false;            // no arm runs in the launch's own process, which then opens no device
-  std::vector<std::string> arms = {};  // those to measure, the baseline first; empty: all
+  std::vector<std::string> arms = {};  // those to measure; empty: all
   nlohmann::ordered_json script = {};  // the manifest of a technique in Python alone; null: the module has it
   int launch = 0;
   nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
@@ -69,7 +70,10 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
 /// "options" of a record's context: the settings that change what is measured.
 nlohmann::ordered_json options_of(const RunSettings& settings);
 
-/// Sets outcome, reason and remedy (if any) on one line.
+/// The text with files by their names alone: a record holds no path of the machine.
+std::string without_folders(const std::string& text);
+
+/// Sets outcome, reason and remedy (if any) on one line, the reason without folders.
 void set_outcome(nlohmann::ordered_json& record, const std::string& outcome, const std::string& reason,
                  const std::string& remedy = "");
 

@@ -29,6 +29,7 @@ TEST(Job, ComesBackFromJson) {
   Job job = example();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
+  job.side = "base";
   job.about = {{"question", "Why?"}};
   job.gpus = 2;
   job.all_workers = true;
@@ -62,6 +63,13 @@ TEST(RunSettings, ThePathOfAnInterpreterIsInNoRecord) {
   EXPECT_EQ(begin_record(example(), settings).dump().find("somebody"), std::string::npos);
 }
 
+TEST(WithoutFolders, NamesFilesAloneAndLeavesTheRest) {
+  EXPECT_EQ(without_folders("cannot open \"/home/me/data/a.bin\": full"), "cannot open \"a.bin\": full");
+  EXPECT_EQ(without_folders("/tmp/x/y.so: no"), "y.so: no");
+  for (const char* same : {"run ./gpulift setup", "5 GB/s", "either/or/both", "no GPU", "https://a.b/c/d"})
+    EXPECT_EQ(without_folders(same), same);
+}
+
 TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
   Job job = example();
   job.about = about_technique({{"id", "transfer/copy"},
@@ -89,6 +97,7 @@ TEST(BeginRecord, OfADuetNamesItsArm) {
   Job job = example();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
+  job.side = "base";
   const auto record = begin_record(job, RunSettings{});
   EXPECT_EQ(record.at("kind"), "duet");
   EXPECT_EQ(record.at("ceiling"), false);

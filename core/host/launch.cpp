@@ -40,8 +40,8 @@ class LaunchResources {
     launch_.gpus.push_back(machine.context.at("gpu"));
     if (first && !all_workers) use_device(launch_.settings.gpus.front());
     if (first && all_workers) launch_.has_gpu = true;
-    if (!machine.nvml) {
-      launch_.telemetry_missing = machine.nvml_missing;
+    if (!machine.nvml || telemetry_.size() + 1 < launch_.gpus.size()) {  // a gap would shift those behind it
+      if (telemetry_.empty()) launch_.telemetry_missing = machine.nvml_missing;
       return;
     }
     telemetry_.push_back(std::make_unique<Telemetry>(machine.nvml->sampling()));

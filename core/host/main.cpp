@@ -68,6 +68,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
       job.arms = measured_arms(one);
+      if (job.arms.empty()) job.arms = one.technique->arms;
       jobs.push_back(job);
       continue;
     }

@@ -539,6 +539,17 @@ TEST_F(Program, AFilterThatNamesAnArmMeasuresItAndTheBaselineAlone) {
   }
 }
 
+TEST_F(Program, ARunGoesOnWithArmsThatItDidNotHave) {
+  const auto folder = modules({"wrapped"});
+  EXPECT_EQ(measure(folder, {"--benchmark_filter=/baseline$"}).exit_code, 0);
+  EXPECT_EQ(measure(folder, {"--benchmark_filter=/niced$"}).exit_code, 0);
+  EXPECT_EQ(measure(folder, {"--benchmark_filter=/baseline$"}).exit_code, 0) << "there already";
+  const auto all = records();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_THAT(all[0].at("arms"), SizeIs(1));
+  EXPECT_THAT(all[1].at("arms"), SizeIs(2)) << "the later record counts, and has both";
+}
+
 TEST_F(Program, MoreGpusThanThereAreIsASkipThatSaysSo) {
   const Result result = measure(modules({"needs_gpus"}), {});
   for (const Json& record : records()) {

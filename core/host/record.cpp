@@ -45,7 +45,7 @@ Json to_json(const Cost& cost) {
 }
 
 /// A value per window, or none at all: a list with gaps would be read at the wrong windows.
-void put_of_each(Json& windows, const char* key, const ArmSamples& samples, std::optional<double> Window::*value) {
+void put_of_each(Json& windows, const char* key, const ArmSamples& samples, std::optional<double> Window::* value) {
   const bool all = std::all_of(samples.windows.begin(), samples.windows.end(),
                                [value](const Window& window) { return (window.*value).has_value(); });
   if (!all) return;
@@ -145,7 +145,8 @@ Json to_json(const CaseRecord& record, const Job& job, const RunSettings& settin
   if (!record.time_s.empty()) json["time_s"] = record.time_s;
   require_finite(json);
   json["context"] = context;
-  if (record.on_gpus) json["context"]["gpus"] = gpus;
+  for (std::size_t gpu = 0; gpu < std::min(record.gpus, gpus.size()); ++gpu)
+    json["context"]["gpus"].push_back(gpus[gpu]);
   if (!record.versions.empty()) json["context"]["versions"] = record.versions;
   if (!record.scratch.is_null()) json["context"]["scratch"] = record.scratch;
   return json;

@@ -88,7 +88,7 @@ struct CaseRecord {
   std::string telemetry_missing = {};
   nlohmann::ordered_json host_load = {};      // null where the time was too short
   std::map<std::string, double> time_s = {};  // where the time of the case went, by part
-  bool on_gpus = false;                       // an arm had ranks with a GPU each: the record names all of them
+  std::size_t gpus = 0;                       // that the ranks of an arm had, one each: the record names so many
 };
 
 /// The whole line. `gpus` are the facts of all GPUs of the run. Throws std::domain_error naming the key of a number

@@ -63,15 +63,16 @@ TEST(CaseRecord, SaysWhatAnArmHadOfItsOwn) {
   for (Window& window : arm.samples->windows) window.cpu_s = 0.25;
   CaseRecord record{.result = {}, .versions = {{"nccl", "2.28.9"}}};
   record.scratch = {{"filesystem", "ext4"}};
-  record.on_gpus = true;
+  record.gpus = 2;
   record.arms.push_back(arm);
-  const Json line = line_of(record, {{{"card", "1a"}}, {{"card", "2b"}}});
+  const Json line = line_of(record, {{{"card", "1a"}}, {{"card", "2b"}}, {{"card", "3c"}}});
   const Json& written = line.at("arms")[0];
   EXPECT_EQ(written.at("ranks"), 2);
   EXPECT_EQ(written.at("environment").at("NCCL_ALGO"), "Ring");
   EXPECT_EQ(written.at("checked"), false);
   EXPECT_EQ(written.at("precondition").dump(), R"({"name":"resident_share","most":0.01,"worst":0.002})");
   EXPECT_EQ(written.at("windows").at("cpu_s").dump(), "[0.25,0.25]");
+  ASSERT_EQ(line.at("context").at("gpus").size(), 2U) << "not all that the run has";
   EXPECT_EQ(line.at("context").at("gpus")[1].at("card"), "2b");
   EXPECT_EQ(line.at("context").at("versions").at("nccl"), "2.28.9");
   EXPECT_EQ(line.at("context").at("scratch").at("filesystem"), "ext4");

@@ -45,11 +45,8 @@ TEST_P(OtherOrigin, IsNotComparableAndNamed) {
   Json other = context();
   other[Json::json_pointer(GetParam().key)] = GetParam().value;
   // The first record is in order: every one is looked at.
-  EXPECT_THAT(
-      [&] {
-        require_same_run({record(context()), record(other, 1)}, context());
-      },
-      ThrowsMessage<NotComparable>(AllOf(HasSubstr(GetParam().said), HasSubstr("another folder"))));
+  EXPECT_THAT([&] { require_same_run({record(context()), record(other, 1)}, context()); },
+              ThrowsMessage<NotComparable>(AllOf(HasSubstr(GetParam().said), HasSubstr("another folder"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Facts, OtherOrigin,

@@ -32,7 +32,7 @@ Row parse_row(const std::string& line, const std::string& place) {
 }
 
 template <typename T, typename Member>
-const T* named(const std::vector<T>& all, Member T::*id, const std::string& wanted) {
+const T* named(const std::vector<T>& all, Member T::* id, const std::string& wanted) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const T& one) { return one.*id == wanted; });
   return found == all.end() ? nullptr : &*found;
 }

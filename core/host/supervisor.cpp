@@ -20,6 +20,12 @@ std::string case_key(const Job& job) {
 }
 std::string launch_key(const std::string& case_key, int launch) { return case_key + "#" + std::to_string(launch); }
 
+std::set<std::string> arms_of(const Json& record) {
+  std::set<std::string> names;
+  for (const Json& arm : record.value("arms", Json::array())) names.insert(arm.at("name").get<std::string>());
+  return names;
+}
+
 std::string summary_of(const Json& record) {
   const std::string outcome = record.at("outcome");
   return record.contains("reason") ? outcome + ": " + record.at("reason").get<std::string>() : outcome;
@@ -39,13 +45,24 @@ Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json c
   if (folder_ == nullptr) return;
   for (const Json& record : folder_->records()) records_.add(record);
   for (const Json& record : records_.all()) {
-    if (record.at("outcome") != "error") done_.insert(record_key(record));
+    if (record.at("outcome") != "error") done_[record_key(record)] = arms_of(record);
     if (record.contains("notes"))
       notes_[full_case_id(record.at("technique"), record.at("case_id"))].update(record.at("notes"));
   }
 }
 
-bool Supervisor::is_done(const Job& job) const { return done_.contains(launch_key(case_key(job), job.launch)); }
+const std::set<std::string>* Supervisor::done(const Job& job) const {
+  const auto found = done_.find(launch_key(case_key(job), job.launch));
+  return found == done_.end() ? nullptr : &found->second;
+}
+
+// A run may go on with more arms than it began with.
+bool Supervisor::is_done(const Job& job) const {
+  const auto* arms = done(job);
+  if (arms == nullptr) return false;
+  if (job.is_duet() || arms->empty()) return true;
+  return std::all_of(job.arms.begin(), job.arms.end(), [&](const std::string& arm) { return arms->contains(arm); });
+}
 
 std::vector<Job> Supervisor::jobs_of_launch(const std::vector<Job>& cases, int launch) const {
   std::vector<Job> jobs;
@@ -53,7 +70,10 @@ std::vector<Job> Supervisor::jobs_of_launch(const std::vector<Job>& cases, int l
     job.launch = launch;
     // In the quick mode a sustained case is measured once: it takes longer than all others together.
     const bool once = settings_.quick && job.regime == "sustained" && launch > 0;
-    if (!once && !is_done(job)) jobs.push_back(std::move(job));
+    if (once || is_done(job)) continue;
+    // The record that comes takes the place of the one before, so that it has the arms of both.
+    if (const auto* arms = done(job); arms != nullptr) job.arms.insert(job.arms.end(), arms->begin(), arms->end());
+    jobs.push_back(std::move(job));
   }
   std::mt19937_64 random(settings_.seed + static_cast<std::uint64_t>(launch));
   std::shuffle(jobs.begin(), jobs.end(), random);
@@ -146,7 +166,7 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
 void Supervisor::keep(const Job& job, Json record) {
   if (folder_ != nullptr) folder_->append(record);
   if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)].update(record.at("notes"));
-  done_.insert(launch_key(case_key(job), job.launch));
+  done_[launch_key(case_key(job), job.launch)] = arms_of(record);
   progress_.end(case_key(job), summary_of(record), planned_s(job, settings_, 1));
   records_.add(std::move(record));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -41,6 +42,8 @@ class Supervisor {
   void keep(const Job& job, nlohmann::ordered_json record);
   void keep_error(const Job& job, const std::string& reason);
   void keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy = "");
+  /// None where it was not measured yet; no arms where it could not be.
+  const std::set<std::string>* done(const Job& job) const;
   bool is_done(const Job& job) const;
 
   RunSettings settings_;
@@ -48,8 +51,8 @@ class Supervisor {
   nlohmann::ordered_json context_;
   Progress& progress_;
   LatestRecords records_;
-  std::set<std::string> done_;
-  std::set<std::string> broken_;  // cases that crashed or hung: not tried again in later launches
+  std::map<std::string, std::set<std::string>> done_;  // by launch of a case: the arms that its record has
+  std::set<std::string> broken_;                       // cases that crashed or hung: not tried again in later launches
   std::map<std::string, nlohmann::ordered_json> notes_;
 };
 

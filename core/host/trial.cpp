@@ -44,7 +44,7 @@ class CaseTrial : public Trial {
   }
   int cores() const override { return allowed_cores(static_cast<int>(std::thread::hardware_concurrency())); }
   Scratch scratch() override {
-    const auto folder = scratch_of_case(launch_.settings);
+    const auto folder = scratch_of_case(launch_.settings, job_);
     std::error_code failure;
     if (!folder.empty()) std::filesystem::create_directory(folder, failure);
     if (folder.empty() || failure) {
@@ -120,8 +120,9 @@ Worker worker_of_script(const Json& manifest, const std::string& arm) {
 
 bool is_python(const Arm& arm) { return arm.worker && arm.worker->python; }
 
-std::filesystem::path scratch_of_case(const RunSettings& settings) {
-  return settings.scratch.empty() ? std::filesystem::path() : std::filesystem::path(settings.scratch) / "case";
+std::filesystem::path scratch_of_case(const RunSettings& settings, const Job& job) {
+  return settings.scratch.empty() ? std::filesystem::path()
+                                  : std::filesystem::path(settings.scratch) / ("case" + job.side);
 }
 
 Technique technique_of_script(const Json& manifest) {
@@ -176,14 +177,17 @@ double checked_error(const Work& work, const Check& check, DeviceSession* device
   if (device != nullptr) device->synchronize();
   after_step();
   work.do_rest();
-  return check.error(stream);
+  const double error = check.error(stream);
+  work.do_rest();  // of what the check took
+  return error;
 }
 
-Metrics metrics_of(const Arm& arm, const Step& step, DeviceSession* device) {
+Metrics metrics_of(const Arm& arm, const Work& work, DeviceSession* device) {
   if (!arm.metrics) return {};
-  const Metrics metrics = arm.metrics(step, device != nullptr ? device->stream() : nullptr);
+  const Metrics metrics = arm.metrics(work.step(), device != nullptr ? device->stream() : nullptr);
   require_finite(metrics, "arms." + arm.name + ".metrics");  // a worker's line could not even say such a number
   if (device != nullptr) device->synchronize();
+  work.do_rest();
   return metrics;
 }
 

@@ -50,8 +50,8 @@ Said run_up_to_compare(const Technique& technique, const Job& job, LaunchContext
 /// A technique in Python alone: its manifest says what a C++ file would.
 Technique technique_of_script(const nlohmann::ordered_json& manifest);
 
-/// Where the case's files go: see Scratch. Empty where there is none.
-std::filesystem::path scratch_of_case(const RunSettings& settings);
+/// Where the case's files go, in a duet those of the job's side: see Scratch. Empty where there is none.
+std::filesystem::path scratch_of_case(const RunSettings& settings, const Job& job);
 
 bool is_python(const Arm& arm);
 
@@ -63,7 +63,7 @@ double checked_error(const Work& work, const Check& check, DeviceSession* device
 
 /// What the arm says of itself beyond its time, after the check and with this arm alone; empty for most. Throws
 /// std::domain_error for a number that is not finite.
-Metrics metrics_of(const Arm& arm, const Step& step, DeviceSession* device);
+Metrics metrics_of(const Arm& arm, const Work& work, DeviceSession* device);
 
 /// The seed of a case's inputs: fresh for every launch, the same for all arms and for both sides of a duet.
 std::uint64_t case_seed(const Job& job, const RunSettings& settings);

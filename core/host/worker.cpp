@@ -87,7 +87,7 @@ Json hello_of(const Work& work, const Arm& arm, const PreparedArms& prepared, De
              {"peak_host_bytes", peak_bytes > before_bytes ? peak_bytes - before_bytes : 0},
              {"has_events", device != nullptr && arm.clock != Clock::kHost},
              {"has_before", work.has_before()},
-             {"metrics", metrics_of(arm, work.step(), device)},
+             {"metrics", metrics_of(arm, work, device)},
              {"notes", prepared.said.notes},
              {"versions", prepared.said.versions}};
   if (const auto& required = work.required())

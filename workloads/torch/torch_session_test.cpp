@@ -153,7 +153,9 @@ TEST_F(TorchSessionOnADevice, LeavesNothingOfItsMemoryBehind) {
     return stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
   };
   CheckingTrial trial(device(), {});
-  { const TorchSession session(trial); }
+  {
+    const TorchSession session(trial);
+  }
   const auto before_bytes = reserved_bytes();
   {
     const TorchSession session(trial);
