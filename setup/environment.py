@@ -39,7 +39,7 @@ OLDEST_PACKAGES = {
     "pyarrow": (14,),
     "rich": (13, 8),
     "scipy": (1, 10),
-    "typer": (0, 28),
+    "typer": (0, 27),
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
 BASE_MODULES = tuple(OLDEST_PACKAGES)

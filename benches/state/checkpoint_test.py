@@ -31,6 +31,7 @@ from gpulift_checkpoint import (  # noqa: E402
     differing_bytes,
     make_saving,
     shards_of,
+    state_of,
 )
 from gpulift_manifest import manifest_of  # noqa: E402
 from gpulift_worker import Arm, Skip, scratch  # noqa: E402
@@ -97,6 +98,23 @@ def test_the_disk_has_the_state_at_the_call_though_the_training_went_on(name: st
     take_step(arm)
     assert arm.error is not None
     assert arm.error() == 0
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("name", "times"), list(zip(ARMS, [0, 1, 1, 1], strict=True)))
+def test_only_an_arm_that_saves_gathers_the_state_in_a_step(
+    monkeypatch: pytest.MonkeyPatch, name: str, times: int
+) -> None:
+    arm = make(name)
+    gathered = []
+
+    def note(training: Any) -> State:
+        gathered.append(training)
+        return state_of(training)
+
+    monkeypatch.setattr(checkpoint, "state_of", note)
+    take_step(arm)
+    assert len(gathered) == times
 
 
 class SavesTooLate(Synchronous):
@@ -194,10 +212,10 @@ def test_a_folder_in_memory_is_no_disk(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("folder")
 def test_says_how_much_space_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = SimpleNamespace(free=2 * TOY_BYTES - 1)
+    usage = SimpleNamespace(free=4 * TOY_BYTES - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     reason, remedy = refusal()
-    assert reason == "the disk of the scratch folder has less than 3 MB free"
+    assert reason == "the disk of the scratch folder has less than 5 MB free"
     assert remedy == "free some space, or name another disk: --scratch DIR"
 
 

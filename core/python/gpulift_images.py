@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,8 +56,14 @@ def synthetic_jpegs(
     A process of its own makes them: what that takes is no memory of the arm's. Raises ValueError
     where no noise gives this size.
     """
-    command = [sys.executable, __file__, *map(str, (count, width, height, mean_bytes, seed))]
-    made = subprocess.run(command, capture_output=True, check=False)
+    script = Path(__file__).resolve()
+    command = [sys.executable, str(script), *map(str, (count, width, height, mean_bytes, seed))]
+    # An empty entry is the current folder, where a numpy.py may lie.
+    named = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(named)}
+    made = subprocess.run(
+        command, cwd=script.parent, env=environment, capture_output=True, check=False
+    )
     if made.returncode != 0:
         said = made.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise ValueError(f"making JPEGs failed: {said[0] if said else made.returncode}")

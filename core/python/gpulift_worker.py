@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -46,6 +47,7 @@ USAGE = 2
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
 FRAMEWORKS = ("torch", "jax")
+INSTALLED_AS = {"PIL": "pillow"}  # packages whose distributions have other names
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
 NAME_A_DISK = "name a folder on a disk: --scratch DIR"
 EXHAUSTED = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "RESOURCE_EXHAUSTED")
@@ -75,6 +77,7 @@ class Precondition:
     name: str  # with its unit: resident_share
     look: Callable[[], float | None]  # None: it cannot be told here, and the arm is skipped
     most: float = 0.0  # it holds up to this
+    remedy: str = ""  # what helps where it cannot be told
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,10 @@ def scratch() -> Path:
     except OSError as error:
         raise Skip(f"the scratch folder cannot be made: {error.strerror}", NAME_A_DISK) from error
     return folder
+
+
+class Changed(Exception):
+    """The script is no longer what the run began with."""
 
 
 class Failed(Exception):
@@ -256,8 +263,10 @@ def skipping_what_is_not_installed() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        reason = f"the Python package {error.name} is not installed"
-        remedy = f"install {error.name}, or name another interpreter with --python"
+        package = str(error.name)
+        reason = f"the Python package {package} is not installed"
+        distribution = INSTALLED_AS.get(package, package)
+        remedy = f"install {distribution}, or name another interpreter with --python"
         raise Skip(reason, remedy) from error
 
 
@@ -335,7 +344,7 @@ def look_first(required: Precondition) -> float:
     not hold."""
     seen = required.look()
     if seen is None:
-        raise Skip(f"{required.name} cannot be told here", "needs Linux 6.5 (cachestat)")
+        raise Skip(f"{required.name} cannot be told here", required.remedy)
     if not seen <= required.most:  # not a number does not hold
         raise Failed(f"{required.name} is {seen:g}, and may be {required.most:g} at most")
     return float(seen)
@@ -387,14 +396,9 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         if not line:
             return 0
         question = json.loads(line)
+        require_unchanged(script)
         module = load(script)
-        try:
-            arm, hello = check(lambda: make_arm(script, module, question))
-        except Exception as error:
-            if not ran_out_of_memory(error):
-                raise
-            said = said_by(error).partition(" If reserved but ")[0]  # torch advises on its settings
-            raise Skip(f"out of memory: {said}", MORE_MEMORY) from error
+        arm, hello = check_in_memory(lambda: make_arm(script, module, question))
         hello |= {"notes": dict(arm.notes), "versions": {**versions(module), **arm.versions}}
         if scratch.cache_info().currsize:  # the script asked
             hello["scratch"] = disk_facts(scratch())
@@ -402,6 +406,9 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         answer_windows(arm, question, questions, replies)
     except BrokenPipeError:
         return 1  # nobody listens any more
+    except Changed as changed:
+        _reply(replies, {"error": str(changed)})
+        return 1
     except Failed as failed:
         _reply(replies, {"failed": str(failed)})
     except Skip as skip:
@@ -411,6 +418,29 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         _reply(replies, {"error": said_by(error)})
         return 1
     return 0
+
+
+def require_unchanged(script: Path) -> None:
+    """Throws Changed where the manifest beside the script has another hash of it: the records would
+    name a source that was not measured."""
+    manifest = script.with_suffix(".json")
+    if not manifest.exists():
+        return
+    name = script.name.partition(".")[2]  # theme.name.py, whatever it may be a link to
+    known = json.loads(manifest.read_bytes()).get("source", {}).get(name)
+    if known is not None and known != hashlib.sha256(script.read_bytes()).hexdigest():
+        raise Changed(f"{name} changed since the run began: run it again")
+
+
+def check_in_memory(make: Callable[[], Arm]) -> tuple[Arm, Json]:
+    """The same as check(); throws Skip where there is too little memory."""
+    try:
+        return check(make)
+    except Exception as error:
+        if not ran_out_of_memory(error):
+            raise
+        said = said_by(error).partition(" If reserved but ")[0]  # torch advises on its settings
+        raise Skip(f"out of memory: {said}", MORE_MEMORY) from error
 
 
 def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO) -> None:

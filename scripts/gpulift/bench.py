@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +20,11 @@ from gpulift.report.summary import Case, Summary, Worth, group_cases
 
 ARM_TIME_S = 1.0  # so that steps of 50 ms get enough windows
 RESULTS = "gpulift-results"  # below the current folder
-DIGITS = 8
 
 
 @contextmanager
 def prepared(script: Path) -> Iterator[Path]:
-    """A folder of modules with this one technique. Its name tells scripts and their states apart,
-    so that no run goes on with that of another. Throws GpuliftError where the file is none."""
+    """A folder of modules with this one technique. Throws GpuliftError where the file is none."""
     if not script.is_file():
         raise GpuliftError(f"{script}: there is no such file")
     if script.suffix != ".py":
@@ -35,9 +32,8 @@ def prepared(script: Path) -> Iterator[Path]:
             f"{script}: is no Python file; `./gpulift run --techniques DIR` takes .cpp and .cu"
         )
     source = techniques.source_of(script)
-    digits = hashlib.sha256(script.read_bytes()).hexdigest()[:DIGITS]
     with TemporaryDirectory(prefix="gpulift-") as above:
-        modules = Path(above) / f"{source.stem}-{digits}"
+        modules = Path(above) / source.stem
         techniques.add_script(source, modules)
         yield modules
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Options:
             "python": _hash(self.python) if self.python else None,
             "gpus": list(self.gpus),
             "scratch": _hash(self.scratch) if self.scratch else None,
-            "modules": self.modules.name if self.modules else None,
+            "modules": _state_of(self.modules) if self.modules else None,
             "more_modules": [_state_of(folder) for folder in self.more_modules],
             "timeout": None,
         }
@@ -139,9 +140,17 @@ def _hash(path: Path) -> str:
 
 
 def _state_of(modules: Path) -> str:
-    """The name of a folder of modules, and a hash of its manifests, which hash the sources."""
-    manifests = b"".join(file.read_bytes() for file in sorted(modules.glob("*.json")))
-    return f"{modules.name}-{hashlib.sha256(manifests).hexdigest()[:PATH_DIGITS]}"
+    """The name of a folder of modules, and a hash of its manifests, which hash the sources, and of
+    the Python files beside each script, which it may import."""
+    manifests = sorted(modules.glob("*.json"))
+    scripts = filter(Path.is_file, (one.with_suffix(".py") for one in manifests))
+    folders = sorted({script.resolve().parent for script in scripts})
+    beside = [one for folder in folders for one in sorted(folder.glob("*.py")) if one.is_file()]
+    state = hashlib.sha256()
+    for file in [*manifests, *beside]:
+        with suppress(OSError):  # what cannot be read cannot be imported
+            state.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"{modules.name}-{state.hexdigest()[:PATH_DIGITS]}"
 
 
 def _broken_off(folder: Path, code: int) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from gpulift.machine import TechniqueInfo, script_of
 
+INSTALLED_AS = {"PIL": "pillow"}  # packages whose distributions have other names
+
 
 def is_installed(package: str) -> bool:
     """Whether it could be imported; it is not, since a framework takes seconds to load."""
@@ -26,7 +28,8 @@ def missing(package: str) -> str:
 
 def remedy(package: str) -> str:
     """As an arm says it that is skipped."""
-    return f"install {package}, or name another interpreter with --python"
+    distribution = INSTALLED_AS.get(package, package)
+    return f"install {distribution}, or name another interpreter with --python"
 
 
 def with_missing(infos: Iterable[TechniqueInfo], modules: Sequence[Path]) -> list[TechniqueInfo]:

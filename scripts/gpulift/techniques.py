@@ -122,9 +122,7 @@ def add_script(source: Source, modules: Path) -> None:
     modules.mkdir(parents=True, exist_ok=True)
     for one in shared.glob("*.py"):
         _replace(modules / one.name, one.read_bytes())
-    link = modules / f"{source.stem}.py"
-    link.unlink(missing_ok=True)
-    link.symlink_to(source.file.resolve())
+    _replace_link(modules / f"{source.stem}.py", source.file.resolve())
     _replace(modules / f"{source.stem}.json", manifest)
 
 
@@ -231,6 +229,14 @@ def _replace(file: Path, content: bytes) -> None:
     whole = file.with_name(f".{file.name}.new")
     whole.write_bytes(content)
     whole.replace(file)
+
+
+def _replace_link(link: Path, target: Path) -> None:
+    """The same for a link to a file."""
+    whole = link.with_name(f".{link.name}.{os.getpid()}")
+    whole.unlink(missing_ok=True)
+    whole.symlink_to(target)
+    os.replace(whole, link)
 
 
 def _word(text: str) -> str:

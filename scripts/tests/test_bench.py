@@ -66,16 +66,20 @@ def test_one_gpu_is_named_as_ever(
     assert "--gpu 1" in capfd.readouterr().err
 
 
-def test_a_run_that_broke_off_goes_on_only_with_the_same_script(
+def test_a_run_that_broke_off_goes_on_only_with_the_same_script_and_files_beside_it(
     script: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    helper = script.with_name("model.py")
+    helper.write_text("SIZE = 3\n", encoding="utf-8")
     with monkeypatch.context() as patch:
         patch.setenv("FAKE_BENCH", "crash")
         assert cli.main(["bench", str(script)]) == 1
-    script.write_text(SCRIPT.replace("other", "third"), encoding="utf-8")
-    assert cli.main(["bench", str(script)]) == 0
-    assert "going on with" not in capfd.readouterr().err
-    script.write_text(SCRIPT, encoding="utf-8")
+    for file, changed in ((script, SCRIPT.replace("other", "third")), (helper, "SIZE = 4\n")):
+        before = file.read_text(encoding="utf-8")
+        file.write_text(changed, encoding="utf-8")
+        assert cli.main(["bench", str(script)]) == 0
+        assert "going on with" not in capfd.readouterr().err
+        file.write_text(before, encoding="utf-8")
     assert cli.main(["bench", str(script)]) == 0
     assert "going on with" in capfd.readouterr().err
 

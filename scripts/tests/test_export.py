@@ -327,6 +327,15 @@ def test_what_schema_1_7_added_has_columns(tmp_path: Path) -> None:
     assert cells(turbo, "planned_blocks", "gpus_json") == [4, None]
 
 
+def test_only_an_arm_that_ran_was_checked_or_not(tmp_path: Path) -> None:
+    rows = list(rows_of([run_of(tmp_path / "run", runs_made.with_troubles())]))
+    (column,) = (one for one in columns() if one.name == "checked")
+    values = {row.arm.outcome: column.value(row) for row in rows if row.arm}
+    assert values.pop("ok") is True
+    assert values == dict.fromkeys(values)
+    assert "skipped" in values
+
+
 @pytest.mark.parametrize(
     ("change", "cells"),
     [

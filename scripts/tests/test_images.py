@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ def test_a_process_without_simd_makes_the_same_bytes(
     files = images.synthetic_jpegs(2, 300, 200, 40e3, 7)
     monkeypatch.setenv("JSIMD_FORCENONE", "1")
     assert images.synthetic_jpegs(2, 300, 200, 40e3, 7) == files
+
+
+def test_the_current_folder_is_no_source_of_modules(
+    images: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('of the current folder')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}/no/such/folder")
+    assert len(images.synthetic_jpegs(1, 96, 64, 5e3, 7)) == 1
 
 
 @pytest.mark.parametrize("mean_bytes", [6e3, 12e3, 24e3])

@@ -42,6 +42,15 @@ def test_a_package_that_a_script_imports_is_missed(tmp_path: Path, imported: str
     assert one.remedy == f"install {LACKED}, or name another interpreter with --python"
 
 
+def test_a_package_is_installed_by_the_name_of_its_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    one = found(tmp_path, script="from PIL import Image\n")
+    assert one.unavailable == "the Python package PIL is not installed"
+    assert one.remedy == "install pillow, or name another interpreter with --python"
+
+
 def test_modules_beside_a_script_are_read_too(tmp_path: Path) -> None:
     one = found(
         tmp_path,

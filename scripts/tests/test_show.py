@@ -298,15 +298,25 @@ def test_the_command_has_the_filter_and_every_option_that_the_record_knows() -> 
         ('{"options": {"gpu": 1}}', ["--gpu", "1"]),
         ('{"options": {"gpu": 0}}', ["--gpu", "0"]),
         ('{"options": {"gpu": "1; rm"}}', []),
+        ('{"options": {"gpus": [0, 1]}}', ["--gpus", "0,1"]),
+        ('{"options": {"gpus": [0, "1; rm"]}}', []),
+        ('{"options": {"modules": "own.step-1a2b3c4d"}}', ["--techniques", "DIR"]),
+        ('{"options": {"more_modules": ["own-1a2b3c4d"]}}', ["--techniques", "DIR"]),
         ('{"options": []}', []),
         ("{", []),
     ],
 )
-def test_the_gpu_s_index_comes_from_the_run_s_folder(
+def test_gpus_and_own_techniques_come_from_the_run_s_folder(
     tmp_path: Path, state: str, flags: list[str]
 ) -> None:
     (tmp_path / "run.json").write_text(state, encoding="utf-8")
     assert again(pinned(), tmp_path)[9:] == flags
+
+
+def test_a_case_with_files_names_a_folder_for_them() -> None:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["scratch"] = {"filesystem": "ext4", "rotational": False, "in_memory": False}
+    assert again(pinned(context=context))[9:] == ["--scratch", "DIR"]
 
 
 def test_a_duet_and_a_planted_run_need_gpulift_bench() -> None:

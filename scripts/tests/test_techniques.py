@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,27 @@ def test_a_script_becomes_a_module_that_finds_what_lies_beside_it(checkout: Path
     assert (modules / "my_own.step.py").resolve() == folder / "step.py"
     assert (modules / "gpulift_worker.py").read_bytes()
     assert calls(checkout) == [], "Python needs no build"
+
+
+def test_a_link_to_a_script_is_there_at_every_moment(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_folder(checkout / "own", step_py=SCRIPT)
+    (modules,) = prepare(folder)
+    link = modules / "own.step.py"
+    replaced = []
+    replace = os.replace
+
+    def note(new: Path, old: Path) -> None:
+        assert link.resolve() == folder / "step.py"
+        replaced.append(old)
+        replace(new, old)
+
+    monkeypatch.setattr(os, "replace", note)
+    prepare(folder)
+    assert link in replaced
+    assert link.resolve() == folder / "step.py"
+    assert not list(modules.glob(".*"))
 
 
 def test_the_same_folder_twice_is_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +202,9 @@ def test_a_run_and_a_list_take_the_folders_modules(
     assert named.startswith(f"{modules.name}-")
     (folder / "step.py").write_text(SCRIPT + "# changed\n", encoding="utf-8")
     prepare(folder)
-    assert measuring.Options(more_modules=(modules,)).given() != state["options"], "is another run"
+    changed = measuring.Options(more_modules=(modules,)).given()
+    assert changed != state["options"], "is another run"
+    make_folder(folder, model_py="SIZE = 4\n")
+    assert measuring.Options(more_modules=(modules,)).given() != changed, "it may import this"
     assert cli.main(["list", "--json", "--techniques", str(folder)]) == 0
     assert "own/step" in {one["id"] for one in json.loads(capfd.readouterr().out)}

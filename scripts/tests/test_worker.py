@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -573,10 +574,7 @@ def test_a_counted_step_has_its_ends_too(tmp_path: Path, log: Path) -> None:
 @pytest.mark.parametrize(
     ("looks", "answer"),
     [
-        (
-            "[None]",
-            {"skipped": "share cannot be told here", "remedy": "needs Linux 6.5 (cachestat)"},
-        ),
+        ("[None]", {"skipped": "share cannot be told here", "remedy": "use Linux 6.5"}),
         ("[0.75]", {"failed": "share is 0.75, and may be 0.5 at most"}),
         ("[float('nan')]", {"failed": "share is nan, and may be 0.5 at most"}),
     ],
@@ -586,7 +584,8 @@ def test_an_arm_whose_precondition_does_not_hold_at_first_takes_no_step(
 ) -> None:
     body = (
         f"looks = iter({looks})\n"
-        "return Arm(lambda: 1 / 0, precondition=Precondition('share', lambda: next(looks), 0.5))"
+        "required = Precondition('share', lambda: next(looks), 0.5, 'use Linux 6.5')\n"
+        "return Arm(lambda: 1 / 0, precondition=required)"
     )
     with Worker(tmp_path, body, WITH_PRECONDITION) as worker:
         assert worker.hello() == answer
@@ -838,3 +837,40 @@ def test_a_package_that_only_one_arm_lacks_skips_that_arm(tmp_path: Path) -> Non
             "skipped": "the Python package gpulift_no_such_package is not installed",
             "remedy": "install gpulift_no_such_package, or name another interpreter with --python",
         }
+
+
+def test_a_package_is_installed_by_the_name_of_its_distribution(tmp_path: Path) -> None:
+    with Worker(tmp_path, "raise ModuleNotFoundError(name='PIL')") as worker:
+        assert worker.hello() == {
+            "skipped": "the Python package PIL is not installed",
+            "remedy": "install pillow, or name another interpreter with --python",
+        }
+
+
+def write_manifest(folder: Path, **source: str) -> None:
+    """That of the worker's script, with these hashes of files; `name` is the script's."""
+    hashes = {f"{stem}.py": digest for stem, digest in source.items()}
+    (folder / "theme.name.json").write_text(json.dumps({"source": hashes}))
+
+
+def test_a_script_that_changed_since_the_run_began_does_not_run(tmp_path: Path) -> None:
+    write_manifest(tmp_path, name="0" * 64)
+    with Worker(tmp_path, "return Arm(int)", "open(__file__ + '.ran', 'w')\n") as worker:
+        assert worker.hello() == {"error": "name.py changed since the run began: run it again"}
+        assert worker.end() == 1
+    assert not (tmp_path / "theme.name.py.ran").exists()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_script_that_is_what_its_manifest_says_or_not_named_in_it_runs(
+    tmp_path: Path, known: bool
+) -> None:
+    with Worker(tmp_path, "return Arm(int)") as worker:
+        script = tmp_path / "theme.name.py"
+        elsewhere = tmp_path / "elsewhere" / "my_name.py"  # where a link to it leads
+        elsewhere.parent.mkdir()
+        script.rename(elsewhere)
+        script.symlink_to(elsewhere)
+        digest = hashlib.sha256(elsewhere.read_bytes()).hexdigest()
+        write_manifest(tmp_path, **({"name": digest} if known else {"other": "0" * 64}))
+        assert "error" not in worker.hello()

@@ -152,9 +152,9 @@ def test_a_package_of_an_own_python_that_is_too_old_counts_as_missing(
     monkeypatch.setattr("importlib.metadata.version", lambda name: old.get(name) or version(name))
     assert environment.missing_from_own_python().single == ("orjson", "typer")
     said = capfd.readouterr().err
-    assert "its typer is 0.12.5, and 0.28 or later is needed" in said
+    assert "its typer is 0.12.5, and 0.27 or later is needed" in said
     assert "its orjson is 3.11.6, and 3.11.7 or later is needed" in said
-    old |= {"typer": "0.28.0", "orjson": "3.11.7"}
+    old |= {"typer": "0.27.0", "orjson": "3.11.7"}
     assert environment.missing_from_own_python().single == ()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Record
@@ -36,20 +37,24 @@ def pattern_of(case: str, arms: Sequence[str]) -> str:
 
 
 def command_again(record: Record) -> str:
-    """One line for a shell in the checkout; HEAD and BASE stand for a duet's folders of modules."""
+    """One line for a shell in the checkout; HEAD and BASE stand for a duet's folders of modules,
+    DIR for a folder that no record names."""
     options = record.context.options
     duet = record.kind == "duet"
     flags = ["--quick"] if options.get("quick") is True else []
     for key, flag in OPTIONS:
         if key in options:
             flags += [flag, str(options[key])]
-    gpu = _gpu_index(record)
-    flags += [] if gpu is None else ["--gpu", str(gpu)]
+    of_run = _options_of_run(record)
+    flags += _gpu_flags(of_run)
+    flags += ["--scratch", "DIR"] if record.context.scratch else []
     if duet or "plant" in options:
         bench = ["build/gpulift-bench", f"--benchmark_filter={filter_of(record)}"]
         bench += ["--head", "HEAD", "--base", "BASE"] if duet else []
         bench += ["--plant", str(options["plant"])] if "plant" in options else []
         return shlex.join([*bench, *flags, "--records", "FOLDER"])
+    outside = bool(of_run.get("modules") or of_run.get("more_modules"))
+    flags += ["--techniques", "DIR"] if outside else []
     return shlex.join(["./gpulift", "run", filter_of(record), *flags])
 
 
@@ -57,12 +62,19 @@ def _escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\1", text)
 
 
-def _gpu_index(record: Record) -> int | None:
-    """Which GPU of its machine the run was told to take; only the run's folder knows."""
+def _options_of_run(record: Record) -> Mapping[str, Any]:
+    """What the run was told beside what its records know; only its folder has it."""
     file = record.file.parent / STATE_FILE
     try:
         options = parse_line(file.read_bytes(), str(file)).get("options")
     except (OSError, GpuliftError):  # a folder that was put together by hand has none
-        return None
-    index = options.get("gpu") if isinstance(options, dict) else None
-    return index if type(index) is int else None
+        return {}
+    return options if isinstance(options, dict) else {}
+
+
+def _gpu_flags(options: Mapping[str, Any]) -> list[str]:
+    """Which GPUs of its machine the run was told to take."""
+    one, several = options.get("gpu"), options.get("gpus")
+    if isinstance(several, list) and several and all(type(index) is int for index in several):
+        return ["--gpus", ",".join(map(str, several))]
+    return ["--gpu", str(one)] if type(one) is int else []

@@ -198,7 +198,7 @@ def _of_arm() -> list[Column]:
         *(Column(f"step_{name}", float, _cost(name)) for name in ("bytes", "flops", "items")),
         *(Column(name, str, _cost(name)) for name in ("item", "roof")),
         Column("metrics_json", str, lambda row: as_json(row.arm.metrics) if row.arm else None),
-        Column("checked", bool, _arm("checked")),
+        Column("checked", bool, _checked),
         *(Column(name, float, _arm(name)) for name in ("check_error", "check_tolerance")),
         *(Column(name, int, _arm(name)) for name in (*numbers, *peaks)),
         Column("held", bool, _arm("held")),
@@ -223,6 +223,11 @@ def _of_result() -> list[Column]:
         Column("flops_per_s", float, lambda row: row.rate("flops")),
         Column("items_per_s", float, lambda row: row.rate("items")),
     ]
+
+
+def _checked(row: Row) -> bool | None:
+    """Nothing where the arm has no result that could have been."""
+    return row.arm.checked if row.arm and row.arm.outcome == "ok" else None
 
 
 def _gpus_json(row: Row) -> str | None:
