@@ -166,9 +166,13 @@ def test_a_file_that_is_no_toml_or_not_there_is_an_error(tmp_path: Path) -> None
 
 def benches() -> dict[str, str]:
     """Source text of every technique of this checkout, by its id."""
-    files = (CHECKOUT / "benches").glob("*/*.cpp")
-    chosen = [file for file in files if not file.stem.endswith("_test")]
-    return {f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8") for file in chosen}
+    files = [
+        file
+        for ending in ("py", "cu", "cpp")  # a script beside another makes that one's arms
+        for file in (CHECKOUT / "benches").glob(f"*/*.{ending}")
+        if not file.stem.endswith("_test")
+    ]
+    return {f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8") for file in files}
 
 
 def test_every_claim_names_a_technique_that_is_there_or_is_planned() -> None:
@@ -186,13 +190,14 @@ def test_every_claim_names_a_technique_that_is_there_or_is_planned() -> None:
 
 def named_by(source: str) -> list[str]:
     """The claims that the text of a technique names."""
-    lists = re.findall(r"\.claims = \{([^}]*)\}", source)
+    lists = re.findall(r"(?:\.claims = \{|\"claims\": \[)([^}\]]*)[}\]]", source)
     return [claim for found in lists for claim in re.findall(r'"([^"]+)"', found)]
 
 
 def test_claims_of_a_technique_are_found_in_its_text() -> None:
     assert named_by('.arms = {"x"},\n.claims = {"a",\n    "b-c"},') == ["a", "b-c"]
     assert named_by(".claims = {},") == []
+    assert named_by('    "claims": ["a",\n "b-c"],') == ["a", "b-c"]
 
 
 def test_techniques_and_the_ledger_name_the_same_claims() -> None:
