@@ -189,8 +189,9 @@ TEST_F(ReadCatalogue, AnAxisOfGpusAsksForMoreByCase) {
   technique.gpus = 2;
   technique.sweep = {{"gpus", {1, 2, 4}}};
   write("a.b.json", manifest_of("a/b", "tag", technique).dump());
+  const auto catalogue = read_catalogue({folder_});
   std::vector<int> gpus;
-  for (const CaseInfo& info : read_catalogue({folder_})[0].cases) gpus.push_back(info.gpus);
+  for (const CaseInfo& info : catalogue[0].cases) gpus.push_back(info.gpus);
   EXPECT_THAT(gpus, ElementsAre(2, 2, 4));
 }
 

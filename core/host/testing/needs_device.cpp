@@ -13,7 +13,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a technique that needs a GPU where there is none?",
     .expectation = "It is skipped with the reason and the remedy.",
-    .gpus = 1,  // without any call to CUDA, so that it builds everywhere: .gpus = 0
+    .gpus = 1,  // without any call to CUDA, and built everywhere, as by .gpus = 0 here
     .arms = {"baseline", "other"},
     .quick = {{}},
     .run = run,

@@ -16,7 +16,7 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "What becomes of a case that needs more GPUs than any machine has?",
     .expectation = "It is skipped, and says how many it needs.",
-    .gpus = 64,  // without any call to CUDA, so that it builds everywhere: .gpus = 0
+    .gpus = 64,  // without any call to CUDA, and built everywhere, as by .gpus = 0 here
     .arms = {"baseline", "other"},
     .sweep = {{"gpus", {64, 128}}},
     .quick = {{}},
