@@ -23,9 +23,8 @@ from gpulift_training import (
 from gpulift_worker import Arm, Skip, scratch
 
 TECHNIQUE = {
-    "question": "How much of a window of one save and the training steps after it does a save take "
-    "that becomes durable on the disk: written in one go, behind the training, where what it still "
-    "writes after these steps is waited for outside of the window, or in four files at once?",
+    "question": "What does a durable checkpoint cost the training steps after it: written in one "
+    "go, behind the training, or in four files at once?",
     "expectation": "A step is one save and the training steps until the next. GPT-2: 124 M x "
     "(4 + 4 + 4) bytes = 1.49 GB; at 1.5 GB/s, durable, 1.0 s. 20 steps of 36 to 71 ms are 0.7 to "
     "1.4 s: synchronous 0.42 to 0.59 of the speed without checkpoints. A snapshot blocks for "
@@ -36,7 +35,7 @@ TECHNIQUE = {
     "5 ms; behind the training 0.95; in four files, with six flushes, 0.75. A window is one save "
     "and the training steps after it, and what an asynchronous save still writes then is waited "
     "for outside of it, so that the window is the hold-up of a run that saves less often than its "
-    "disk writes; whether the disk keeps up at this cadence says durable_s beside the window.",
+    "disk writes; durable_s beside the window says whether the disk keeps up at this cadence.",
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
