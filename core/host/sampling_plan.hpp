@@ -19,7 +19,7 @@ struct SampledArms {
 };
 
 /// How long the windows of a case are, how many there are at least, and when they end. A case with a step of more than
-/// half a window has fewer of them, and at most a minute. The seed is left to the caller.
+/// half a window has fewer of them, and a minute at most unless more is asked. The seed is left to the caller.
 SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms);
 
 }  // namespace gpulift
