@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 import typer
 from rich.table import Table
 
-from gpulift import stats, tables, techniques, text
-from gpulift.citing import arms
+from gpulift import stats, tables, techniques, terminal, text
+from gpulift.analysis import arms
+from gpulift.analysis.facts import UNKNOWN, facts
+from gpulift.analysis.summary import Case, Summary, Worth, group_cases
 from gpulift.commands import summary_of
 from gpulift.errors import GpuliftError
 from gpulift.records.read import read_results
-from gpulift.report.facts import UNKNOWN, facts
-from gpulift.report.summary import Case, Summary, Worth, group_cases
 
 ARM_TIME_S = 1.0  # so that steps of 50 ms get enough windows
 RESULTS = "gpulift-results"  # below the current folder
@@ -42,7 +42,7 @@ def show(folder: Path) -> None:
     """What was measured, what was not and why, and where records and report are."""
     (run,) = read_results([folder])
     summary = summary_of(run)
-    screen = tables.console()
+    screen = terminal.console()
     made = table(summary)
     if made.row_count:
         screen.print(made)
@@ -63,7 +63,7 @@ def table(summary: Summary) -> Table:
     cases = [case for kind in kinds for case in group_cases(records, kind)]
     worths = {(row.case.case_id, row.arm): row for row in summary.worths}
     title = f"{records[0].technique} on {summary.run.machine} (ratio: more than 1 is faster)"
-    made = tables.titled(title)
+    made = terminal.titled(title)
     made.add_column("case" if records[0].case_id else "")
     made.add_column("arm")
     for name in ("time per step", "items per second", "memory", "CPU per step", "energy per step"):

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import track
 
 from gpulift import bench as benching
+from gpulift import checking as checks
 from gpulift import doctor as doctors
-from gpulift import machine, measuring, tables, techniques
+from gpulift import machine, measuring, tables, techniques, terminal
+from gpulift.analysis.duets import duet_rows
 from gpulift.arguments import Results, named
-from gpulift.certify.command import certify
 from gpulift.citing.command import cite, show
 from gpulift.citing.verify import verify
 from gpulift.claims.command import claims
@@ -29,18 +30,17 @@ from gpulift.commands import (
     results_folder,
 )
 from gpulift.compare.command import compare
-from gpulift.duets import duet_rows
 from gpulift.entry import call, make_app, say
 from gpulift.errors import FAILED, OK, GpuliftError
 from gpulift.exchange.command import export, import_
+from gpulift.gate.certify.command import certify
 from gpulift.gate.command import gate
 from gpulift.gate.setup import matcher
 from gpulift.machine import TechniqueInfo
+from gpulift.qualify import reference_command
 from gpulift.qualify.command import qualify
-from gpulift.records import check as checks
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
-from gpulift.reference import command as reference_command
 from gpulift.report.command import report
 
 app = make_app()
@@ -179,7 +179,7 @@ def list_techniques(
     if as_json:
         print_json([{**asdict(one), "not_here": one.not_here(context)} for one in chosen])
     else:
-        tables.console().print(tables.techniques(chosen, context))
+        terminal.console().print(tables.techniques(chosen, context))
 
 
 @app.command()
@@ -190,7 +190,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        tables.console().print(tables.findings(found))
+        terminal.console().print(tables.findings(found))
 
 
 @app.command()
@@ -236,7 +236,7 @@ def duet(results: Results, as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        tables.console().print(tables.duets(rows))
+        terminal.console().print(tables.duets(rows))
 
 
 def _interpreter(named: str | None) -> Path | None:

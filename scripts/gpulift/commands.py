@@ -9,15 +9,15 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from gpulift import machine, packages, tables
+from gpulift import machine, packages, tables, terminal
+from gpulift.analysis.reference import find_reference
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.arguments import named
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context, slug
 from gpulift.records.read import Run, newest_run, run_folders
-from gpulift.reference.entries import find_reference
-from gpulift.report.summary import Summary, summarise
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]
@@ -91,7 +91,7 @@ def others(summary: Summary) -> list[Summary]:
 
 def show(summary: Summary, beside: Sequence[Summary] = ()) -> None:
     """Roofs, speedups and what was not measured, on the terminal."""
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(tables.roofs(summary, beside))
     if summary.unit_costs:
         screen.print(tables.unit_costs(summary))

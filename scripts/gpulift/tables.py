@@ -2,143 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from textwrap import wrap
-from typing import Any
+from collections.abc import Sequence
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
 from rich.table import Table
-from rich.text import Text
 
-from gpulift import text
-from gpulift.citing import arms
+from gpulift import terminal, text
+from gpulift.analysis import arms, facts
+from gpulift.analysis.duets import DuetRow
+from gpulift.analysis.summary import Problem, Roof, Summary, Worth, headline
 from gpulift.doctor import Finding
-from gpulift.duets import DuetRow
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
-from gpulift.report import facts
-from gpulift.report.summary import Problem, Roof, Summary, Worth, headline
-
-PLAIN_WIDTH = 200
-READABLE = 16  # columns of longer texts are not narrower
-UNLIMITED = 100_000
-
-
-class WholeLines(Console):
-    """A console that cuts no line: a word longer than the terminal is wide goes on in the next."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As of any console."""
-        super().print(*objects, **{"crop": False, **options})
-
-
-def console(to_stderr: bool = False) -> Console:
-    """A console that never wraps tables into a pipe's 80 columns."""
-    made = WholeLines(stderr=to_stderr, highlight=False, emoji=False)
-    if not made.file.isatty():  # made.is_terminal is also true where FORCE_COLOR asks for colours
-        made.width = PLAIN_WIDTH
-    return made
-
-
-class UnbrokenTable(Table):
-    """A table that breaks no word: half a name or verdict can be neither searched nor copied.
-
-    Where its columns have no room side by side, each row is a block of `heading: value` lines.
-    """
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Columns where there is room for their words, else blocks."""
-        if sum(self._least(console, options)) + self._extra_width > options.max_width:
-            yield from self._blocks(console, options.max_width)
-        else:
-            yield from super().__rich_console__(console, options)
-
-    def _calculate_column_widths(self, console: Console, options: ConsoleOptions) -> list[int]:
-        """As of any table where that breaks no word; else what is missing is shared otherwise."""
-        widths = super()._calculate_column_widths(console, options)
-        least = self._least(console, options)
-        if all(width >= needed for width, needed in zip(widths, least, strict=True)):
-            return widths
-        natural = super()._calculate_column_widths(console, options.update_width(UNLIMITED))
-        return share(least, natural, options.max_width)
-
-    def _least(self, console: Console, options: ConsoleOptions) -> list[int]:
-        """The width of each column below which it would break a word, or could not be read."""
-        _, right, _, left = self.padding
-        least = []
-        for column in self.columns:
-            heading, *cells = (
-                Measurement.get(console, options.update_width(UNLIMITED), cell)
-                for cell in (column.header, *column.cells)
-            )
-            words = [min(cell.maximum, max(cell.minimum, READABLE)) for cell in cells]
-            least.append(left + right + max([heading.minimum, *words]))
-        if least and not self.pad_edge:
-            least[0] -= left
-            least[-1] -= right
-        return least
-
-    def _blocks(self, console: Console, width: int) -> RenderResult:
-        """Each row as lines of its own, without cells that are empty."""
-        headings, *rows = zip(
-            *(_plain(console, (one.header, *one.cells)) for one in self.columns), strict=True
-        )
-        if self.title:
-            yield Text(str(self.title), style=self.title_style or "")
-        for row in rows:
-            for line in _block(headings, row, width):
-                yield Segment(f"{line}\n")
-            yield Segment("\n")
-        if self.caption:
-            yield Text(str(self.caption), style=self.caption_style or "table.caption")
-
-
-def share(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """A width for each column, the widest made narrower until they fit, none below its least."""
-    widths = list(natural)
-    while sum(widths) > max(room, sum(least)):
-        _, at = max((width, at) for at, width in enumerate(widths) if width > least[at])
-        widths[at] -= 1
-    return widths
-
-
-def _plain(console: Console, cells: Iterable[RenderableType]) -> list[str]:
-    return [
-        cell.plain if isinstance(cell, Text) else console.render_str(str(cell)).plain
-        for cell in cells
-    ]
-
-
-def _block(headings: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """The lines of one row; a cell without a heading, as a tick is, stands before the next one."""
-    lines, before = [], ""
-    for heading, cell in zip(headings, row, strict=True):
-        value = " ".join(cell.split())
-        if value and heading:
-            lines.append(f"{before}{heading}: {value}")
-            before = ""
-        elif value:
-            before = f"{value} "
-    lines += [before] if before else []
-    broken = (
-        wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        for line in lines
-    )
-    return [part for parts in broken for part in parts]
-
-
-def titled(title: str) -> UnbrokenTable:
-    """A table without lines, and without a title where that is empty."""
-    return UnbrokenTable(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
 
 
 def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     """How close the machine is to its own roofs."""
-    table = titled("How close is this machine to its own roofs?")
+    table = terminal.titled("How close is this machine to its own roofs?")
     for name in ("roof", "regime", "measured", "datasheet", "of it"):
         table.add_column(name, justify="right" if name in ("measured", "datasheet") else "left")
     table.add_column("SM clock, power")
@@ -155,7 +34,7 @@ def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
 def unit_costs(summary: Summary) -> Table:
     """Time per item of ceilings that no datasheet knows."""
-    table = titled("What does one launch, or another smallest piece of work, cost here?")
+    table = terminal.titled("What does one launch, or another smallest piece of work, cost here?")
     for name in ("technique", "case", "arm", "clock", "time of one", ""):
         table.add_column(name)
     for row in summary.unit_costs:
@@ -170,7 +49,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
     Of what only other machines have measured, each technique's best and worst is shown.
     """
-    table = titled(
+    table = terminal.titled(
         "What is each technique worth on it? (speedup, 95 % interval; more than 1: faster)"
     )
     for name in ("technique", "case", "arm", "against"):
@@ -192,7 +71,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
 def problems(found: Sequence[Problem], title: str) -> Table:
     """What was not measured, with reason and remedy; equal reasons of a technique are one row."""
-    table = titled(title)
+    table = terminal.titled(title)
     for name in ("technique", "cases", "outcome", "reason", "remedy"):
         table.add_column(name)
     for (technique, outcome, reason, remedy), cases in group_problems(found):
@@ -216,7 +95,7 @@ def _cases(members: Sequence[Problem]) -> str:
 
 def findings(found: Sequence[Finding]) -> Table:
     """What doctor saw."""
-    table = titled("")
+    table = terminal.titled("")
     for name in ("", "what", "found", "remedy"):
         table.add_column(name)
     for one in found:
@@ -226,7 +105,7 @@ def findings(found: Sequence[Finding]) -> Table:
 
 def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
     """The catalogue."""
-    table = titled("")
+    table = terminal.titled("")
     for name in ("technique", "question", "cases", "quick", "needs", "runnable here"):
         table.add_column(name)
     for info in infos:
@@ -251,7 +130,7 @@ def _needs(gpus: int) -> str:
 
 def duets(rows: Sequence[DuetRow]) -> Table:
     """Head build against base build."""
-    table = titled("Time of head / time of base (less than 1: head is faster)")
+    table = terminal.titled("Time of head / time of base (less than 1: head is faster)")
     for name in ("technique", "case", "arm"):
         table.add_column(name)
     for name in ("head / base", "95 % interval", "SD of log-ratio", "launches"):

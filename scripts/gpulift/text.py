@@ -1,4 +1,4 @@
-"""Numbers as people read them: units with prefixes, three digits, intervals."""
+"""Texts for people: numbers with units and intervals, foreign texts made harmless."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, 
 SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 ENERGY = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ"))
 BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+# BibTeX counts braces even behind a backslash, so that they need names.
+BIBTEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\textbraceleft{}",
+    "}": r"\textbraceright{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{letter: f"\\{letter}" for letter in "%&#_$"},
+}
 
 
 def digits(value: float, significant: int = 3) -> str:
@@ -114,3 +123,16 @@ def _places(estimate: Estimate) -> int:
         if width >= 10**-places:
             return places
     return 3 if estimate.value < 100 else 1
+
+
+def visible(text: str) -> str:
+    """The text on one line; what a terminal would obey or hide is written as its escape."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
+def bibtex_text(text: str) -> str:
+    """The text for a field of a BibTeX entry, where it is read as these very letters."""
+    return "".join(BIBTEX.get(letter, letter) for letter in visible(text))

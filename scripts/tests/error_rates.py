@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
 from gpulift import decision, stats
-from gpulift.certify import incumbent_rules
 from gpulift.decision import DUET, TWO_RUNS, GatePlan, Margins
+from gpulift.gate.certify import incumbent_rules
 from gpulift.stats import CONFIDENCE
 from tests.noise import NoiseModel, load
 from tests.simulated_clock import BLOCKS, Clock, Extremes, Values, clocks, hostile

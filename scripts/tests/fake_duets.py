@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpulift import machine
-from gpulift.certify import command as certify_command
+from gpulift.gate.certify import command as certify_command
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
 from gpulift.machine import CaseInfo, TechniqueInfo

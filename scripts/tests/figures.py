@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+from gpulift.analysis.reference import Reference, find_reference
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.reference.entries import Reference, find_reference
-from gpulift.report.summary import Summary, summarise
 from tests import sample
 from tests.conftest import CHECKOUT
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
 from gpulift import stats
-from gpulift.duets import BASE, HEAD
+from gpulift.analysis.duets import BASE, HEAD
+from gpulift.analysis.summary import Case, group_cases
 from gpulift.records.model import Record
 from gpulift.records.read import read_run
-from gpulift.report.summary import Case, group_cases
 
 Values = NDArray[np.float64]
 

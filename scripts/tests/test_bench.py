@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpulift import bench, cli
+from gpulift.analysis.summary import summarise
 from gpulift.records.read import read_results
-from gpulift.report.summary import summarise
 from tests import sample
 from tests.conftest import CHECKOUT
 from tests.test_techniques import SCRIPT

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpulift.certify import issue as certify
-from gpulift.certify.certificate import (
+from gpulift.certificate import (
     Certificate,
     file_of,
     find_certificate,
@@ -18,9 +17,10 @@ from gpulift.certify.certificate import (
     sentence,
     write_certificate,
 )
-from gpulift.certify.issue import issue
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import GpuliftError
+from gpulift.gate.certify import issue as certify
+from gpulift.gate.certify.issue import issue
 from tests.trials_made import ROWS, planted, unchanged
 
 Json = dict[str, Any]

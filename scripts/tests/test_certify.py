@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpulift.certify import issue as certify
-from gpulift.certify.certificate import (
+from gpulift.certificate import (
     UnchangedRow,
     UnsteadyRow,
     file_of,
@@ -20,7 +19,10 @@ from gpulift.certify.certificate import (
     sentence,
     write_certificate,
 )
-from gpulift.certify.issue import (
+from gpulift.decision import DECISION_METHOD
+from gpulift.errors import GpuliftError
+from gpulift.gate.certify import issue as certify
+from gpulift.gate.certify.issue import (
     autocorrelation,
     issue,
     line_of,
@@ -29,8 +31,6 @@ from gpulift.certify.issue import (
     replay_suites,
     upper_bound,
 )
-from gpulift.decision import DECISION_METHOD
-from gpulift.errors import GpuliftError
 from tests.trials_made import ROWS, noise, planted, row, trial, unchanged
 
 GPU, HOST = ROWS

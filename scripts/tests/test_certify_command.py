@@ -13,12 +13,12 @@ import pytest
 import typer
 
 from gpulift import machine
-from gpulift.certify import command as certify_command
-from gpulift.certify import issue as certificates
-from gpulift.certify.certificate import read_certificate
-from gpulift.certify.command import certify, seconds_of
-from gpulift.certify.issue import line_of
+from gpulift.certificate import read_certificate
 from gpulift.errors import INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.gate.certify import command as certify_command
+from gpulift.gate.certify import issue as certificates
+from gpulift.gate.certify.command import certify, seconds_of
+from gpulift.gate.certify.issue import line_of
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpulift import machine
-from gpulift.certify.issue import AA, PLANTED, SIZES, issue, line_of, schedule_hash
-from gpulift.certify.trials import (
+from gpulift.errors import GpuliftError
+from gpulift.gate.certify.issue import AA, PLANTED, SIZES, issue, line_of, schedule_hash
+from gpulift.gate.certify.trials import (
     TRIALS_FILE,
     OutOfTimeError,
     Session,
@@ -23,7 +24,6 @@ from gpulift.certify.trials import (
     run_trial,
     trial_seed,
 )
-from gpulift.errors import GpuliftError
 from gpulift.gate.evidence import Row
 from gpulift.runs import Wanted
 from tests.fake_duets import ROWS, FakeDuets

@@ -12,12 +12,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gpulift import checking as check
 from gpulift import cli
-from gpulift.certify import issue as certify
-from gpulift.certify.certificate import TrialNote, read_certificate, write_certificate
-from gpulift.certify.issue import Trial, issue, line_of
+from gpulift.certificate import TrialNote, read_certificate, write_certificate
 from gpulift.errors import GpuliftError
-from gpulift.records import check
+from gpulift.gate.certify import issue as certify
+from gpulift.gate.certify.issue import Trial, issue, line_of
 from gpulift.records.read import read_file
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT, DATA

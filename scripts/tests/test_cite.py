@@ -10,10 +10,10 @@ import pytest
 
 from gpulift import cli
 from gpulift.citing.cite import bibtex, sentence
-from gpulift.citing.plain import bibtex_text
 from gpulift.errors import USAGE
 from gpulift.records.model import Record, record_id
 from gpulift.records.parse import read_record
+from gpulift.text import bibtex_text
 from tests import sample
 from tests.sample import Json
 

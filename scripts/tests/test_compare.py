@@ -13,16 +13,11 @@ import pytest
 import typer
 
 from gpulift import cli, decision
+from gpulift.analysis.hardware import slowed_by_hardware
 from gpulift.compare import command as compare_command
 from gpulift.compare.command import as_data, rows_table, summary_line
 from gpulift.compare.explain import explain
-from gpulift.compare.judge import (
-    Comparison,
-    Row,
-    compare,
-    slowed_by_hardware,
-    values,
-)
+from gpulift.compare.judge import Comparison, Row, compare, values
 from gpulift.errors import (
     FAILED,
     INCONCLUSIVE,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gpulift import cli
+from gpulift.citing import errata
 from gpulift.citing.cite import bibtex, sentence
+from gpulift.citing.errata import Erratum, errata_of, read_errata, table
 from gpulift.citing.show import lines
 from gpulift.errors import USAGE, GpuliftError
-from gpulift.records import errata
-from gpulift.records.errata import Erratum, errata_of, read_errata, table
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import read_run, run_folders
@@ -149,7 +149,7 @@ def test_errata_that_cannot_be_read_are_an_error(
 def test_the_table_is_that_of_the_committed_errata() -> None:
     made = table(read_errata(RESULTS / errata.FILE))
     held = (RESULTS / errata.TABLE).read_text(encoding="utf-8")
-    assert held == made, "run python -m gpulift.records.errata in scripts/, commit what it writes"
+    assert held == made, "run python -m gpulift.citing.errata in scripts/, commit what it writes"
 
 
 def test_every_committed_erratum_is_of_some_committed_record() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from gpulift import decision
-from gpulift.certify import incumbent_rules
 from gpulift.decision import DUET, GatePlan
+from gpulift.gate.certify import incumbent_rules
 from tests import error_rates
 from tests.error_rates import HOST, MATMUL, SEED, Rate
 from tests.simulated_clock import Clock, clocks, hostile

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from gpulift.certify.certificate import UnchangedRow
-from gpulift.certify.issue import issue
+from gpulift.certificate import UnchangedRow
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import GpuliftError
 from gpulift.gate import command as gate_command
 from gpulift.gate import setup as gate_setup
 from gpulift.gate.builds import Build, Say, find_build
+from gpulift.gate.certify.issue import issue
 from gpulift.gate.command import budget_s, gate
 from gpulift.gate.measure import Budget
 from gpulift.steps import SECTIONS

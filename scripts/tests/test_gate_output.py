@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpulift.certify.issue import read_trials
 from gpulift.compare.explain import Attribution, Measured
 from gpulift.errors import GpuliftError
+from gpulift.gate.certify.issue import read_trials
 from gpulift.gate.evidence import Evidence, Launch, Row, Series
 from gpulift.gate.judge import Control, judge
 from gpulift.gate.launches import GateRecords

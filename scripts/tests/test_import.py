@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gpulift import cli, stats
-from gpulift.certify.check import check_certificates
 from gpulift.citing.show import lines
 from gpulift.claims.command import records_by_model
 from gpulift.claims.ledger import read_ledger
@@ -22,10 +21,11 @@ from gpulift.exchange.gbench_in import read_gbench
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.imported import word
 from gpulift.exchange.nvbench_in import read_nvbench
+from gpulift.gate.certify.check import check_certificates
+from gpulift.qualify.reference_build import build
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_run
-from gpulift.reference.build import build
 from tests import runs_made, sample
 
 FILES = Path(__file__).parent / "data" / "exchange"

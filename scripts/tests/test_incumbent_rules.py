@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from gpulift.certify import incumbent_rules
-from gpulift.certify.incumbent_rules import NO_CHANGE, Launch, Rule, Sample
 from gpulift.decision import DUET, IMPROVED, REGRESSED, GatePlan
+from gpulift.gate.certify import incumbent_rules
+from gpulift.gate.certify.incumbent_rules import NO_CHANGE, Launch, Rule, Sample
 from gpulift.records.parse import read_record
 from tests.sample import arm, launches, skipped_arm
 

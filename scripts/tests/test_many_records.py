@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from gpulift.checking import check_results
 from gpulift.claims.command import records_by_model
 from gpulift.claims.judge import judge
 from gpulift.claims.ledger import read_ledger
 from gpulift.cli import main
 from gpulift.errors import OK, USAGE, GpuliftError
-from gpulift.records.check import check_results
+from gpulift.qualify.reference_build import build
 from gpulift.records.read import Run, read_run
-from gpulift.reference.build import build
 from tests import many_records
 from tests.conftest import CHECKOUT
 

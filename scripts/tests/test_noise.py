@@ -9,8 +9,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from gpulift.analysis.summary import Case
 from gpulift.records.parse import read_record
-from gpulift.report.summary import Case
 from tests import noise
 from tests.sample import arm, launches
 

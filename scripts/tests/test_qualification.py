@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.reference import Conditions, Measured, Peak, Reference
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
@@ -25,10 +27,8 @@ from gpulift.qualify.checks import (
 from gpulift.qualify.tables import reference_table, verdicts
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.reference.entries import Conditions, Measured, Peak, Reference
-from gpulift.report.summary import Summary, summarise
 from gpulift.stats import Estimate
-from gpulift.tables import console
+from gpulift.terminal import console
 from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, launches, skipped_arm, unmeasured
 
 SIZE = float(1 << 30)

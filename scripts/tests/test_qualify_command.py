@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli, machine
+from gpulift.analysis.summary import summarise
 from gpulift.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -25,7 +26,6 @@ from gpulift.qualify.checks import CheckResult
 from gpulift.qualify.command import exit_code_of
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.report.summary import summarise
 from tests import runs_made, sample
 
 

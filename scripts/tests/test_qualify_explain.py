@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.reference import Peak, Reference
+from gpulift.analysis.summary import summarise
 from gpulift.compare.explain import launch_line, run_launch_data
 from gpulift.compare.judge import Launch
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, SKIPPED, CheckResult
 from gpulift.qualify.explain import as_data, explanation
 from gpulift.qualify.siblings import compare_siblings, judge_siblings
 from gpulift.records.read import read_run
-from gpulift.reference.entries import Peak, Reference
-from gpulift.report.summary import summarise
 from gpulift.steps import SECTIONS
 from tests import sample
 from tests.sample import Json

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.reference import Reference
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.qualify.among import judge_together
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, judge_run
 from gpulift.qualify.health import judge_health, read_health
 from gpulift.qualify.siblings import compare_siblings, judge_siblings
 from gpulift.records.parse import read_record
 from gpulift.records.read import read_run
-from gpulift.reference.entries import Reference
-from gpulift.report.summary import Summary, summarise
 from tests import runs_made, sample
 from tests.sample import Json, arm, launches, record, unmeasured
 from tests.test_health import health, measured

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.reference import find_reference, read_reference
 from gpulift.errors import USAGE, GpuliftError
+from gpulift.qualify.reference_build import to_json
 from gpulift.records.model import slug
-from gpulift.reference.build import to_json
-from gpulift.reference.entries import find_reference, read_reference
 from tests.conftest import CHECKOUT
 
 DATASHEET = {

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpulift.analysis.reference import Peak, Published, Reference, read_reference
+from gpulift.analysis.summary import summarise
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import PASS, SKIPPED, judge_run
+from gpulift.qualify.reference_build import (
+    build,
+    rounded_tolerance,
+    to_json,
+    tolerance_of_cards,
+    write,
+)
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.reference.build import build, rounded_tolerance, to_json, tolerance_of_cards, write
-from gpulift.reference.entries import Peak, Published, Reference, read_reference
-from gpulift.report.summary import summarise
 from tests.sample import GPU_CONTEXT, Json, arm, launches
 
 SIZE = float(1 << 30)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import cli, tables
+from gpulift import cli, terminal
+from gpulift.analysis.reference import find_reference
 from gpulift.errors import OK, USAGE
 from gpulift.qualify.tables import reference_table
-from gpulift.reference.entries import find_reference
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
 
@@ -128,7 +128,7 @@ def test_a_machine_with_a_reference_is_shown_its_own(
 def test_nothing_that_is_known_is_cut_off(capfd: SHOWN) -> None:
     reference = find_reference(CHECKOUT / "results", MACHINE)
     assert reference is not None
-    tables.console().print(reference_table(reference))
+    terminal.console().print(reference_table(reference))
     out = capfd.readouterr().out
     assert "…" not in out
     assert len(out.splitlines()) > 50

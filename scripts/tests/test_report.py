@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import tables, text
+from gpulift import tables, terminal, text
+from gpulift.analysis.reference import find_reference, read_reference
+from gpulift.analysis.summary import Summary, headline, summarise
 from gpulift.errors import GpuliftError
 from gpulift.records.read import Run
-from gpulift.reference.entries import find_reference, read_reference
 from gpulift.report import page as report
 from gpulift.report import plots
-from gpulift.report.summary import Summary, headline, summarise
 from gpulift.stats import Estimate
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
@@ -252,7 +252,7 @@ def test_a_device_time_that_was_not_held_is_marked_as_the_hosts(tmp_path: Path) 
         ("device_cost", False, remark),
     ]
     page, twin = pages([made], tmp_path)
-    screen = tables.console()
+    screen = terminal.console()
     with screen.capture() as shown:
         screen.print(tables.unit_costs(made))
     for text_shown in (page.text, twin, shown.get()):
@@ -326,7 +326,7 @@ def test_ratio_axes_have_a_few_ticks(low: float, high: float) -> None:
 
 def test_tables_name_what_they_show() -> None:
     full, bare = summary(runs_made.full_gpu()), summary(runs_made.without_gpu())
-    screen = tables.console()
+    screen = terminal.console()
     with screen.capture() as shown:
         screen.print(tables.roofs(bare, [full]))
         screen.print(tables.worths(bare, [full]))
@@ -376,7 +376,7 @@ def test_memory_on_the_terminal_says_of_which_kind_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arms = [sample.arm("fp32", 1e-3, memory=3 << 20), sample.arm("bf16", 5e-4, memory=1 << 20)]
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(tables.worths(summary(sample.launches(3, "a/b", {"n": 1}, arms))))
     assert "device 1.00 MiB / 3.00 MiB" in capsys.readouterr().out
 

@@ -13,8 +13,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from gpulift import cli
-from gpulift.certify import issue as certify
-from gpulift.certify.certificate import (
+from gpulift.certificate import (
     Alarm,
     Certificate,
     Detection,
@@ -25,7 +24,8 @@ from gpulift.certify.certificate import (
     sentence,
     write_certificate,
 )
-from gpulift.certify.issue import issue
+from gpulift.gate.certify import issue as certify
+from gpulift.gate.certify.issue import issue
 from gpulift.qualify.saved import health_of
 from gpulift.records.read import read_run
 from gpulift.report import error_rates, page, plots

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.analysis import facts
+from gpulift.analysis.facts import Facts
+from gpulift.analysis.summary import Worth
 from gpulift.records.model import Arm, Cost, Windows
-from gpulift.report import facts, views
-from gpulift.report.facts import Facts
-from gpulift.report.summary import Worth
+from gpulift.report import views
 from tests import sample
 from tests.figures import summary
 from tests.test_report import pages

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.errors import GpuliftError
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from gpulift.report import halves
-from gpulift.report.summary import Summary, summarise
 from tests import runs_made
 
 MADE = (runs_made.full_gpu(), runs_made.without_gpu(), runs_made.with_troubles())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.reference.entries import Published, Reference
+from gpulift.analysis.reference import Published, Reference
+from gpulift.analysis.summary import Summary
 from gpulift.report import models, render
 from gpulift.report.models import ModelsView
-from gpulift.report.summary import Summary
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
 from tests.figures import HOSTILE, on_gpu, summary

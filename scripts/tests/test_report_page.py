@@ -16,13 +16,13 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
+from gpulift.analysis.summary import Summary, summarise, with_roofs
 from gpulift.errors import GpuliftError
 from gpulift.exchange import imported
 from gpulift.exchange.gbench_in import read_gbench
 from gpulift.records.read import read_run
 from gpulift.report import escaping, figures, limits, page, planned, render, views
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Summary, summarise, with_roofs
 from gpulift.text import percent
 from tests import runs_made, sample
 from tests.conftest import DATA

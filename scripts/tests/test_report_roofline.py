@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpulift.analysis.summary import group_cases
 from gpulift.report import escaping, planned, roofline, views
 from gpulift.report.limits import USUAL
-from gpulift.report.summary import group_cases
 from tests import runs_made, sample
 from tests.figures import HOSTILE, summary
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from gpulift.analysis.summary import Case, group_cases
 from gpulift.report.strips import WIDTH, strip
-from gpulift.report.summary import Case, group_cases
 from tests import runs_made, sample
 from tests.figures import HOSTILE, summary
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
+from gpulift.analysis.arms import joules_per_step, metric
 from gpulift.citing.again import command_again, filter_of
-from gpulift.citing.arms import joules_per_step, metric
-from gpulift.citing.plain import visible
 from gpulift.citing.show import lines
 from gpulift.errors import USAGE
 from gpulift.records.model import Record, record_id
 from gpulift.records.parse import read_record
+from gpulift.text import visible
 from tests import runs_made, sample
 from tests.sample import Json
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.analysis.summary import summarise
 from gpulift.errors import GpuliftError
 from gpulift.report import showcase
-from gpulift.report.summary import summarise
 from tests import runs_made
 from tests.conftest import CHECKOUT
 from tests.figures import summary

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.qualify.siblings import FLOOR, compare_siblings, judge_siblings
 from gpulift.qualify.tables import crowding_table, siblings_table
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.report.summary import Summary, summarise
-from gpulift.tables import console
+from gpulift.terminal import console
 from tests.sample import GPU_CONTEXT, arm, launches
 
 EXACT: dict[str, Any] = {"noise": 0.0, "launch_noise": 0.0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpulift.analysis.summary import Worth, work_of
 from gpulift.records.model import Cost
-from gpulift.report.summary import Worth, work_of
 from tests import sample
 from tests.figures import summary
 

@@ -10,8 +10,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import tables
-from gpulift.report.summary import Problem
+from gpulift import tables, terminal
+from gpulift.analysis.summary import Problem
 
 TECHNIQUE = "compilation/fused_optimizer_steps"
 REASON = "a reason of many words that has no room beside the names of what it is about"
@@ -33,7 +33,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO) -> list[str]:
 def printed(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO, table: Table) -> list[str]:
     """The lines of any table."""
     monkeypatch.setattr(sys, "stdout", stdout)
-    tables.console().print(table)
+    terminal.console().print(table)
     return re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
 
 
@@ -77,7 +77,7 @@ def test_blocks_leave_out_what_is_empty_and_put_a_tick_before_what_it_is_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")
-    table = tables.titled("")
+    table = terminal.titled("")
     for heading in ("", "check", "remedy", ""):
         table.add_column(heading)
     table.add_row("✓", Text("clock/[sm]"), "", "remark")
@@ -91,7 +91,7 @@ def test_blocks_leave_out_what_is_empty_and_put_a_tick_before_what_it_is_about(
 
 
 def test_a_table_keeps_its_columns_on_a_wider_console(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tables.titled("")
+    table = terminal.titled("")
     for heading in ("verdict", "reason"):
         table.add_column(heading)
     table.add_row("inconclusive", REASON)
@@ -114,7 +114,7 @@ def test_a_dumb_terminal_gets_no_colours_and_whole_words(monkeypatch: pytest.Mon
     ("room", "widths"), [(30, [10, 5, 15]), (26, [10, 5, 11]), (24, [10, 5, 9]), (9, [4, 5, 8])]
 )
 def test_what_is_missing_is_taken_from_the_widest(room: int, widths: list[int]) -> None:
-    assert tables.share([4, 5, 8], [10, 5, 15], room) == widths
+    assert terminal.share([4, 5, 8], [10, 5, 15], room) == widths
 
 
 @pytest.mark.parametrize("forced", ["", "1"])

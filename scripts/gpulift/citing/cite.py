@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulift import text
-from gpulift.citing import arms, conditions
-from gpulift.citing.plain import bibtex_text, visible
+from gpulift.analysis import arms
+from gpulift.citing import conditions
+from gpulift.citing.errata import Erratum
 from gpulift.errors import GpuliftError
-from gpulift.records.errata import Erratum
 from gpulift.records.model import Arm, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
+from gpulift.text import bibtex_text, visible
 
 YEAR_DIGITS = 4
 

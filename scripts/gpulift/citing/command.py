@@ -8,15 +8,15 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift import tables
+from gpulift import terminal
 from gpulift.arguments import named
 from gpulift.citing import cite as citations
+from gpulift.citing.errata import FILE as ERRATA
+from gpulift.citing.errata import Erratum, errata_of, read_errata
 from gpulift.citing.find import find_record
 from gpulift.citing.show import WIDTH, lines
 from gpulift.commands import results_folder
 from gpulift.entry import say
-from gpulift.records.errata import FILE as ERRATA
-from gpulift.records.errata import Erratum, errata_of, read_errata
 from gpulift.records.model import Record
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
@@ -46,7 +46,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
-        screen = tables.console()
+        screen = terminal.console()
         width = screen.width if screen.file.isatty() else WIDTH
         typer.echo("\n".join(lines(record, width, _errata(record))))
 

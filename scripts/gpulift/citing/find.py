@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gpulift.citing.plain import visible
 from gpulift.errors import GpuliftError
 from gpulift.records.model import ID_DIGITS, Record
 from gpulift.records.read import read_file
+from gpulift.text import visible
 
 LEAST_DIGITS = 4
 MOST_NAMED = 8

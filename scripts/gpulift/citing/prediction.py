@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from gpulift import stats
-from gpulift.citing import arms
+from gpulift.analysis import arms
 from gpulift.records.model import Cost, Record
 
 INSIDE = "inside"

@@ -9,14 +9,15 @@ from functools import partial
 from typing import Any
 
 from gpulift import stats, text
-from gpulift.citing import arms, conditions
+from gpulift.analysis import arms
+from gpulift.citing import conditions
 from gpulift.citing.again import command_again
-from gpulift.citing.plain import visible
-from gpulift.records.errata import Erratum
+from gpulift.citing.errata import Erratum
 from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.parse import IMPORT
 from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
+from gpulift.text import visible
 
 WIDTH = 100  # where there is no terminal
 LABEL = 15  # columns of the names before the values

@@ -10,12 +10,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import errors, tables, text
+from gpulift import errors, terminal, text
 from gpulift.citing import conditions
-from gpulift.citing.plain import visible
 from gpulift.citing.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSIDE, Answer
 from gpulift.compare.comparability import FactDifference
 from gpulift.records.model import Record
+from gpulift.text import visible
 
 DIGITS = 4
 
@@ -67,7 +67,7 @@ def lines(found: Verification) -> list[str]:
 
 def table(found: Verification) -> Table:
     """A row for each arm: then, where the new mean was expected, now, and the answer."""
-    made = tables.titled("")
+    made = terminal.titled("")
     then, now = _launches("then", found.then), _launches("now", found.measured)
     for name in ("arm", "quantity", then, "95 % prediction", now, "answer"):
         made.add_column(Text(visible(name)))

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import errors, machine, measuring
-from gpulift.citing import arms, prediction
+from gpulift.analysis import arms
+from gpulift.citing import prediction
 from gpulift.citing.again import filter_of
 from gpulift.citing.command import Id, Places
 from gpulift.citing.find import find_record
-from gpulift.citing.plain import visible
 from gpulift.citing.verified import Verification, as_dict, lines, table
 from gpulift.commands import Gpu, Json, Out, print_json, results_folder
 from gpulift.compare.comparability import differences
@@ -22,7 +22,8 @@ from gpulift.errors import FAILED, NOT_COMPARABLE, NOTHING_RAN, GpuliftError
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context, Record
 from gpulift.records.read import read_results
-from gpulift.tables import console
+from gpulift.terminal import console
+from gpulift.text import visible
 
 LEAST_LAUNCHES = 3
 NONE = "none"

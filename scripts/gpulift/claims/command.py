@@ -12,7 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from gpulift import commands, tables, text
+from gpulift import commands, terminal, text
 from gpulift.arguments import named
 from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
 from gpulift.claims.ledger import Claim, read_ledger
@@ -51,7 +51,7 @@ def claims(
         commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])
         return
     for model, judgements in judged.items():
-        tables.console().print(table(model, judgements))
+        terminal.console().print(table(model, judgements))
 
 
 def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
@@ -78,7 +78,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
 
 def table(model: str, judgements: Sequence[Judgement]) -> Table:
     """The claims of one model, what was decided first; the order of the ledger within a verdict."""
-    made = tables.UnbrokenTable(
+    made = terminal.UnbrokenTable(
         title=f"Which published claims hold on {model}?" if model else "There are no records yet",
         title_justify="left",
         title_style="bold",

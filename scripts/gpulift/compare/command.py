@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import decision, steps, tables, text
+from gpulift import decision, steps, terminal, text
 from gpulift.arguments import named
 from gpulift.compare.explain import attribution, explain, run_launch_data
 from gpulift.compare.judge import UNITS, Comparison, Row, values
@@ -127,7 +127,7 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 def rows_table(found: Comparison, show_all: bool) -> Table:
     """The rows worst first. Without `show_all` none that is equivalent, and equal skips as one."""
-    table = tables.titled("Time of head against base (below 0: head is faster)")
+    table = terminal.titled("Time of head against base (below 0: head is faster)")
     for name in ("verdict", "technique", "case", "arm"):
         table.add_column(name)
     for name in ("change", "95 % interval", UNITS[found.unit], "smallest effect"):
@@ -167,7 +167,7 @@ def summary_line(found: Comparison) -> str:
 
 
 def _show(found: Comparison, show_all: bool) -> None:
-    screen = tables.console()
+    screen = terminal.console()
     table = rows_table(found, show_all)
     if table.row_count:
         screen.print(table)

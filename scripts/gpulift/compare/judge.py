@@ -16,6 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from gpulift import decision, stats, steps
+from gpulift.analysis.hardware import emptied_by_hardware, slowed_by_hardware
+from gpulift.analysis.summary import SEVERITY
 from gpulift.compare.comparability import Common, cards, require_comparable, require_factor
 from gpulift.compare.work import log_over_baseline, may_differ, of_own_size, other_work
 from gpulift.decision import Difference, Verdict
@@ -33,14 +35,10 @@ from gpulift.errors import (
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
-from gpulift.records.throttle import throttle_of
-from gpulift.report.summary import SEVERITY
 from gpulift.steps import step
 
 MAX_INCONCLUSIVE = 0.1  # of the rows that were compared
 
-# is_hardware_slowdown of core/harness/gpu_sample.cpp: the hardware itself cut the clocks.
-HARDWARE_SLOWDOWNS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 WORST_FIRST = (
     decision.ERROR,
     decision.REGRESSED,
@@ -234,21 +232,6 @@ def values(launches: Sequence[Launch], unit: str) -> list[float]:
         logs.setdefault(card, {}).setdefault(one.run, []).append(one.log_value)
     runs = {card: [_mean(held) for held in by_run.values()] for card, by_run in logs.items()}
     return [_mean(means) for means in runs.values()] if unit == "card" else runs.get("", [])
-
-
-def slowed_by_hardware(record: Record) -> bool:
-    """Whether the hardware cut the clocks in this launch, or left it without any window."""
-    seen = throttle_of([record]).reasons
-    return bool(HARDWARE_SLOWDOWNS & set(seen)) or emptied_by_hardware(record)
-
-
-def emptied_by_hardware(record: Record) -> bool:
-    """Whether every block was discarded because the hardware cut the clocks.
-
-    gpulift-bench calls such a case failed; that says nothing of the code.
-    """
-    empty = not any(arm.window_s for arm in record.arms if arm.outcome == "ok")
-    return record.discarded_blocks > 0 and empty
 
 
 # --- What is compared ---

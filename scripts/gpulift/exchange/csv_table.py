@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Sequence
 
-from gpulift.citing.plain import visible
 from gpulift.exchange.rows import Scalar, cells_of, columns
 from gpulift.records.read import Run
+from gpulift.text import visible
 
 # Owasp, "CSV Injection": cells that begin so are formulas to a spreadsheet. The last four are the
 # wide forms, which some take for the same.

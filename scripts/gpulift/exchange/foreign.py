@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulift.citing.plain import visible
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.fields import Fields
+from gpulift.text import visible
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpulift import text
+from gpulift.analysis.summary import Roof, Summary, Worth, headline
 from gpulift.citing import conditions
-from gpulift.citing.plain import visible
 from gpulift.exchange.verdicts import checks_of
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, basis, coverage, overall
-from gpulift.report.summary import Roof, Summary, Worth, headline
+from gpulift.text import visible
 
 MOST_LINES = 10
 MOST_LETTERS = 160

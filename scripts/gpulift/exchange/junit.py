@@ -5,12 +5,12 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
+from gpulift.analysis.summary import Summary
 from gpulift.citing import conditions
-from gpulift.citing.plain import visible
 from gpulift.exchange.verdicts import checks_of
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, SKIPPED, CheckResult, basis
 from gpulift.qualify.explain import explanation
-from gpulift.report.summary import Summary
+from gpulift.text import visible
 
 # JUnit has no word for what could not be told: as in the file of a gate, that is skipped.
 ELEMENTS = {FAIL: "failure", INCONCLUSIVE: "skipped", SKIPPED: "skipped"}

@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from gpulift.citing.plain import visible
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.exchange.foreign import ForeignFile, read_files
 from gpulift.exchange.imported import UNKNOWN, Json, Measurement, record_of
 from gpulift.records.fields import Fields
+from gpulift.text import visible
 
 FILE_VERSION = 1
 SAMPLES = "nv/json/bin:nv/cold/sample_times"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpulift import stats
-from gpulift.citing import arms
-from gpulift.citing.plain import visible
+from gpulift.analysis import arms
+from gpulift.analysis.summary import Case, group_cases
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Arm
 from gpulift.records.parse import KINDS, OUTCOMES
 from gpulift.records.read import Run
-from gpulift.report.summary import Case, group_cases
 from gpulift.stats import Estimate
+from gpulift.text import visible
 
 HELP = {
     "gpulift_run_info": "Where and with what the records of a run were measured; always 1.",

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from gpulift import stats
-from gpulift.citing import arms, conditions
+from gpulift.analysis import arms
+from gpulift.citing import conditions
 from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
 from gpulift.records.read import Run
 

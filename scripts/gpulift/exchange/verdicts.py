@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpulift.analysis.summary import Summary
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
 from gpulift.qualify.saved import health_of
-from gpulift.report.summary import Summary
 
 
 def checks_of(summary: Summary) -> tuple[CheckResult, ...]:

@@ -7,9 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from gpulift.citing.plain import visible
 from gpulift.errors import GpuliftError
 from gpulift.runs import write_error
+from gpulift.text import visible
 
 
 def deliver(content: bytes, out: Path | None, force: bool) -> None:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from gpulift import duets, stats
+from gpulift import stats
+from gpulift.analysis import duets
+from gpulift.analysis.hardware import emptied_by_hardware
 from gpulift.compare.comparability import differences
-from gpulift.compare.judge import emptied_by_hardware
 from gpulift.decision import DUET, Margins
 from gpulift.errors import NOT_COMPARABLE, GpuliftError, RecordError
 from gpulift.records.fields import Fields

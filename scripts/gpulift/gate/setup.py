@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gpulift import machine
-from gpulift.certify.certificate import Certificate, find_certificate, sentence
+from gpulift.certificate import Certificate, find_certificate, sentence
 from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError

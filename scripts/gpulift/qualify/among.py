@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpulift.analysis.summary import Summary
 from gpulift.qualify import saved
 from gpulift.qualify.checks import FAIL, CheckResult, of_problem
 from gpulift.qualify.health import judge_health
 from gpulift.qualify.siblings import Siblings, compare_siblings, judge_siblings
-from gpulift.report.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpulift import stats
+from gpulift.analysis.reference import Measured, Peak, Reference
+from gpulift.analysis.summary import Case, Problem, Summary
 from gpulift.citing.again import filter_of
 from gpulift.qualify.computed_peaks import computed_peak, expected_share
 from gpulift.records.model import Context, Record
-from gpulift.reference.entries import Measured, Peak, Reference
-from gpulift.report.summary import Case, Problem, Summary
 from gpulift.stats import Estimate
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift import commands, doctor, machine, measuring, runs, tables
+from gpulift import commands, doctor, machine, measuring, runs, tables, terminal
+from gpulift.analysis.summary import Summary
 from gpulift.commands import Gpu, Json, Out, Quick
 from gpulift.compare.matching import Kind, matching, require_part
 from gpulift.entry import say
@@ -32,7 +33,6 @@ from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import Health, judge_health, read_health
 from gpulift.records.model import Context
 from gpulift.records.read import read_run
-from gpulift.report.summary import Summary
 
 CHECKS = Kind("check", "a check's name")
 DECIDING = ("roof/", "health/", "siblings/")
@@ -134,7 +134,7 @@ def exit_code_of(results: Sequence[CheckResult]) -> int:
 def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
     context, infos = commands.examine(gpu)
     if not how.as_json:
-        tables.console().print(tables.findings(doctor.examine(context, infos)))
+        terminal.console().print(tables.findings(doctor.examine(context, infos)))
     try:
         card = _measure(asked, gpu, context, asked.out)
     except NotMeasured as nothing:
@@ -347,7 +347,7 @@ def _tell(
     if how.as_json:
         documents = [saved.document(card.summary, card.results) for card in cards]
         return commands.print_json([*documents, *([among.document] if among else [])])
-    screen = tables.console()
+    screen = terminal.console()
     for card in cards:
         commands.show(card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)

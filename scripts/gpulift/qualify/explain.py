@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gpulift import steps, text
+from gpulift.analysis.reference import Conditions, Measured, Peak
 from gpulift.compare.explain import launch_line, run_launch_data
 from gpulift.compare.judge import Launch
 from gpulift.decision import percent
@@ -14,7 +15,6 @@ from gpulift.qualify import siblings
 from gpulift.qualify.checks import INTEGRITY_CHECK, Check, CheckResult
 from gpulift.qualify.siblings import Standing
 from gpulift.qualify.tables import quantity
-from gpulift.reference.entries import Conditions, Measured, Peak
 from gpulift.stats import Estimate
 from gpulift.steps import step
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gpulift.analysis.summary import Summary
 from gpulift.qualify.checks import WORST_FIRST, CheckResult, basis, coverage
 from gpulift.qualify.explain import as_data, standing_data
 from gpulift.qualify.health import judge_health
 from gpulift.qualify.siblings import Siblings
 from gpulift.records.fields import Fields
 from gpulift.records.read import Run, parse_line
-from gpulift.report.summary import Summary
 from gpulift.runs import write_error
 
 VERDICT_FILE = "qualification.json"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy
 
+from gpulift.analysis.summary import Summary
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import (
     FAIL,
@@ -26,7 +27,6 @@ from gpulift.qualify.checks import (
     CheckResult,
     measured_checks,
 )
-from gpulift.report.summary import Summary
 from gpulift.stats import Estimate
 
 FLOOR = 0.0025

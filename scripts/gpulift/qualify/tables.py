@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from gpulift import text
+from gpulift.analysis.reference import Measured, Reference
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
@@ -18,10 +19,9 @@ from gpulift.qualify.checks import (
     coverage,
     overall,
 )
+from gpulift.qualify.reference_build import DATE_MEANS
 from gpulift.qualify.siblings import Siblings
-from gpulift.reference.build import DATE_MEANS
-from gpulift.reference.entries import Measured, Reference
-from gpulift.tables import titled
+from gpulift.terminal import titled
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
 TOLERANCES = (

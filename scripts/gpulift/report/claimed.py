@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpulift.analysis.summary import Summary
 from gpulift.claims.judge import (
     CONFIRMED,
     CORRECTED,
@@ -19,7 +20,6 @@ from gpulift.claims.judge import (
 from gpulift.claims.ledger import Claim
 from gpulift.records.model import Record
 from gpulift.report import escaping
-from gpulift.report.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gpulift.records.pool import without_collection
 from gpulift.records.read import Run, read_results
 
 if TYPE_CHECKING:
-    from gpulift.report.summary import Summary
+    from gpulift.analysis.summary import Summary
 
 
 @without_collection(freeze=False)  # it keeps what it makes until all is written

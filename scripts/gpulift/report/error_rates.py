@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gpulift.certify import certificate as certificates
-from gpulift.certify.certificate import Certificate, Detection, RuleTally, Suites, find_certificate
-from gpulift.certify.issue import upper_bound
+from gpulift import certificate as certificates
+from gpulift.certificate import Certificate, Detection, RuleTally, Suites, find_certificate
 from gpulift.decision import DECISION_METHOD, percent
+from gpulift.gate.certify.issue import upper_bound
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
 

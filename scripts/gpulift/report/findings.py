@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from gpulift import text
-from gpulift.citing.arms import item_rate
+from gpulift.analysis.arms import item_rate
+from gpulift.analysis.summary import Worth
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
@@ -21,7 +22,6 @@ from gpulift.qualify.checks import (
 )
 from gpulift.qualify.tables import GLYPHS
 from gpulift.report import plots
-from gpulift.report.summary import Worth
 
 FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12

@@ -11,10 +11,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from gpulift import processes
+from gpulift.analysis.summary import Summary
 from gpulift.errors import GpuliftError
 from gpulift.records.model import Arm, Record
 from gpulift.records.read import Run
-from gpulift.report.summary import Summary
 
 ENOUGH_RECORDS = 2000  # which take 0.15 s
 

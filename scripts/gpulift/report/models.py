@@ -19,12 +19,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gpulift import stats, text
+from gpulift.analysis.reference import FOLDER as REFERENCES
+from gpulift.analysis.reference import Published, Reference, read_reference
+from gpulift.analysis.summary import Roof, Summary, Worth
 from gpulift.records.model import Context, Cost, Record, slug
-from gpulift.reference.entries import FOLDER as REFERENCES
-from gpulift.reference.entries import Published, Reference, read_reference
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Roof, Summary, Worth
 from gpulift.stats import Estimate
 
 MOST_ROWS = 12  # of a figure and of the Markdown twin; the page's table has all

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpulift import machine
+from gpulift.analysis.duets import duet_rows
+from gpulift.analysis.summary import Summary, with_roofs
 from gpulift.claims.ledger import read_ledger
-from gpulift.duets import duet_rows
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
 from gpulift.qualify.saved import health_of
@@ -25,7 +26,6 @@ from gpulift.report import (
 from gpulift.report.changes import Change
 from gpulift.report.limits import limits
 from gpulift.report.settings import settings
-from gpulift.report.summary import Summary, with_roofs
 from gpulift.runs import write_error
 
 

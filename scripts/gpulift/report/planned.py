@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from gpulift import text
-from gpulift.duets import DuetRow
+from gpulift.analysis.duets import DuetRow
+from gpulift.analysis.summary import Roof, Summary, Worth
 from gpulift.report import escaping, findings, plots, roofline
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import Limits
-from gpulift.report.summary import Roof, Summary, Worth
 from gpulift.report.views import AnswerLine, MachineView, part_id
 
 

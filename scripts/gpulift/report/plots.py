@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from gpulift import text
-from gpulift.certify.certificate import Detection
-from gpulift.citing.plain import visible
-from gpulift.report.summary import Roof, Worth
+from gpulift.analysis.summary import Roof, Worth
+from gpulift.certificate import Detection
 from gpulift.stats import Estimate
+from gpulift.text import visible
 
 matplotlib.use("Agg")
 

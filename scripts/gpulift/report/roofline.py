@@ -23,10 +23,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from gpulift import stats, text
+from gpulift.analysis.summary import Case, Roof, Summary, work_of
 from gpulift.records.model import Arm
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Case, Roof, Summary, work_of
 from gpulift.stats import Estimate
 
 # Bytes of an element of the operands and of the product, as workloads/matmul.hpp has them.

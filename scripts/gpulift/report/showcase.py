@@ -20,11 +20,11 @@ from xml.sax.saxutils import escape, unescape
 from matplotlib.figure import Figure
 
 from gpulift import machine, text
+from gpulift.analysis.summary import Summary, Worth, headline, summarise
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.records.read import Run, newest_run
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.summary import Summary, Worth, headline, summarise
 from gpulift.runs import write_error
 
 MODEL = "nvidia-h200"

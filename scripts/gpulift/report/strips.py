@@ -17,8 +17,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from gpulift import stats, text
+from gpulift.analysis.summary import Case
 from gpulift.report.plots import short
-from gpulift.report.summary import Case
 
 MOST_WINDOWS = 240  # ticks of a row; beyond that each launch keeps evenly spaced ones
 WIDTH = 360

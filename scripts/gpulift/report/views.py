@@ -10,7 +10,9 @@ from functools import cached_property
 from markupsafe import Markup
 
 from gpulift import stats, tables, text
-from gpulift.citing import arms, conditions
+from gpulift.analysis import arms, facts
+from gpulift.analysis.summary import Case, Summary, Worth, group_cases
+from gpulift.citing import conditions
 from gpulift.claims.judge import Judgement
 from gpulift.qualify.checks import (
     FAIL,
@@ -23,9 +25,8 @@ from gpulift.qualify.checks import (
 )
 from gpulift.records.model import Record
 from gpulift.records.parse import IMPORT
-from gpulift.report import facts, findings, marks, roofline, strips
+from gpulift.report import findings, marks, roofline, strips
 from gpulift.report.claimed import ClaimsView
-from gpulift.report.summary import Case, Summary, Worth, group_cases
 from gpulift.stats import Estimate
 
 SYNTHETIC = "synthetic test data"

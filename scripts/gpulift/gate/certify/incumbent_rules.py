@@ -22,8 +22,8 @@ import scipy
 from numpy.typing import NDArray
 
 from gpulift import decision
+from gpulift.analysis.duets import BASE, HEAD
 from gpulift.decision import GatePlan, Margins
-from gpulift.duets import BASE, HEAD
 from gpulift.records.model import Record
 from gpulift.stats import pair_ratio, step_cycles, step_times
 

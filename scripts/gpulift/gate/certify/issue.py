@@ -19,9 +19,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from gpulift.certify import incumbent_rules
-from gpulift.certify.certificate import SCHEMA as CERTIFICATE_SCHEMA
-from gpulift.certify.certificate import (
+from gpulift.certificate import SCHEMA as CERTIFICATE_SCHEMA
+from gpulift.certificate import (
     Alarm,
     Certificate,
     Correlation,
@@ -33,7 +32,6 @@ from gpulift.certify.certificate import (
     TrialNote,
     UnchangedRow,
 )
-from gpulift.certify.incumbent_rules import Launch, Sample
 from gpulift.decision import (
     DECISION_METHOD,
     DUET,
@@ -48,6 +46,8 @@ from gpulift.decision import (
     percent,
 )
 from gpulift.errors import NOT_COMPARABLE, USAGE, GpuliftError
+from gpulift.gate.certify import incumbent_rules
+from gpulift.gate.certify.incumbent_rules import Launch, Sample
 from gpulift.gate.evidence import OK
 from gpulift.records import strict
 from gpulift.records.fields import Fields

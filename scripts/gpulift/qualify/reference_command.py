@@ -9,15 +9,15 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from gpulift import commands, machine, tables
+from gpulift import commands, machine, terminal
+from gpulift.analysis.reference import FOLDER, Reference, find_reference, read_reference
 from gpulift.arguments import Results, named
 from gpulift.commands import Json
 from gpulift.errors import GpuliftError
+from gpulift.qualify import reference_build
 from gpulift.qualify import tables as shown
 from gpulift.records.read import read_results, run_folders
 from gpulift.records.together import was_crowded
-from gpulift.reference import build as reference_build
-from gpulift.reference.entries import FOLDER, Reference, find_reference, read_reference
 
 app = typer.Typer(
     name="reference",
@@ -127,7 +127,7 @@ def show(
     if as_json:
         commands.print_json({"references": [_counted(stem, one) for stem, one in known.items()]})
         return
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
     screen.print(shown.references_table(known))
     screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
@@ -146,7 +146,7 @@ def _asked(reference: Reference, part: str | None) -> Reference:
 
 
 def _print(found: Reference, every: bool, part: str | None) -> None:
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(shown.reference_table(found, every or part is not None))
     if part is None and not found.published:
         screen.print(

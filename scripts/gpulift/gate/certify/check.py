@@ -8,16 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulift.certify.certificate import (
-    FOLDER,
-    TRIALS_SUFFIX,
-    Certificate,
-    file_of,
-    read_certificate,
-)
-from gpulift.certify.issue import Trial, issue, read_trials
+from gpulift.certificate import FOLDER, TRIALS_SUFFIX, Certificate, file_of, read_certificate
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import GpuliftError
+from gpulift.gate.certify.issue import Trial, issue, read_trials
 from gpulift.records.private import private_strings
 
 NAMED = 3  # of the differences

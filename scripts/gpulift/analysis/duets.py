@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulift import stats
+from gpulift.analysis.summary import group_cases
 from gpulift.records.read import Run
-from gpulift.report.summary import group_cases
 
 BASE = "base:"
 HEAD = "head:"

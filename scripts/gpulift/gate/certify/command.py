@@ -11,9 +11,9 @@ from typing import Annotated, Optional
 import typer
 from rich.table import Table
 
-from gpulift import commands, machine, runs, tables
+from gpulift import commands, machine, runs, terminal
 from gpulift.arguments import named
-from gpulift.certify.certificate import (
+from gpulift.certificate import (
     FOLDER,
     TRIALS_SUFFIX,
     Certificate,
@@ -23,14 +23,14 @@ from gpulift.certify.certificate import (
     write_certificate,
     write_whole,
 )
-from gpulift.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
-from gpulift.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.commands import Gpu, Json
 from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD, GatePlan, percent
 from gpulift.entry import say
 from gpulift.errors import NOT_COMPARABLE, NOTHING_RAN, GpuliftError, RecordError
 from gpulift.gate.builds import Build, find_build, own_build, resolve
+from gpulift.gate.certify.issue import SIZES, Trial, issue, line_of, read_trials, upper_bound
+from gpulift.gate.certify.trials import TRIALS_FILE, Session, measure_trials
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
 from gpulift.gate.setup import choose_rows
@@ -374,7 +374,7 @@ def _publish(certificate: Certificate, as_json: bool) -> None:
         unsteady_rows = [asdict(one) for one in certificate.unsteady]
         commands.print_json({**asdict(certificate), "unsteady": unsteady_rows})
         return
-    screen = tables.console()
+    screen = terminal.console()
     screen.print(false_alarm_table(certificate))
     if certificate.detection:
         screen.print(detection_table(certificate))
@@ -449,7 +449,7 @@ def _folder(out: Path | None, want: Wanted) -> Path:
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = tables.titled(title)
+    table = terminal.titled(title)
     for name in columns:
         table.add_column(name)
     return table

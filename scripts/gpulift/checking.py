@@ -10,15 +10,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpulift.certify.certificate import FOLDER as CERTIFICATES
-from gpulift.certify.check import check_certificates
+from gpulift.analysis.reference import FOLDER as REFERENCES
+from gpulift.analysis.reference import read_reference
+from gpulift.certificate import FOLDER as CERTIFICATES
 from gpulift.errors import GpuliftError, RecordError
+from gpulift.gate.certify.check import check_certificates
 from gpulift.records.model import Record, slug
 from gpulift.records.parse import IMPORT
 from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders, size_of
-from gpulift.reference.entries import FOLDER as REFERENCES
-from gpulift.reference.entries import read_reference
 
 MAX_FILE_BYTES = 4_000_000
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")

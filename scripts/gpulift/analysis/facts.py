@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from gpulift import text
-from gpulift.citing import arms
+from gpulift.analysis import arms
 from gpulift.records.model import Arm, Cost
 
 PEAK = "peak_"

@@ -24,10 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from gpulift import machine
-from gpulift.certify import incumbent_rules
-from gpulift.certify.certificate import write_whole
-from gpulift.certify.incumbent_rules import Launch
-from gpulift.certify.issue import (
+from gpulift.certificate import write_whole
+from gpulift.decision import DECISION_METHOD, DUET, GO_ON, GatePlan, paired, screen
+from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, USAGE, GpuliftError
+from gpulift.gate import evidence as gate_evidence
+from gpulift.gate.certify import incumbent_rules
+from gpulift.gate.certify.incumbent_rules import Launch
+from gpulift.gate.certify.issue import (
     AA,
     KINDS,
     ONE_LAUNCH,
@@ -41,9 +44,6 @@ from gpulift.certify.issue import (
     read_trials,
     schedule_hash,
 )
-from gpulift.decision import DECISION_METHOD, DUET, GO_ON, GatePlan, paired, screen
-from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, USAGE, GpuliftError
-from gpulift.gate import evidence as gate_evidence
 from gpulift.gate.evidence import (
     ERROR,
     OK,

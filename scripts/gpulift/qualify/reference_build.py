@@ -29,14 +29,14 @@ from typing import Any
 import numpy as np
 import scipy
 
-from gpulift.compare.judge import slowed_by_hardware
+from gpulift.analysis.hardware import slowed_by_hardware
+from gpulift.analysis.reference import SCHEMA, VARIES, Conditions, Measured, Published, Reference
+from gpulift.analysis.summary import summarise
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import Check, measured_checks
 from gpulift.records.model import Record
 from gpulift.records.read import Run
 from gpulift.records.together import was_crowded
-from gpulift.reference.entries import SCHEMA, VARIES, Conditions, Measured, Published, Reference
-from gpulift.report.summary import summarise
 from gpulift.runs import write_error
 
 CARDS_FOR_INTERVAL = 5

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpulift import stats
+from gpulift.analysis.facts import Facts, facts
+from gpulift.analysis.reference import Reference
 from gpulift.records.model import Arm, Cost, Record
 from gpulift.records.parse import IMPORT
 from gpulift.records.read import Run
 from gpulift.records.throttle import throttle_of
-from gpulift.reference.entries import Reference
-from gpulift.report.facts import Facts, facts
 from gpulift.stats import Estimate
 
 if TYPE_CHECKING:

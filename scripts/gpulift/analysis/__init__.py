@@ -1,0 +1,1 @@
+"""What records say once they are put together: worth, roofs, problems, references."""

@@ -1,1 +1,0 @@
-"""What GPU models are known to reach."""
