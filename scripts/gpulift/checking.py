@@ -15,10 +15,10 @@ from gpulift.analysis.reference import read_reference
 from gpulift.certificate import FOLDER as CERTIFICATES
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.gate.certify.check import check_certificates
-from gpulift.records.model import Record, slug
-from gpulift.records.parse import IMPORT
+from gpulift.records.files import record_files, record_files_below, size_of, stem_of
+from gpulift.records.model import IMPORT, Record, slug
 from gpulift.records.private import private_strings
-from gpulift.records.read import read_file, run_folders, size_of
+from gpulift.records.read import read_file, run_folders
 
 MAX_FILE_BYTES = 4_000_000
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
@@ -53,10 +53,7 @@ def check_results(
     ids: dict[str, str] = {}
     count = 0
     for folder in watch([folder for above in results for folder in run_folders(above)]):
-        records: list[Record] = []
-        for file in sorted(folder.glob("*.jsonl")):
-            records += _check_file(file, validator, complaints)
-        complaints += _folder_complaints(folder, records)
+        records = _check_run(folder, validator, complaints)
         launches: dict[tuple[object, ...], Record] = {}
         for record in records:
             place = f"{record.file}:{record.line}"
@@ -108,7 +105,7 @@ def _require_results(above: Path) -> None:
     if above.name in (CERTIFICATES, REFERENCES):
         raise GpuliftError(f"{above}: is part of results: name the folder that it is in")
     held = (
-        above.rglob("*.jsonl"),
+        record_files_below(above),
         above.glob(f"{REFERENCES}/*.json"),
         above.glob(f"{CERTIFICATES}/*"),
     )
@@ -125,6 +122,21 @@ def _validator(schema: Path) -> Any:
         return Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise GpuliftError(f"{schema}: cannot be read: {error}") from None
+
+
+def run_complaints(folder: Path, schema: Path) -> list[str]:
+    """What is to be said of one run, a line each, before it is committed."""
+    complaints: list[str] = []
+    _check_run(folder, _validator(schema), complaints)
+    return complaints
+
+
+def _check_run(folder: Path, validator: Any, complaints: list[str]) -> list[Record]:
+    records: list[Record] = []
+    for file in record_files(folder):
+        records += _check_file(file, validator, complaints)
+    complaints += _folder_complaints(folder, records)
+    return records
 
 
 def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Record]:
@@ -159,7 +171,7 @@ def _complaints(record: Record, validator: Any) -> Iterator[str]:
         yield "is synthetic test data"
     if record.context.build.doubt:
         yield f"was {record.context.build.doubt}"
-    if record.file.name != f"{record.technique.replace('/', '.')}.jsonl":
+    if stem_of(record.file) != record.technique.replace("/", "."):
         yield f"{record.technique} does not belong in a file of this name"
 
 

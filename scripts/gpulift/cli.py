@@ -37,6 +37,7 @@ from gpulift.gate.certify.command import certify
 from gpulift.gate.command import gate
 from gpulift.gate.setup import matcher
 from gpulift.machine import TechniqueInfo
+from gpulift.publishing import publish
 from gpulift.qualify import reference_command
 from gpulift.qualify.command import qualify
 from gpulift.records.model import Context
@@ -86,6 +87,7 @@ app.command()(verify)
 app.command()(export)
 app.command("import")(import_)
 app.command()(claims)
+app.command()(publish)
 app.add_typer(reference_command.app)
 
 

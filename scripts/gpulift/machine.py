@@ -98,7 +98,7 @@ def find_interpreter(option: str, named: str) -> Path:
 def describe(bench: Path, gpu: int | None = None) -> Context:
     """The machine's facts; also without a GPU."""
     flags = [] if gpu is None else ["--gpu", str(gpu)]
-    return read_context(Fields(_answer(bench, ["--describe", *flags]), "gpulift-bench --describe"))
+    return read_context(_answer(bench, ["--describe", *flags]), "gpulift-bench --describe")
 
 
 def describe_asked(bench: Path, gpu: int | None) -> Context:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpulift import machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
+from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line, read_file
 from gpulift.records.together import STATE_FILE
@@ -132,7 +133,7 @@ def is_complete(folder: Path, want: runs.Wanted) -> bool:
 
 def kept_records(folder: Path) -> int:
     """How many finished records a run folder holds."""
-    return sum(len(read_file(file).records) for file in folder.glob("*.jsonl"))
+    return sum(len(read_file(file).records) for file in record_files(folder))
 
 
 def _hash(path: Path) -> str:
@@ -157,7 +158,7 @@ def _broken_off(folder: Path, code: int) -> bool:
     """Exit code 1 without a failed record: something else ended the run, a full disk, say."""
     if code != FAILED:
         return False
-    records = [r for file in folder.glob("*.jsonl") for r in read_file(file).records]
+    records = [r for file in record_files(folder) for r in read_file(file).records]
     arms = [arm.outcome for record in records for arm in record.arms]
     outcomes = {*arms, *(record.outcome for record in records)}
     return not outcomes & {"failed", "error"}

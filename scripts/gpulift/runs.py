@@ -14,6 +14,7 @@ from typing import Any
 
 from gpulift.errors import FAILED, USAGE, GpuliftError
 from gpulift.records.fields import Fields
+from gpulift.records.files import WRITTEN, is_published, record_files
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line
 from gpulift.records.together import STATE_FILE
@@ -127,7 +128,7 @@ def discard_if_empty(folder: Path) -> None:
 
 
 def _is_empty_record_file(entry: Path) -> bool:
-    return entry.suffix == ".jsonl" and entry.stat().st_size == 0
+    return entry.suffix == WRITTEN and entry.stat().st_size == 0
 
 
 def _folders(above: Path) -> list[Path]:
@@ -138,9 +139,16 @@ def _resumable(folder: Path, want: Wanted) -> bool:
     state = _state(folder / STATE_FILE)
     if state is None or state.get("state") != RUNNING:
         return False
+    if any(map(is_published, record_files(folder))):  # gpulift-bench would measure all of it anew
+        return False
     asked = {"machine": want.slug, "commit": want.stem, "options": dict(want.options)}
     same = all(state.get(key) == value for key, value in asked.items())
     return same and state.get("build", "") == want.build
+
+
+def state_of(folder: Path) -> str:
+    """`running` or `complete`; empty where nothing says it."""
+    return str((_state(folder / STATE_FILE) or {}).get("state", ""))
 
 
 def _state(file: Path) -> Mapping[str, Any] | None:

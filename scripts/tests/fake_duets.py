@@ -19,7 +19,6 @@ from gpulift.gate.certify import command as certify_command
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
 from gpulift.machine import CaseInfo, TechniqueInfo
-from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -62,7 +61,7 @@ class FakeDuets:
 
     def describe(self, bench: Path, gpu: int | None = None) -> Context:
         """The machine."""
-        return read_context(Fields(self.context, "fake"))
+        return read_context(self.context, "fake")
 
     def catalogue(self, bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
         """The techniques of ROWS, and one that has no quick case."""

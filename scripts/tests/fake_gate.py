@@ -20,7 +20,6 @@ import pytest
 from gpulift import machine
 from gpulift.errors import INTERRUPTED
 from gpulift.machine import CaseInfo, TechniqueInfo
-from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -88,7 +87,7 @@ class FakeBench:
 
     def describe(self, bench: Path, gpu: int | None = None) -> Context:
         """The machine."""
-        return read_context(Fields(self.contexts.get(bench.parent.name, self.context), "fake"))
+        return read_context(self.contexts.get(bench.parent.name, self.context), "fake")
 
     def catalogue(self, bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
         """From the manifests of the build."""

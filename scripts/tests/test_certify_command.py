@@ -19,7 +19,6 @@ from gpulift.gate.certify import command as certify_command
 from gpulift.gate.certify import issue as certificates
 from gpulift.gate.certify.command import certify, seconds_of
 from gpulift.gate.certify.issue import line_of
-from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -424,7 +423,7 @@ def test_other_code_is_no_second_build(
 
     def describe(program: Path, gpu: int | None = None) -> Context:
         here = changed if program.parent.name == "second" else bench.context
-        return read_context(Fields(here, "fake"))
+        return read_context(here, "fake")
 
     monkeypatch.setattr(machine, "describe", describe)
     with pytest.raises(GpuliftError, match=words) as refused:

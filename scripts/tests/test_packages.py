@@ -9,7 +9,6 @@ import pytest
 
 from gpulift import doctor, packages
 from gpulift.machine import TechniqueInfo
-from gpulift.records.fields import Fields
 from gpulift.records.parse import read_context
 from tests import sample
 
@@ -90,7 +89,7 @@ def test_doctor_says_where_jax_is_missing_what_cannot_run_and_what_helps(
     monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "jax" else name)
     monkeypatch.setattr("importlib.metadata.version", no_metadata)
     info = found(tmp_path, script="import jax\n")
-    context = read_context(Fields(sample.CPU_CONTEXT, "context"))
+    context = read_context(sample.CPU_CONTEXT, "context")
     said = {one.what: one for one in doctor.examine(context, [info])}
     wanted = "install jax, or name another interpreter with --python"
     assert (said["JAX"].usable, said["JAX"].remedy) == (False, wanted)
@@ -100,6 +99,6 @@ def test_doctor_says_where_jax_is_missing_what_cannot_run_and_what_helps(
 
 def test_doctor_names_the_version_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "1.2.3")
-    context = read_context(Fields(sample.CPU_CONTEXT, "context"))
+    context = read_context(sample.CPU_CONTEXT, "context")
     said = {one.what: one for one in doctor.examine(context, [])}
     assert (said["JAX"].usable, said["JAX"].found) == (True, "jax 1.2.3")

@@ -20,7 +20,6 @@ from gpulift.citing.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSID
 from gpulift.citing.verified import Verification, answer_text, as_dict, lines, table
 from gpulift.errors import GpuliftError
 from gpulift.machine import CaseInfo, TechniqueInfo
-from gpulift.records.fields import Fields
 from gpulift.records.model import Context, Record
 from gpulift.records.parse import read_context, read_record
 from tests import runs_made, sample
@@ -47,7 +46,7 @@ def copies(
 
 
 def context_of(raw: Json) -> Context:
-    return read_context(Fields(raw, "here"))
+    return read_context(raw, "here")
 
 
 def changed(context: Json, path: str, value: object) -> Json:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from gpulift import stats
 from gpulift.analysis.facts import Facts, facts
 from gpulift.analysis.reference import Reference
-from gpulift.records.model import Arm, Cost, Record
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT, Arm, Cost, Record
 from gpulift.records.read import Run
 from gpulift.records.throttle import throttle_of
 from gpulift.stats import Estimate

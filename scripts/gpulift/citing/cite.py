@@ -9,8 +9,7 @@ from gpulift.analysis import arms
 from gpulift.citing import conditions
 from gpulift.citing.errata import Erratum
 from gpulift.errors import GpuliftError
-from gpulift.records.model import Arm, Record
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT, Arm, Record
 from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 from gpulift.text import bibtex_text, visible

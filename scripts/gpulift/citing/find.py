@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpulift.errors import GpuliftError
+from gpulift.records.files import record_files_below
 from gpulift.records.model import ID_DIGITS, Record
 from gpulift.records.read import read_file
 from gpulift.text import visible
@@ -56,7 +57,9 @@ def _records(places: Iterable[Path], say: Say) -> Iterator[Record]:
     for place in places:
         files = _files(place)
         if not files:
-            raise GpuliftError(f"{visible(str(place))}: there are no records (*.jsonl) in it")
+            raise GpuliftError(
+                f"{visible(str(place))}: there are no records (*.jsonl, *.jsonl.zst) in it"
+            )
         for file in files:
             try:
                 content = read_file(file)
@@ -72,6 +75,6 @@ def _files(place: Path) -> list[Path]:
     try:
         if not place.exists():
             raise GpuliftError(f"{visible(str(place))}: there is no such file or folder")
-        return [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
+        return [place] if place.is_file() else record_files_below(place)
     except OSError as error:  # a name that is too long, or a folder that may not be read
         raise GpuliftError(f"{visible(str(place))}: cannot be read: {error.strerror}") from None

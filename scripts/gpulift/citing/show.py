@@ -13,8 +13,7 @@ from gpulift.analysis import arms
 from gpulift.citing import conditions
 from gpulift.citing.again import command_again
 from gpulift.citing.errata import Erratum
-from gpulift.records.model import Arm, HostLoad, Range, Record, Telemetry
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT, Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.throttle import throttle_of
 from gpulift.stats import ONE_LAUNCH_CONFIDENCE
 from gpulift.text import visible

@@ -19,8 +19,9 @@ from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
+from gpulift.records.files import record_files_below, size_of, stem_of
 from gpulift.records.model import Record
-from gpulift.records.read import read_results, size_of
+from gpulift.records.read import read_results
 from gpulift.records.together import was_crowded
 
 SHOWN_CASES = 4
@@ -62,7 +63,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
     if not results.is_dir():
         raise GpuliftError(f"{results}: there is no such folder")
     techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
-    files = [file for file in sorted(results.rglob("*.jsonl")) if file.stem in techniques]
+    files = [file for file in record_files_below(results) if stem_of(file) in techniques]
     found: dict[str, list[Record]] = {}
     crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
     files = [file for file in files if file.parent not in crowded and size_of(file)]

@@ -32,8 +32,7 @@ from gpulift.errors import (
     GpuliftError,
     RecordError,
 )
-from gpulift.records.model import Arm, Cost, Record
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT, Arm, Cost, Record
 from gpulift.records.read import Run
 from gpulift.steps import step
 

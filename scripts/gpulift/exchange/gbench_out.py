@@ -9,7 +9,7 @@ from typing import Any
 from gpulift.errors import GpuliftError
 from gpulift.exchange.imported import BENCHMARK
 from gpulift.exchange.rows import Row, rows_of
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT
 from gpulift.records.read import Run
 
 Json = dict[str, Any]

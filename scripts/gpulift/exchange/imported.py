@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.errors import GpuliftError
-from gpulift.records.parse import IMPORT, read_record
+from gpulift.records.model import IMPORT
+from gpulift.records.parse import read_record
 from gpulift.runs import write_error
 
 BENCHMARK = "benchmark"  # the one arm

@@ -14,8 +14,7 @@ from gpulift import stats
 from gpulift.analysis import arms
 from gpulift.analysis.summary import Case, group_cases
 from gpulift.errors import GpuliftError
-from gpulift.records.model import Arm
-from gpulift.records.parse import KINDS, OUTCOMES
+from gpulift.records.model import KINDS, OUTCOMES, Arm
 from gpulift.records.read import Run
 from gpulift.stats import Estimate
 from gpulift.text import visible

@@ -25,6 +25,7 @@ from gpulift.compare.comparability import differences
 from gpulift.decision import DUET, Margins
 from gpulift.errors import NOT_COMPARABLE, GpuliftError, RecordError
 from gpulift.records.fields import Fields
+from gpulift.records.files import record_files, record_files_below
 from gpulift.records.model import Arm, Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import write_error
@@ -279,7 +280,7 @@ def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> N
 
 def require_one_machine(gate: Path) -> None:
     """Refuses (not comparable) evidence whose card, driver or host changed in the midst of it."""
-    files = sorted(file for one in SERIES for file in (gate / one).rglob("*.jsonl"))
+    files = sorted(file for one in SERIES for file in record_files_below(gate / one))
     require_same_machine((record for file in files for record in read_file(file).records), "gate")
 
 
@@ -365,7 +366,7 @@ def _rows(fields: Fields, key: str) -> tuple[Row, ...]:
 def _records(folder: Path) -> list[Record]:
     """Launches in order; of records of the same launch, the last one counts."""
     latest: dict[tuple[tuple[str, ...], int], Record] = {}
-    for file in sorted(folder.glob("*.jsonl")):
+    for file in record_files(folder):
         for record in read_file(file).records:
             latest[(record.subject, record.launch)] = record
     return sorted(latest.values(), key=lambda record: record.launch)

@@ -31,6 +31,7 @@ from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import Health, judge_health, read_health
+from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_run
 
@@ -217,7 +218,7 @@ def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) 
     before = read_health(machine.health(bench, gpu))
     options = measuring.Options(filter=asked.filter, quick=asked.quick, gpu=gpu)
     measured = measuring.run(options, commands.results_folder(), out, context, say)
-    recorded = any(measured.folder.glob("*.jsonl"))
+    recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
     after = read_health(machine.health(bench, gpu))

@@ -16,6 +16,7 @@ from gpulift.commands import Json
 from gpulift.errors import GpuliftError
 from gpulift.qualify import reference_build
 from gpulift.qualify import tables as shown
+from gpulift.records.files import record_files
 from gpulift.records.read import read_results, run_folders
 from gpulift.records.together import was_crowded
 
@@ -71,7 +72,7 @@ def _behind(made: Reference, model: str) -> str:
 
 
 def _every_run(path: Path) -> list[Path]:
-    is_above = path.is_dir() and not any(path.glob("*.jsonl"))
+    is_above = path.is_dir() and not record_files(path)
     below = run_folders(path) if is_above else []
     return [folder for folder in below if not was_crowded(folder)] or [path]
 

@@ -1,11 +1,13 @@
 """The record as frozen dataclasses. Units are in the names, base SI; absent is None.
 
-Their types say what a line may hold: records.convert makes them of its JSON.
+Their types say what a line may hold: records.parse makes them of its JSON, records.schema the
+schema.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from array import array
 from collections.abc import Mapping, Sequence
@@ -14,19 +16,22 @@ from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from sys import intern
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from gpulift.records.quick import canonical
 from gpulift.records.values import Count, Maybe, NotNegative, Number, Positive, Whole
 
 Kind = Literal["technique", "duet", "import"]
 Outcome = Literal["ok", "skipped", "failed", "error"]
 Role = Literal["baseline", "technique"]
 Clock = Literal["device", "host"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+IMPORT = "import"  # measured by another tool: it has no build of ours, and no seed
 
 UNKNOWN_COMMITS = ("", "unknown")  # without git, or where it refused the checkout
 ID_DIGITS = 12
 DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s", "cpu_s")
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -137,8 +142,8 @@ class Arm:
 class Order:
     """Which arm had each window: indices into the record's arms, block by block."""
 
-    seed: Whole
     blocks: tuple[tuple[Whole, ...], ...]
+    seed: Maybe[int] = None  # up to 64 bits; what other tools measured has none
     allocation: tuple[Whole, ...] = ()
 
     def __post_init__(self) -> None:
@@ -249,12 +254,15 @@ class Build:
         return "built from an unknown commit" if self.commit in UNKNOWN_COMMITS else ""
 
 
+NO_BUILD = Build(commit="", dirty=False)
+
+
 @dataclass(frozen=True)
 class Context:
     """Where and with what a record was measured; an allow-list, never the whole environment."""
 
     host: Host
-    build: Build
+    build: Build = NO_BUILD  # of ours: what other tools measured has none
     gpu: Maybe[Gpu] = None
     gpu_missing: str = ""
     gpu_remedy: str = ""
@@ -287,14 +295,14 @@ class Record:
     technique: str
     case: Mapping[str, Whole | Number | str]
     case_id: str
-    quick: bool
-    ceiling: bool
-    regime: str
     launch: Whole
     launches: Whole
     started_at: str
     outcome: Outcome
     context: Context
+    quick: bool = False
+    ceiling: bool = False
+    regime: str = "burst"
     reason: str = ""
     remedy: str = ""
     question: str = ""
@@ -314,36 +322,18 @@ class Record:
     source: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the technique's files
     host_load: Maybe[HostLoad] = None
     time_s: Mapping[str, Number] = field(default_factory=dict)
-    parsed: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     file: Path = field(default=Path(), compare=False)
     line: int = field(default=0, compare=False)
-    start: int = field(default=0, compare=False)  # bytes of the file before the line
 
     def __post_init__(self) -> None:
         texts = {name: intern(one) for name, one in vars(self).items() if type(one) is str}
-        vars(self).update(texts)  # equal ones are one object, which is kept and pickled once
+        vars(self).update(texts)  # equal ones are one object
 
     @cached_property
     def id(self) -> str:
         """Content address: the start of the SHA-256 of the record's canonical JSON."""
         return record_id(self.raw)
-
-    @property
-    def raw(self) -> Mapping[str, Any]:
-        """The JSON object, read again from the file where it was not kept."""
-        if self.parsed is not None:
-            return self.parsed
-        from gpulift.records.read import read_again
-
-        return read_again(self)
-
-    def settle(self) -> None:
-        """Finds what is asked of every record and takes long where there are many, and keeps it."""
-        if self.order is not None:
-            self.order.turns  # noqa: B018
-        for arm in self.arms:
-            if arm.window_s:
-                arm.step_quartiles_s  # noqa: B018
 
     @cached_property
     def minor(self) -> int:
@@ -375,7 +365,7 @@ class Record:
 
 @lru_cache(maxsize=4096)
 def _one_row(row: tuple[int, ...]) -> tuple[int, ...]:
-    """The same object for equal rows, of which there are few: it is kept and pickled once."""
+    """The same object for equal rows, of which there are few."""
     return row
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpulift.errors import GpuliftError, RecordError
-from gpulift.records import quick
-from gpulift.records.model import ID_DIGITS, Context, Record, record_id
+from gpulift.records.files import content_of, record_files, record_files_below, size_of
+from gpulift.records.model import Context, Record
 from gpulift.records.parse import read_record
-from gpulift.records.pool import read_by_processes, without_collection, worth_processes
 from gpulift.records.together import was_crowded
 
 
@@ -56,100 +56,25 @@ class Run:
         return not self.records[0].context.options.get("quick", False)
 
 
-def read_file(path: Path, keep: bool = True) -> RecordFile:
+def read_file(path: Path) -> RecordFile:
     """All records of a file. A last line that was cut off is dropped with a warning.
 
     A process that is killed while it appends leaves a last line without its line feed; every other
-    line that cannot be read is an error. JSON objects that are not kept are read again when asked
-    for.
+    line that cannot be read is an error.
     """
     records: list[Record] = []
     warnings: list[str] = []
     contexts: dict[bytes, Context] = {}
-    start = 0
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(io.BytesIO(content_of(path)), start=1):
         try:
             if line.strip():
-                raw, id = _identified(line, f"{path}:{number}")
-                record = read_record(raw, path, number, contexts, start, keep)
-                vars(record)["id"] = id  # as cached_property does
-                records.append(record)
+                raw = parse_line(line, f"{path}:{number}")
+                records.append(read_record(raw, path, number, contexts))
         except NotJsonError:
             if line.endswith(b"\n"):
                 raise
             warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
-        start += len(line)
     return RecordFile(tuple(records), tuple(warnings))
-
-
-def read_files(
-    paths: Sequence[Path], meanwhile: Callable[[], None] = lambda: None
-) -> list[RecordFile]:
-    """All records of these files, in their order; many bytes by several processes at once.
-
-    `meanwhile` is done in any case, while they read or before.
-    """
-    many = worth_processes(paths)
-    if not many:
-        meanwhile()
-    with without_collection(freeze=many):
-        known = read_by_processes(paths, meanwhile) if many else {}
-        return [_opened(known[path]) if path in known else read_file(path) for path in paths]
-
-
-def _opened(found: RecordFile | GpuliftError) -> RecordFile:
-    if isinstance(found, GpuliftError):
-        raise found
-    return found
-
-
-def read_again(record: Record) -> Mapping[str, Any]:
-    """The JSON object of a record that another process read. Its file must not have changed."""
-    place = f"{record.file}:{record.line}"
-    changed = RecordError(f"{place}: has changed since it was read; call again")
-    try:
-        with record.file.open("rb") as file:
-            file.seek(record.start)
-            line = file.readline()
-        raw, id = _identified(line, place)
-    except NotJsonError:
-        raise changed from None
-    except OSError as error:
-        raise _unreadable(record.file, error) from None
-    if id != record.id:
-        raise changed
-    return raw
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def size_of(file: Path) -> int:
-    """Its bytes. Raises GpuliftError where there is none, as behind a link that leads nowhere."""
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise _unreadable(file, error) from None
-
-
-def _unreadable(path: Path, error: OSError) -> GpuliftError:
-    return GpuliftError(f"{path}: cannot be read: {error.strerror}")
-
-
-def _identified(line: bytes, place: str) -> tuple[Mapping[str, Any], str]:
-    """The object of a line of records, and its id."""
-    quickly = quick.parsed(line)
-    if quickly is not None:
-        digest = quick.sha256(quickly, line)
-        if digest is not None:
-            return quickly, digest[:ID_DIGITS]
-    raw = parse_line(line, place)
-    return raw, record_id(raw)
 
 
 def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
@@ -198,14 +123,13 @@ def _require_writable(raw: Mapping[str, Any], place: str) -> None:
 
 def read_run(folder: Path) -> Run:
     """All records of a run folder; of records of the same launch, the last one counts."""
-    return _runs([_files_of(folder)])[0]
+    return _run(*_files_of(folder))
 
 
 def read_results(
     paths: Iterable[Path],
     *,
     every_case: bool = False,
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Run]:
     """The runs that the paths name, in that order.
 
@@ -213,8 +137,7 @@ def read_results(
     run to show of each machine in it: full before quick, of most techniques, then the newest. With
     `every_case` it stands for all cases of each machine, each as one run has it: one that measured
     it, in two launches or more if there is such, full before quick, then of most techniques, then
-    newest. A run in which several GPUs were busy at once is only taken where a path names it. What
-    the caller has to do `meanwhile` is done beside the reading, if there is much to read.
+    newest. A run in which several GPUs were busy at once is only taken where a path names it.
     """
     groups: list[list[_Place]] = []
     for path in paths:
@@ -224,10 +147,9 @@ def read_results(
         if not any(found):
             crowded = any(was_crowded(folder) for folder in run_folders(path))
             other = " of a GPU that was busy alone" if crowded else ""
-            raise GpuliftError(f"{path}: there are no records{other} (*.jsonl) in it")
+            raise GpuliftError(f"{path}: there are no records{other} (*.jsonl, *.jsonl.zst) in it")
         groups.extend(found)
-    runs = iter(_runs([place for group in groups for place in group], meanwhile))
-    return [run for group in groups for run in _every_case([next(runs) for _ in group])]
+    return [run for group in groups for run in _every_case([_run(*place) for place in group])]
 
 
 def _exists(path: Path) -> bool:
@@ -239,7 +161,7 @@ def _exists(path: Path) -> bool:
 
 def run_folders(above: Path) -> list[Path]:
     """All folders with record files below a folder, oldest name first."""
-    return sorted({file.parent for file in above.rglob("*.jsonl")}, key=_natural)
+    return sorted({file.parent for file in record_files_below(above)}, key=_natural)
 
 
 def newest_run(folders: Sequence[Path]) -> Run | None:
@@ -287,21 +209,21 @@ def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
 
 
 def _files_with_records(folder: Path) -> list[Path]:
-    return [file for file in sorted(folder.glob("*.jsonl")) if size_of(file)]
+    return [file for file in record_files(folder) if size_of(file)]
 
 
 _Place = tuple[Path, list[Path]]  # a run folder, and which of its files to read
 
 
 def _files_of(folder: Path) -> _Place:
-    return folder, sorted(folder.glob("*.jsonl"))
+    return folder, record_files(folder)
 
 
 def _groups_at(path: Path, *, every_case: bool) -> list[list[_Place]]:
     """What the path stands for: of each machine the runs of which its cases are taken."""
     if path.is_file():
         return [[(path.parent, [path])]]
-    if any(path.glob("*.jsonl")):
+    if record_files(path):
         return [[_files_of(path)]]
     machines: dict[Path, list[Path]] = {}
     for folder in run_folders(path):
@@ -310,16 +232,11 @@ def _groups_at(path: Path, *, every_case: bool) -> list[list[_Place]]:
     return [[_files_of(one) for one in _ranked(found)[:most]] for found in machines.values()]
 
 
-def _runs(places: Sequence[_Place], meanwhile: Callable[[], None] = lambda: None) -> list[Run]:
-    """One run per place, all files being read together."""
-    contents = iter(read_files([file for _, files in places for file in files], meanwhile))
-    return [_run(folder, files, [next(contents) for _ in files]) for folder, files in places]
-
-
-def _run(folder: Path, files: Sequence[Path], contents: Sequence[RecordFile]) -> Run:
+def _run(folder: Path, files: Sequence[Path]) -> Run:
     warnings: list[str] = []
     latest: dict[tuple[tuple[str, ...], int], Record] = {}
-    for file, content in zip(files, contents, strict=True):
+    for file in files:
+        content = read_file(file)
         warnings.extend(content.warnings)
         for record in content.records:
             key = (record.subject, record.launch)

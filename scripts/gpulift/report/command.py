@@ -1,4 +1,4 @@
-"""`gpulift report`. It imports what it needs to read, and the rest while other processes read."""
+"""`gpulift report`. What draws is imported when the records could be read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import typer
 from gpulift.arguments import SomeResults, named
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
-from gpulift.records.pool import without_collection
 from gpulift.records.read import Run, read_results
 
 if TYPE_CHECKING:
     from gpulift.analysis.summary import Summary
 
 
-@without_collection(freeze=False)  # it keeps what it makes until all is written
 def report(
     results: SomeResults = None,
     gates: Annotated[
@@ -55,8 +53,8 @@ def report(
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [], every_case=True, meanwhile=_prepare)
-    from gpulift.report import changes, halves, page
+    found = read_results(results or [], every_case=True)
+    from gpulift.report import changes, page
 
     made = []
     if gates:
@@ -69,7 +67,7 @@ def report(
         compared = compare(read_results([base]), found, across)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
-    typer.echo(page.write(halves.summaries(found, _summed_up), folder, changes=made))
+    typer.echo(page.write([_summed_up(run) for run in found], folder, changes=made))
 
 
 def _summed_up(run: Run) -> Summary:
@@ -78,14 +76,6 @@ def _summed_up(run: Run) -> Summary:
     from gpulift.qualify.saved import health_of
 
     return replace(summary_of(run), health=health_of(run))
-
-
-def _prepare() -> None:
-    """What takes half a second: matplotlib, templates."""
-    from gpulift import commands  # noqa: F401
-    from gpulift.report import page, render  # noqa: F401
-
-    render.prepare()
 
 
 def _report_folder(results: Path) -> Path:

@@ -73,14 +73,12 @@ def write(
     }
     values["contents"] = _contents(values)
     try:
-        drawings = [one for one in wanted if one]
-        with figures.drawn(drawings, out / "figures") as found:
-            claims = claimed.claims_views(read_ledger(), summaries)
-            techniques = views.technique_views(machines, anchors, claims, most.strips)
-            values |= {"claims": claims, "techniques": techniques, "figures": found.by_name}
-            (out / "report.md").write_text(twin.fit(render.twin_parts(values)), encoding="utf-8")
-            page = found.put_on(render.page(values))
-            (out / "report.html").write_text(page, encoding="utf-8")
+        claims = claimed.claims_views(read_ledger(), summaries)
+        techniques = views.technique_views(machines, anchors, claims, most.strips)
+        drawn = figures.drawn([drawing for drawing in wanted if drawing], out / "figures")
+        values |= {"claims": claims, "techniques": techniques, "figures": drawn}
+        (out / "report.md").write_text(twin.fit(render.twin_parts(values)), encoding="utf-8")
+        (out / "report.html").write_text(render.page(values), encoding="utf-8")
     except OSError as error:
         raise write_error(out, error) from None
     return out / "report.html"

@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpulift import decision, tables, text
 from gpulift.claims import command as claims
@@ -19,7 +16,6 @@ from gpulift.qualify.tables import GLYPHS, quantity
 from gpulift.report import escaping, views
 from gpulift.report.claimed import CLAIM_STYLES
 
-COMPILED = Path(__file__).parent / "templates" / "__pycache__"
 SCRIPT, STYLE = "report.js", "report.css"
 PARTS = {
     "answer": "the answer",
@@ -33,15 +29,6 @@ PARTS = {
     "certificates": "how often the verdict is wrong",
     "records": "the records",
 }
-
-
-def prepare() -> None:
-    """Compiles the templates, which can be done before there is anything to fill them with."""
-    for html, ending in ((True, ".html.j2"), (False, ".md.j2")):
-        environment = _environment(html=html)
-        for name in environment.list_templates():
-            if name.endswith(ending):
-                environment.get_template(name)
 
 
 def page(values: Mapping[str, Any]) -> str:
@@ -63,16 +50,6 @@ def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-class _Bytecode(FileSystemBytecodeCache):
-    """Compiled templates beside their sources, where Python too keeps what it compiled."""
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Where nothing can be written, they are compiled each time."""
-        with suppress(OSError):
-            COMPILED.mkdir(exist_ok=True)
-            super().dump_bytecode(bucket)
-
-
 def _file(environment: Environment, name: str) -> str:
     assert environment.loader is not None
     source = environment.loader.get_source(environment, name)[0]
@@ -86,7 +63,6 @@ def _environment(html: bool) -> Environment:
         autoescape=html,
         finalize=escaping.html if html else escaping.markdown,
         undefined=StrictUndefined,
-        bytecode_cache=_Bytecode(str(COMPILED)),
         trim_blocks=True,
         lstrip_blocks=True,
     )

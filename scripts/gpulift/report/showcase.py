@@ -49,7 +49,7 @@ class Exhibit:
 def committed_run(results: Path) -> Run:
     """The run of the model to show, of those that git has. GpuliftError where there is none."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl"],
+        ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl", f"{MODEL}/*.jsonl.zst"],
         cwd=results,
         capture_output=True,
         text=True,

@@ -23,8 +23,7 @@ from gpulift.qualify.checks import (
     CheckResult,
     basis,
 )
-from gpulift.records.model import Record
-from gpulift.records.parse import IMPORT
+from gpulift.records.model import IMPORT, Record
 from gpulift.report import findings, marks, roofline, strips
 from gpulift.report.claimed import ClaimsView
 from gpulift.stats import Estimate

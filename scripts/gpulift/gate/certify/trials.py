@@ -60,6 +60,7 @@ from gpulift.gate.judge import next_look, next_screen, values
 from gpulift.gate.measure import Budget, Say
 from gpulift.gate.rows import selecting
 from gpulift.records.fields import Fields
+from gpulift.records.files import record_files
 from gpulift.records.model import Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import Wanted, write_error
@@ -554,9 +555,7 @@ def _records(begun: Begun, part: Part) -> Mapping[Row, list[Record]]:
     found: dict[Row, list[Record]] = {}
     for stage in (1, 2):
         for batch in sorted(stage_folder(begun.folder, part.series, stage).glob("launch-*")):
-            held = [
-                one for file in sorted(batch.glob("*.jsonl")) for one in read_file(file).records
-            ]
+            held = [one for file in record_files(batch) for one in read_file(file).records]
             latest = {(record.subject, record.launch): record for record in held}
             for record in sorted(latest.values(), key=lambda one: one.launch):
                 row = Row(record.technique, record.case_id, record.duet_arm)
