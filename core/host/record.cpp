@@ -1,6 +1,7 @@
 #include "record.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/harness/machine.hpp"
 #include "core/harness/record_file.hpp"
@@ -44,25 +45,32 @@ Json to_json(const Cost& cost) {
   return json;
 }
 
+/// To the nanosecond, which no clock here is finer than: the digits beyond are a third of a record.
+double to_nanosecond(double time_s) {
+  constexpr double kPerSecond = 1e9;
+  return std::round(time_s * kPerSecond) / kPerSecond;
+}
+
 /// A value per window, or none at all: a list with gaps would be read at the wrong windows.
-void put_of_each(Json& windows, const char* key, const ArmSamples& samples, std::optional<double> Window::* value) {
+void put_of_each(Json& windows, const char* key, const ArmSamples& samples, std::optional<double> Window::* value,
+                 double (*rounded)(double)) {
   const bool all = std::all_of(samples.windows.begin(), samples.windows.end(),
                                [value](const Window& window) { return (window.*value).has_value(); });
   if (!all) return;
-  for (const Window& window : samples.windows) windows[key].push_back(*(window.*value));
+  for (const Window& window : samples.windows) windows[key].push_back(rounded(*(window.*value)));
 }
 
 Json windows_of(const ArmRecord& arm) {
   const ArmSamples& samples = *arm.samples;
   Json windows{{"start_s", Json::array()}, {"host_s", Json::array()}, {"enqueue_s", Json::array()}};
   for (const Window& window : samples.windows) {
-    windows["start_s"].push_back(window.start_s);
-    windows["host_s"].push_back(window.host_s);
-    windows["enqueue_s"].push_back(window.enqueue_s);
+    windows["start_s"].push_back(to_nanosecond(window.start_s));
+    windows["host_s"].push_back(to_nanosecond(window.host_s));
+    windows["enqueue_s"].push_back(to_nanosecond(window.enqueue_s));
   }
-  put_of_each(windows, "device_s", samples, &Window::device_s);
-  put_of_each(windows, "sm_clock_hz", samples, &Window::sm_clock_hz);
-  put_of_each(windows, "cpu_s", samples, &Window::cpu_s);
+  put_of_each(windows, "device_s", samples, &Window::device_s, to_nanosecond);
+  put_of_each(windows, "sm_clock_hz", samples, &Window::sm_clock_hz, std::round);
+  put_of_each(windows, "cpu_s", samples, &Window::cpu_s, to_nanosecond);
   for (const auto& energy_j : arm.energy_j) windows["energy_j"].push_back(energy_j ? Json(*energy_j) : Json(nullptr));
   return windows;
 }

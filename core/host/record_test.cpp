@@ -78,6 +78,19 @@ TEST(CaseRecord, SaysWhatAnArmHadOfItsOwn) {
   EXPECT_EQ(line.at("context").at("scratch").at("filesystem"), "ext4");
 }
 
+TEST(CaseRecord, TimesAreWrittenToTheNanosecondAndClocksInWholeHertz) {
+  CaseRecord record{.result = {}};
+  record.arms.push_back(measured("a"));
+  auto& windows = record.arms[0].samples->windows;
+  windows[0] = windows[1] =
+      Window{.start_s = 1.00000000049, .host_s = 0.0123456789123, .enqueue_s = 4e-10, .sm_clock_hz = 1980000000.4};
+  const Json written = line_of(record).at("arms")[0].at("windows");
+  EXPECT_EQ(written.at("start_s")[0].dump(), "1.0");
+  EXPECT_EQ(written.at("host_s")[0].dump(), "0.012345679");
+  EXPECT_EQ(written.at("enqueue_s")[0].dump(), "0.0");
+  EXPECT_EQ(written.at("sm_clock_hz")[0].dump(), "1980000000.0");
+}
+
 TEST(CaseRecord, AClockThatOneWindowLacksIsLeftOut) {
   CaseRecord record{.result = {}};
   record.arms.push_back(measured("a"));

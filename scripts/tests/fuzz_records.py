@@ -20,6 +20,7 @@ from typing import Any
 from gpulift.compare.judge import Launch, compare
 from gpulift.decision import IMPROVED, REGRESSED
 from gpulift.errors import GpuliftError, RecordError
+from gpulift.records.files import content_of, record_files_below
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run, parse_line
@@ -62,8 +63,8 @@ Mutation = Callable[[bytes, random.Random], bytes]
 
 def corpus() -> list[bytes]:
     """Lines of all committed records that are small enough."""
-    files = sorted((CHECKOUT / "results").rglob("*.jsonl"))
-    lines = [line for file in files for line in file.read_bytes().splitlines()]
+    files = record_files_below(CHECKOUT / "results")
+    lines = [line for file in files for line in content_of(file).splitlines()]
     return [line for line in lines if len(line) <= SMALL]
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from gpulift.errors import RecordError
+from gpulift.records.files import content_of, record_files_below
 from gpulift.records.model import Record, record_id
 from gpulift.records.read import read_file
 from tests import sample
 from tests.conftest import CHECKOUT, DATA
 
-COMMITTED = sorted([*(CHECKOUT / "results").rglob("*.jsonl"), *DATA.rglob("*.jsonl")])
+COMMITTED = [*record_files_below(CHECKOUT / "results"), *record_files_below(DATA)]
 GOOD = sample.record("a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 2e-3)])
 
 
@@ -26,7 +27,7 @@ def id_by_definition(line: bytes) -> str:
 
 
 def lines_of(file: Path) -> list[bytes]:
-    return file.read_bytes().splitlines()
+    return content_of(file).splitlines()
 
 
 def records_of(line: bytes, folder: Path) -> tuple[Record, ...]:
