@@ -3,15 +3,18 @@
 #include <string>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 const Point kPoint{{"model", std::string("encoder_toy")}};
 
 TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
   HostCheckingTrial trial(kPoint);
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 5U);
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.worker.has_value());
@@ -25,7 +28,7 @@ TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
 
 TEST(CachingAllocator, LossesAreCheckedExactly) {
   HostCheckingTrial trial(kPoint);
-  technique.run(trial);
+  technique->run(trial);
   const auto& caching = trial.results().at(1);
   EXPECT_EQ(caching.tolerance, 0);
   EXPECT_EQ(caching.error, 0);

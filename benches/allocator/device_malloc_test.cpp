@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "workloads/allocation_trace.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 class DeviceMalloc : public testing::TestWithParam<std::string> {};
 
@@ -17,8 +20,8 @@ TEST_P(DeviceMalloc, ArmsAreExactAndLeaveNothingBehind) {
   const AllocationTrace trace = training ? gpt_training_trace({}) : single_block_trace(std::size_t{1} << 20);
   if (device.free_bytes() < 2 * trace.total_bytes(512)) GTEST_SKIP() << "too little free device memory";
   CheckingTrial trial(device, {{"trace", GetParam()}});
-  technique.run(trial);
-  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.unavailable, "") << name;
     EXPECT_EQ(arm.error, 0) << name;

@@ -4,16 +4,19 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 const Point kPoint{{"model", std::string("encoder_toy")}};
 
 TEST(EmptyCache, ChangesNoLoss) {
   HostCheckingTrial trial(kPoint);
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 2U);
   for (const auto& result : trial.results()) {
     EXPECT_EQ(result.not_made, "");
@@ -24,7 +27,7 @@ TEST(EmptyCache, ChangesNoLoss) {
 
 TEST(EmptyCache, SingleStepsAreTimed) {
   HostCheckingTrial trial(kPoint);
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& result : trial.results()) {
     const Step step = result.arm.make().step();
     step(nullptr);
@@ -39,7 +42,7 @@ class EmptyCacheOnDevice : public DeviceTest {};
 
 TEST_F(EmptyCacheOnDevice, GivesTheSameLosses) {
   CheckingTrial trial(device(), kPoint);
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 2U);
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;

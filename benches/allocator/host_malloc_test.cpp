@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "workloads/host/allocator_in_use.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 const HostCheckingTrial::ArmResult& arm(const HostCheckingTrial& trial, const std::string& name) {
   for (const auto& result : trial.results()) {
@@ -18,7 +21,7 @@ class HostMalloc : public testing::TestWithParam<Point> {};
 TEST_P(HostMalloc, TheBaselineIsExactAndIsFoundWhenItDoesNothing) {
   if (allocator_in_use() != "libc") GTEST_SKIP() << "malloc() is " << allocator_in_use() << "'s in this process";
   HostCheckingTrial trial(GetParam());
-  technique.run(trial);
+  technique->run(trial);
   const auto glibc = arm(trial, "glibc");
   EXPECT_EQ(glibc.not_made, "");
   EXPECT_GT(glibc.poisoned_error, 0);
@@ -34,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, HostMalloc,
 
 TEST(HostMallocArms, RefuseToRunUnderAnotherAllocator) {
   HostCheckingTrial trial({{"threads", "one"}, {"blocks", "tokens"}});
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& result : trial.results()) {
     const auto expected = result.arm.name == "glibc" ? "libc" : result.arm.name;
     if (expected == allocator_in_use()) continue;
@@ -44,7 +47,7 @@ TEST(HostMallocArms, RefuseToRunUnderAnotherAllocator) {
 
 TEST(HostMallocArms, AreProcessesOfTheirOwnWithAPreloadAndARemedy) {
   HostCheckingTrial trial({{"threads", "one"}, {"blocks", "tokens"}});
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.worker) << result.arm.name;
     EXPECT_EQ(result.arm.worker->preload.empty(), result.arm.name == "glibc");

@@ -5,16 +5,19 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 Point point(const std::string& model, std::int64_t tokens) { return {{"model", model}, {"tokens", tokens}}; }
 
 TEST(Sdpa, EveryFormThatAHostHasTrainsAlikeAndIsTheOneThatRan) {
   HostCheckingTrial trial(point("gpt_toy", 64));
-  technique.run(trial);
+  technique->run(trial);
   const bool in_bf16 = !trial.notes().contains("computed_in");
   ASSERT_EQ(trial.results().size(), 5U);
   for (const auto& result : trial.results()) {
@@ -37,7 +40,7 @@ TEST(Sdpa, EveryFormThatAHostHasTrainsAlikeAndIsTheOneThatRan) {
 
 TEST(Sdpa, CountsTheProductsOfFullAttention) {
   HostCheckingTrial trial(point("gpt_toy", 64));
-  technique.run(trial);
+  technique->run(trial);
   EXPECT_EQ(trial.trial_cost().items, 64);
   EXPECT_EQ(trial.trial_cost().flops, 3.0 * 64 * (4 * (24 * 64 * 64 + 4 * 64 * 64) + 2 * 64 * 64));
 }
@@ -46,7 +49,7 @@ class SdpaOnADevice : public DeviceTest {};
 
 TEST_F(SdpaOnADevice, FusedFormsKeepNoScores) {
   CheckingTrial trial(device(), point("gpt_toy", 2048));
-  technique.run(trial);
+  technique->run(trial);
   const auto& results = trial.results();
   for (const auto& [name, arm] : results) {
     if (!arm.unavailable.empty()) continue;

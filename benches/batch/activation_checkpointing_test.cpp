@@ -6,17 +6,20 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/torch/repeating_kernels.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 Point point(const std::string& model, const std::string& batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(ActivationCheckpointing, TrainsExactlyAsWithoutOnAHost) {
   HostCheckingTrial trial(point("gpt_toy", "equal"));
-  technique.run(trial);
+  technique->run(trial);
   const auto& results = trial.results();
   ASSERT_EQ(results.size(), 5U);
   EXPECT_EQ(results[0].error, 0);
@@ -31,14 +34,14 @@ TEST(ActivationCheckpointing, TrainsExactlyAsWithoutOnAHost) {
 
 TEST(ActivationCheckpointing, HasNoLargestBatchOnAHost) {
   HostCheckingTrial trial(point("gpt_toy", "largest"));
-  EXPECT_THROW(technique.run(trial), std::runtime_error);
+  EXPECT_THROW(technique->run(trial), std::runtime_error);
 }
 
 class ActivationCheckpointingOnADevice : public DeviceTest {};
 
 TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
   CheckingTrial trial(device(), point("resnet50", "equal"));
-  technique.run(trial);
+  technique->run(trial);
   const auto bytes = [&](const std::string& arm) { return trial.results().at(arm).metrics.at("peak_allocated_bytes"); };
   for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << name;
   EXPECT_LT(bytes("fp32_every_block"), bytes("fp32"));
@@ -49,7 +52,7 @@ TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
 TEST_F(ActivationCheckpointingOnADevice, TrainsExactlyAsWithoutWhereKernelsRepeat) {
   const RepeatingKernels repeating;
   CheckingTrial trial(device(), point("gpt_toy", "equal"));
-  technique.run(trial);
+  technique->run(trial);
   const auto error = [&](const std::string& arm) { return trial.results().at(arm).error; };
   EXPECT_EQ(error("fp32"), 0);
   EXPECT_EQ(error("fp32_every_block"), 0);
@@ -60,9 +63,10 @@ TEST_F(ActivationCheckpointingOnADevice, TrainsExactlyAsWithoutWhereKernelsRepea
 
 TEST_F(ActivationCheckpointingOnADevice, TakesALargerBatchThatAnEarlierLaunchFound) {
   std::map<std::string, std::string> known;
-  for (const std::string& arm : technique.arms) known["largest_batch_" + arm] = arm == "bf16_every_block" ? "32" : "16";
+  for (const std::string& arm : technique->arms)
+    known["largest_batch_" + arm] = arm == "bf16_every_block" ? "32" : "16";
   CheckingTrial trial(device(), point("resnet50", "largest"), known);
-  technique.run(trial);
+  technique->run(trial);
   EXPECT_EQ(trial.results().at("fp32").cost.items, 16);
   EXPECT_EQ(trial.results().at("bf16_every_block").cost.items, 32);
   EXPECT_LE(trial.results().at("bf16_every_block").error, 0.01);

@@ -3,13 +3,16 @@
 #include <string>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 HostCheckingTrial tried(const std::string& equal) {
   HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}, {"equal", equal}});
-  technique.run(trial);
+  technique->run(trial);
   return trial;
 }
 

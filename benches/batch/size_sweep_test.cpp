@@ -8,15 +8,18 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 Point point(const std::string& model, std::int64_t batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
   HostCheckingTrial trial(point("resnet18", 7));
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 2);
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   const Cost smallest = trial.results()[0].arm.cost.value();
@@ -29,7 +32,7 @@ TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
 
 TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
   HostCheckingTrial trial(point("lstm_toy", 31));
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 2);
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   EXPECT_EQ(trial.results()[1].arm.cost->items / trial.results()[0].arm.cost->items, 31);
@@ -39,7 +42,7 @@ TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
   // 2048 rows are checked in two parts, and a ResNet's images all at once, since its norms see them all.
   for (const auto& [model, batch] : {std::pair("lstm_toy", 2048), std::pair("resnet18", 64)}) {
     HostCheckingTrial trial(point(model, batch));
-    technique.run(trial);
+    technique->run(trial);
     EXPECT_LE(trial.results()[1].error, 1e-5) << model;
     EXPECT_GT(trial.results()[1].later_error, trial.results()[1].tolerance) << model;
   }
@@ -48,7 +51,7 @@ TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
 TEST(SizeSweep, SkipsWhatAMachineWithoutAGpuOrTheModelCannotTrain) {
   for (const Point& skipped : {point("gpt2", 1), point("resnet18", 3), point("resnet18", 1024)}) {
     HostCheckingTrial trial(skipped);
-    EXPECT_THROW(technique.run(trial), std::runtime_error);
+    EXPECT_THROW(technique->run(trial), std::runtime_error);
   }
 }
 
@@ -57,7 +60,7 @@ TEST(SizeSweep, TrainsAnyBatchOnTheDevice) {
   Device device(0);
   for (const auto& [model, batch] : {std::pair("resnet50", 3), std::pair("lstm", 7), std::pair("resnet18", 31)}) {
     CheckingTrial trial(device, point(model, batch));
-    technique.run(trial);
+    technique->run(trial);
     for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << model << " " << name;
   }
 }

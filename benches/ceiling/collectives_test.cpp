@@ -8,18 +8,21 @@
 #include <utility>
 #include <vector>
 
-#include "core/harness/technique.hpp"
+#include "benches/module_under_test.hpp"
+#include "benches/trial_of_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 /// Keeps what the technique declares and makes nothing: without a device, as in the parent of workers, where it has
 /// none.
-class OneProcessTrial final : public Trial {
+class OneProcessTrial final : public TrialOfTest {
  public:
   OneProcessTrial(const std::string& link, std::int64_t bytes, Device* device = nullptr, std::vector<int> gpus = {})
-      : point_{{"link", link}, {"bytes", bytes}}, device_(device), gpus_(std::move(gpus)) {}
+      : TrialOfTest(device, {{"link", link}, {"bytes", bytes}}), gpus_(std::move(gpus)) {}
 
   const std::vector<Arm>& arms() const { return arms_; }
   const Arm& arm(const std::string& name) const {
@@ -28,33 +31,17 @@ class OneProcessTrial final : public Trial {
     }
     throw std::logic_error("no arm " + name);
   }
-  const Check& same_result() const { return check_; }
-  const std::map<std::string, std::string>& versions() const { return versions_; }
+  const Check& same_result() const { return check_of_case(); }
 
-  const Point& point() const override { return point_; }
-  Device& device() override {
-    if (device_ == nullptr) throw std::logic_error("the parent asked for a device");
-    return *device_;
-  }
-  bool has_device() const override { return device_ != nullptr; }
-  std::uint64_t seed() const override { return 1; }
-  void cost(const Cost&) override {}
-  void check(Check same_result) override { check_ = std::move(same_result); }
   std::vector<int> gpus() const override { return gpus_; }
-  int cores() const override { return 1; }
-  Scratch scratch() override { throw std::logic_error("no arm here has files"); }
-  void version(const std::string& library, const std::string& version) override { versions_[library] = version; }
-  void note(const std::string&, const std::string&) override {}
-  std::optional<std::string> recall(const std::string&) const override { return std::nullopt; }
   /// The copy needs a second GPU.
   void compare(std::vector<Arm> arms) override {
     arms_ = std::move(arms);
-    if (device_ == nullptr) return;
+    if (!has_device()) return;
     for (const Arm& arm : arms_) {
       if (arm.name != "peer_copy" || gpus_.size() > 1) errors_[arm.name] = errors_of(arm);
     }
   }
-  [[noreturn]] void skip(const std::string& reason, const std::string&) override { throw std::runtime_error(reason); }
 
   struct Errors {
     double poisoned = 0;
@@ -68,22 +55,18 @@ class OneProcessTrial final : public Trial {
     const UniqueStream stream = make_stream();
     const Work work = arm.make();
     Errors errors;
-    check_.poison(stream.get());
-    errors.poisoned = check_.error(stream.get());
+    check_of_case().poison(stream.get());
+    errors.poisoned = check_of_case().error(stream.get());
     work.step()(stream.get());
-    errors.after_a_step = check_.error(stream.get());
+    errors.after_a_step = check_of_case().error(stream.get());
     work.step()(stream.get());
     work.step()(stream.get());
-    errors.after_two_more = check_.error(stream.get());
+    errors.after_two_more = check_of_case().error(stream.get());
     return errors;
   }
 
-  Point point_;
-  Device* device_;
   std::vector<int> gpus_;
   std::vector<Arm> arms_;
-  Check check_;
-  std::map<std::string, std::string> versions_;
   std::map<std::string, Errors> errors_;
 };
 
@@ -91,7 +74,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 TEST(Collectives, CountTheBusBytesOfNcclTests) {
   OneProcessTrial trial("nvlink", kMiB);
-  technique.run(trial);
+  technique->run(trial);
   const std::map<std::string, double> share{
       {"all_reduce", 1.0}, {"all_gather", 0.5}, {"reduce_scatter", 0.5}, {"all_to_all", 0.5}, {"peer_copy", 1.0}};
   ASSERT_EQ(trial.arms().size(), share.size());
@@ -105,7 +88,7 @@ TEST(Collectives, CountTheBusBytesOfNcclTests) {
 TEST(Collectives, TakeThePathThatTheCaseNames) {
   for (const auto& [link, disabled] : {std::pair{"nvlink", "0"}, {"host", "1"}}) {
     OneProcessTrial trial(link, kMiB);
-    technique.run(trial);
+    technique->run(trial);
     for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}) {
       const Worker& worker = trial.arm(name).worker.value();
       EXPECT_EQ(worker.ranks, 2) << name;
@@ -116,19 +99,19 @@ TEST(Collectives, TakeThePathThatTheCaseNames) {
     EXPECT_TRUE(trial.arm("peer_copy").worker.value().environment.empty());
   }
   OneProcessTrial host("host", kMiB);
-  technique.run(host);
+  technique->run(host);
   EXPECT_EQ(host.arm("all_reduce").cost.value().roof, "gpu_link/host");
 }
 
 TEST(Collectives, DeclareNcclsVersion) {
   OneProcessTrial trial("host", kMiB);
-  technique.run(trial);
+  technique->run(trial);
   EXPECT_NE(trial.versions().at("nccl"), "");
 }
 
 TEST(Collectives, WithoutAResultTheCheckFails) {
   OneProcessTrial trial("host", kMiB);
-  technique.run(trial);
+  technique->run(trial);
   EXPECT_FALSE(trial.same_result().error(nullptr) <= trial.same_result().tolerance);
 }
 
@@ -147,7 +130,7 @@ TEST_F(CollectivesOnGpus, OneRankAloneGetsExactResultsAndAPoisonedOutputIsFound)
   // The second is longer than the integers, which then repeat.
   for (const std::int64_t bytes : {std::int64_t{8192}, 6 * kMiB}) {
     OneProcessTrial trial("host", bytes, &device(), {device().index()});
-    technique.run(trial);
+    technique->run(trial);
     EXPECT_EQ(trial.errors().size(), 4);
     for (const auto& [name, errors] : trial.errors()) {
       EXPECT_EQ(errors.poisoned, static_cast<double>(bytes) / 4) << name;
@@ -163,7 +146,7 @@ TEST_F(CollectivesOnGpus, ACopyArrivesOnTheSecondGpuAndLeavesTheFirstTheCurrentO
   for (const char* link : {"host", "nvlink"}) {
     OneProcessTrial trial(link, 6 * kMiB, &device(), gpus);
     try {
-      technique.run(trial);
+      technique->run(trial);
     } catch (const NotSupported& reason) {
       GTEST_SKIP() << reason.what();
     }

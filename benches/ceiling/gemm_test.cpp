@@ -2,19 +2,22 @@
 #include <gtest/gtest.h>
 
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(CeilingGemm, EveryArmIsAMatmulTypeThatIsARoof) {
-  EXPECT_TRUE(technique.ceiling);
-  for (const std::string& arm : technique.arms) EXPECT_EQ(matmul_type_name(parse_matmul_type(arm)), arm);
+  EXPECT_TRUE(technique->ceiling);
+  for (const std::string& arm : technique->arms) EXPECT_EQ(matmul_type_name(parse_matmul_type(arm)), arm);
 }
 
 TEST(CeilingGemm, SustainedIsTooLongToBeQuick) {
-  ASSERT_EQ(technique.quick.size(), 1u);
-  EXPECT_EQ(technique.quick[0], (Point{{"regime", "burst"}}));
+  ASSERT_EQ(technique->quick.size(), 1u);
+  EXPECT_EQ(technique->quick[0], (Point{{"regime", "burst"}}));
 }
 
 TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
@@ -22,8 +25,8 @@ TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
   Device device(0);
   CheckingTrial first(device, {{"regime", "burst"}});
-  technique.run(first);
-  ASSERT_EQ(first.results().size(), technique.arms.size());
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
@@ -33,7 +36,7 @@ TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
   EXPECT_TRUE(first.results().at("fp32").unavailable.empty());
 
   CheckingTrial second(device, {{"regime", "burst"}}, first.notes());
-  technique.run(second);
+  technique->run(second);
   EXPECT_EQ(second.notes(), first.notes());
 }
 

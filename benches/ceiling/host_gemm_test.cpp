@@ -1,14 +1,17 @@
 #include <gtest/gtest.h>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(HostGemm, EveryFormatThatTheProcessorHasIsCheckedUnderItsOwnRoof) {
   HostCheckingTrial trial(Point{{"n", 64}});
-  technique.run(trial);
-  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
   EXPECT_EQ(trial.results().front().arm.unavailable, "") << "every processor multiplies in FP32";
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.cost) << result.arm.name;

@@ -1,15 +1,18 @@
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 class HostLink : public DeviceTest {};
 
 TEST_F(HostLink, EachDirectionCountsForItsOwnRoof) {
   constexpr std::int64_t kBytes = std::int64_t{4} << 20;
   CheckingTrial trial(device(), {{"bytes", kBytes}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 3);
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;

@@ -1,16 +1,19 @@
 #include <gtest/gtest.h>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "core/harness/host_cache.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(HostMemory, EveryLoopIsCheckedAndExact) {
   if (!last_level_cache_bytes()) GTEST_SKIP() << "the system does not say how large its last-level cache is";
   HostCheckingTrial trial(Point{{"size", "4xLLC"}});
-  technique.run(trial);
-  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
   for (const auto& result : trial.results()) {
     EXPECT_FALSE(result.poisoned_error <= result.tolerance) << result.arm.name << " passes without having run";
     EXPECT_EQ(result.error, 0) << result.arm.name;
@@ -22,7 +25,7 @@ TEST(HostMemory, EveryLoopMovesTheSameBytesUnderTheHostRoof) {
   const auto cache_bytes = last_level_cache_bytes();
   if (!cache_bytes) GTEST_SKIP() << "the system does not say how large its last-level cache is";
   HostCheckingTrial trial(Point{{"size", "4xLLC"}});
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.cost) << result.arm.name;
     EXPECT_EQ(result.arm.cost->roof, "host_memory");

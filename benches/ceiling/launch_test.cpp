@@ -1,15 +1,18 @@
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 class Launch : public DeviceTest {};
 
 TEST_F(Launch, EveryArmLaunchesAsManyKernelsAsItCounts) {
   for (const std::int64_t launches : {1, 200}) {
     CheckingTrial trial(device(), {{"launches", launches}});
-    technique.run(trial);
+    technique->run(trial);
     ASSERT_EQ(trial.results().size(), 2);
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.error, 0) << name;

@@ -1,13 +1,16 @@
 #include <gtest/gtest.h>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(TorchCompile, CostsWhatTheModelCostsAndTheArmInCppTrainsIt) {
   HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 5U);
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.cost.has_value()) << result.arm.name;
@@ -21,7 +24,7 @@ TEST(TorchCompile, CostsWhatTheModelCostsAndTheArmInCppTrainsIt) {
 
 TEST(TorchCompile, SkipsLargeModelsWithoutAGpu) {
   HostCheckingTrial trial(Point{{"model", std::string("gpt2")}});
-  EXPECT_THROW(technique.run(trial), std::runtime_error);
+  EXPECT_THROW(technique->run(trial), std::runtime_error);
 }
 
 }  // namespace

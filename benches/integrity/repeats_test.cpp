@@ -4,25 +4,28 @@
 #include <stdexcept>
 
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
 TEST(IntegrityRepeats, TheFewestRepeatsAreTheQuickCase) {
-  const auto& values = technique.sweep.at(0).values;
-  EXPECT_EQ(technique.quick.at(0).at(0).second, *std::min_element(values.begin(), values.end()));
-  EXPECT_TRUE(technique.ceiling) << "its arms do different work: their times say nothing about each other";
+  const auto& values = technique->sweep.at(0).values;
+  EXPECT_EQ(technique->quick.at(0).at(0).second, *std::min_element(values.begin(), values.end()));
+  EXPECT_TRUE(technique->ceiling) << "its arms do different work: their times say nothing about each other";
 }
 
 class IntegrityRepeatsOnDevice : public DeviceTest {};
 
 TEST_F(IntegrityRepeatsOnDevice, NothingDiffersAndNoArmIsARoof) {
   CheckingTrial trial(device(), {{"repeats", std::int64_t{2}}});
-  technique.run(trial);
-  ASSERT_EQ(trial.results().size(), technique.arms.size());
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
   for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_EQ(arm.error, 0) << name;
@@ -37,46 +40,31 @@ TEST_F(IntegrityRepeatsOnDevice, NothingDiffersAndNoArmIsARoof) {
 
 /// Makes each arm alone and checks it without letting it take its first step, so that what was poisoned is the result
 /// that the repeats are compared with.
-class IdleTrial final : public Trial {
+class IdleTrial final : public TrialOfTest {
  public:
-  IdleTrial(Device& device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  IdleTrial(Device& device, cudaStream_t stream)
+      : TrialOfTest(&device, {{"repeats", std::int64_t{1}}}), stream_(stream) {}
 
   const std::map<std::string, double>& errors() const { return errors_; }
 
-  const Point& point() const override { return point_; }
-  Device& device() override { return device_; }
-  bool has_device() const override { return true; }
-  std::uint64_t seed() const override { return 1; }
-  void cost(const Cost&) override {}
-  void check(Check same_result) override { check_ = std::move(same_result); }
-  std::vector<int> gpus() const override { return {0}; }
-  int cores() const override { return 2; }
-  Scratch scratch() override { skip("no folder for files in a test", ""); }
-  void version(const std::string&, const std::string&) override {}
-  void note(const std::string&, const std::string&) override {}
-  std::optional<std::string> recall(const std::string&) const override { return {}; }
   void compare(std::vector<Arm> arms) override {
     for (const Arm& arm : arms) {
       if (!arm.unavailable.empty()) continue;
       const Work work = arm.make();
-      check_.poison(stream_);
-      errors_[arm.name] = check_.error(stream_);
+      check_of_case().poison(stream_);
+      errors_[arm.name] = check_of_case().error(stream_);
     }
   }
-  [[noreturn]] void skip(const std::string& reason, const std::string&) override { throw std::runtime_error(reason); }
 
  private:
-  Device& device_;
   cudaStream_t stream_;
-  Point point_{{"repeats", std::int64_t{1}}};
-  Check check_;
   std::map<std::string, double> errors_;
 };
 
 TEST_F(IntegrityRepeatsOnDevice, EveryArmsCheckFindsARepeatThatDiffersFromTheFirstResult) {
   IdleTrial trial(device(), stream());
-  technique.run(trial);
-  EXPECT_GE(trial.errors().size(), technique.arms.size() - 1) << "all but bf16, which old architectures lack";
+  technique->run(trial);
+  EXPECT_GE(trial.errors().size(), technique->arms.size() - 1) << "all but bf16, which old architectures lack";
   for (const auto& [name, error] : trial.errors()) EXPECT_GT(error, 0) << name;
 }
 

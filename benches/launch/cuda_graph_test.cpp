@@ -1,15 +1,18 @@
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 class CudaGraph : public DeviceTest {};
 
 TEST_F(CudaGraph, ReplayRunsEveryKernelThatWasRecorded) {
   for (const std::int64_t kernels : {10, 1000}) {
     CheckingTrial trial(device(), {{"kernel_us", std::int64_t{2}}, {"kernels", kernels}});
-    technique.run(trial);
+    technique->run(trial);
     ASSERT_EQ(trial.results().size(), 2);
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.error, 0) << name;

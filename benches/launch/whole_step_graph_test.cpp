@@ -1,17 +1,20 @@
 #include <gtest/gtest.h>
 
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/torch/repeating_kernels.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 class WholeStepGraph : public DeviceTest {};
 
 TEST_F(WholeStepGraph, EveryArmTrainsAlikeAndAPartHasFewerNodes) {
   CheckingTrial trial(device(), {{"model", std::string("gpt_small")}, {"batch", std::string("small")}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 3U);
   for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << name;
   const auto& eager = trial.results().at("eager").metrics;
@@ -26,7 +29,7 @@ TEST_F(WholeStepGraph, EveryArmTrainsAlikeAndAPartHasFewerNodes) {
 TEST_F(WholeStepGraph, TrainsExactlyAsEagerStepsWhereKernelsRepeat) {
   const RepeatingKernels repeating;
   CheckingTrial trial(device(), {{"model", std::string("gpt_small")}, {"batch", std::string("small")}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 3U);
   for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.error, 0) << name;
 }

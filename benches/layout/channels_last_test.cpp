@@ -6,9 +6,12 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 Point point(const std::string& model, const std::string& precision) {
   return {{"model", model}, {"precision", precision}};
@@ -17,13 +20,13 @@ Point point(const std::string& model, const std::string& precision) {
 TEST(ChannelsLast, SkipsWhatAMachineWithoutAGpuCannotTrain) {
   for (const Point& skipped : {point("resnet18", "fp16"), point("resnet50", "tf32")}) {
     HostCheckingTrial trial(skipped);
-    EXPECT_THROW(technique.run(trial), std::runtime_error);
+    EXPECT_THROW(technique->run(trial), std::runtime_error);
   }
 }
 
 TEST(ChannelsLast, SaysOfAHostThatItComputesInFp32) {
   HostCheckingTrial trial(point("resnet18", "tf32"));
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   EXPECT_TRUE(trial.notes().at("computed_in").starts_with("fp32"));
 }
@@ -32,7 +35,7 @@ TEST(ChannelsLast, CudnnConvertsOnlyTheContiguousLayout) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   Device device(0);
   CheckingTrial trial(device, point("resnet50", "fp16"));
-  technique.run(trial);
+  technique->run(trial);
   const auto& contiguous = trial.results().at("contiguous");
   const auto& channels_last = trial.results().at("channels_last");
   EXPECT_LE(contiguous.error, contiguous.tolerance);

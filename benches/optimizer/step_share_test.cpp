@@ -3,13 +3,16 @@
 #include <string>
 
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(StepShare, EveryFormTrainsAlikeAndSaysItsShareOfTheStep) {
   HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 4U);
   EXPECT_EQ(trial.results().back().not_made, "a host has no CUDA graphs");
   for (const auto& result : trial.results()) {

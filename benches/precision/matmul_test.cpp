@@ -4,16 +4,19 @@
 #include <gtest/gtest.h>
 
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
-  for (const Value& shape : technique.sweep.at(0).values) {
+  for (const Value& shape : technique->sweep.at(0).values) {
     EXPECT_NO_THROW(parse_matmul_shape(std::get<std::string>(shape)));
   }
-  for (const std::string& arm : technique.arms) EXPECT_NO_THROW(parse_matmul_type(arm));
-  EXPECT_EQ(technique.arms.front(), "fp32");
+  for (const std::string& arm : technique->arms) EXPECT_NO_THROW(parse_matmul_type(arm));
+  EXPECT_EQ(technique->arms.front(), "fp32");
 }
 
 TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
@@ -21,8 +24,8 @@ TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
   Device device(0);
   CheckingTrial first(device, {{"shape", "1024x1024x1024"}});
-  technique.run(first);
-  ASSERT_EQ(first.results().size(), technique.arms.size());
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
   const double baseline_error = first.results().at("fp32").error;
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
@@ -31,7 +34,7 @@ TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
     EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
   }
   CheckingTrial second(device, {{"shape", "1024x1024x1024"}}, first.notes());
-  technique.run(second);
+  technique->run(second);
   EXPECT_EQ(second.notes(), first.notes());
 }
 

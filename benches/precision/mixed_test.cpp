@@ -6,16 +6,19 @@
 
 #include "benches/checking_trial.hpp"
 #include "benches/host_checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 Point point(const std::string& model, const std::string& batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
   HostCheckingTrial trial(point("gpt_toy", "equal"));
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 5U);
   for (const auto& result : trial.results()) {
     if (!result.arm.unavailable.empty()) continue;
@@ -29,14 +32,14 @@ TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
 
 TEST(Mixed, HasNoLargestBatchOnAHost) {
   HostCheckingTrial trial(point("gpt_toy", "largest"));
-  EXPECT_THROW(technique.run(trial), std::runtime_error);
+  EXPECT_THROW(technique->run(trial), std::runtime_error);
 }
 
 class MixedOnADevice : public DeviceTest {};
 
 TEST_F(MixedOnADevice, FitsMoreAtHalfTheBytesAndStaysWithinTheBudget) {
   CheckingTrial trial(device(), point("lstm", "largest"));
-  technique.run(trial);
+  technique->run(trial);
   const auto batch_of = [&](const std::string& arm) { return std::stoll(trial.notes().at("largest_batch_" + arm)); };
   EXPECT_GT(batch_of("bf16"), batch_of("fp32"));
   EXPECT_GT(batch_of("pure_bf16"), batch_of("fp32"));
@@ -51,7 +54,7 @@ TEST_F(MixedOnADevice, SearchesOnceForAllLaunches) {
   std::map<std::string, std::string> known;
   for (const std::string arm : {"fp32", "tf32", "fp16", "bf16", "pure_bf16"}) known["largest_batch_" + arm] = "16";
   CheckingTrial trial(device(), point("lstm", "largest"), known);
-  technique.run(trial);
+  technique->run(trial);
   for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.cost.items, 16 * 128) << name;
   EXPECT_EQ(trial.notes().at("largest_batch_fp32"), "16");
 }

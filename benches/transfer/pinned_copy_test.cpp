@@ -1,8 +1,11 @@
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
+
+const ModuleUnderTest technique;
 
 class PinnedCopy : public DeviceTest {
  protected:
@@ -13,8 +16,8 @@ TEST_F(PinnedCopy, EveryArmDeliversTheSameBytesEachWay) {
   for (const char* direction : {"h2d", "d2h"}) {
     for (const std::int64_t bytes : {4096, 1 << 20}) {
       CheckingTrial trial(device(), point(direction, bytes));
-      technique.run(trial);
-      ASSERT_EQ(trial.results().size(), technique.arms.size());
+      technique->run(trial);
+      ASSERT_EQ(trial.results().size(), technique->arms.size());
       for (const auto& [name, arm] : trial.results()) {
         EXPECT_EQ(arm.error, 0) << name << " " << direction << " " << bytes;
         EXPECT_EQ(arm.cost.bytes, bytes) << name;
@@ -26,7 +29,7 @@ TEST_F(PinnedCopy, EveryArmDeliversTheSameBytesEachWay) {
 
 TEST_F(PinnedCopy, LeavesNoMemoryLocked) {
   CheckingTrial trial(device(), point("h2d", 4096));
-  technique.run(trial);
+  technique->run(trial);
   EXPECT_GT(device().pinned_memory().peak_bytes(), 0);
   EXPECT_EQ(device().pinned_memory().live_bytes(), 0);
   EXPECT_EQ(device().memory().live_bytes(), 0);

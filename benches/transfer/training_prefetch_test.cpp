@@ -1,14 +1,17 @@
 #include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
+const ModuleUnderTest technique;
+
 class TrainingPrefetch : public DeviceTest {};
 
 TEST_F(TrainingPrefetch, EveryStepOfEveryArmSeesTheBatchThatIsDue) {
   CheckingTrial trial(device(), {{"model", std::string("resnet18")}});
-  technique.run(trial);
+  technique->run(trial);
   ASSERT_EQ(trial.results().size(), 3);
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;

@@ -22,7 +22,8 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 # What the end of configure prints: one line per optional part.
 set_property(GLOBAL PROPERTY gpulift_summary "")
 function(gpulift_note_part name state consequence)
-  set_property(GLOBAL APPEND PROPERTY gpulift_summary "${name} | ${state} | ${consequence}")
+  string(REPLACE ";" "\\;" line "${name} | ${state} | ${consequence}")
+  set_property(GLOBAL APPEND PROPERTY gpulift_summary "${line}")
 endfunction()
 function(gpulift_print_summary)
   get_property(lines GLOBAL PROPERTY gpulift_summary)
@@ -33,12 +34,17 @@ endfunction()
 
 # A GoogleTest program. GPU: it is run alone, and in one process, since to reach for the GPU and to load LibTorch takes
 # longer than most cases do. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
-# when ctest starts.
+# when ctest starts. TORCH: it includes LibTorch's headers.
 function(gpulift_add_test name)
-  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE;TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
-  # Many tests at once, each with a thread for every core, would wait for one another.
+  gpulift_compile_as_test(${name} ${arg_TORCH})
+  if(arg_GPU AND NOT arg_BY_CASE)
+    add_test(NAME ${name} COMMAND ${name})
+    gpulift_set_test_properties(${name} TRUE)
+    return()
+  endif()
   set(properties TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=2)
   set(mode POST_BUILD)
   if(arg_GPU)
@@ -47,10 +53,22 @@ function(gpulift_add_test name)
   elseif(arg_EXCLUSIVE)
     list(APPEND properties RESOURCE_LOCK gpu)
   endif()
-  if(arg_GPU AND NOT arg_BY_CASE)
-    add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES ${properties})
-  else()
-    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
+endfunction()
+
+# Tests run once or twice, so the shorter build counts; but LibTorch's headers are precompiled for optimised code alone.
+function(gpulift_compile_as_test target with_torch)
+  if(with_torch)
+    gpulift_use_torch_headers(${target})
+  elseif(NOT GPULIFT_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
+# A test on the GPU is run alone. Many tests at once, each with a thread for every core, would wait for one another.
+function(gpulift_set_test_properties test on_gpu)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=2)
+  if(on_gpu)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 900 LABELS gpu RESOURCE_LOCK gpu)
   endif()
 endfunction()
