@@ -1,7 +1,8 @@
-"""Arguments that name files, for several commands; imports little, since `report` reads early."""
+"""Arguments of several commands: files, times; imports little, since `report` reads early."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -16,6 +17,18 @@ def named(path: str) -> Path:
     if not path:
         raise GpuliftError("the name of a file or folder is empty", USAGE)
     return Path(path)
+
+
+TIME = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def time_s(option: str, text: str) -> float:
+    """Seconds of 90s, 20m or 2h. The error names the option."""
+    found = TIME.fullmatch(text)
+    if not found or float(found[1]) == 0:
+        raise GpuliftError(f"{option} {text}: give a time above 0 such as 90s, 20m or 2h")
+    return float(found[1]) * UNITS_S[found[2]]
 
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.

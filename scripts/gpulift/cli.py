@@ -17,7 +17,7 @@ from gpulift import checking as checks
 from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables, techniques, terminal
 from gpulift.analysis.duets import duet_rows
-from gpulift.arguments import Results, named
+from gpulift.arguments import Results, named, time_s
 from gpulift.citing.command import cite, show
 from gpulift.citing.verify import verify
 from gpulift.claims.command import claims
@@ -35,11 +35,11 @@ from gpulift.errors import FAILED, OK, GpuliftError
 from gpulift.exchange.command import export, import_
 from gpulift.gate.certify.command import certify
 from gpulift.gate.command import gate
-from gpulift.gate.setup import matcher
 from gpulift.machine import TechniqueInfo
 from gpulift.publishing import publish
 from gpulift.qualify import reference_command
 from gpulift.qualify.command import qualify
+from gpulift.quick import with_default
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
 from gpulift.report.command import report
@@ -94,7 +94,7 @@ app.add_typer(reference_command.app)
 @app.command()
 def run(
     filter: Filter = None,
-    quick: Quick = False,
+    quick: Quick = None,
     launches: Annotated[Optional[int], typer.Option(help="Processes per case.")] = None,  # noqa: UP045
     arm_time: Annotated[
         Optional[float], typer.Option(help="Seconds per arm, case and launch.")  # noqa: UP045
@@ -119,7 +119,7 @@ def run(
     """Measure and append records; goes on with an unfinished run of the same command."""
     options = measuring.Options(
         filter,
-        quick,
+        quick is not None,
         launches,
         arm_time,
         precision,
@@ -130,6 +130,9 @@ def run(
     )
     options, context = _on_gpus(options, gpus)
     options = replace(options, more_modules=_prepared(techniques))
+    if quick is not None:
+        known = machine.catalogue(machine.find_bench(), options.more_modules)
+        options = measuring.within(time_s("--quick", quick), options, known, context, say)
     measured = measuring.run(options, results_folder(), out, context, say)
     if measured.exit_code in measuring.FINISHED:
         typer.echo(measured.folder)
@@ -174,7 +177,7 @@ def list_techniques(
     """What can be measured, and whether it can run on this machine; of each technique the cases
     that the filter selects."""
     context, infos = examine(None, _prepared(techniques))
-    matches = matcher(filter)
+    matches = machine.matcher(filter)
     chosen = [one for info in infos if (one := _selected(info, matches))]
     if not chosen:
         raise GpuliftError(f"no technique matches {filter!r}; `list` without a filter shows all")
@@ -262,7 +265,8 @@ def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Op
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors become one line on stderr."""
-    return call(app, (sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    given = sys.argv[1:] if arguments is None else arguments
+    return call(app, with_default(given) or ["--help"])
 
 
 def _selected(info: TechniqueInfo, matches: Callable[..., bool]) -> TechniqueInfo | None:

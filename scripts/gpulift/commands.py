@@ -16,11 +16,19 @@ from gpulift.arguments import named
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
+from gpulift.quick import DEFAULT
 from gpulift.records.model import Context, slug
 from gpulift.records.read import Run, newest_run, run_folders
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
-Quick = Annotated[bool, typer.Option("--quick", help="Only the cases that tell most per second.")]
+Quick = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="TIME",
+        help="Only the cases that tell most per second, as many as there is time for: 60s, 5m;"
+        f" {DEFAULT} where none is given.",
+    ),
+]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(parser=named, metavar="FOLDER", help="Folder for the output."),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,19 @@ def catalogue(bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueI
     if not isinstance(answer, list):
         raise GpuliftError("gpulift-bench --catalogue: the answer is not a list", FAILED)
     return [_technique(Fields(entry, "gpulift-bench --catalogue")) for entry in answer]
+
+
+def matcher(filter: str | None) -> Callable[..., bool]:
+    """As gpulift-bench selects: whether one of the names of an arm (its technique's, its case's and
+    its own) is found; a filter that starts with - selects where none is."""
+    if filter in (None, "", "all"):
+        return lambda *names: True
+    try:
+        pattern = re.compile(filter.removeprefix("-"))
+    except re.error as error:
+        raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
+    wanted = not filter.startswith("-")
+    return lambda *names: any(map(pattern.search, names)) == wanted
 
 
 def more_flags(modules: Sequence[Path]) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpulift import machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
+from gpulift.quick import Row, choose
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line, read_file
@@ -51,6 +52,8 @@ class Options:
     more_modules: tuple[Path, ...] = ()  # beside those
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
     timeout: float | None = None  # changes nothing that is measured: a run goes on with another
+    quick_s: float | None = None  # where quick leaves cases out: the time for which it was cut
+    rows: tuple[Row, ...] = ()  # what is then left
 
     def given(self) -> dict[str, Any]:
         """What was given and tells runs apart, as run.json keeps it: of a path, which is private,
@@ -63,6 +66,7 @@ class Options:
             "modules": _state_of(self.modules) if self.modules else None,
             "more_modules": [_state_of(folder) for folder in self.more_modules],
             "timeout": None,
+            "rows": None,
         }
         return {
             key: value
@@ -73,7 +77,9 @@ class Options:
     def flags(self, folder: Path) -> list[str]:
         """The command line of gpulift-bench."""
         flags = ["--records", str(folder)]
-        if self.filter is not None:
+        if self.rows:
+            flags += ["--rows", str(folder / runs.ROWS_FILE)]
+        elif self.filter is not None:
             flags.append(f"--benchmark_filter={self.filter}")
         if self.quick:
             flags.append("--quick")
@@ -103,7 +109,7 @@ def run(options: Options, results: Path, out: Path | None, context: Context, say
     want = runs.wanted(context, options.given(), bench)
     chosen = runs.choose_named(out, want) if out else runs.choose(results, want)
     say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
-    runs.save_state(chosen.path, want, runs.RUNNING)
+    begin(chosen.path, options, want)
     code = machine.measure(bench, options.flags(chosen.path))
     if finished(chosen.path, code):
         runs.save_state(chosen.path, want, runs.COMPLETE)
@@ -112,6 +118,34 @@ def run(options: Options, results: Path, out: Path | None, context: Context, say
     if kept == 0:
         runs.discard_if_empty(chosen.path)
     return Measured(chosen.path, _explain(code, kept, chosen.path, say))
+
+
+def begin(folder: Path, options: Options, want: runs.Wanted) -> None:
+    """Writes what gpulift-bench and a later call look for in the folder."""
+    runs.save_state(folder, want, runs.RUNNING)
+    if options.rows:
+        lines = ["\t".join(row) + "\n" for row in options.rows]
+        (folder / runs.ROWS_FILE).write_text("".join(lines), encoding="utf-8")
+
+
+def within(
+    budget_s: float,
+    options: Options,
+    techniques: Sequence[machine.TechniqueInfo],
+    context: Context,
+    say: Say,
+) -> Options:
+    """The options of a quick run, cut to what there is time for; says what is left out."""
+    choice = choose(techniques, context, budget_s, machine.matcher(options.filter))
+    if not choice.left_out:
+        return options
+    say(
+        f"left out for time: {', '.join(choice.left_out)}; --quick {choice.all_s:.0f}s has time for"
+        " all"
+    )
+    if not choice.rows:
+        raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")
+    return replace(options, quick_s=budget_s, rows=choice.rows)
 
 
 def finished(folder: Path, code: int) -> bool:

@@ -19,6 +19,7 @@ from gpulift.records.model import Context
 from gpulift.records.read import parse_line
 from gpulift.records.together import STATE_FILE
 
+ROWS_FILE = "rows.tsv"  # which rows gpulift-bench is told to measure
 LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder
 RUNNING = "running"
 COMPLETE = "complete"
@@ -120,7 +121,7 @@ def write_error(path: Path, error: OSError) -> GpuliftError:
 def discard_if_empty(folder: Path) -> None:
     """Removes a folder in which nothing was recorded, and nothing but a run's own files is."""
     entries = list(folder.iterdir()) if folder.is_dir() else []
-    own = (STATE_FILE, LOCK_FILE)
+    own = (STATE_FILE, ROWS_FILE, LOCK_FILE)
     if entries and all(entry.name in own or _is_empty_record_file(entry) for entry in entries):
         for entry in entries:
             entry.unlink()

@@ -17,7 +17,7 @@ from gpulift.certificate import read_certificate
 from gpulift.errors import INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
 from gpulift.gate.certify import command as certify_command
 from gpulift.gate.certify import issue as certificates
-from gpulift.gate.certify.command import certify, seconds_of
+from gpulift.gate.certify.command import certify
 from gpulift.gate.certify.issue import line_of
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
@@ -359,10 +359,6 @@ def test_wrong_use_is_one_line(bench: FakeDuets, arguments: tuple[str, ...], wor
         run(*arguments)
     assert refused.value.exit_code == 2
     assert not bench.calls
-
-
-def test_times_have_units() -> None:
-    assert [seconds_of(text) for text in ("90s", "1.5m", "2h")] == [90, 90, 7200]
 
 
 def make_two_builds() -> None:

@@ -22,7 +22,7 @@ from gpulift.gate import command as gate_command
 from gpulift.gate import setup as gate_setup
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.certify.issue import issue
-from gpulift.gate.command import budget_s, gate
+from gpulift.gate.command import gate
 from gpulift.gate.measure import Budget
 from gpulift.steps import SECTIONS
 from tests import sample
@@ -612,11 +612,6 @@ def test_a_replay_refuses_what_it_would_ignore(
     assert against_base() == 0
     assert run("--replay", "evidence", *option) == 2
     assert capsys.readouterr().err.endswith(f"measures nothing: leave out {shown}\n")
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("300s", 300), ("10m", 600), ("1h", 3600)])
-def test_budgets_have_units(text: str, seconds: float) -> None:
-    assert budget_s(text) == seconds
 
 
 @pytest.mark.parametrize(

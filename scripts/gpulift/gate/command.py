@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from gpulift import machine
-from gpulift.arguments import named
+from gpulift.arguments import named, time_s
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
@@ -25,7 +24,6 @@ from gpulift.gate.launches import read_records
 from gpulift.gate.measure import Settings, measure
 from gpulift.gate.setup import Asked, make_gate, make_setup, require_sound
 
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 # What a replay takes from its folder, by its name on the command line.
 MEASURED_WITH = {
     "base": "--base",
@@ -120,7 +118,7 @@ def gate(
         raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
     if junit is not None and not junit.absolute().parent.is_dir():
         raise GpuliftError(f"--junit {junit}: there is no such folder")
-    limit_s = None if budget is None else budget_s(budget)
+    limit_s = None if budget is None else time_s("--budget", budget)
     if replay is not None:
         result, folder = judge_again(replay), replay
     else:
@@ -142,14 +140,6 @@ def gate(
         gate_output.write_junit(result, junit)
     _show(result, folder, explained, as_json, github)
     raise typer.Exit(result.exit_code)
-
-
-def budget_s(text: str) -> float:
-    """Seconds of 300s, 10m or 1h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found or float(found[1]) == 0:
-        raise GpuliftError(f"--budget {text}: give a time above 0 such as 300s, 10m or 1h")
-    return float(found[1]) * UNITS_S[found[2]]
 
 
 def _require_alone(context: typer.Context) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from gpulift.citing.again import pattern_of
 from gpulift.gate.evidence import Row
-from gpulift.runs import write_error
-
-ROWS_FILE = "rows.tsv"
+from gpulift.runs import ROWS_FILE, write_error
 
 
 def selecting(rows: Iterable[Row], folder: Path) -> list[str]:

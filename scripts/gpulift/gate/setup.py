@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -47,7 +46,7 @@ class Asked:
 
 def require_sound(asked: Asked) -> None:
     """Refuses a filter or a folder that cannot be, before anything is built for minutes."""
-    matcher(asked.filter)
+    machine.matcher(asked.filter)
     if asked.out is not None:
         _require_new(asked.out)
 
@@ -120,7 +119,7 @@ def choose_rows(
 
     `more` says how a user gets at other than the quick cases.
     """
-    matches = matcher(filter)
+    matches = machine.matcher(filter)
     sides = (_cases(base), _cases(head))
     chosen = [
         {
@@ -150,19 +149,6 @@ def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, CaseInfo]:
         for case in info.cases
         for arm in info.arms
     }
-
-
-def matcher(filter: str | None) -> Callable[..., bool]:
-    """As gpulift-bench selects: whether one of the names of an arm (its technique's, its case's and
-    its own) is found; a filter that starts with - selects where none is."""
-    if filter in (None, "", "all"):
-        return lambda *names: True
-    try:
-        pattern = re.compile(filter.removeprefix("-"))
-    except re.error as error:
-        raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
-    wanted = not filter.startswith("-")
-    return lambda *names: any(map(pattern.search, names)) == wanted
 
 
 def _some(rows: Iterable[Row]) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables, terminal
 from gpulift.analysis.summary import Summary
+from gpulift.arguments import time_s
 from gpulift.commands import Gpu, Json, Out, Quick
 from gpulift.compare.matching import Kind, matching, require_part
 from gpulift.entry import say
@@ -45,7 +46,7 @@ MOST_INCONCLUSIVE = 0.1
 class Asked:
     """What the user wants measured."""
 
-    quick: bool
+    quick_s: float | None
     filter: str | None
     out: Path | None
 
@@ -84,7 +85,7 @@ class NotMeasured(GpuliftError):
 
 
 def qualify(
-    quick: Quick = False,
+    quick: Quick = None,
     out: Out = None,
     filter: Annotated[
         Optional[str],  # noqa: UP045
@@ -114,7 +115,8 @@ def qualify(
         raise GpuliftError("--json holds every step already: leave --explain or --json out")
     if explain is not None:
         require_part(explain, CHECKS)
-    asked, how = Asked(quick, filter, out), Shown(every, explain, as_json)
+    quick_s = None if quick is None else time_s("--quick", quick)
+    asked, how = Asked(quick_s, filter, out), Shown(every, explain, as_json)
     if gpus is None:
         raise typer.Exit(_one(asked, gpu, how))
     raise typer.Exit(_several(asked, gpus, how))
@@ -152,7 +154,7 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     bench = machine.find_bench()
     contexts = _cards(bench, gpus)
     _require_one_model(gpus, contexts)
-    asked = Asked(asked.quick, asked.filter or _on_gpu_only(bench), asked.out)
+    asked = Asked(asked.quick_s, asked.filter or _on_gpu_only(bench), asked.out)
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
         say(f"GPU {index} alone")
@@ -177,7 +179,7 @@ def _alone(asked: Asked, index: int, context: Context) -> Qualified:
     if asked.out is None:
         return _measure(asked, index, context, None)
     folder = asked.out / f"gpu{index}"
-    options = measuring.Options(filter=asked.filter, quick=asked.quick, gpu=index)
+    options = _options(asked, context, index)
     want = runs.wanted(context, options.given(), machine.find_bench())
     if not measuring.is_complete(folder, want):
         return _measure(asked, index, context, folder)
@@ -216,7 +218,7 @@ def _health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]
 def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:
     bench = machine.find_bench()
     before = read_health(machine.health(bench, gpu))
-    options = measuring.Options(filter=asked.filter, quick=asked.quick, gpu=gpu)
+    options = _options(asked, context, gpu)
     measured = measuring.run(options, commands.results_folder(), out, context, say)
     recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
@@ -226,6 +228,14 @@ def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) 
     results = _judge(summary, asked.filter, before, after)
     saved.save(measured.folder / saved.VERDICT_FILE, saved.document(summary, results))
     return Qualified(measured.folder, measured.exit_code, summary, results)
+
+
+def _options(asked: Asked, context: Context, gpu: int | None) -> measuring.Options:
+    options = measuring.Options(filter=asked.filter, quick=asked.quick_s is not None, gpu=gpu)
+    if asked.quick_s is None:
+        return options
+    known = machine.catalogue(machine.find_bench())
+    return measuring.within(asked.quick_s, options, known, context, say)
 
 
 def _judge(
@@ -245,7 +255,7 @@ def _measure_together(
         return {i: _read_of_card(one.path, contexts[i]) for i, one in busy.items()}
     say(f"all {len(busy)} GPUs at once; their progress is in log.txt of each folder")
     for one in busy.values():
-        runs.save_state(one.path, one.want, runs.RUNNING)
+        measuring.begin(one.path, one.options, one.want)
     calls = [(one.options.flags(one.path), one.path / "log.txt") for one in busy.values()]
     codes = dict(zip(busy, machine.measure_all(bench, calls), strict=True))
     ended = [i for i, one in busy.items() if measuring.finished(one.path, codes[i])]
@@ -268,9 +278,7 @@ def _busy(asked: Asked, contexts: dict[int, Context], bench: Path) -> dict[int, 
     others would go on alone."""
     wants = {}
     for index, context in contexts.items():
-        options = measuring.Options(
-            filter=asked.filter, quick=asked.quick, gpu=index, together=len(contexts)
-        )
+        options = replace(_options(asked, context, index), together=len(contexts))
         wants[index] = (options, runs.wanted(context, options.given(), bench))
     if asked.out is None:
         results = commands.results_folder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from rich.table import Table
 
 from gpulift import commands, machine, runs, terminal
-from gpulift.arguments import named
+from gpulift.arguments import named, time_s
 from gpulift.certificate import (
     FOLDER,
     TRIALS_SUFFIX,
@@ -42,7 +41,6 @@ from gpulift.runs import Wanted
 RAW_FOLDER = Path(".gate") / "certify"
 ALL_SIZES = ",".join(f"{100 * size:g}" for size in SIZES)
 BUILDS = 2  # are timed in a launch
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 NAMED = 3  # files that an error names
 MEASURED_WITH = ("time", "out", "seed", "base", "sizes", "unchanged", "arm_time", "gpu")
 
@@ -109,7 +107,7 @@ def certify(
         raise GpuliftError("give one filter; a|b selects both")
     if not arm_time > 0:
         raise GpuliftError(f"--arm-time must be more than 0, not {arm_time}")
-    limit_s, planted = seconds_of(time), sizes_of(sizes)
+    limit_s, planted = time_s("--time", time), sizes_of(sizes)
     if not (unchanged or planted):
         raise GpuliftError("--sizes none --no-unchanged leaves no trial: drop one of them")
     here, infos = commands.examine(gpu)
@@ -192,14 +190,6 @@ def second_build(reference: str, context: Context, gpu: int | None) -> Build:
         )
     say(f"{own.name} meets the one in {other.folder}")
     return other
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of 90s, 20m or 2h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found or float(found[1]) == 0:
-        raise GpuliftError(f"--time {text}: give a time above 0 such as 90s, 20m or 2h")
-    return float(found[1]) * UNITS_S[found[2]]
 
 
 def sizes_of(text: str) -> tuple[float, ...]:

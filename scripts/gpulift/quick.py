@@ -1,0 +1,91 @@
+"""What `--quick` measures: the cases that tell most per second, as many as its time allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpulift.arguments import TIME
+from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.records.model import Context
+
+DEFAULT = "120s"
+LAUNCHES = 3
+ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: the mean of quick runs of an H200
+INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
+
+Row = tuple[str, str, str]  # technique, case, arm
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows to measure, the cases that there is no time for, and when there would be."""
+
+    rows: tuple[Row, ...]
+    left_out: tuple[str, ...]
+    all_s: float
+
+
+def with_default(arguments: Iterable[str]) -> list[str]:
+    """The command line, in which a `--quick` without a time has the default."""
+    told: list[str] = []
+    for argument in arguments:
+        if told and told[-1] == "--quick" and not TIME.fullmatch(argument):
+            told.append(DEFAULT)
+        told.append(argument)
+    return [*told, DEFAULT] if told and told[-1] == "--quick" else told
+
+
+def choose(
+    techniques: Sequence[TechniqueInfo],
+    context: Context,
+    budget_s: float,
+    matches: Callable[..., bool],
+) -> Choice:
+    """Of the quick cases that match: first those that the machine is judged by, then one of each
+    technique, then the others, of equals the shorter first; as many as fit into the time.
+
+    What cannot run here takes no time: its rows say why.
+    """
+    ranked = sorted(_ranked(techniques, context, matches))
+    rows: list[Row] = [
+        (info.id, "", "-") for info in techniques if info.unavailable and matches(info.id)
+    ]
+    left_out = []
+    spent_s = all_s = 0.0
+    for _, seconds, technique, case, arms in ranked:
+        all_s += seconds
+        if spent_s + seconds > budget_s:
+            left_out.append(_name(technique, case))
+            continue
+        spent_s += seconds
+        rows += [(technique, case, arm) for arm in arms]
+    return Choice(tuple(rows), tuple(left_out), all_s)
+
+
+def _ranked(
+    techniques: Sequence[TechniqueInfo], context: Context, matches: Callable[..., bool]
+) -> Iterable[tuple[int, float, str, str, tuple[str, ...]]]:
+    for info in techniques:
+        judged = info.ceiling  # the integrity checks are ceilings, too
+        quick = sorted(
+            (0.0 if info.not_here(context) else _seconds(info, len(arms)), case.id, arms)
+            for case in info.cases
+            if case.quick and (arms := _arms(info, case, matches))
+        )
+        for number, (seconds, case_id, arms) in enumerate(quick):
+            yield (0 if judged else min(number, 1) + 1, seconds, info.id, case_id, arms)
+
+
+def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:
+    name = _name(info.id, case.id)
+    return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
+
+
+def _seconds(info: TechniqueInfo, arms: int) -> float:
+    in_python = min(arms, len(info.python))
+    return LAUNCHES * (arms * ARM_S + in_python * INTERPRETER_S)
+
+
+def _name(technique: str, case: str) -> str:
+    return "/".join(part for part in (technique, case) if part)
