@@ -32,7 +32,7 @@ from tests import runs_made, sample
 from tests.junit_rules import complaints
 
 COMPARE = Path("/usr/share/benchmark/compare.py")
-README = Path(__file__).resolve().parents[2] / "README.md"
+README = Path(__file__).resolve().parents[1] / "gpulift" / "exchange" / "README.md"
 PROMTOOL = shutil.which("promtool")
 
 
