@@ -75,18 +75,18 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What is torch's caching allocator worth in a training step, and what do its options change?",
-    .expectation =
-        "H200, BF16. The encoder's steps make some 1300 tensors, gpt2's 1500. Uncached, a pair of cudaMalloc and "
-        "cudaFree costs 20 to 56 us (the larger maps 14 MiB), so 26 to 84 ms per step, and since cudaFree waits for "
-        "the device the host never runs ahead: its 8 to 10 ms add to the device's 18 ms (encoder, 16 rows of 384 "
-        "padded tokens) or 25 ms (gpt2, 4 x 1024). Uncached 55 to 110 ms against 18 or 25 ms: caching is 3 to 5 times"
-        " as fast. malloc_async keeps its pool, but 7 us a pair make 9 to 10 ms of host: hidden behind gpt2's device,"
-        " up to 10 % slower than caching on the encoder. Expandable segments and rounding: within 1 % of caching; no "
-        "step asks the driver once the shapes were seen. Memory reserved beyond allocated: gpt2, whose shapes never "
-        "change, under 10 % in all arms; the encoder with caching 10 to 40 %, with expandable segments under 10 %, "
-        "rounded 10 to 25 %. No retries: the card is never near full, so what fragmentation does at the limit (the "
-        "published -28 and -34 % of reserved memory are of such cases) shows in the reserved bytes alone. p99 over "
-        "p50: 1.3 on the encoder from the lengths in every arm, 1.05 on gpt2.",
+    .expectation = R"(
+        H200, BF16. The encoder's steps make some 1300 tensors, gpt2's 1500. Uncached, a pair of cudaMalloc and cudaFree
+        costs 20 to 56 us (the larger maps 14 MiB), so 26 to 84 ms per step, and since cudaFree waits for the device the
+        host never runs ahead: its 8 to 10 ms add to the device's 18 ms (encoder, 16 rows of 384 padded tokens) or 25 ms
+        (gpt2, 4 x 1024). Uncached 55 to 110 ms against 18 or 25 ms: caching is 3 to 5 times as fast. malloc_async keeps
+        its pool, but 7 us a pair make 9 to 10 ms of host: hidden behind gpt2's device, up to 10 % slower than caching
+        on the encoder. Expandable segments and rounding: within 1 % of caching; no step asks the driver once the shapes
+        were seen. Memory reserved beyond allocated: gpt2, whose shapes never change, under 10 % in all arms; the
+        encoder with caching 10 to 40 %, with expandable segments under 10 %, rounded 10 to 25 %. No retries: the card
+        is never near full, so what fragmentation does at the limit (the published -28 and -34 % of reserved memory are
+        of such cases) shows in the reserved bytes alone. p99 over p50: 1.3 on the encoder from the lengths in every
+        arm, 1.05 on gpt2.)",
     .whole_steps = true,
     .arms = {"uncached", "caching", "expandable_segments", "malloc_async", "roundup"},
     .sweep = {{"model", {"encoder", "gpt2"}}},

@@ -68,17 +68,14 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does it cost to allocate and free device memory in every step, and what avoids it?",
-    .expectation =
-        "H200, one GPT-2 124M step of 8 x 1024 tokens in bf16: 448 blocks, 6.1 GiB at the peak. cudaMalloc and "
-        "cudaFree of a "
-        "block map and unmap its pages, 0.1 to 0.5 ms together, so 45 to 220 ms per step. A pool that keeps its memory "
-        "needs 1 to 3 us for each call, about 2 ms: 50x. With the default threshold of 0 the synchronisation at the "
-        "end "
-        "of the step gives all back, and the next step maps it anew: 2x to 5x. An arena moves a pointer, 20 ns: 30 us "
-        "with the synchronisation, more than 1000x, but it needs 12 GiB as it reuses nothing within the step. One "
-        "block of "
-        "1 MiB: pool 10x; with threshold 0 no better than cudaMalloc or worse. No kernel runs in these steps: in a "
-        "program cudaFree also waits for what is in flight, which is not counted here.",
+    .expectation = R"(
+        H200, one GPT-2 124M step of 8 x 1024 tokens in bf16: 448 blocks, 6.1 GiB at the peak. cudaMalloc and cudaFree
+        of a block map and unmap its pages, 0.1 to 0.5 ms together, so 45 to 220 ms per step. A pool that keeps its
+        memory needs 1 to 3 us for each call, about 2 ms: 50x. With the default threshold of 0 the synchronisation at
+        the end of the step gives all back, and the next step maps it anew: 2x to 5x. An arena moves a pointer, 20 ns:
+        30 us with the synchronisation, more than 1000x, but it needs 12 GiB as it reuses nothing within the step. One
+        block of 1 MiB: pool 10x; with threshold 0 no better than cudaMalloc or worse. No kernel runs in these steps: in
+        a program cudaFree also waits for what is in flight, which is not counted here.)",
     .claims = {"preallocation-faster"},
     .arms = {"cuda_malloc", "malloc_async_default", "malloc_async_pooled", "arena"},
     .sweep = {{"trace", {"training", "trivial"}}},

@@ -44,13 +44,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does emptying torch's cache after every training step cost?",
-    .expectation =
-        "A control: it is recommended, and gives torch no memory that it could not have. H200, BF16: a step of the "
-        "encoder (16 rows) takes 18 ms, one of gpt2 (4 x 1024 tokens, explicit attention) 25 ms, with 6 and 9 GiB of "
-        "activations in some 200 and 300 segments. Mapping and unmapping costs 25 ms for 6 GiB in 448 blocks "
-        "(measured with cudaMalloc alone), so 20 to 25 and 30 to 40 ms a step, and the host, which has waited for the"
-        " device, starts the next step 3 to 8 ms later than it could: 42 to 50 against 18 ms and 60 to 70 against 25 "
-        "ms, so 0.36 to 0.45 of the speed. p50 and p99 grow by the same milliseconds. Losses are the same bits.",
+    .expectation = R"(
+        A control: it is recommended, and gives torch no memory that it could not have. H200, BF16: a step of the
+        encoder (16 rows) takes 18 ms, one of gpt2 (4 x 1024 tokens, explicit attention) 25 ms, with 6 and 9 GiB of
+        activations in some 200 and 300 segments. Mapping and unmapping costs 25 ms for 6 GiB in 448 blocks (measured
+        with cudaMalloc alone), so 20 to 25 and 30 to 40 ms a step, and the host, which has waited for the device,
+        starts the next step 3 to 8 ms later than it could: 42 to 50 against 18 ms and 60 to 70 against 25 ms, so 0.36
+        to 0.45 of the speed. p50 and p99 grow by the same milliseconds. Losses are the same bits.)",
     .claims = {"empty-cache-helps"},
     .whole_steps = true,
     .arms = {"off", "each_step"},

@@ -64,15 +64,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does another malloc save a data loader whose batches are freed by another thread?",
-    .expectation =
-        "No controlled figure is published; PyTorch brings mimalloc on Windows for the cost of malloc there. A pair of "
-        "malloc and free costs 20 to 100 ns; a block of 350 bytes is written and read in about 50 ns, so for metadata "
-        "the "
-        "allocator can be half of the time and a factor of up to 2 is possible, most where glibc's arenas are locked "
-        "from another thread. An image of 588 KiB takes about 100 us to write and read and has 147 pages: an allocator "
-        "that gives memory back to the system pays 147 x 0.1 to 0.25 us = 15 to 40 us to get it again, which bounds "
-        "the "
-        "effect at 1.4 either way. Collate-like batches are nearly all image bytes: the same bound.",
+    .expectation = R"(
+        No controlled figure is published; PyTorch brings mimalloc on Windows for the cost of malloc there. A pair of
+        malloc and free costs 20 to 100 ns; a block of 350 bytes is written and read in about 50 ns, so for metadata the
+        allocator can be half of the time and a factor of up to 2 is possible, most where glibc's arenas are locked from
+        another thread. An image of 588 KiB takes about 100 us to write and read and has 147 pages: an allocator that
+        gives memory back to the system pays 147 x 0.1 to 0.25 us = 15 to 40 us to get it again, which bounds the effect
+        at 1.4 either way. Collate-like batches are nearly all image bytes: the same bound.)",
     .claims = {"jemalloc-faster", "tcmalloc-faster"},
     .gpus = 0,
     .ceiling = false,

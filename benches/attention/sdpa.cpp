@@ -82,17 +82,16 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What do fused attention kernels save of a training step, by length of the sequence?",
-    .expectation =
-        "GPT-2 with 4 layers, 8192 tokens a step, BF16. Without attention: 3.3 TFLOP at 600 TFLOP/s are 5.5 ms, the "
-        "logits' 15 GB 3.6 ms, the rest 6 ms: 15 ms. The explicit form moves about 74 bytes per score, forward and "
-        "backward: 4 x 12 x 8192 x tokens x 74 B / 4.1 TB/s = 3.6 ms at 512 tokens, 7 at 1024, 14 at 2048, 58 at "
-        "8192, and 0.4 to 5 ms of products. Flash does half of the products at 300 TFLOP/s: 0.3 to 5 ms. So flash "
-        "gains 1.2, 1.5, 1.9 and 3.9; cuDNN as much at 512, 4.3 at 8192; memory-efficient, half as fast, 3.1 at 8192. "
-        "Math computes in FP32 what it gets in BF16: the same bytes, and 2.5 TFLOP at 45 TFLOP/s at 8192: 0.8 at 512, "
-        "0.6 at 8192. Memory: the explicit form keeps 6 bytes per score: 19 GB of 30 at 8192, math 8 bytes; the "
-        "others 8 GB in all. The toy (4 layers, width 64, one row) is bound by launches, of which flash saves 10 of "
-        "45 a layer: 1.1 up to 2048 tokens, 8 at 8192. On a CPU, in FP32 where it has no BF16, flash gains 1.5 at 512 "
-        "tokens, 2 at 2048.",
+    .expectation = R"(
+        GPT-2 with 4 layers, 8192 tokens a step, BF16. Without attention: 3.3 TFLOP at 600 TFLOP/s are 5.5 ms, the
+        logits' 15 GB 3.6 ms, the rest 6 ms: 15 ms. The explicit form moves about 74 bytes per score, forward and
+        backward: 4 x 12 x 8192 x tokens x 74 B / 4.1 TB/s = 3.6 ms at 512 tokens, 7 at 1024, 14 at 2048, 58 at 8192,
+        and 0.4 to 5 ms of products. Flash does half of the products at 300 TFLOP/s: 0.3 to 5 ms. So flash gains 1.2,
+        1.5, 1.9 and 3.9; cuDNN as much at 512, 4.3 at 8192; memory-efficient, half as fast, 3.1 at 8192. Math computes
+        in FP32 what it gets in BF16: the same bytes, and 2.5 TFLOP at 45 TFLOP/s at 8192: 0.8 at 512, 0.6 at 8192.
+        Memory: the explicit form keeps 6 bytes per score: 19 GB of 30 at 8192, math 8 bytes; the others 8 GB in all.
+        The toy (4 layers, width 64, one row) is bound by launches, of which flash saves 10 of 45 a layer: 1.1 up to
+        2048 tokens, 8 at 8192. On a CPU, in FP32 where it has no BF16, flash gains 1.5 at 512 tokens, 2 at 2048.)",
     .claims = {"efficient-attention-faster"},
     .gpus = 0,
     .whole_steps = true,

@@ -62,16 +62,16 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does accumulating gradients over micro-batches cost at an equal batch, and gain at equal ones?",
-    .expectation =
-        "Equal batch: the same arithmetic in smaller kernels and more launches; memory of activations falls with the "
-        "parts. gpt2, 16 rows in BF16: 71 ms, in 16 parts 16 x 5 ms of launches (1000 at 5 us) = 80 ms: 0.85; in 4 "
-        "parts 4 x 18.5 ms: 0.97. Peak: 14 GiB, of which 2 GiB are weights, gradients and moments: 4 parts 5 GiB, 16 "
-        "parts 2.8 GiB. ResNet-50, 128 images: 27 ms; 16 parts of 8 images: 16 x 6 ms of launches: 0.28; 4 parts of "
-        "32: 4 x 7 ms: 0.96. Equal micro-batch: items per second rise only by the optimizer's part: gpt2 with 2 rows: "
-        "8.9 ms, of which AdamW's 3.5 GB at 4.1 TB/s are 0.85 ms: (8.9 / 8.05 =) 1.10 per item at 16 parts, less the "
-        "adding of gradients (1.5 GB, 0.36 ms, each part): 1.06. ResNet-50 with 16 images: SGD over 26M parameters is "
-        "0.13 ms of 6 ms: 1.01. On a host: gpt_toy and resnet18 lose 10 to 40 % in 16 parts, since small operations "
-        "use threads badly. Where batches differ, ratios are per item.",
+    .expectation = R"(
+        Equal batch: the same arithmetic in smaller kernels and more launches; memory of activations falls with the
+        parts. gpt2, 16 rows in BF16: 71 ms, in 16 parts 16 x 5 ms of launches (1000 at 5 us) = 80 ms: 0.85; in 4 parts
+        4 x 18.5 ms: 0.97. Peak: 14 GiB, of which 2 GiB are weights, gradients and moments: 4 parts 5 GiB, 16 parts 2.8
+        GiB. ResNet-50, 128 images: 27 ms; 16 parts of 8 images: 16 x 6 ms of launches: 0.28; 4 parts of 32: 4 x 7 ms:
+        0.96. Equal micro-batch: items per second rise only by the optimizer's part: gpt2 with 2 rows: 8.9 ms, of which
+        AdamW's 3.5 GB at 4.1 TB/s are 0.85 ms: (8.9 / 8.05 =) 1.10 per item at 16 parts, less the adding of gradients
+        (1.5 GB, 0.36 ms, each part): 1.06. ResNet-50 with 16 images: SGD over 26M parameters is 0.13 ms of 6 ms: 1.01.
+        On a host: gpt_toy and resnet18 lose 10 to 40 % in 16 parts, since small operations use threads badly. Where
+        batches differ, ratios are per item.)",
     .claims = {"accumulation-saves-memory"},
     .gpus = 0,
     .whole_steps = true,

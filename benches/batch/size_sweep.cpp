@@ -77,21 +77,21 @@ std::vector<gpulift::Value> batches() {
 
 const gpulift::Technique gpulift::technique{
     .question = "How do samples per second grow with the batch, and where do they stop growing?",
-    .expectation =
-        "Both arms take one step, of the smallest batch and of the case's; the speedup is per item. The knee is the "
-        "smallest batch of a model whose rate is within 5 % of its best. A step takes max(launches, fixed + work): "
-        "fixed is what the optimizer and the many kernels that do not fill the GPU cost at any batch, and a knee lies "
-        "beyond some 20 times fixed / work of an item. ResNet-50 (BF16, channels_last): some 900 launches at 10 to 20 "
-        "us bound up to 64 images, 60 to 100 images/s for one; then 4.4 ms + 0.195 ms an image, 4700/s at 256: knee at "
-        "450, of these sizes 1024; 45 MB an image: of 150 GB, 2048 fit and 4096 do not. GPT-2 (BF16): 800 launches are "
-        "18 ms, then 6 ms + 4.1 ms a row of 1024 tokens: knee at 30 to 60, 240 rows/s = 245 thousand tokens/s; 0.96 GB "
-        "a row: 128 fit and 255 do not. LSTM: its 128 steps in time, 9 to 15 ms, bound it up to 128 rows, then 4 ms + "
-        "36 us a row: knee at 1024; 17 MB a row: 4096 fit, and 8192, 141 GB and a fifth more reserved, do not. "
-        "ResNet-18 (FP32, 32 pixels): 350 launches are 2.5 ms, an image is 5 us: the rate grows to 500, knee at 1024. "
-        "Odd batches cost nothing: 255 within 1 % of 256 an image, 7 within 2 % of the line between 4 and 8. On a CPU "
-        "at 50 GFLOP/s ResNet-18's image is 4.4 ms and its optimizer, 11 M parameters x 20 bytes / 10 GB/s, 22 ms: "
-        "knee at 128; an LSTM of 32 units takes some 600 operations at 5 us for its 16 steps in time, 3 ms, and a row "
-        "35 us: knee at 1024. Out of memory is recorded as skipped: the limit of the model on this machine.",
+    .expectation = R"(
+        Both arms take one step, of the smallest batch and of the case's; the speedup is per item. The knee is the
+        smallest batch of a model whose rate is within 5 % of its best. A step takes max(launches, fixed + work): fixed
+        is what the optimizer and the many kernels that do not fill the GPU cost at any batch, and a knee lies beyond
+        some 20 times fixed / work of an item. ResNet-50 (BF16, channels_last): some 900 launches at 10 to 20 us bound
+        up to 64 images, 60 to 100 images/s for one; then 4.4 ms + 0.195 ms an image, 4700/s at 256: knee at 450, of
+        these sizes 1024; 45 MB an image: of 150 GB, 2048 fit and 4096 do not. GPT-2 (BF16): 800 launches are 18 ms,
+        then 6 ms + 4.1 ms a row of 1024 tokens: knee at 30 to 60, 240 rows/s = 245 thousand tokens/s; 0.96 GB a row:
+        128 fit and 255 do not. LSTM: its 128 steps in time, 9 to 15 ms, bound it up to 128 rows, then 4 ms + 36 us a
+        row: knee at 1024; 17 MB a row: 4096 fit, and 8192, 141 GB and a fifth more reserved, do not. ResNet-18 (FP32,
+        32 pixels): 350 launches are 2.5 ms, an image is 5 us: the rate grows to 500, knee at 1024. Odd batches cost
+        nothing: 255 within 1 % of 256 an image, 7 within 2 % of the line between 4 and 8. On a CPU at 50 GFLOP/s
+        ResNet-18's image is 4.4 ms and its optimizer, 11 M parameters x 20 bytes / 10 GB/s, 22 ms: knee at 128; an LSTM
+        of 32 units takes some 600 operations at 5 us for its 16 steps in time, 3 ms, and a row 35 us: knee at 1024. Out
+        of memory is recorded as skipped: the limit of the model on this machine.)",
     .claims = {"larger-batch-faster"},
     .gpus = 0,
     .whole_steps = true,

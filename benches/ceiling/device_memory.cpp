@@ -122,11 +122,11 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 const gpulift::Technique gpulift::technique{
     .question = "How fast does device memory read, write, copy and add?",
-    .expectation =
-        "HBM3e of an H200 moves 4.8 TB/s by its datasheet, of which refresh and turning from reads to writes leave "
-        "about 90 %: 4.3 TB/s, 0.5 ms for 2 GiB. Read-only needs no turning and should lead (4.4 to 4.6 TB/s), copy "
-        "and triad follow (4.1 to 4.4), and the driver's copy is a copy like ours. Below 1 GiB launch and ramp of some "
-        "5 us cost up to 10 %, against which the 50 MB or so of L2 hold up to a fifth of 256 MiB.",
+    .expectation = R"(
+        HBM3e of an H200 moves 4.8 TB/s by its datasheet, of which refresh and turning from reads to writes leave about
+        90 %: 4.3 TB/s, 0.5 ms for 2 GiB. Read-only needs no turning and should lead (4.4 to 4.6 TB/s), copy and triad
+        follow (4.1 to 4.4), and the driver's copy is a copy like ours. Below 1 GiB launch and ramp of some 5 us cost up
+        to 10 %, against which the 50 MB or so of L2 hold up to a fifth of 256 MiB.)",
     .claims = {},
     .ceiling = true,
     .arms = {"read", "write", "copy", "triad", "library_copy"},

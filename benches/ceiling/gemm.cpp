@@ -93,12 +93,12 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How many operations per second can matrix products reach, per number format?",
-    .expectation =
-        "H200 at 1.98 GHz: 132 multiprocessors x 4096 bf16 operations per clock = 1070 TFLOP/s. At most about 80 % of "
-        "it is reached before the power cap acts: 830 to 850 TFLOP/s burst for bf16 and fp16. Sustained at 700 W the "
-        "clock falls to about 1.6 GHz: 735 to 755. TF32 is half of bf16, 400 to 450. FP8 is twice the peak but not "
-        "twice the rate: 1450 to 1550 burst, 1300 to 1400 sustained; int8 at most the same. FP32 has 132 x 256 "
-        "operations per clock = 67 TFLOP/s, of which 50 to 55 are reached.",
+    .expectation = R"(
+        H200 at 1.98 GHz: 132 multiprocessors x 4096 bf16 operations per clock = 1070 TFLOP/s. At most about 80 % of it
+        is reached before the power cap acts: 830 to 850 TFLOP/s burst for bf16 and fp16. Sustained at 700 W the clock
+        falls to about 1.6 GHz: 735 to 755. TF32 is half of bf16, 400 to 450. FP8 is twice the peak but not twice the
+        rate: 1450 to 1550 burst, 1300 to 1400 sustained; int8 at most the same. FP32 has 132 x 256 operations per clock
+        = 67 TFLOP/s, of which 50 to 55 are reached.)",
     .claims = {},
     .ceiling = true,
     .arms = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8"},

@@ -108,13 +108,12 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How many operations per second can the host's cores reach in matrix products, per number format?",
-    .expectation =
-        "Per core two units of fused multiply-adds: 32 FP32 operations per clock with AVX2, 64 with AVX-512 (32 on Zen "
-        "4, whose units take it in halves), of which MKL or, on processors of others, oneDNN reaches 85 to 90 %; at 3 "
-        "GHz that is 85 and 165 GFLOP/s for each core. FP16 and BF16 are twice FP32 with AVX-512's own instructions "
-        "for them, less than FP32 where it must convert, and 16 times with AMX, of which memory leaves 5 to 8; where "
-        "oneDNN has neither they are left out. One core stays free, as in training steps on a host, whose roof this "
-        "is.",
+    .expectation = R"(
+        Per core two units of fused multiply-adds: 32 FP32 operations per clock with AVX2, 64 with AVX-512 (32 on Zen 4,
+        whose units take it in halves), of which MKL or, on processors of others, oneDNN reaches 85 to 90 %; at 3 GHz
+        that is 85 and 165 GFLOP/s for each core. FP16 and BF16 are twice FP32 with AVX-512's own instructions for them,
+        less than FP32 where it must convert, and 16 times with AMX, of which memory leaves 5 to 8; where oneDNN has
+        neither they are left out. One core stays free, as in training steps on a host, whose roof this is.)",
     .claims = {},
     .gpus = 0,
     .ceiling = true,

@@ -116,12 +116,11 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How fast does one copy engine move pinned memory each way, and two of them both ways at once?",
-    .expectation =
-        "PCIe 5 x16 signals 32 GT/s on 16 lanes, 63 GB/s after its 128b/130b code; packets of 256 bytes with some 26 "
-        "bytes of header leave 57, and public H200 figures are 55.4 GB/s down and 55.1 up: 9.7 ms for 512 MiB. The "
-        "link "
-        "is full duplex, so both ways at once should give nearly twice as much; acknowledgements and the host's memory "
-        "take some: 100 to 105 GB/s together.",
+    .expectation = R"(
+        PCIe 5 x16 signals 32 GT/s on 16 lanes, 63 GB/s after its 128b/130b code; packets of 256 bytes with some 26
+        bytes of header leave 57, and public H200 figures are 55.4 GB/s down and 55.1 up: 9.7 ms for 512 MiB. The link
+        is full duplex, so both ways at once should give nearly twice as much; acknowledgements and the host's memory
+        take some: 100 to 105 GB/s together.)",
     .claims = {},
     .ceiling = true,
     .arms = {"h2d", "d2h", "both"},

@@ -67,13 +67,12 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How fast can all cores together read and write this machine's memory?",
-    .expectation =
-        "The lower of two limits: channels x 8 bytes x transfers per second (12 channels of DDR5-4800: 461 GB/s; 2 of "
-        "DDR4-3200: 51 GB/s), of which 75 to 90 % can be reached, and cores x outstanding lines x 64 bytes / latency "
-        "(32 "
-        "lines at 100 ns: 20 GB/s per core), which bounds a machine of few cores. The four loops agree within 30 %, "
-        "since stores past the caches save the read before the write; with plain stores copy would be at 2/3 and triad "
-        "at 3/4 of this figure.",
+    .expectation = R"(
+        The lower of two limits: channels x 8 bytes x transfers per second (12 channels of DDR5-4800: 461 GB/s; 2 of
+        DDR4-3200: 51 GB/s), of which 75 to 90 % can be reached, and cores x outstanding lines x 64 bytes / latency (32
+        lines at 100 ns: 20 GB/s per core), which bounds a machine of few cores. The four loops agree within 30 %, since
+        stores past the caches save the read before the write; with plain stores copy would be at 2/3 and triad at 3/4
+        of this figure.)",
     .claims = {},
     .gpus = 0,
     .ceiling = true,

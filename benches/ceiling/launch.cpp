@@ -52,12 +52,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does the launch of one empty kernel cost the host, and what does it cost the device?",
-    .expectation =
-        "The host writes a launch in about 2 us. The device needs about 1 us to finish one empty kernel and start the "
-        "next that already waits in its queue. Since the host is the slower of the two, a train of n launches costs "
-        "2 us * n on the host's clock plus about 5 us to start and wait, and 1 us * n on the device's.",
+    .expectation = R"(
+        The host writes a launch in about 2 us. The device needs about 1 us to finish one empty kernel and start the
+        next that already waits in its queue. Since the host is the slower of the two, a train of n launches costs 2 us
+        * n on the host's clock plus about 5 us to start and wait, and 1 us * n on the device's.)",
     .claims = {},
     .ceiling = true,
+    .launch_bound = true,
     .arms = {"host_cost", "device_cost"},
     .sweep = {{"launches", {1, 10, 200, 1000}}},
     .quick = {{{"launches", 200}}},

@@ -20,19 +20,18 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does torch.compile save of a whole training step, and after how many steps has it paid?",
-    .expectation =
-        "GPT-2, 8 x 1024 tokens, BF16: 7.0 TFLOP / 600 TFLOP/s = 12 ms of products; eager adds some 24 ms of "
-        "element-wise kernels (each reads and writes 0.1 GB or, for the logits, 0.8 to 1.6 GB, at 4.1 TB/s), of which "
-        "fusing saves two thirds: 36 to 18 ms, a factor of 2.0; max_autotune 2 % more at most. ResNet-50, 64 images, "
-        "channels_last, BF16: 1.57 TFLOP / 350 TFLOP/s = 4.5 ms, and 10 ms of norms and sums that eager reads twice: a "
-        "factor of 1.4 with graphs, 1.0 without, where the host, 15 to 20 ms a step, bounds both; with 128 images it "
-        "is hidden behind 29 ms: 1.25 without graphs, 1.5 with. The small GPT, 1 x 128 tokens: about 400 launches of 5 "
-        "to 10 us from Python, 4 ms, against 0.05 TFLOP and 67 M parameters x 40 bytes, 0.65 ms: default 1.3, with "
-        "graphs (reduce_overhead, max_autotune) 3. cpp_eager: where the GPU bounds, 1.0 within 3 %; in the small GPT "
-        "dispatch from C++ costs 3 us instead of 6, so 1.5. Cold: 20 to 40 s, max_autotune, which times kernels for "
-        "every shape, 3 to 8 minutes; it has paid after 30 s / 18 ms = 1700 steps of GPT-2, 30 s / 3 ms = 10000 of the "
-        "small one. No graph breaks, no recompiles. On a CPU, FP32: ResNet-18 1.1, the toy GPT, all overhead, 1.5; "
-        "cpp_eager 1.1 there.",
+    .expectation = R"(
+        GPT-2, 8 x 1024 tokens, BF16: 7.0 TFLOP / 600 TFLOP/s = 12 ms of products; eager adds some 24 ms of element-wise
+        kernels (each reads and writes 0.1 GB or, for the logits, 0.8 to 1.6 GB, at 4.1 TB/s), of which fusing saves two
+        thirds: 36 to 18 ms, a factor of 2.0; max_autotune 2 % more at most. ResNet-50, 64 images, channels_last, BF16:
+        1.57 TFLOP / 350 TFLOP/s = 4.5 ms, and 10 ms of norms and sums that eager reads twice: a factor of 1.4 with
+        graphs, 1.0 without, where the host, 15 to 20 ms a step, bounds both; with 128 images it is hidden behind 29 ms:
+        1.25 without graphs, 1.5 with. The small GPT, 1 x 128 tokens: about 400 launches of 5 to 10 us from Python, 4
+        ms, against 0.05 TFLOP and 67 M parameters x 40 bytes, 0.65 ms: default 1.3, with graphs (reduce_overhead,
+        max_autotune) 3. cpp_eager: where the GPU bounds, 1.0 within 3 %; in the small GPT dispatch from C++ costs 3 us
+        instead of 6, so 1.5. Cold: 20 to 40 s, max_autotune, which times kernels for every shape, 3 to 8 minutes; it
+        has paid after 30 s / 18 ms = 1700 steps of GPT-2, 30 s / 3 ms = 10000 of the small one. No graph breaks, no
+        recompiles. On a CPU, FP32: ResNet-18 1.1, the toy GPT, all overhead, 1.5; cpp_eager 1.1 there.)",
     .claims = {"torch-compile-faster"},
     .gpus = 0,
     .whole_steps = true,

@@ -42,13 +42,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does XLA's jit save of a whole training step in JAX, and after how many steps has it paid?",
-    .expectation =
-        "Without jit every operation is a call of its own, some 20 to 50 us of Python and dispatch. The small GPT: 60 "
-        "operations a layer forward, 150 with backward, and 8 per parameter tensor in the optimizer, 52 x 8: some "
-        "1000 calls, 30 to 50 ms; in one program 1.5 ms: a factor of 20 to 30. The MLP in BF16: some 300 calls, 10 "
-        "ms, against 0.4 ms of products and 134 M parameters x 60 bytes / 4.1 TB/s = 2 ms of optimizer without "
-        "fusion, hidden behind the calls; jitted 0.4 + 1.0 ms: a factor of 5 to 7. Compiling takes 3 to 10 s, paid "
-        "after some 200 steps. The toy GPT on a CPU: 500 calls of 30 us, 15 ms, against 2 ms: a factor of 8.",
+    .expectation = R"(
+        Without jit every operation is a call of its own, some 20 to 50 us of Python and dispatch. The small GPT: 60
+        operations a layer forward, 150 with backward, and 8 per parameter tensor in the optimizer, 52 x 8: some 1000
+        calls, 30 to 50 ms; in one program 1.5 ms: a factor of 20 to 30. The MLP in BF16: some 300 calls, 10 ms, against
+        0.4 ms of products and 134 M parameters x 60 bytes / 4.1 TB/s = 2 ms of optimizer without fusion, hidden behind
+        the calls; jitted 0.4 + 1.0 ms: a factor of 5 to 7. Compiling takes 3 to 10 s, paid after some 200 steps. The
+        toy GPT on a CPU: 500 calls of 30 us, 15 ms, against 2 ms: a factor of 8.)",
     .claims = {"xla-jit-faster"},
     .gpus = 0,
     .whole_steps = true,

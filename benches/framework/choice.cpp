@@ -20,18 +20,17 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How much does the framework matter for a training step of the same model, batch and type?",
-    .expectation =
-        "LibTorch and PyTorch call the same kernels: 1.0 within 3 % where the GPU bounds, 0.6 for PyTorch in the small "
-        "GPT, whose 400 launches cost 10 us each from Python and 6 us from C++. Compiled, with graphs: ResNet-50, 64 "
-        "images, 1.4, since norms and sums are read half as often; with 128 images the same. The small GPT 2: 52 GFLOP "
-        "are 0.1 ms and 67 M parameters x 40 bytes / 4.1 TB/s are 0.65 ms, against 2.5 to 3 ms of launches from C++. "
-        "The MLP 1.05: 0.2 TFLOP / 600 TFLOP/s = 0.33 ms of products and 134 M x 40 bytes / 4.1 TB/s = 1.3 ms of "
-        "optimizer, which is one kernel already. The LSTM 1.0: torch.compile does not look into it. XLA compiles the "
-        "optimizer too: 1.0 on the MLP, 2.5 on the small GPT, which is one call then. On ResNet-50 1.3: norms and sums "
-        "fused as by torch.compile, but 0.5 to 1 ms more in sums over channels and in the pool's backward, which "
-        "scatters. On the LSTM 1.0: a scan is 2 layers x 128 tokens x 10 kernels of 3 us, 7.7 ms; 0.46 TFLOP of "
-        "products, 82 M logits and 15 M parameters are 1.3 ms; against 9.3 ms in C++. The toy GPT on a CPU: PyTorch "
-        "0.8, compiled 1.2, JAX 2.",
+    .expectation = R"(
+        LibTorch and PyTorch call the same kernels: 1.0 within 3 % where the GPU bounds, 0.6 for PyTorch in the small
+        GPT, whose 400 launches cost 10 us each from Python and 6 us from C++. Compiled, with graphs: ResNet-50, 64
+        images, 1.4, since norms and sums are read half as often; with 128 images the same. The small GPT 2: 52 GFLOP
+        are 0.1 ms and 67 M parameters x 40 bytes / 4.1 TB/s are 0.65 ms, against 2.5 to 3 ms of launches from C++. The
+        MLP 1.05: 0.2 TFLOP / 600 TFLOP/s = 0.33 ms of products and 134 M x 40 bytes / 4.1 TB/s = 1.3 ms of optimizer,
+        which is one kernel already. The LSTM 1.0: torch.compile does not look into it. XLA compiles the optimizer too:
+        1.0 on the MLP, 2.5 on the small GPT, which is one call then. On ResNet-50 1.3: norms and sums fused as by
+        torch.compile, but 0.5 to 1 ms more in sums over channels and in the pool's backward, which scatters. On the
+        LSTM 1.0: a scan is 2 layers x 128 tokens x 10 kernels of 3 us, 7.7 ms; 0.46 TFLOP of products, 82 M logits and
+        15 M parameters are 1.3 ms; against 9.3 ms in C++. The toy GPT on a CPU: PyTorch 0.8, compiled 1.2, JAX 2.)",
     .claims = {"framework-matters"},
     .gpus = 0,
     .whole_steps = true,

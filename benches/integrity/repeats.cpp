@@ -174,16 +174,17 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Does the same work give the same bits every time and on every multiprocessor?",
-    .expectation =
-        "Yes: 0 differences. On an H200 a repeat overwrites the result, takes the step and compares. Copy: 0.27 GB "
-        "overwritten, 2 x 0.27 GB copied, 2 x 0.27 GB compared at 4.2 TB/s: 0.3 ms. Reduction: 0.27 GB, 0.07 ms. bf16 "
-        "8192^3: 1.1e12 operations at 730 TFLOP/s and 0.4 GB for the rest, 1.6 ms. fp32 4096^3: 1.4e11 at 50 TFLOP/s, "
-        "2.8 ms. Every multiprocessor: each of its 4 schedulers has 32 warps of 256 rounds with some 117 integer "
-        "instructions at 2 clocks, 1.9e6 clocks, 1.0 ms. So 200 repeats take 0.06, 0.02, 0.3, 0.6 and 0.2 s, 20 "
-        "repeats 0.12 s together. Any difference is a fault of the card, its memory or its driver, and a later run "
-        "that passes does not take it back.",
+    .expectation = R"(
+        Yes: 0 differences. On an H200 a repeat overwrites the result, takes the step and compares. Copy: 0.27 GB
+        overwritten, 2 x 0.27 GB copied, 2 x 0.27 GB compared at 4.2 TB/s: 0.3 ms. Reduction: 0.27 GB, 0.07 ms. bf16
+        8192^3: 1.1e12 operations at 730 TFLOP/s and 0.4 GB for the rest, 1.6 ms. fp32 4096^3: 1.4e11 at 50 TFLOP/s, 2.8
+        ms. Every multiprocessor: each of its 4 schedulers has 32 warps of 256 rounds with some 117 integer instructions
+        at 2 clocks, 1.9e6 clocks, 1.0 ms. So 200 repeats take 0.06, 0.02, 0.3, 0.6 and 0.2 s, 20 repeats 0.12 s
+        together. Any difference is a fault of the card, its memory or its driver, and a later run that passes does not
+        take it back.)",
     .claims = {},
     .ceiling = true,
+    .integrity = true,
     .arms = {"copy", "reduction", "gemm_bf16", "gemm_fp32", "every_sm"},
     .sweep = {{"repeats", {20, 200}}},
     .quick = {{{"repeats", 20}}},

@@ -79,13 +79,14 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does replaying a CUDA graph save over launching its kernels one by one?",
-    .expectation =
-        "Launched one by one, a kernel costs the host about 2 us, and the device about 1 us between one kernel and the "
-        "next; the slower of the two decides: max(2, t + 1) us for a kernel of t us. In a graph of n kernels the host "
-        "pays about 2.5 us + n * 1 ns for all, and the gap shrinks to 0.5 to 1 us: t + 0.7 us. So kernels of 2 us gain "
-        "3.0 / 2.7 = 1.1 times, more where the host is slow to launch, and kernels of 50 us nothing (51.0 / 50.7 = "
-        "1.006). Graphs of 10 kernels gain least, since each replay starts anew.",
+    .expectation = R"(
+        Launched one by one, a kernel costs the host about 2 us, and the device about 1 us between one kernel and the
+        next; the slower of the two decides: max(2, t + 1) us for a kernel of t us. In a graph of n kernels the host
+        pays about 2.5 us + n * 1 ns for all, and the gap shrinks to 0.5 to 1 us: t + 0.7 us. So kernels of 2 us gain
+        3.0 / 2.7 = 1.1 times, more where the host is slow to launch, and kernels of 50 us nothing (51.0 / 50.7 =
+        1.006). Graphs of 10 kernels gain least, since each replay starts anew.)",
     .claims = {},
+    .launch_bound = true,
     .arms = {"stream_launches", "graph_replay"},
     .sweep = {{"kernel_us", {2, 50}}, {"kernels", {10, 100, 1000}}},
     .quick = {{{"kernel_us", 2}, {"kernels", 100}}, {{"kernel_us", 50}, {"kernels", 10}}},

@@ -48,19 +48,19 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does replaying a CUDA graph of a whole training step save over launching its kernels?",
-    .expectation =
-        "Eager, the host spends some 5 us on an operation with its part of backward; the device needs 1.5 us for the "
-        "smallest kernel; the slower of the two decides. gpt_small at batch 1: 450 launches, 2.5 ms of the host; the "
-        "device needs 450 x 1.5 us = 0.7 ms and 0.7 ms more for AdamW and casts over 67M parameters (2.5 GB at 4.1 "
-        "TB/s): 1.4 ms, so 1.8 times. gpt2 at batch 1: 1200 launches, 6 ms of the host, against 0.9 TFLOP at 400 "
-        "TFLOP/s = 2.2 ms, 1.2 ms for AdamW and casts, 1.5 ms for the rest: 4.9 ms, 1.2 times. ResNet-50 at batch 16: "
-        "1300 launches, 6.5 ms, against 16 x 0.2 ms = 3.2 ms: 2.0 times. At the large batches the device is behind "
-        "(gpt2 36 ms, ResNet-50 25 ms, gpt_small 10 ms): 1.00 to 1.03, from smaller gaps between kernels. The "
-        "optimizer is one fused kernel per some tensors: the graph of forward and backward alone gains as much, within "
-        "2 %. gpt_toy: 150 launches at the 19 us that gpt_small took on one virtual host are 2.9 ms, against 150 x 2 "
-        "us: "
-        "9 times; at batch 1024 its activations of 4 MB add 0.3 ms: 5 times.",
+    .expectation = R"(
+        Eager, the host spends some 5 us on an operation with its part of backward; the device needs 1.5 us for the
+        smallest kernel; the slower of the two decides. gpt_small at batch 1: 450 launches, 2.5 ms of the host; the
+        device needs 450 x 1.5 us = 0.7 ms and 0.7 ms more for AdamW and casts over 67M parameters (2.5 GB at 4.1 TB/s):
+        1.4 ms, so 1.8 times. gpt2 at batch 1: 1200 launches, 6 ms of the host, against 0.9 TFLOP at 400 TFLOP/s = 2.2
+        ms, 1.2 ms for AdamW and casts, 1.5 ms for the rest: 4.9 ms, 1.2 times. ResNet-50 at batch 16: 1300 launches,
+        6.5 ms, against 16 x 0.2 ms = 3.2 ms: 2.0 times. At the large batches the device is behind (gpt2 36 ms,
+        ResNet-50 25 ms, gpt_small 10 ms): 1.00 to 1.03, from smaller gaps between kernels. The optimizer is one fused
+        kernel per some tensors: the graph of forward and backward alone gains as much, within 2 %. gpt_toy: 150
+        launches at the 19 us that gpt_small took on one virtual host are 2.9 ms, against 150 x 2 us: 9 times; at batch
+        1024 its activations of 4 MB add 0.3 ms: 5 times.)",
     .claims = {},
+    .launch_bound = true,
     .whole_steps = true,
     .arms = {"eager", "forward_backward_graph", "whole_step_graph"},
     .sweep = {{"model", {"gpt_small", "gpt2", "resnet50", "gpt_toy"}}, {"batch", {"small", "large"}}},

@@ -57,23 +57,22 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does channels_last save in a training step, with and without mixed precision?",
-    .expectation =
-        "Tensor cores read NHWC. From NCHW, cuDNN converts inputs and outputs of most convolutions: each converted "
-        "activation is read and written once more. ResNet-50, 128 images: in TF32 57.8 ms against 40.6, 1.42; in FP16 "
-        "42.3 against 21.7, 1.95; in BF16 48 against 27, 1.75 (half of what PyTorch took for 256 images on an H200, "
-        "where that was known). MobileNet v2 lives on memory: 6.7 M outputs of convolutions an image, each moved some "
-        "20 times in a step, are 128 x 6.7 M x 20 x 4 bytes / 4.1 TB/s = 17 ms in TF32 and 8.4 ms in 16 bit. Two "
-        "thirds of its convolutions are 1x1, of which NCHW converts both sides: 1.3 in 16 bit; 1.0 in TF32, where "
-        "NHWC depthwise kernels are slow. (NCHW takes 50, 39 and 55 ms in TF32, FP16 and BF16, so that channels_last "
-        "brings 2 to 3. A profile of torchvision's model, in TF32: 15 ms are cuDNN's backward of batch norm, 9 of "
-        "them for the 1.1 GB of the largest images, which is 1.4 ms for five passes at 4.1 TB/s; 16 ms are torch's "
-        "depthwise kernels. In BF16 batch norm is torch's own, 32 ms.) ResNet-18 with 32 pixels is bound by launches: "
-        "1.1, for those of the conversions. With channels_last no conversion is left: 0 copies by torch, 0 kernels by "
-        "cuDNN. (One was found in MobileNet in TF32 and FP16: the pooled gradient comes contiguous, ReLU6's backward "
-        "leaves it so where ReLU's would not, and cuDNN's batch norm, which torch does not take for BF16, needs the "
-        "other layout: "
-        "128x1280x7x7, 64 MB = 16 us in TF32.) On a CPU oneDNN works in blocks and converts from either layout: 1.0 "
-        "for ResNet-18, 1.5 to 2 for MobileNet.",
+    .expectation = R"(
+        Tensor cores read NHWC. From NCHW, cuDNN converts inputs and outputs of most convolutions: each converted
+        activation is read and written once more. ResNet-50, 128 images: in TF32 57.8 ms against 40.6, 1.42; in FP16
+        42.3 against 21.7, 1.95; in BF16 48 against 27, 1.75 (half of what PyTorch took for 256 images on an H200, where
+        that was known). MobileNet v2 lives on memory: 6.7 M outputs of convolutions an image, each moved some 20 times
+        in a step, are 128 x 6.7 M x 20 x 4 bytes / 4.1 TB/s = 17 ms in TF32 and 8.4 ms in 16 bit. Two thirds of its
+        convolutions are 1x1, of which NCHW converts both sides: 1.3 in 16 bit; 1.0 in TF32, where NHWC depthwise
+        kernels are slow. (NCHW takes 50, 39 and 55 ms in TF32, FP16 and BF16, so that channels_last brings 2 to 3. A
+        profile of torchvision's model, in TF32: 15 ms are cuDNN's backward of batch norm, 9 of them for the 1.1 GB of
+        the largest images, which is 1.4 ms for five passes at 4.1 TB/s; 16 ms are torch's depthwise kernels. In BF16
+        batch norm is torch's own, 32 ms.) ResNet-18 with 32 pixels is bound by launches: 1.1, for those of the
+        conversions. With channels_last no conversion is left: 0 copies by torch, 0 kernels by cuDNN. (One was found in
+        MobileNet in TF32 and FP16: the pooled gradient comes contiguous, ReLU6's backward leaves it so where ReLU's
+        would not, and cuDNN's batch norm, which torch does not take for BF16, needs the other layout: 128x1280x7x7, 64
+        MB = 16 us in TF32.) On a CPU oneDNN works in blocks and converts from either layout: 1.0 for ResNet-18, 1.5 to
+        2 for MobileNet.)",
     .claims = {},
     .gpus = 0,
     .whole_steps = true,

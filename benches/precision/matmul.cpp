@@ -72,18 +72,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "How much faster does a matrix product get with fewer bits per number, and how much less exact?",
-    .expectation =
-        "H200, 8192 cubed: fp32 reaches 50 TFLOP/s, tf32 400, fp16 and bf16 750, fp8 1350, so tf32 8x, bf16 15x, fp8 "
-        "27x. "
-        "512 cubed is 0.27 GFLOP: 64 tiles of 64 x 64 leave half of the 132 multiprocessors idle, so fp32 takes about "
-        "10 "
-        "us and the others are bound by launch and pipeline fill at 3 to 5 us: 2x to 3x, whatever the format. The "
-        "GPT-2 "
-        "product has k = 768 only: 77 GFLOP take 103 us in bf16, during which 131 MB must be moved (32 us of 4.1 "
-        "TB/s), "
-        "so bf16 falls to 11x to 14x and fp8 below 20x. Errors: a format with unit roundoff u gives 0.6 u, and 0.74 u "
-        "with "
-        "a result rounded to it: fp32 1e-6 or less, tf32 3e-4 to 8e-4, fp16 4e-4, bf16 3e-3, fp8 4e-2.",
+    .expectation = R"(
+        H200, 8192 cubed: fp32 reaches 50 TFLOP/s, tf32 400, fp16 and bf16 750, fp8 1350, so tf32 8x, bf16 15x, fp8 27x.
+        512 cubed is 0.27 GFLOP: 64 tiles of 64 x 64 leave half of the 132 multiprocessors idle, so fp32 takes about 10
+        us and the others are bound by launch and pipeline fill at 3 to 5 us: 2x to 3x, whatever the format. The GPT-2
+        product has k = 768 only: 77 GFLOP take 103 us in bf16, during which 131 MB must be moved (32 us of 4.1 TB/s),
+        so bf16 falls to 11x to 14x and fp8 below 20x. Errors: a format with unit roundoff u gives 0.6 u, and 0.74 u
+        with a result rounded to it: fp32 1e-6 or less, tf32 3e-4 to 8e-4, fp16 4e-4, bf16 3e-3, fp8 4e-2.)",
     .claims = {"half-precision-8x", "half-precision-16x", "tensor-cores-bf16-faster"},
     .arms = {"fp32", "tf32", "fp16", "bf16", "fp8"},
     // Last: the first layer of GPT-2's MLP (768 to 3072 features) over 16 sequences of 1024 tokens.

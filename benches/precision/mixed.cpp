@@ -71,18 +71,18 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What do TF32, FP16 with loss scaling and BF16 save of a whole training step over FP32?",
-    .expectation =
-        "Products reach 50 TFLOP/s in FP32, 390 in TF32 and 745 in FP16 and BF16; all else moves bytes at 4.1 TB/s, "
-        "half as many where activations are halved. mlp, 4096 rows: 3.2 TFLOP are 63, 8.1 and 4.2 ms, AdamW over 134M "
-        "parameters 0.9 ms, casts and activations 1 ms: 65, 10 and 6.3 ms: 6.5 and 10 times. gpt2, 8 x 1024 tokens: "
-        "8.2 TFLOP: 152 ms FP32, 61 TF32, 36 BF16 and FP16 (PyTorch in Python on an H200): 2.5 and 4.2 times; pure "
-        "BF16 spares casts of weights: 33 ms, 4.6 times. ResNet-50, 128 images, channels_last: 120, 40, 22 (FP16) and "
-        "27 ms (BF16): 3.0, 5.5 and 4.4 times. lstm: 128 dependent steps in each of 2 layers bound it: 0.5 TFLOP are 9 "
-        "ms in FP32 beside 6 ms of dependent steps: 15, 8 and 7 ms: 1.9 and 2.1 times. The scaler passes once more "
-        "over the gradients, 1 %. gpt_toy is bound by launches: below 1, since casts are launches too; on a host "
-        "without units for 16 bits far below. Peak memory does not halve, since FP32 weights, gradients and moments "
-        "stay: gpt2 0.73, ResNet-50 0.4. Within 12 GiB 1.5 times the rows of gpt2 fit, 2.4 times the images: the "
-        "batch doubles for images only, and the rate of neither rises by more than 5 % over that of the equal batch.",
+    .expectation = R"(
+        Products reach 50 TFLOP/s in FP32, 390 in TF32 and 745 in FP16 and BF16; all else moves bytes at 4.1 TB/s, half
+        as many where activations are halved. mlp, 4096 rows: 3.2 TFLOP are 63, 8.1 and 4.2 ms, AdamW over 134M
+        parameters 0.9 ms, casts and activations 1 ms: 65, 10 and 6.3 ms: 6.5 and 10 times. gpt2, 8 x 1024 tokens: 8.2
+        TFLOP: 152 ms FP32, 61 TF32, 36 BF16 and FP16 (PyTorch in Python on an H200): 2.5 and 4.2 times; pure BF16
+        spares casts of weights: 33 ms, 4.6 times. ResNet-50, 128 images, channels_last: 120, 40, 22 (FP16) and 27 ms
+        (BF16): 3.0, 5.5 and 4.4 times. lstm: 128 dependent steps in each of 2 layers bound it: 0.5 TFLOP are 9 ms in
+        FP32 beside 6 ms of dependent steps: 15, 8 and 7 ms: 1.9 and 2.1 times. The scaler passes once more over the
+        gradients, 1 %. gpt_toy is bound by launches: below 1, since casts are launches too; on a host without units for
+        16 bits far below. Peak memory does not halve, since FP32 weights, gradients and moments stay: gpt2 0.73,
+        ResNet-50 0.4. Within 12 GiB 1.5 times the rows of gpt2 fit, 2.4 times the images: the batch doubles for images
+        only, and the rate of neither rises by more than 5 % over that of the equal batch.)",
     .claims = {"half-precision-half-memory", "mixed-precision-doubles-batch", "mixed-precision-faster"},
     .gpus = 0,
     .whole_steps = true,

@@ -174,15 +174,14 @@ constexpr std::int64_t kMiB = 1024 * kKiB;
 
 const gpulift::Technique gpulift::technique{
     .question = "What is page-locked host memory worth to a copy between host and device?",
-    .expectation =
-        "From pinned memory the copy engine works alone: 2 to 3 us to issue and 55 GB/s, 1.2 ms for 64 MiB. From "
-        "pageable memory one core first copies into the driver's pinned buffers, at 8 to 15 GB/s in a pipeline with "
-        "the "
-        "engine: 4.5 to 8 ms, so pinned is 4 to 7 times as fast. At 64 KiB the engine needs 1.2 us, so pinned is bound "
-        "by its issue (3 us), pageable by copy and wait (8 to 12 us): 3 to 4 times. Registered memory is the same once "
-        "its pages are locked. Pinning afresh locks 16384 pages of 4 KiB for 64 MiB, at 0.1 to 0.3 us each 2 to 5 ms, "
-        "copies at 10 GB/s (6.7 ms), and unlocks: slower than pageable at every size, most at small ones, where "
-        "allocation and release take 50 us or more.",
+    .expectation = R"(
+        From pinned memory the copy engine works alone: 2 to 3 us to issue and 55 GB/s, 1.2 ms for 64 MiB. From pageable
+        memory one core first copies into the driver's pinned buffers, at 8 to 15 GB/s in a pipeline with the engine:
+        4.5 to 8 ms, so pinned is 4 to 7 times as fast. At 64 KiB the engine needs 1.2 us, so pinned is bound by its
+        issue (3 us), pageable by copy and wait (8 to 12 us): 3 to 4 times. Registered memory is the same once its pages
+        are locked. Pinning afresh locks 16384 pages of 4 KiB for 64 MiB, at 0.1 to 0.3 us each 2 to 5 ms, copies at 10
+        GB/s (6.7 ms), and unlocks: slower than pageable at every size, most at small ones, where allocation and release
+        take 50 us or more.)",
     .claims = {"pinned-copy-faster", "pin-then-copy-faster"},
     .arms = {"pageable", "pinned", "registered_once", "pinned_afresh"},
     .sweep = {{"direction", {"h2d", "d2h"}},

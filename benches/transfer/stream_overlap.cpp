@@ -176,13 +176,12 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 const gpulift::Technique gpulift::technique{
     .question = "How much time does copying a batch in chunks, over several streams, hide behind the work on it?",
-    .expectation =
-        "One stream takes copy + compute, perfect overlap max(copy, compute). In n equal chunks only the first copy "
-        "and "
-        "the last work stand alone: max + min / n. For 64 MiB (copy 1.2 ms) that is, with 2, 4 and 8 chunks, a speedup "
-        "of 1.33, 1.60 and 1.78 at 1:1, and of 1.11, 1.18 and 1.21 at 4:1 and 1:4, less some 5 us a chunk for the fork "
-        "and the join of its stream. At 1 MiB the copy takes 19 us and a chunk's copy and work 2 to 10 us, near their "
-        "launch cost, and a chunk no longer fills the device: little gain from 2 chunks, a loss with 8.",
+    .expectation = R"(
+        One stream takes copy + compute, perfect overlap max(copy, compute). In n equal chunks only the first copy and
+        the last work stand alone: max + min / n. For 64 MiB (copy 1.2 ms) that is, with 2, 4 and 8 chunks, a speedup of
+        1.33, 1.60 and 1.78 at 1:1, and of 1.11, 1.18 and 1.21 at 4:1 and 1:4, less some 5 us a chunk for the fork and
+        the join of its stream. At 1 MiB the copy takes 19 us and a chunk's copy and work 2 to 10 us, near their launch
+        cost, and a chunk no longer fills the device: little gain from 2 chunks, a loss with 8.)",
     .claims = {"overlap-hides-copies", "streams-overlap-copies"},
     .arms = {"one_stream", "chunks_2", "chunks_4", "chunks_8"},
     .sweep = {{"copy_to_compute", {"4_to_1", "1_to_1", "1_to_4"}}, {"bytes", {kMiB, 64 * kMiB}}},

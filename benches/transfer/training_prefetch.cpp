@@ -62,15 +62,13 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "What does it save to copy the next batch from pinned memory while a training step runs?",
-    .expectation =
-        "ResNet-50, 128 images of 224 pixels in FP32: 77 MB a step, BF16, channels_last, 27 ms without copies. "
-        "Pageable "
-        "at 12 GB/s takes 6.4 ms in which the GPU does nothing else: 33.5 ms. Pinned at 55 GB/s takes 1.4 ms in front "
-        "of "
-        "the step: 28.5 ms, 1.18 times as fast. Prefetched it hides behind the step: 27.1 ms, 1.24. ResNet-18, 64 "
-        "images of 32 pixels: 0.8 MB are 0.1 ms pageable, but the host then waits for the step before, and launches "
-        "of some 3 ms no longer run ahead; they bound the step in all arms: 1.05 for pinned; two events and a "
-        "change of stream cost the prefetch 20 us: 1.04.",
+    .expectation = R"(
+        ResNet-50, 128 images of 224 pixels in FP32: 77 MB a step, BF16, channels_last, 27 ms without copies. Pageable
+        at 12 GB/s takes 6.4 ms in which the GPU does nothing else: 33.5 ms. Pinned at 55 GB/s takes 1.4 ms in front of
+        the step: 28.5 ms, 1.18 times as fast. Prefetched it hides behind the step: 27.1 ms, 1.24. ResNet-18, 64 images
+        of 32 pixels: 0.8 MB are 0.1 ms pageable, but the host then waits for the step before, and launches of some 3 ms
+        no longer run ahead; they bound the step in all arms: 1.05 for pinned; two events and a change of stream cost
+        the prefetch 20 us: 1.04.)",
     .claims = {"prefetch-to-device-faster"},
     .whole_steps = true,
     .arms = {"pageable_synchronous", "pinned_non_blocking", "prefetch_stream"},

@@ -20,7 +20,6 @@ constexpr std::array<std::pair<unsigned long long, const char*>, 8> kReasons{{
     {0x80, "hw_power_brake_slowdown"},
     {0x100, "display_clock_setting"},
 }};
-constexpr unsigned long long kHardwareSlowdown = 0x8 | 0x40 | 0x80;
 
 }  // namespace
 
@@ -38,7 +37,5 @@ std::vector<std::string> throttle_names(unsigned long long reasons) {
   }
   return names;
 }
-
-bool is_hardware_slowdown(unsigned long long reasons) { return (reasons & kHardwareSlowdown) != 0; }
 
 }  // namespace gpulift

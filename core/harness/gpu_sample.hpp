@@ -52,8 +52,4 @@ struct GpuSample {
 /// no name here come as "other_0x...".
 std::vector<std::string> throttle_names(unsigned long long reasons);
 
-/// True when the hardware itself cut the clocks (slowdown, thermal, power brake): such a window says nothing about the
-/// code. A software limit (power cap, temperature target) is a state that a card may stay in, and only labels a window.
-bool is_hardware_slowdown(unsigned long long reasons);
-
 }  // namespace gpulift

@@ -226,12 +226,15 @@ class Trial {
 
 struct Technique {
   std::string question;                  // one sentence; heading in the report
-  std::string expectation;               // the prediction with its arithmetic, written before the first run
+  std::string expectation;               // the prediction with its arithmetic, written before the first run, as one
+                                         // paragraph: its line breaks count as spaces
   std::vector<std::string> claims = {};  // ids of the published statements that it tests
   int gpus = 1;  // the least number. 0: runs on any machine; whole steps then take the device if there is one. An axis
                  // "gpus" asks for more by case: what is not there is skipped
-  bool ceiling = false;      // true: its arms measure the machine's own roofs, not one against another
-  bool whole_steps = false;  // true: a step is a whole training step: its joules and kernel launches are counted
+  bool ceiling = false;       // true: its arms measure the machine's own roofs, not one against another
+  bool integrity = false;     // true: its check is the finding: where it fails, the machine is broken
+  bool launch_bound = false;  // true: launches set the pace of its steps, not the device's work
+  bool whole_steps = false;   // true: a step is a whole training step: its joules and kernel launches are counted
   std::vector<std::string> arms = {};    // the baseline first
   std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
   std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the

@@ -8,16 +8,10 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "core/harness/stop_rule.hpp"
-
 namespace gpulift {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string arm_name(const SelectedCase& selected, const std::string& arm) {
-  return full_case_id(selected.technique->id, selected.info->id) + "/" + arm;
-}
+std::string name_of(const SelectedCase& selected) { return full_case_id(selected.technique->id, selected.info->id); }
 
 /// Google Benchmark appends this to every name that it prints: to a filter that was copied from there it is the end.
 std::string without_decoration(std::string text) {
@@ -59,78 +53,45 @@ class Filter {
   std::regex expression_;
 };
 
-/// What one arm measured in one launch, as Google Benchmark shows it.
-struct Repetition {
-  double step_s = 0;  // median window by the judging clock
-  std::string error;  // why there is none
-  Json cost;
-  std::map<std::string, double> counters;
-};
-
-std::vector<double> step_times(const Json& arm) {
-  std::vector<double> times;
-  for (const double window_s : arm.at("windows").at(arm.at("clock") == "host" ? "host_s" : "device_s")) {
-    times.push_back(window_s / arm.at("steps_per_window").get<double>());
-  }
-  return times;
+/// Why one launch has no time of the arm; empty where it has.
+std::string unmeasured(const RecordSummary& record, const std::string& arm_name) {
+  if (!record.failure.empty()) return record.failure;
+  const ArmSummary* arm = record.find(arm_name);
+  return arm == nullptr ? "not measured" : arm->unmeasured;
 }
 
-Repetition repetition_of(const Json& record, const std::string& name) {
-  Repetition repetition;
-  const std::string outcome = record.at("outcome");
-  if (outcome != "ok") {
-    repetition.error = outcome + ": " + record.value("reason", "");
-    return repetition;
-  }
-  const Json& baseline = record.at("arms").front();
-  repetition.error = "not measured";
-  for (const Json& arm : record.at("arms")) {
-    if (arm.at("name") != name) continue;
-    if (arm.at("outcome") != "ok") {
-      repetition.error = arm.at("outcome").get<std::string>() + ": " + arm.value("reason", "");
-      return repetition;
-    }
-    repetition.error.clear();
-    repetition.step_s = median(step_times(arm));
-    repetition.cost = arm.at("cost");
-    for (const char* key : {"peak_device_bytes", "peak_host_bytes"}) {
-      if (arm.contains(key)) repetition.counters[key] = arm.at(key);
-    }
-    if (!record.at("ceiling").get<bool>() && baseline.at("outcome") == "ok") {
-      repetition.counters["speedup"] = median(step_times(baseline)) / repetition.step_s;
-    }
-    if (record.at("stop").contains("reached_half_width")) {
-      repetition.counters["half_width"] = record.at("stop").at("reached_half_width");
-    }
-  }
-  return repetition;
-}
-
-void show(benchmark::State& state, const Repetition& repetition) {
-  if (!repetition.error.empty()) {
-    state.SkipWithError(repetition.error.c_str());
+void show(benchmark::State& state, const RecordSummary& record, const std::string& arm_name) {
+  if (const std::string reason = unmeasured(record, arm_name); !reason.empty()) {
+    state.SkipWithError(reason.c_str());
     return;
   }
-  while (state.KeepRunning()) state.SetIterationTime(repetition.step_s);
-  const auto rate = [&](const char* key) { return repetition.cost.at(key).get<double>() / repetition.step_s; };
-  if (repetition.cost.at("bytes") > 0) state.counters["bytes_per_second"] = rate("bytes");
-  if (repetition.cost.at("items") > 0) state.counters["items_per_second"] = rate("items");
-  if (repetition.cost.at("flops") > 0) state.counters["flops_per_second"] = rate("flops");
-  for (const auto& [name, value] : repetition.counters) state.counters[name] = value;
+  const ArmSummary& arm = *record.find(arm_name);
+  while (state.KeepRunning()) state.SetIterationTime(arm.step_s);
+  if (arm.cost.bytes > 0) state.counters["bytes_per_second"] = arm.cost.bytes / arm.step_s;
+  if (arm.cost.items > 0) state.counters["items_per_second"] = arm.cost.items / arm.step_s;
+  if (arm.cost.flops > 0) state.counters["flops_per_second"] = arm.cost.flops / arm.step_s;
+  for (const auto& [key, bytes] : arm.peak_bytes) state.counters[key] = bytes;
+  const ArmSummary& baseline = record.arms.front();
+  if (!record.ceiling && baseline.unmeasured.empty()) state.counters["speedup"] = baseline.step_s / arm.step_s;
+  if (record.half_width) state.counters["half_width"] = *record.half_width;
 }
 
-void register_arm(const std::string& name, std::vector<Repetition> repetitions) {
+/// `launches` are those of the arm's case.
+void register_arm(const SelectedCase& selected, const std::string& arm, std::vector<const RecordSummary*> launches) {
   auto* registered = benchmark::RegisterBenchmark(
-      name.c_str(), [repetitions = std::move(repetitions), next = std::size_t{0}](benchmark::State& state) mutable {
-        if (next >= repetitions.size()) {
+      (name_of(selected) + "/" + arm).c_str(),
+      [arm, launches = std::move(launches), next = std::size_t{0}](benchmark::State& state) mutable {
+        if (next >= launches.size()) {
           state.SkipWithError("not measured in this launch");
           return;
         }
-        show(state, repetitions[next]);
+        show(state, *launches[next], arm);
         ++next;
       });
   registered->Iterations(1)->UseManualTime();
 }
+
+constexpr const char* kAllRegistered = ".";  // a filter for Google Benchmark
 
 }  // namespace
 
@@ -141,7 +102,6 @@ std::vector<std::string> measured_arms(const SelectedCase& selected) {
     const bool matched = std::find(selected.arms.begin(), selected.arms.end(), arm) != selected.arms.end();
     if (matched || arm == all.front()) measured.push_back(arm);
   }
-  if (measured.size() == all.size()) measured.clear();
   return measured;
 }
 
@@ -171,26 +131,21 @@ std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<Techn
 
 void list_benchmarks(const std::vector<SelectedCase>& selected) {
   for (const SelectedCase& one : selected) {
-    for (const std::string& arm : one.arms) register_arm(arm_name(one, arm), {});
+    for (const std::string& arm : one.arms) register_arm(one, arm, {});
   }
-  benchmark::RunSpecifiedBenchmarks();
+  benchmark::RunSpecifiedBenchmarks(kAllRegistered);
 }
 
-void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<Json>& records,
-                       const Json& context) {
+void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<RecordSummary>& records,
+                       const nlohmann::ordered_json& context) {
+  std::map<std::string, std::vector<const RecordSummary*>> launches;
+  for (const RecordSummary& record : records) launches[record.case_name].push_back(&record);
   for (const SelectedCase& one : selected) {
-    for (const std::string& arm : one.arms) {
-      std::vector<Repetition> repetitions;
-      for (const Json& record : records) {
-        const bool same = record.at("technique") == one.technique->id && record.at("case_id") == one.info->id;
-        if (same) repetitions.push_back(repetition_of(record, arm));
-      }
-      register_arm(arm_name(one, arm), std::move(repetitions));
-    }
+    for (const std::string& arm : one.arms) register_arm(one, arm, launches[name_of(one)]);
   }
   if (context.contains("gpu")) benchmark::AddCustomContext("gpu", context.at("gpu").at("name"));
   benchmark::AddCustomContext("gpulift_commit", context.at("build").at("commit"));
-  benchmark::RunSpecifiedBenchmarks();
+  benchmark::RunSpecifiedBenchmarks(kAllRegistered);
 }
 
 }  // namespace gpulift

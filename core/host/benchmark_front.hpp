@@ -1,13 +1,13 @@
 #pragma once
-// Google Benchmark as the front: it names, selects, prints and writes; the paired engine measures. Every case and arm
-// is one benchmark with manual time, every launch one repetition.
+// Google Benchmark as the front: it names, prints and writes; the paired engine measures. Every case and arm is one
+// benchmark with manual time, every launch one repetition. What is selected is selected here, by its rules.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "catalogue.hpp"
-#include "job.hpp"
+#include "record_summary.hpp"
 
 namespace gpulift {
 
@@ -18,7 +18,7 @@ struct SelectedCase {
   std::vector<std::string> arms;  // those that matched; measured_arms() says what that means for the engine
 };
 
-/// What to measure of the case: empty for all of it, otherwise the baseline and the arms that matched, as declared.
+/// What to measure of the case: the baseline and the arms that matched, as declared.
 std::vector<std::string> measured_arms(const SelectedCase& selected);
 
 /// The cases with at least one arm that matches, by Google Benchmark's rules: an extended regular expression searched
@@ -36,7 +36,7 @@ void list_benchmarks(const std::vector<SelectedCase>& selected);
 
 /// Registers the selected arms and lets Google Benchmark report what was measured: one repetition per launch. An arm
 /// that a record lacks is shown as not measured.
-void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<nlohmann::ordered_json>& records,
+void report_benchmarks(const std::vector<SelectedCase>& selected, const std::vector<RecordSummary>& records,
                        const nlohmann::ordered_json& context);
 
 }  // namespace gpulift

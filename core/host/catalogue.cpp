@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 
 namespace gpulift {
 namespace {
@@ -29,6 +30,14 @@ bool matches(const Point& point, const Point& pattern) {
 /// An axis "gpus" asks for more than the technique's least number.
 int gpus_of(int least, const nlohmann::ordered_json& point) {
   return point.contains("gpus") ? std::max(least, point.at("gpus").get<int>()) : least;
+}
+
+/// The words with one space between, so that a source may wrap and indent them as it likes.
+std::string one_paragraph(const std::string& text) {
+  std::istringstream words(text);
+  std::string paragraph;
+  for (std::string word; words >> word;) paragraph += (paragraph.empty() ? "" : " ") + word;
+  return paragraph;
 }
 
 std::string regime_of(const Point& point) {
@@ -124,10 +133,12 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
   nlohmann::ordered_json manifest{{"id", id},
                                   {"abi_tag", abi_tag},
                                   {"question", technique.question},
-                                  {"expectation", technique.expectation},
+                                  {"expectation", one_paragraph(technique.expectation)},
                                   {"claims", technique.claims},
                                   {"gpus", technique.gpus},
                                   {"ceiling", technique.ceiling},
+                                  {"integrity", technique.integrity},
+                                  {"launch_bound", technique.launch_bound},
                                   {"whole_steps", technique.whole_steps},
                                   {"arms", technique.arms},
                                   {"python", technique.python},

@@ -83,6 +83,25 @@ TEST(ManifestOf, NamesThePythonArms) {
   EXPECT_EQ(manifest_of("transfer/copy", "tag", technique).at("python").dump(), R"(["eager"])");
 }
 
+TEST(ManifestOf, TheExpectationIsOneParagraphHoweverItIsWrapped) {
+  Technique wrapped = example();
+  wrapped.expectation = R"(
+      Twice: 2 x 3 bytes
+      are 6.)";
+  EXPECT_EQ(manifest_of("transfer/copy", "tag", wrapped).at("expectation"), "Twice: 2 x 3 bytes are 6.");
+}
+
+TEST(ManifestOf, SaysTheTraits) {
+  const auto plain = manifest_of("transfer/copy", "tag", example());
+  for (const char* trait : {"ceiling", "integrity", "launch_bound"}) EXPECT_FALSE(plain.at(trait)) << trait;
+  Technique technique = example();
+  technique.integrity = true;
+  technique.launch_bound = true;
+  const auto manifest = manifest_of("transfer/copy", "tag", technique);
+  EXPECT_TRUE(manifest.at("integrity"));
+  EXPECT_TRUE(manifest.at("launch_bound"));
+}
+
 TEST(ManifestOf, WithoutASweepThereIsOneCase) {
   Technique one = example();
   one.sweep = {};

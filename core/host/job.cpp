@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <regex>
+#include <tuple>
+#include <utility>
 
 #include "core/harness/record_file.hpp"
 
@@ -24,6 +26,51 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// Keys and members of what goes to the launches.
+constexpr auto kSettings = std::tuple{std::pair{"launches", &RunSettings::launches},
+                                      std::pair{"quick", &RunSettings::quick},
+                                      std::pair{"arm_time_s", &RunSettings::arm_time_s},
+                                      std::pair{"precision", &RunSettings::precision},
+                                      std::pair{"timeout_s", &RunSettings::timeout_s},
+                                      std::pair{"seed", &RunSettings::seed},
+                                      std::pair{"gpus", &RunSettings::gpus},
+                                      std::pair{"scratch", &RunSettings::scratch},
+                                      std::pair{"scratch_missing", &RunSettings::scratch_missing},
+                                      std::pair{"plant", &RunSettings::plant},
+                                      std::pair{"python", &RunSettings::python},
+                                      std::pair{"base_python", &RunSettings::base_python}};
+constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
+                                 std::pair{"module", &Job::module},
+                                 std::pair{"base_module", &Job::base_module},
+                                 std::pair{"arm", &Job::arm},
+                                 std::pair{"side", &Job::side},
+                                 std::pair{"case_id", &Job::case_id},
+                                 std::pair{"point", &Job::point},
+                                 std::pair{"quick", &Job::quick},
+                                 std::pair{"regime", &Job::regime},
+                                 std::pair{"whole_steps", &Job::whole_steps},
+                                 std::pair{"gpus", &Job::gpus},
+                                 std::pair{"all_workers", &Job::all_workers},
+                                 std::pair{"arms", &Job::arms},
+                                 std::pair{"script", &Job::script},
+                                 std::pair{"launch", &Job::launch},
+                                 std::pair{"recalled", &Job::recalled},
+                                 std::pair{"about", &Job::about}};
+
+template <typename T, typename Members>
+nlohmann::ordered_json written(const T& object, const Members& members) {
+  nlohmann::ordered_json json;
+  std::apply([&](const auto&... of) { ((json[of.first] = object.*of.second), ...); }, members);
+  return json;
+}
+
+template <typename T, typename Members>
+T read_from(const nlohmann::ordered_json& json, const Members& members) {
+  T object;
+  std::apply([&](const auto&... of) { (json.at(of.first).get_to(object.*of.second), ...); }, members);
+  return object;
+}
+
 }  // namespace
 
 std::string default_python() {
@@ -31,89 +78,26 @@ std::string default_python() {
   return named != nullptr && *named != '\0' ? named : GPULIFT_PYTHON_EXECUTABLE;
 }
 
-nlohmann::ordered_json to_json(const RunSettings& settings) {
-  return {{"launches", settings.launches},
-          {"quick", settings.quick},
-          {"arm_time_s", settings.arm_time_s},
-          {"precision", settings.precision},
-          {"timeout_s", settings.timeout_s},
-          {"seed", settings.seed},
-          {"gpus", settings.gpus},
-          {"scratch", settings.scratch},
-          {"scratch_missing", settings.scratch_missing},
-          {"plant", settings.plant},
-          {"python", settings.python},
-          {"base_python", settings.base_python}};
-}
+nlohmann::ordered_json to_json(const RunSettings& settings) { return written(settings, kSettings); }
 
-RunSettings settings_from_json(const nlohmann::ordered_json& json) {
-  RunSettings settings;
-  settings.launches = json.at("launches");
-  settings.quick = json.at("quick");
-  settings.arm_time_s = json.at("arm_time_s");
-  settings.precision = json.at("precision");
-  settings.timeout_s = json.at("timeout_s");
-  settings.seed = json.at("seed");
-  settings.gpus = json.at("gpus").get<std::vector<int>>();
-  settings.scratch = json.at("scratch");
-  settings.scratch_missing = json.at("scratch_missing");
-  settings.plant = json.at("plant");
-  settings.python = json.at("python");
-  settings.base_python = json.at("base_python");
-  return settings;
-}
+RunSettings settings_from_json(const nlohmann::ordered_json& json) { return read_from<RunSettings>(json, kSettings); }
 
 double timeout_of(const Job& job, const RunSettings& settings) {
   constexpr double kWholeStepPatience = 8;
   return settings.timeout_s * (job.whole_steps ? kWholeStepPatience : 1);
 }
 
-nlohmann::ordered_json to_json(const Job& job) {
-  return {{"technique", job.technique},
-          {"module", job.module.string()},
-          {"base_module", job.base_module.string()},
-          {"arm", job.arm},
-          {"side", job.side},
-          {"case_id", job.case_id},
-          {"point", job.point},
-          {"quick", job.quick},
-          {"regime", job.regime},
-          {"whole_steps", job.whole_steps},
-          {"gpus", job.gpus},
-          {"all_workers", job.all_workers},
-          {"arms", job.arms},
-          {"script", job.script},
-          {"launch", job.launch},
-          {"recalled", job.recalled},
-          {"about", job.about}};
-}
+nlohmann::ordered_json to_json(const Job& job) { return written(job, kJob); }
 
-Job job_from_json(const nlohmann::ordered_json& json) {
-  Job job;
-  job.technique = json.at("technique");
-  job.module = json.at("module").get<std::string>();
-  job.base_module = json.at("base_module").get<std::string>();
-  job.arm = json.at("arm");
-  job.side = json.at("side");
-  job.case_id = json.at("case_id");
-  job.point = json.at("point");
-  job.quick = json.at("quick");
-  job.regime = json.at("regime");
-  job.whole_steps = json.at("whole_steps");
-  job.gpus = json.at("gpus");
-  job.all_workers = json.at("all_workers");
-  job.arms = json.at("arms").get<std::vector<std::string>>();
-  job.script = json.at("script");
-  job.launch = json.at("launch");
-  job.recalled = json.at("recalled");
-  job.about = json.at("about");
-  return job;
-}
+Job job_from_json(const nlohmann::ordered_json& json) { return read_from<Job>(json, kJob); }
 
 nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest) {
   auto about = nlohmann::ordered_json::object();
   for (const char* key : {"question", "expectation", "claims", "ceiling", "source"}) {
     if (manifest.contains(key)) about[key] = manifest.at(key);
+  }
+  for (const char* trait : {"integrity", "launch_bound"}) {
+    if (manifest.value(trait, false)) about[trait] = true;
   }
   return about;
 }

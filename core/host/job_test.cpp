@@ -93,6 +93,14 @@ TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
   EXPECT_FALSE(record.dump().find("somewhere") != std::string::npos) << "no path in a record";
 }
 
+TEST(BeginRecord, NamesTheTraitsThatTheTechniqueHas) {
+  Job job = example();
+  job.about = about_technique({{"ceiling", false}, {"integrity", false}, {"launch_bound", true}});
+  const auto record = begin_record(job, RunSettings{});
+  EXPECT_EQ(record.at("launch_bound"), true);
+  EXPECT_FALSE(record.contains("integrity"));
+}
+
 TEST(BeginRecord, OfADuetNamesItsArm) {
   Job job = example();
   job.base_module = "elsewhere/transfer.copy.so";

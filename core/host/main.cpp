@@ -68,7 +68,6 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
       job.arms = measured_arms(one);
-      if (job.arms.empty()) job.arms = one.technique->arms;
       jobs.push_back(job);
       continue;
     }
@@ -122,10 +121,10 @@ std::vector<std::string> cards_of(const std::vector<int>& gpus) {
   return cards;
 }
 
-int exit_code_of(const std::vector<nlohmann::ordered_json>& records) {
+int exit_code_of(const std::vector<RecordSummary>& records) {
   const auto any = [&](const char* outcome) {
     return std::any_of(records.begin(), records.end(),
-                       [&](const auto& record) { return record.at("outcome") == outcome; });
+                       [&](const RecordSummary& record) { return record.outcome == outcome; });
   };
   if (any("failed") || any("error")) return kFailed;
   return any("ok") ? 0 : kNothingRan;

@@ -47,7 +47,10 @@ int positive_number(const std::string& text) {
 void take_benchmark_arguments(Options& options, const std::vector<std::string>& remaining, bool launches_given) {
   for (const std::string& argument : remaining) {
     if (!argument.starts_with("--benchmark_") && !argument.starts_with("--v=")) refuse("unknown option " + argument);
-    if (const auto filter = value_of(argument, "benchmark_filter")) options.filter = *filter;
+    if (const auto filter = value_of(argument, "benchmark_filter")) {
+      options.filter = *filter;  // select_cases() takes it
+      continue;
+    }
     if (const auto launches = value_of(argument, "benchmark_repetitions")) {
       if (launches_given) refuse("give --launches or --benchmark_repetitions, not both");
       options.settings.launches = positive_number(*launches);

@@ -4,7 +4,18 @@
 #include <optional>
 #include <string>
 
+#include "core/harness/technique.hpp"
+
 namespace gpulift {
+
+/// Whether core/registers/roofs.json has a roof of that name.
+bool is_roof(const std::string& name);
+
+/// Whether it is one of products on a GPU, under which a card draws all the power that it can.
+bool draws_power(const std::string& roof);
+
+/// What of a step counts towards its roof: operations or bytes.
+double work_under_roof(const Cost& cost);
 
 /// The most that physics allows on the GPU with these facts (a record's context.gpu) for a roof: bytes/s for memory and
 /// links, operations/s for "gemm/<type>", at the highest clock. None where the facts do not say.

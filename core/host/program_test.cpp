@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/harness/record_file.hpp"
 #include "core/harness/stop_rule.hpp"
 #include "core/harness/window.hpp"
 
@@ -162,6 +163,13 @@ TEST_F(Program, WritesWhatGoogleBenchmarkWrites) {
   EXPECT_THAT(speedups, testing::Pointwise(testing::DoubleNear(1e-6), from_records));
 }
 
+TEST_F(Program, ReportsTheArmsOfACaseThatTheFilterNamesToItsEnd) {
+  const Result result = measure(modules({"fine"}), {"--launches", "1", "--benchmark_format=json",
+                                                    "--benchmark_filter=^testing/fine/rounds:1000$"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(Json::parse(result.output).at("benchmarks").size(), 2U);
+}
+
 TEST_F(Program, GoogleBenchmarksFileIsNotLeftEmptyWhereNothingIsMeasured) {
   const auto out = folder_ / "out.json";
   const auto with_out = [&](const std::string& argument) {
@@ -199,7 +207,7 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   const Result result = measure(modules({"fine"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json record = record_of("fine");
-  EXPECT_EQ(record.at("schema"), "1.6");
+  EXPECT_EQ(record.at("schema"), kSchemaVersion);
   EXPECT_EQ(record.at("kind"), "technique");
   EXPECT_EQ(record.at("outcome"), "ok");
   EXPECT_EQ(record.at("case").at("rounds"), 1000);
@@ -336,6 +344,7 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
       {"skips", "skipped", "not on this machine"},
       {"not_finite", "failed", "not finite: arms.0.cost.items"},
       {"metrics_not_finite", "failed", "not finite: arms.other.metrics.speed"},
+      {"unknown_roof", "failed", "arm baseline: its cost names the roof 'host_memroy'"},
       {"worker_crashes", "error", "the worker of arm other ended with signal 11"},
       {"python_crashes", "error", "the worker of arm baseline ended with signal 11"},
       {"python_hangs", "error", "the worker of arm baseline did not answer within"},

@@ -1,6 +1,5 @@
 #include "resume.hpp"
 
-#include "catalogue.hpp"
 #include "core/harness/record_file.hpp"
 
 namespace gpulift {
@@ -75,13 +74,12 @@ void require_same_run(const std::vector<Json>& records, const Json& context) {
   }
 }
 
-std::string record_key(const Json& record) {
-  std::string key = full_case_id(record.at("technique"), record.at("case_id"));
-  if (record.contains("arm")) key += "/" + record.at("arm").get<std::string>();
-  return key + "#" + std::to_string(record.at("launch").get<int>());
+std::string record_key(const RecordSummary& record) {
+  const std::string arm = record.arm.empty() ? "" : "/" + record.arm;
+  return record.case_name + arm + "#" + std::to_string(record.launch);
 }
 
-void LatestRecords::add(Json record) {
+void LatestRecords::add(RecordSummary record) {
   const auto [place, first] = places_.emplace(record_key(record), records_.size());
   if (first) {
     records_.push_back(std::move(record));

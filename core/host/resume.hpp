@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "record_summary.hpp"
+
 namespace gpulift {
 
 /// The folder's records come from another card, driver or build, so that nothing measured here may be put beside them.
@@ -27,16 +29,16 @@ class OtherSettings : public std::runtime_error {
 void require_same_run(const std::vector<nlohmann::ordered_json>& records, const nlohmann::ordered_json& context);
 
 /// "transfer/pinned_copy/bytes:4096/pinned#2": technique, case, arm of a duet, launch.
-std::string record_key(const nlohmann::ordered_json& record);
+std::string record_key(const RecordSummary& record);
 
 /// Records of which the last of each technique, case, arm and launch counts: an error may have been measured again.
 class LatestRecords {
  public:
-  void add(nlohmann::ordered_json record);
-  const std::vector<nlohmann::ordered_json>& all() const { return records_; }
+  void add(RecordSummary record);
+  const std::vector<RecordSummary>& all() const { return records_; }
 
  private:
-  std::vector<nlohmann::ordered_json> records_;
+  std::vector<RecordSummary> records_;
   std::map<std::string, std::size_t> places_;
 };
 

@@ -20,15 +20,10 @@ std::string case_key(const Job& job) {
 }
 std::string launch_key(const std::string& case_key, int launch) { return case_key + "#" + std::to_string(launch); }
 
-std::set<std::string> arms_of(const Json& record) {
+std::set<std::string> arms_of(const RecordSummary& record) {
   std::set<std::string> names;
-  for (const Json& arm : record.value("arms", Json::array())) names.insert(arm.at("name").get<std::string>());
+  for (const ArmSummary& arm : record.arms) names.insert(arm.name);
   return names;
-}
-
-std::string summary_of(const Json& record) {
-  const std::string outcome = record.at("outcome");
-  return record.contains("reason") ? outcome + ": " + record.at("reason").get<std::string>() : outcome;
 }
 
 }  // namespace
@@ -43,11 +38,10 @@ double planned_s(const Job& job, const RunSettings& settings, std::size_t arms) 
 Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json context, Progress& progress)
     : settings_(settings), folder_(folder), context_(std::move(context)), progress_(progress) {
   if (folder_ == nullptr) return;
-  for (const Json& record : folder_->records()) records_.add(record);
-  for (const Json& record : records_.all()) {
-    if (record.at("outcome") != "error") done_[record_key(record)] = arms_of(record);
-    if (record.contains("notes"))
-      notes_[full_case_id(record.at("technique"), record.at("case_id"))].update(record.at("notes"));
+  for (const Json& record : folder_->records()) records_.add(summary_of(record));
+  for (const RecordSummary& record : records_.all()) {
+    if (record.outcome != "error") done_[record_key(record)] = arms_of(record);
+    if (!record.notes.empty()) notes_[record.case_name].update(record.notes);
   }
 }
 
@@ -163,12 +157,13 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
   return jobs.size();
 }
 
-void Supervisor::keep(const Job& job, Json record) {
+void Supervisor::keep(const Job& job, const Json& record) {
   if (folder_ != nullptr) folder_->append(record);
-  if (record.contains("notes")) notes_[full_case_id(job.technique, job.case_id)].update(record.at("notes"));
-  done_[launch_key(case_key(job), job.launch)] = arms_of(record);
-  progress_.end(case_key(job), summary_of(record), planned_s(job, settings_, 1));
-  records_.add(std::move(record));
+  RecordSummary summary = summary_of(record);
+  if (!summary.notes.empty()) notes_[summary.case_name].update(summary.notes);
+  done_[record_key(summary)] = arms_of(summary);
+  progress_.end(case_key(job), summary.failure.empty() ? "ok" : summary.failure, planned_s(job, settings_, 1));
+  records_.add(std::move(summary));
 }
 
 void Supervisor::keep_error(const Job& job, const std::string& reason) {
@@ -180,7 +175,7 @@ void Supervisor::keep_unmeasured(const Job& job, const std::string& reason, cons
   Json record = begin_record(job, settings_);
   set_outcome(record, "error", reason, remedy);
   record["context"] = context_;
-  keep(job, std::move(record));
+  keep(job, record);
 }
 
 }  // namespace gpulift

@@ -33,13 +33,13 @@ class Supervisor {
   bool run(const std::vector<Job>& cases);
 
   /// Records of this run and, when it was resumed, of the part before; one for each case and launch.
-  const std::vector<nlohmann::ordered_json>& records() const { return records_.all(); }
+  const std::vector<RecordSummary>& records() const { return records_.all(); }
 
  private:
   std::vector<Job> jobs_of_launch(const std::vector<Job>& cases, int launch) const;
   bool run_all(std::vector<Job> jobs);
   std::size_t run_in_one_process(const std::vector<Job>& jobs);
-  void keep(const Job& job, nlohmann::ordered_json record);
+  void keep(const Job& job, const nlohmann::ordered_json& record);
   void keep_error(const Job& job, const std::string& reason);
   void keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy = "");
   /// None where it was not measured yet; no arms where it could not be.

@@ -58,9 +58,9 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a fused operation on device memory falls into two passes?",
-    .expectation =
-        "One pass moves 1 GiB: 256 us at 4.2 TB/s. Two passes move 2 GiB: 2.0 times as long. The clock is the "
-        "same: cycles.",
+    .expectation = R"(
+        One pass moves 1 GiB: 256 us at 4.2 TB/s. Two passes move 2 GiB: 2.0 times as long. The clock is the same:
+        cycles.)",
     .arms = {"scale_and_shift"},
     .quick = {{}},
     .run = run,

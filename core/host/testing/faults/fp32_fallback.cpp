@@ -27,9 +27,9 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a product of bf16 is computed in fp32, without tensor cores?",
-    .expectation =
-        "17 GFLOP take 25 us at 700 TFLOP/s in bf16 and 340 us at 50 TFLOP/s in fp32: 11 to 15 times as long. "
-        "The clock is the same or higher, since fp32 draws less power: cycles.",
+    .expectation = R"(
+        17 GFLOP take 25 us at 700 TFLOP/s in bf16 and 340 us at 50 TFLOP/s in fp32: 11 to 15 times as long. The clock
+        is the same or higher, since fp32 draws less power: cycles.)",
     .arms = {"product"},
     .quick = {{}},
     .run = run,

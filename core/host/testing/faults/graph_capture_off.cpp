@@ -67,10 +67,9 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a step is no longer replayed from a graph?",
-    .expectation =
-        "A replay of 50 empty kernels costs the host 1.2 us and the device 1.0 to 1.4 us a kernel: 50 to 70 "
-        "us. Launched one by one, each costs the host 2.6 us: 130 us, 1.8 to 2.6 times as long, all of it "
-        "issuing.",
+    .expectation = R"(
+        A replay of 50 empty kernels costs the host 1.2 us and the device 1.0 to 1.4 us a kernel: 50 to 70 us. Launched
+        one by one, each costs the host 2.6 us: 130 us, 1.8 to 2.6 times as long, all of it issuing.)",
     .arms = {"step"},
     .quick = {{}},
     .run = run,

@@ -45,9 +45,9 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a fused operation on host memory falls into two passes?",
-    .expectation =
-        "One pass reads and writes 8 MiB, and a line that is written is read before: 24 MiB. The second pass "
-        "adds 16 MiB: 1.7 times as long, up to 2 times where a cache holds the arrays.",
+    .expectation = R"(
+        One pass reads and writes 8 MiB, and a line that is written is read before: 24 MiB. The second pass adds 16 MiB:
+        1.7 times as long, up to 2 times where a cache holds the arrays.)",
     .gpus = 0,
     .arms = {"scale_and_shift"},
     .quick = {{}},

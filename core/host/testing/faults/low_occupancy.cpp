@@ -27,10 +27,10 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when shared memory leaves room for one block on a multiprocessor?",
-    .expectation =
-        "Eight blocks of 256 threads hide the latency of memory: 1 GiB at 4.2 TB/s, 256 us. One block has 4 "
-        "KiB of loads in flight on each of 132 multiprocessors; with 1 us from its start to its end that "
-        "reads 0.54 TB/s, so 512 MiB take 1 ms: 3 to 6 times as long. The clock is the same: cycles.",
+    .expectation = R"(
+        Eight blocks of 256 threads hide the latency of memory: 1 GiB at 4.2 TB/s, 256 us. One block has 4 KiB of loads
+        in flight on each of 132 multiprocessors; with 1 us from its start to its end that reads 0.54 TB/s, so 512 MiB
+        take 1 ms: 3 to 6 times as long. The clock is the same: cycles.)",
     .arms = {"copy"},
     .quick = {{}},
     .run = run,

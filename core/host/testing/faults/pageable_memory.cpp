@@ -55,10 +55,9 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a copy to the device comes from pageable memory?",
-    .expectation =
-        "From pinned memory 64 MiB take 1.2 ms at 55 GB/s, and the host issues them in 2 us. From pageable "
-        "memory the host itself copies them first, at 8 to 20 GB/s: 3.3 to 8 ms, 3 to 7 times as long, all "
-        "of it in the call.",
+    .expectation = R"(
+        From pinned memory 64 MiB take 1.2 ms at 55 GB/s, and the host issues them in 2 us. From pageable memory the
+        host itself copies them first, at 8 to 20 GB/s: 3.3 to 8 ms, 3 to 7 times as long, all of it in the call.)",
     .arms = {"copy"},
     .quick = {{}},
     .run = run,

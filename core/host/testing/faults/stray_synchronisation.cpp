@@ -50,10 +50,10 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when the host waits for every kernel of a chain?",
-    .expectation =
-        "Queued, 20 kernels of 5 us follow each other by 1 us: 120 us, and the host is done issuing at 2.7 us "
-        "each after 54 us. With a wait behind each, launch (3 us), start (2 us), kernel (5 us) and return (2 "
-        "us) add up to 12 us: 240 us, twice as long, all of it on the host in the step's own calls.",
+    .expectation = R"(
+        Queued, 20 kernels of 5 us follow each other by 1 us: 120 us, and the host is done issuing at 2.7 us each after
+        54 us. With a wait behind each, launch (3 us), start (2 us), kernel (5 us) and return (2 us) add up to 12 us:
+        240 us, twice as long, all of it on the host in the step's own calls.)",
     .arms = {"chain"},
     .quick = {{}},
     .run = run,

@@ -99,10 +99,10 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when bias and ReLU are no longer fused into the matrix product?",
-    .expectation =
-        "34 GFLOP at 700 TFLOP/s take 49 us. A kernel of its own for the epilogue reads and writes 32 MiB: 64 "
-        "MiB at 4.2 TB/s are 16 us, half of it if the L2 still holds the product, and 1 us between the two "
-        "kernels: 1.15 to 1.4 times as long. The clock is the same: cycles.",
+    .expectation = R"(
+        34 GFLOP at 700 TFLOP/s take 49 us. A kernel of its own for the epilogue reads and writes 32 MiB: 64 MiB at 4.2
+        TB/s are 16 us, half of it if the L2 still holds the product, and 1 us between the two kernels: 1.15 to 1.4
+        times as long. The clock is the same: cycles.)",
     .arms = {"linear_relu"},
     .quick = {{}},
     .run = run,

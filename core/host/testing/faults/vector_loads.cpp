@@ -25,10 +25,10 @@ void run(gpulift::Trial& trial) {
 
 const gpulift::Technique gpulift::technique{
     .question = "Is it found when a copy of bytes loses its vector loads?",
-    .expectation =
-        "16 bytes a thread: 1 GiB at 4.2 TB/s, 256 us. One byte a thread: 2048 threads on each of 132 "
-        "multiprocessors have 0.27 MB in flight, a thirteenth of the 3.8 MB that the rate needs, unless a "
-        "thread ends before its store does: 3 to 13 times as long. The clock is the same: cycles.",
+    .expectation = R"(
+        16 bytes a thread: 1 GiB at 4.2 TB/s, 256 us. One byte a thread: 2048 threads on each of 132 multiprocessors
+        have 0.27 MB in flight, a thirteenth of the 3.8 MB that the rate needs, unless a thread ends before its store
+        does: 3 to 13 times as long. The clock is the same: cycles.)",
     .arms = {"copy"},
     .quick = {{}},
     .run = run,

@@ -1,0 +1,12 @@
+#pragma once
+// Tables that this program shares with the Python package: core/registers/, in the program since it was built.
+
+#include <nlohmann/json.hpp>
+
+namespace gpulift {
+
+const nlohmann::json& peaks();
+const nlohmann::json& roofs();
+const nlohmann::json& slowdowns();
+
+}  // namespace gpulift
