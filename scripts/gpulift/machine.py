@@ -47,6 +47,7 @@ class TechniqueInfo:
     python: tuple[str, ...] = ()  # of the arms, those that Python workers run
     unavailable: str = ""
     remedy: str = ""
+    launch_bound: bool = False
 
     def not_here(self, context: Context) -> str:
         """Why it cannot run on the machine; empty when it can."""
@@ -251,4 +252,6 @@ def _technique(fields: Fields) -> TechniqueInfo:
         python=fields.texts("python"),
         unavailable=fields.text("unavailable", ""),
         remedy=fields.text("remedy", ""),
+        # Of an older build that a gate compares with, only the name says so.
+        launch_bound=fields.flag("launch_bound", "launch" in fields.text("id").split("/")),
     )

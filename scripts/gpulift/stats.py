@@ -31,6 +31,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from gpulift import registers
 from gpulift.records.model import Arm, Cost, Record
 
 CONFIDENCE = 0.95
@@ -264,7 +265,7 @@ def work_for_roof(cost: Cost) -> float:
 
 def counts_operations(roof: str) -> bool:
     """Whether the roof is one of products, in FLOP/s; all others are in B/s."""
-    return roof.startswith(("gemm/", "host_gemm/"))
+    return registers.unit(roof) == "FLOP/s"
 
 
 def median_over(values: Sequence[float]) -> float | None:

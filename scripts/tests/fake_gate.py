@@ -102,6 +102,7 @@ class FakeBench:
                 python=tuple(one.get("python", ())),
                 unavailable=one.get("unavailable", ""),
                 remedy=one.get("remedy", ""),
+                launch_bound="launch" in one["id"],
             )
             for one in _manifests(bench.parent / "modules")
         ]

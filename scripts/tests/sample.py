@@ -166,6 +166,7 @@ def _header(technique: str, case: Json, case_id: str, launch: int, context: Json
         "case_id": case_id,
         "quick": False,
         "ceiling": technique.startswith("ceiling/"),
+        **({"integrity": True} if technique.startswith("integrity/") else {}),
         "regime": case.get("regime", "burst"),
         "launch": launch,
         "launches": context["options"]["launches"],

@@ -1,16 +1,14 @@
-"""Peaks from the driver's facts, and that they are those of the C++ plausibility bound."""
+"""Peaks from the driver's facts."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from gpulift.errors import RecordError
-from gpulift.qualify.computed_peaks import OPERATIONS_PER_CLOCK, computed_peak, expected_share
+from gpulift.qualify.computed_peaks import computed_peak, expected_share
 from gpulift.records.model import Gpu
-from tests.conftest import CHECKOUT
 
 H200: dict[str, Any] = {
     "architecture": 90,
@@ -72,17 +70,6 @@ def test_geforce_does_half_with_fp32_accumulation() -> None:
     assert peak("gemm/tf32", name, **ada) == pytest.approx(82.6e12, rel=1e-3)
     assert peak("gemm/int8", name, **ada) == pytest.approx(660.6e12, rel=1e-3)
     assert peak("gemm/fp16", "NVIDIA RTX 6000 Ada", **ada) == pytest.approx(330.3e12, rel=1e-3)
-
-
-def test_the_table_holds_what_the_plausibility_bound_holds() -> None:
-    source = (CHECKOUT / "core" / "host" / "plausibility.cpp").read_text(encoding="utf-8")
-    rows = re.findall(r'\{\{(\d+), "(\w+)"\}, (\d+)\}', source)
-    refused_above = {(int(number), dtype): float(operations) for number, dtype, operations in rows}
-    assert refused_above == {
-        (architecture, dtype): operations
-        for architecture, by_type in OPERATIONS_PER_CLOCK.items()
-        for dtype, operations in by_type.items()
-    }
 
 
 def test_expected_shares() -> None:

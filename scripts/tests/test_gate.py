@@ -450,12 +450,19 @@ def test_screens_go_on_where_launches_vary() -> None:
 def test_the_null_rows_are_one_of_the_gpu_and_one_of_launches() -> None:
     hosts = [Row("allocator/host_malloc", f"n:{n}", "glibc") for n in range(5)]
     on_gpu = frozenset({ROW.technique, OTHER.technique})
+    by_launches = frozenset({OTHER.technique})
     for seed in range(5):
-        assert set(choose_null_rows([*hosts, ROW, OTHER], on_gpu, seed)) == {ROW, OTHER}
-        assert choose_null_rows(hosts, on_gpu, seed) == choose_null_rows(hosts[::-1], on_gpu, seed)
-    assert len({tuple(choose_null_rows(hosts, on_gpu, seed)) for seed in range(20)}) > 1
-    assert choose_null_rows([OTHER], on_gpu, 1) == [OTHER]
-    assert choose_null_rows([], on_gpu, 1) == []
+        assert set(choose_null_rows([*hosts, ROW, OTHER], on_gpu, by_launches, seed)) == {
+            ROW,
+            OTHER,
+        }
+        turned = choose_null_rows(hosts[::-1], on_gpu, by_launches, seed)
+        assert choose_null_rows(hosts, on_gpu, by_launches, seed) == turned
+    assert (
+        len({tuple(choose_null_rows(hosts, on_gpu, by_launches, seed)) for seed in range(20)}) > 1
+    )
+    assert choose_null_rows([OTHER], on_gpu, by_launches, 1) == [OTHER]
+    assert choose_null_rows([], on_gpu, by_launches, 1) == []
 
 
 def test_a_row_in_which_no_plant_can_be_found_stands_in_no_control() -> None:

@@ -71,6 +71,7 @@ def prepare(folder: Path, bench: FakeBench, limit_s: float | None) -> tuple[Gate
         base=Program(base / "gpulift-bench", base / "modules"),
         head=Program(head / "gpulift-bench", head / "modules"),
         on_gpu=frozenset({"a/slow", "b/even"}),
+        launch_bound=frozenset(),
         settings=Settings(0.3, gpu=1),
         budget=Budget(limit_s, 0.6, clock),
         say=said.append,

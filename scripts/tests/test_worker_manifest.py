@@ -24,6 +24,8 @@ TECHNIQUE: dict = {
     "claims": ["a-claim"],
     "gpus": 1,
     "ceiling": True,
+    "integrity": True,
+    "launch_bound": True,
     "whole_steps": True,
     "arms": ("plain", "fast_2"),
     "sweep": {"size": [8, -1], "regime": ["burst", "sustained"]},
@@ -78,6 +80,8 @@ def test_arms_alone_are_a_technique(tmp_path: Path) -> None:
         "claims": [],
         "gpus": 0,
         "ceiling": False,
+        "integrity": False,
+        "launch_bound": False,
         "whole_steps": False,
         "arms": ["eager", "compiled"],
         "python": ["eager", "compiled"],
@@ -93,9 +97,11 @@ def test_arms_alone_are_a_technique(tmp_path: Path) -> None:
 def test_a_technique_says_all_that_one_in_cpp_can_and_is_not_run(tmp_path: Path) -> None:
     found = manifest(tmp_path, EVERYTHING)
     assert found["question"] == "What is asked?"
-    assert found["expectation"] == "First line.\nSecond line."
+    assert found["expectation"] == "First line. Second line."
     assert found["claims"] == ["a-claim"]
-    assert (found["gpus"], found["ceiling"], found["whole_steps"]) == (1, True, True)
+    assert found["gpus"] == 1
+    for trait in ("ceiling", "integrity", "launch_bound", "whole_steps"):
+        assert found[trait] is True, trait
     assert found["arms"] == found["python"] == ["plain", "fast_2"]
     assert found["check"] == {"meaning": "exact", "tolerance": 0.5}
     assert found["environment"] == {"fast_2": {"A_B": "1"}}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from gpulift.records.model import Record
 from gpulift.records.throttle import throttle_of
-
-# is_hardware_slowdown of core/harness/gpu_sample.cpp: the hardware itself cut the clocks.
-HARDWARE_SLOWDOWNS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+from gpulift.registers import slowdowns
 
 
 def slowed_by_hardware(record: Record) -> bool:
     """Whether the hardware cut the clocks in this launch, or left it without any window."""
     seen = throttle_of([record]).reasons
-    return bool(HARDWARE_SLOWDOWNS & set(seen)) or emptied_by_hardware(record)
+    return bool(slowdowns("hardware") & set(seen)) or emptied_by_hardware(record)
 
 
 def emptied_by_hardware(record: Record) -> bool:

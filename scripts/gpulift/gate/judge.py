@@ -270,16 +270,19 @@ def control_rows(evidence: Evidence) -> list[Row]:
     ] or rows
 
 
-def choose_null_rows(measured: Sequence[Row], on_gpu: frozenset[str], seed: int) -> list[Row]:
+def choose_null_rows(
+    measured: Sequence[Row], on_gpu: frozenset[str], launch_bound: frozenset[str], seed: int
+) -> list[Row]:
     """Two rows for base against base: one bound by the GPU and one by launches where there are.
 
-    `on_gpu` has the techniques that need a GPU. The choice is fixed by the seed.
+    `on_gpu` has the techniques that need a GPU, `launch_bound` those whose pace launches set. The
+    choice is fixed by the seed.
     """
     mixed = sorted(measured)
     random.Random(seed).shuffle(mixed)
-    launch_bound = [row for row in mixed if "launch" in row.technique.split("/")]
-    gpu_bound = [row for row in mixed if row.technique in on_gpu and row not in launch_bound]
-    ordered = [*gpu_bound[:1], *launch_bound[:1], *mixed]
+    by_launches = [row for row in mixed if row.technique in launch_bound]
+    by_gpu = [row for row in mixed if row.technique in on_gpu - launch_bound]
+    ordered = [*by_gpu[:1], *by_launches[:1], *mixed]
     return list(dict.fromkeys(ordered))[:NULL_ROWS]
 
 

@@ -139,12 +139,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Gate:
-    """What is measured with what; `on_gpu` has the techniques that need a GPU."""
+    """What is measured with what; `on_gpu` has the techniques that need a GPU, `launch_bound` those
+    whose pace launches set."""
 
     folder: Path
     base: Program
     head: Program
     on_gpu: frozenset[str]
+    launch_bound: frozenset[str]
     settings: Settings
     budget: Budget
     say: Say
@@ -187,7 +189,11 @@ def _measure_in_time(gate: Gate, setup: Setup) -> Evidence:
 
 def _judge_by_controls(gate: Gate, evidence: Evidence) -> Evidence:
     """The controls, and where they pass the confirmation."""
-    rows = tuple(choose_null_rows(control_rows(evidence), gate.on_gpu, evidence.setup.seed))
+    rows = tuple(
+        choose_null_rows(
+            control_rows(evidence), gate.on_gpu, gate.launch_bound, evidence.setup.seed
+        )
+    )
     names = ", ".join(row.id for row in rows)
     evidence = _saved(gate, evidence, replace(evidence.setup, null_rows=rows))
     gate.say(f"control {NULL}: {names}")

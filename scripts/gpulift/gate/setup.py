@@ -98,6 +98,7 @@ def make_gate(
         base=Program(base.bench, base.modules, base.python, base.takes_rows),
         head=Program(head.bench, head.modules, head.python, head.takes_rows),
         on_gpu=frozenset(info.id for info in infos if info.gpus),
+        launch_bound=frozenset(info.id for info in infos if info.launch_bound),
         settings=asked.settings,
         budget=Budget(
             asked.budget_s,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpulift import stats
+from gpulift import registers, stats
 from gpulift.analysis.reference import Measured, Peak, Reference
 from gpulift.analysis.summary import Case, Problem, Summary
 from gpulift.citing.again import filter_of
@@ -36,7 +36,6 @@ WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 IMPLAUSIBLE = 1.05  # times a datasheet's or a computed peak
 SAME_POWER_LIMIT_W = 1.0  # limits are set in watts
 OPTIMISED = ("", "Release", "RelWithDebInfo")
-INTEGRITY = "integrity/"
 INTEGRITY_CHECK = "health/integrity"
 REMEDIES = (
     ("roof/gemm/", "look at the health checks of clocks, power and temperature"),
@@ -206,7 +205,8 @@ def judge_run(
             explained.add(problem)
         results.append(_not_measured(entry, problem, summary, filter))
     if any(one.id == INTEGRITY_CHECK for one in health):
-        explained |= {p for p in summary.problems if _is_integrity(p.technique) and not p.arm}
+        repeats = {one.technique for one in summary.run.records if one.judges_integrity}
+        explained |= {p for p in summary.problems if p.technique in repeats and not p.arm}
     rest = [problem for problem in summary.problems if problem not in explained]
     return (*results, *(of_problem(problem, summary) for problem in rest), *health)
 
@@ -256,7 +256,7 @@ def _step_times(summary: Summary) -> list[Check]:
     """The speedups tell techniques apart; only the times themselves tell a slow card."""
     found = []
     for case in summary.cases:
-        if case.first.ceiling or _is_integrity(case.technique):
+        if case.first.ceiling or case.first.judges_integrity:
             continue
         for arm in case.first.arms:
             time = case.times_s.get(arm.name)
@@ -474,12 +474,12 @@ def _problem_of(id: str, summary: Summary) -> Problem | None:
 def _explains(
     problem: Problem, roof: str, regime: str, regimes: Mapping[tuple[str, str], str]
 ) -> bool:
-    """Whether it is of the ceiling technique of the roof's family, its regime and its arm.
+    """Whether it is of the technique that measures the roof, its regime and its arm.
 
-    The technique of the roof `gemm/bf16` is `ceiling/gemm`, and its arm or case is of bf16.
+    The arm or the case of the roof `gemm/bf16` is of bf16.
     """
-    family, _, detail = roof.partition("/")
-    if problem.technique != f"ceiling/{family}":
+    detail = roof.partition("/")[2]
+    if problem.technique != registers.roof(roof).get("ceiling"):
         return False
     if regimes.get((problem.technique, problem.case_id)) != regime:
         return False
@@ -517,8 +517,3 @@ def _outcome(record: Record, name: str) -> str:
     """Of the arm of that name, or with no name of the record."""
     arm = record.arm(name) if name else None
     return arm.outcome if arm else record.outcome
-
-
-def _is_integrity(technique: str) -> bool:
-    """The repeats that look for silent corruption are judged as health, not as speed."""
-    return technique.startswith(INTEGRITY)

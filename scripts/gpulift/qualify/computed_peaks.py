@@ -1,45 +1,15 @@
 """Peaks computed from what the driver says of a card, and what share of them a sound card reaches.
 
-The formulas are those of the plausibility bound in core/host/plausibility.cpp:
-
-- device_memory: 2 transfers per clock x highest memory clock x bus width / 8.
-- host_link: bytes/s of a lane after line coding (PCI Express base specifications: 8b/10b up to
-  generation 2, 128b/130b up to 5, FLIT mode with 242 of 256 bytes in 6) x lanes of the widest link;
-  twice that for both directions at once.
-- gpu_link: bytes/s of an NVLink each way x links in use. gpu_link/host, the way through the host:
-  that of host_link one way.
-- gemm: operations per clock and multiprocessor (datasheet dense peak / (multiprocessors x boost
-  clock): A100 312 TFLOP/s fp16 at 108 x 1.41 GHz, H100 989.5 at 132 x 1.83; the whitepapers of
-  Turing, Ampere, Ada, Hopper and RTX Blackwell) x multiprocessors x highest SM clock. GeForce cards
-  do half of it for floating-point types with FP32 accumulation, which is what training uses (NVIDIA
-  Ada GPU architecture whitepaper, appendix A: RTX 4090 fp16 330.3 TFLOP/s with FP16 accumulation,
-  165.2 with FP32; the Turing and GA102 whitepapers alike). The bound from above leaves that out.
+The figures and their sources are in core/registers/peaks.json; roofs.json says which of them limits
+a roof. The plausibility bound of core/host/plausibility.cpp computes the same, but leaves out that
+GeForce cards do half of it in floating-point types with FP32 accumulation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from gpulift import registers
 from gpulift.records.fields import Fields
 from gpulift.records.model import Gpu
-
-LANE_BYTES_PER_S = {
-    1: 2.5e9 * 8 / 10 / 8,
-    2: 5e9 * 8 / 10 / 8,
-    3: 8e9 * 128 / 130 / 8,
-    4: 16e9 * 128 / 130 / 8,
-    5: 32e9 * 128 / 130 / 8,
-    6: 64e9 * 242 / 256 / 8,
-}
-OPERATIONS_PER_CLOCK: Mapping[int, Mapping[str, float]] = {
-    75: {"fp32": 128, "fp16": 1024, "int8": 2048},
-    80: {"fp32": 128, "tf32": 1024, "fp16": 2048, "bf16": 2048, "int8": 4096},
-    86: {"fp32": 256, "tf32": 512, "fp16": 1024, "bf16": 1024, "int8": 2048},
-    89: {"fp32": 256, "tf32": 512, "fp16": 1024, "bf16": 1024, "fp8": 2048, "int8": 2048},
-    90: {"fp32": 256, "tf32": 2048, "fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192},
-    120: {"fp32": 256, "tf32": 512, "fp16": 1024, "bf16": 1024, "fp8": 2048, "int8": 2048},
-}
-HALVED_ON_GEFORCE = ("tf32", "fp16", "bf16", "fp8")
 
 # Share of the peak at or above which a card passes; below half of it, it fails. The shares leave
 # room below what sound cards were seen to reach. On the H200 of results/ (peaks at its highest
@@ -68,18 +38,15 @@ def computed_peak(roof: str, gpu: Gpu) -> float | None:
     Raises RecordError where a fact has the wrong type.
     """
     facts = Fields(dict(gpu.facts), gpu.name, "gpu")
-    family, _, detail = roof.partition("/")
-    if family == "device_memory":
+    limit = registers.roof(roof).get("limit", {})
+    by = limit.get("by")
+    if by == "memory":
         return _memory(facts)
-    if family == "host_link":
-        return _link(detail, facts)
-    if roof == "gpu_link":
+    if by == "pcie":
+        return _link(limit["directions"], facts)
+    if by == "nvlink":
         return _nvlink(facts)
-    if roof == "gpu_link/host":
-        return _link("h2d", facts)
-    if family == "gemm":
-        return _gemm(detail, gpu.name, facts)
-    return None
+    return _operations(limit["type"], gpu.name, facts) if by == "operations" else None
 
 
 def expected_share(roof: str, regime: str) -> float | None:
@@ -90,15 +57,18 @@ def expected_share(roof: str, regime: str) -> float | None:
 
 def _memory(facts: Fields) -> float | None:
     clock, bits = facts.maybe_number("max_memory_clock_hz"), facts.maybe_number("memory_bus_bits")
-    return 2 * clock * bits / 8 if clock and bits else None
+    per_clock: float = registers.register("peaks")["memory"]["transfers_per_clock"]
+    return per_clock * clock * bits / 8 if clock and bits else None
 
 
-def _link(direction: str, facts: Fields) -> float | None:
-    lane = LANE_BYTES_PER_S.get(facts.maybe_whole("pcie_max_generation") or 0)
+def _link(directions: int, facts: Fields) -> float | None:
+    generation = str(facts.maybe_whole("pcie_max_generation"))
+    lane = registers.register("peaks")["pcie"]["generations"].get(generation)
     lanes = facts.maybe_number("pcie_max_width")
     if lane is None or not lanes:
         return None
-    return lane * lanes * (2 if direction == "both" else 1)
+    bytes_per_s: float = lane["transfers_per_s"] * lane["payload"] / lane["of"] / 8
+    return bytes_per_s * lanes * directions
 
 
 def _nvlink(facts: Fields) -> float | None:
@@ -107,10 +77,12 @@ def _nvlink(facts: Fields) -> float | None:
     return links * each if links and each else None
 
 
-def _gemm(dtype: str, name: str, facts: Fields) -> float | None:
-    per_clock = OPERATIONS_PER_CLOCK.get(facts.maybe_whole("architecture") or 0, {}).get(dtype)
+def _operations(number_type: str, name: str, facts: Fields) -> float | None:
+    peaks = registers.register("peaks")
+    architecture = peaks["operations"].get(str(facts.maybe_whole("architecture")), {})
+    per_clock: float | None = architecture.get("per_clock", {}).get(number_type)
     count, clock = facts.maybe_number("multiprocessors"), facts.maybe_number("max_sm_clock_hz")
     if per_clock is None or not count or not clock:
         return None
-    halved = "geforce" in name.lower() and dtype in HALVED_ON_GEFORCE
+    halved = "geforce" in name.lower() and number_type in peaks["halved_on_geforce"]["types"]
     return per_clock * count * clock / (2 if halved else 1)

@@ -15,7 +15,6 @@ from gpulift import text
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
-    INTEGRITY,
     PASS,
     SKIPPED,
     CheckResult,
@@ -25,6 +24,7 @@ from gpulift.records.fields import Fields
 from gpulift.records.model import Context, Record
 from gpulift.records.read import parse_line
 from gpulift.records.throttle import throttle_of
+from gpulift.registers import slowdowns
 
 UNKNOWN = "the driver does not say"
 NEAR_SLOWDOWN_C = 5.0
@@ -35,9 +35,6 @@ FREE_SHARE = 0.90
 # their boost reaches, that of the H200 of results/ is reached.
 CLOCK_PASSES = 0.90
 CLOCK_FAILS = 0.75
-HARDWARE_THROTTLE = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
-THERMAL_THROTTLE = ("sw_thermal_slowdown",)
-NORMAL_THROTTLE = ("sw_power_cap",)
 RESET = "reset the card or reboot; if it comes back, have the card replaced"
 
 
@@ -375,12 +372,12 @@ def _throttle(health: Health, records: Sequence[Record]) -> CheckResult:
         return _unknown("throttle")
     read = len(records) - seen.unread
     part = f" (the driver said it of {read} of {len(records)} records)" if seen.unread else ""
-    bad = [reason for reason in seen.reasons if reason in (*HARDWARE_THROTTLE, *THERMAL_THROTTLE)]
+    bad = [reason for reason in seen.reasons if reason in slowdowns("hardware") | slowdowns("heat")]
     if bad:
         named = "; ".join(f"{reason} in {_held_by(reason, records)}" for reason in bad)
         remedy = "look at cooling, power supply and power cables"
         return _result("throttle", FAIL, f"{named}{part}", remedy)
-    other = [reason for reason in seen.reasons if reason not in NORMAL_THROTTLE]
+    other = [reason for reason in seen.reasons if reason not in slowdowns("power_limit")]
     if other:
         remedy = "nvidia-smi -rgc and -rac undo clock settings"
         held = f"the clock was held by {', '.join(other)}{part}"
@@ -435,7 +432,7 @@ def _steepest(records: Sequence[Record], highest: float) -> tuple[float | None, 
 
 def _integrity(records: Sequence[Record]) -> CheckResult:
     """The repeats of one product, which must give the same bits each time."""
-    found = [record for record in records if record.technique.startswith(INTEGRITY)]
+    found = [record for record in records if record.judges_integrity]
     reasons = [record.reason for record in found if record.outcome == "failed"]
     arms = [arm for record in found for arm in record.arms if arm.outcome == "failed"]
     reasons += [f"{arm.name}: {arm.reason}" for arm in arms]

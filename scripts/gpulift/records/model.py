@@ -302,6 +302,8 @@ class Record:
     context: Context
     quick: bool = False
     ceiling: bool = False
+    integrity: bool = False  # its check is the finding: where it fails, the machine is broken
+    launch_bound: bool = False
     regime: str = "burst"
     reason: str = ""
     remedy: str = ""
@@ -339,6 +341,11 @@ class Record:
     def minor(self) -> int:
         """The minor version of its schema: what an older record lacks was not known then."""
         return int(self.schema.partition(".")[2])
+
+    @property
+    def judges_integrity(self) -> bool:
+        """Until 1.6 only the name of its technique said so."""
+        return self.integrity or (self.minor < 7 and self.technique.startswith("integrity/"))
 
     @property
     def synthetic(self) -> bool:

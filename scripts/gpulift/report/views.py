@@ -17,7 +17,6 @@ from gpulift.claims.judge import Judgement
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
-    INTEGRITY,
     PASS,
     SKIPPED,
     CheckResult,
@@ -142,7 +141,8 @@ class MachineView:
     @property
     def repeats(self) -> bool:
         """Whether some of them repeat work for equal bits, which a check judges and no roof."""
-        return any(one.startswith(INTEGRITY) for one in self.unplaced)
+        records = self.summary.run.records
+        return any(one.judges_integrity for one in records if one.technique in self.unplaced)
 
     @property
     def failed(self) -> list[CheckResult]:
