@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -139,10 +140,8 @@ def within(
     choice = choose(techniques, context, budget_s, machine.matcher(options.filter))
     if not choice.left_out:
         return options
-    say(
-        f"left out for time: {', '.join(choice.left_out)}; --quick {choice.all_s:.0f}s has time for"
-        " all"
-    )
+    needed = f"--quick {math.ceil(choice.all_s)}s"
+    say(f"left out for time: {', '.join(choice.left_out)}; {needed} has time for all")
     if not choice.rows:
         raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")
     return replace(options, quick_s=budget_s, rows=choice.rows)

@@ -11,7 +11,7 @@ from gpulift.records.model import Context
 
 DEFAULT = "120s"
 LAUNCHES = 3
-ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: the mean of quick runs of an H200
+ARM_S = 0.6  # of an arm in a launch, with its check and lead-in: 21 cases of an H100 took 190 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
 
 Row = tuple[str, str, str]  # technique, case, arm

@@ -62,7 +62,7 @@ def test_what_judges_the_machine_comes_first_then_one_case_of_each_technique(her
 
 def test_what_cannot_run_here_takes_no_time(here: Context) -> None:
     known = [technique("a/gpu", gpus=1, cases=50), technique("b/host")]
-    chosen = choose(known, here, LAUNCHES * 1.0, EVERYTHING)
+    chosen = choose(known, here, LAUNCHES * 1.3, EVERYTHING)
     assert not chosen.left_out
     assert len(cases(chosen.rows)) == 51
 
@@ -87,9 +87,9 @@ def test_a_run_that_is_cut_says_what_it_leaves_out_and_is_another_run(
     said: list[str] = []
     known = [technique("a/b", cases=4)]
     options = measuring.Options(quick=True)
-    cut = measuring.within(5, options, known, here, said.append)
-    assert "left out for time: a/b/n:2, a/b/n:3; --quick 10s has time for all" in said
-    assert cut.given() == {"quick": True, "quick_s": 5}
+    cut = measuring.within(8, options, known, here, said.append)
+    assert "left out for time: a/b/n:2, a/b/n:3; --quick 15s has time for all" in said
+    assert cut.given() == {"quick": True, "quick_s": 8}
     measuring.begin(tmp_path, cut, runs.Wanted("m", "abc", False, cut.given()))
     assert (tmp_path / runs.ROWS_FILE).read_text().splitlines()[0] == "a/b\tn:0\tplain"
     assert f"{tmp_path}/{runs.ROWS_FILE}" in cut.flags(tmp_path)
