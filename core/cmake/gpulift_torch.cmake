@@ -23,6 +23,8 @@ add_library(gpulift_torch INTERFACE)
 add_library(gpulift::torch ALIAS gpulift_torch)
 target_include_directories(gpulift_torch SYSTEM INTERFACE
   ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include)
+# GCC 13 sees writes beyond std::vector<bool> in its headers, which are none.
+target_compile_options(gpulift_torch INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
 target_link_directories(gpulift_torch INTERFACE ${torch_folder}/lib)
 target_link_options(gpulift_torch INTERFACE "LINKER:--no-as-needed" "LINKER:-rpath,${torch_folder}/lib")
 target_link_libraries(gpulift_torch INTERFACE torch torch_cpu torch_cuda c10 c10_cuda CUDA::cudart)
