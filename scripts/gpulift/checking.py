@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import read_reference
@@ -21,6 +20,9 @@ from gpulift.records.private import private_strings
 from gpulift.records.read import read_file, run_folders
 
 MAX_FILE_BYTES = 4_000_000
+TECHNIQUE = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+MEASURED = ("clock", "cost", "steps_per_window", "windows")  # of an arm
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 
 
@@ -39,7 +41,6 @@ class Checked:
 
 def check_results(
     results: Sequence[Path],
-    schema: Path,
     watch: Callable[[Sequence[Path]], Iterable[Path]] = iter,
 ) -> Checked:
     """Checks all records, references and certificates below these folders of results.
@@ -48,12 +49,11 @@ def check_results(
     """
     for above in results:
         _require_results(above)
-    validator = _validator(schema)
     complaints: list[str] = []
     ids: dict[str, str] = {}
     count = 0
     for folder in watch([folder for above in results for folder in run_folders(above)]):
-        records = _check_run(folder, validator, complaints)
+        records = _check_run(folder, complaints)
         launches: dict[tuple[object, ...], Record] = {}
         for record in records:
             place = f"{record.file}:{record.line}"
@@ -113,33 +113,22 @@ def _require_results(above: Path) -> None:
         raise GpuliftError(f"{above}: holds no records, references or certificates")
 
 
-def _validator(schema: Path) -> Any:
-    try:
-        from jsonschema import Draft202012Validator
-    except ImportError:
-        raise GpuliftError("check needs the Python package jsonschema: pip install it") from None
-    try:
-        return Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise GpuliftError(f"{schema}: cannot be read: {error}") from None
-
-
-def run_complaints(folder: Path, schema: Path) -> list[str]:
+def run_complaints(folder: Path) -> list[str]:
     """What is to be said of one run, a line each, before it is committed."""
     complaints: list[str] = []
-    _check_run(folder, _validator(schema), complaints)
+    _check_run(folder, complaints)
     return complaints
 
 
-def _check_run(folder: Path, validator: Any, complaints: list[str]) -> list[Record]:
+def _check_run(folder: Path, complaints: list[str]) -> list[Record]:
     records: list[Record] = []
     for file in record_files(folder):
-        records += _check_file(file, validator, complaints)
+        records += _check_file(file, complaints)
     complaints += _folder_complaints(folder, records)
     return records
 
 
-def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Record]:
+def _check_file(file: Path, complaints: list[str]) -> list[Record]:
     if size_of(file) >= MAX_FILE_BYTES:
         complaints.append(f"{file}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB")
     try:
@@ -151,20 +140,16 @@ def _check_file(file: Path, validator: Any, complaints: list[str]) -> list[Recor
     if not content.records:
         complaints.append(f"{file}: there are no records in it")
     for record in content.records:
-        complaints += [
-            f"{file}:{record.line}: {complaint}" for complaint in _complaints(record, validator)
-        ]
+        complaints += [f"{file}:{record.line}: {said}" for said in _complaints(record)]
     return list(content.records)
 
 
-def _complaints(record: Record, validator: Any) -> Iterator[str]:
+def _complaints(record: Record) -> Iterator[str]:
     if record.kind == IMPORT:
         yield "was imported from another tool: results are what gpulift measured"
         return
-    for error in validator.iter_errors(record.raw):
-        where = ".".join(str(part) for part in error.absolute_path) or "the record"
-        # jsonschema puts the value first and what is wrong with it last.
-        yield f"{where}: {error.message if len(error.message) < 200 else error.message[-100:]}"
+    yield from _misspelled(record)
+    yield from (f"{key} is missing" for key in _missing(record))
     for key, meaning in private_strings(dict(record.raw)):
         yield f"{key} looks like {meaning}"
     if record.synthetic:
@@ -173,6 +158,49 @@ def _complaints(record: Record, validator: Any) -> Iterator[str]:
         yield f"was {record.context.build.doubt}"
     if stem_of(record.file) != record.technique.replace("/", "."):
         yield f"{record.technique} does not belong in a file of this name"
+
+
+def _misspelled(record: Record) -> Iterator[str]:
+    """What readers take as it is, and gpulift-bench never writes."""
+    if not TECHNIQUE.fullmatch(record.technique):
+        yield "technique must be theme/name"
+    if not MOMENT.fullmatch(record.started_at):
+        yield "started_at must be a moment of UTC, as 2026-11-21T04:00:00Z"
+    if record.regime == "unknown":
+        yield "regime is unknown"
+    costs = (vars(arm.cost) for arm in record.arms if arm.cost)
+    if any(cost[key] < 0 for cost in costs for key in ("bytes", "flops", "items")):
+        yield "a cost must not be negative"
+    texts = (record.reason, record.remedy, *(arm.reason for arm in record.arms))
+    if any("\n" in text or "\r" in text for text in texts):
+        yield "a reason and a remedy must be of one line"
+
+
+def _missing(record: Record) -> Iterator[str]:
+    """Keys that a reader can do without, and nobody who asks how something was measured."""
+    yield from _lacking(record.raw, ("quick", "ceiling", "regime"))
+    if record.context.gpu is None and not record.context.gpu_missing:
+        yield "context.gpu or context.gpu_missing"
+    if record.outcome == "ok":
+        yield from _lacking(record.raw, ("stop", "check"))
+        if all(arm.role != "baseline" for arm in record.arms):
+            yield "an arm that is the baseline"
+        if record.telemetry is None and not record.telemetry_missing:
+            yield "telemetry or telemetry_missing"
+    elif not record.reason:
+        yield "reason"
+    for index, arm in enumerate(record.arms):
+        place = f"arms[{index}]."
+        if arm.outcome == "ok":
+            yield from _lacking(record.raw["arms"][index], MEASURED, place)
+            if arm.checked and arm.check_error is None:
+                yield f"{place}check_error"
+        elif not arm.reason:
+            yield f"{place}reason"
+
+
+def _lacking(held: Mapping[str, object], keys: Iterable[str], place: str = "") -> Iterator[str]:
+    return (f"{place}{key}" for key in keys if key not in held)
 
 
 def _folder_complaints(folder: Path, records: Sequence[Record]) -> Iterator[str]:

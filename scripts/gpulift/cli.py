@@ -211,8 +211,7 @@ def check(
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1."""
-    schema = results_folder() / "schema" / "record.schema.json"
-    found = checks.check_results(results or [results_folder()], schema, _shown)
+    found = checks.check_results(results or [results_folder()], _shown)
     for line in (*found.notes, *found.complaints):
         typer.echo(line, err=True)
     typer.echo(

@@ -11,7 +11,6 @@ import typer
 
 from gpulift.arguments import named
 from gpulift.checking import run_complaints
-from gpulift.commands import results_folder
 from gpulift.entry import say
 from gpulift.errors import FAILED, GpuliftError
 from gpulift.records.files import (
@@ -38,22 +37,21 @@ def publish(
     Ids of records are hashes of their content and stay as they are. Every command reads both forms.
     A complaint is a line; then nothing of that run is changed, and the exit code is 1.
     """
-    schema = results_folder() / "schema" / "record.schema.json"
-    complaints = [line for run in runs for line in _publish(run, schema, unfinished, typer.echo)]
+    complaints = [line for run in runs for line in _publish(run, unfinished, typer.echo)]
     for line in complaints:
         say(line)
     if complaints:
         raise typer.Exit(FAILED)
 
 
-def _publish(run: Path, schema: Path, unfinished: bool, tell: Callable[[str], object]) -> list[str]:
+def _publish(run: Path, unfinished: bool, tell: Callable[[str], object]) -> list[str]:
     """Publishes a run, unless there is something to complain of."""
     files = record_files(run) if run.is_dir() else []
     if not files:
         raise GpuliftError(f"{run}: is no folder of a run: there are no records (*.jsonl) in it")
     if state_of(run) == RUNNING and not unfinished:
         return [f"{run}: the run is not finished; go on with it, or publish it --unfinished"]
-    if complaints := run_complaints(run, schema):
+    if complaints := run_complaints(run):
         return complaints
     written = [file for file in files if not is_published(file)]
     if taken := {stem_of(file) for file in written} & {

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from gpulift.checking import check_results
 from gpulift.claims.command import records_by_model
@@ -18,9 +17,7 @@ from gpulift.errors import OK, USAGE, GpuliftError
 from gpulift.qualify.reference_build import build
 from gpulift.records.read import Run, read_run
 from tests import many_records
-from tests.conftest import CHECKOUT
 
-SCHEMA = CHECKOUT / "results" / "schema" / "record.schema.json"
 SHAPE = many_records.Shape(models=2, cards=2, launches=3)
 COUNT = 800  # more than the committed cases have launches for: some have variants
 
@@ -41,13 +38,6 @@ def test_as_many_as_asked_for_of_several_models_and_cards(runs: list[Run]) -> No
     cards = {r.context.gpu.card for r in records if r.context.gpu}
     assert (len({r.context.slug for r in records}), len(cards)) == (2, 4)
     assert not [warning for run in runs for warning in run.warnings]
-
-
-def test_they_obey_the_schema_and_their_files_are_named_as_real_ones(folders: list[Path]) -> None:
-    validator = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-    for file in (file for folder in folders for file in folder.glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines()[::7]:
-            validator.validate(json.loads(line))
 
 
 def test_a_line_is_about_as_long_as_a_real_one(folders: list[Path]) -> None:
@@ -87,7 +77,7 @@ def test_committed_ones_are_complained_of(folders: list[Path], tmp_path: Path) -
     placed = tmp_path / "results" / folders[0].parent.name / folders[0].name
     placed.mkdir(parents=True)
     shutil.copy(folders[0] / "ceiling.host_link.jsonl", placed)
-    found = check_results([tmp_path / "results"], SCHEMA)
+    found = check_results([tmp_path / "results"])
     assert len(found.complaints) == found.records > 0
     assert all("is synthetic test data" in one for one in found.complaints)
 

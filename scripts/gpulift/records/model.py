@@ -16,14 +16,24 @@ from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from sys import intern
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from gpulift.records.values import Count, Maybe, NotNegative, Number, Positive, Whole
+from gpulift.records.values import (
+    Count,
+    Integer,
+    Maybe,
+    NotNegative,
+    Number,
+    Positive,
+    Whole,
+    about,
+)
 
 Kind = Literal["technique", "duet", "import"]
 Outcome = Literal["ok", "skipped", "failed", "error"]
 Role = Literal["baseline", "technique"]
 Clock = Literal["device", "host"]
+Regime = Literal["burst", "sustained", "unknown"]  # unknown: what another tool measured
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 IMPORT = "import"  # measured by another tool: it has no build of ours, and no seed
@@ -37,41 +47,58 @@ SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywh
 
 @dataclass(frozen=True)
 class Cost:
-    """Work of one step. `roof` names the ceiling that bounds it, if one does; `item` one item."""
+    """Work of one step."""
 
     bytes: Number = 0.0
     flops: Number = 0.0
     items: Number = 0.0
-    roof: str = ""
-    item: str = ""
+    roof: Annotated[str, about("the ceiling that bounds the step, if one does")] = ""
+    item: Annotated[str, about("one of the items; empty where their rate says nothing")] = ""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """One entry per window: totals of the window, not of one step.
+    """One entry per window: totals of the window, not of one step."""
 
-    They are kept as arrays of doubles, which take a quarter of the memory of tuples.
-    """
-
-    device_s: Sequence[Positive] = ()
-    host_s: Sequence[Positive] = ()
-    enqueue_s: Sequence[Number] = ()
-    sm_clock_hz: Sequence[Number] = ()
-    start_s: Sequence[Number] = ()
-    energy_j: tuple[NotNegative | None, ...] = ()  # None: the card's counter does not resolve it
-    cpu_s: Sequence[NotNegative] = ()  # of the arm's processes and threads
+    device_s: Annotated[Sequence[Positive], about("by device events")] = ()
+    host_s: Annotated[Sequence[Positive], about("by the wall clock")] = ()
+    enqueue_s: Annotated[Sequence[NotNegative], about("host time spent issuing the window")] = ()
+    sm_clock_hz: Annotated[Sequence[NotNegative], about("true SM clock in the window")] = ()
+    start_s: Annotated[
+        Sequence[Number],
+        about("when it began (held: when it was released), on the machine's steady clock"),
+    ] = ()
+    energy_j: Annotated[
+        tuple[NotNegative | None, ...],
+        about(
+            "energy of the card, by its own counter: mean power between the first and the last"
+            " update of the counter inside the window, times the time of its counted steps on the"
+            " device; null where the counter does not resolve the window, absent where that is so"
+            " of all"
+        ),
+    ] = ()
+    cpu_s: Annotated[
+        Sequence[NotNegative],
+        about(
+            "CPU seconds, user and system, of the arm's processes and threads, children included;"
+            " of all ranks together"
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
+        # Arrays of doubles take a quarter of the memory of tuples.
         vars(self).update({name: array("d", getattr(self, name)) for name in DOUBLES})
 
 
 @dataclass(frozen=True)
 class Precondition:
-    """What had to hold ahead of each window, and the worst that was seen there."""
+    """What had to hold when a window began; where it did not, the arm failed."""
 
-    name: str  # with its unit
-    most: Number
-    worst: Maybe[Number] = None
+    name: Annotated[str, about("what was looked at ahead of each window, with its unit")]
+    most: Annotated[Number, about("holds up to this")]
+    worst: Annotated[
+        Maybe[Number], about("the largest that was seen; absent where nothing was")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -81,23 +108,36 @@ class Arm:
     name: str
     role: Role
     outcome: Outcome
-    reason: str = ""
+    reason: Annotated[str, about("why it was not measured, in one line")] = ""
     remedy: str = ""
-    clock: Clock = "host"
+    clock: Annotated[Clock, about("which windows judge the arm")] = "host"
     cost: Maybe[Cost] = None
-    check_error: Maybe[Number] = None
-    check_tolerance: Maybe[Number] = None
+    check_error: Maybe[NotNegative] = None
+    check_tolerance: Maybe[NotNegative] = None
     steps_per_window: Count = 1
     lead_in_steps: Whole = 0
-    held: bool = False
+    held: Annotated[bool, about("windows were queued behind a blocking kernel")] = False
     peak_device_bytes: Maybe[Whole] = None
     peak_pinned_bytes: Maybe[Whole] = None
     peak_host_bytes: Maybe[Whole] = None
-    windows: Windows = Windows()
-    metrics: Mapping[str, Number] = field(default_factory=dict)  # units are in the names
-    ranks: Count = 1  # processes that take each window together
-    environment: Mapping[str, str] = field(default_factory=dict)
-    checked: bool = True  # False: there was nothing to compare its result with
+    windows: Windows = field(default_factory=Windows)
+    metrics: Annotated[
+        Mapping[str, Number],
+        about("facts about the arm beyond its time, whose names end in their units"),
+    ] = field(default_factory=dict)
+    ranks: Annotated[
+        Count,
+        about(
+            "processes that take each window together, which is that of the slowest: from the"
+            " first start to the last end"
+        ),
+    ] = 1
+    environment: Annotated[
+        Mapping[str, str], about("variables that the arm's processes had beyond the others'")
+    ] = field(default_factory=dict)
+    checked: Annotated[
+        bool, about("false where there was nothing to compare the arm's result with")
+    ] = True
     precondition: Maybe[Precondition] = None
 
     def __post_init__(self) -> None:
@@ -142,9 +182,14 @@ class Arm:
 class Order:
     """Which arm had each window: indices into the record's arms, block by block."""
 
-    blocks: tuple[tuple[Whole, ...], ...]
-    seed: Maybe[int] = None  # up to 64 bits; what other tools measured has none
-    allocation: tuple[Whole, ...] = ()
+    blocks: Annotated[
+        tuple[tuple[Whole, ...], ...],
+        about("turn by turn; the i-th window of an arm is its i-th turn"),
+    ]
+    seed: Annotated[Maybe[int], about("of up to 64 bits; what another tool measured has none")] = (
+        None
+    )
+    allocation: Annotated[tuple[Whole, ...], about("the order in which the arms allocated")] = ()
 
     def __post_init__(self) -> None:
         vars(self).update(blocks=tuple(map(_one_row, self.blocks)))
@@ -162,9 +207,9 @@ class Stop:
 
     reason: str
     blocks: Whole
-    asked_half_width: Maybe[Number] = None
-    reached_half_width: Maybe[Number] = None
-    planned_blocks: Maybe[Whole] = None  # the least number of the plan
+    asked_half_width: Maybe[NotNegative] = None
+    reached_half_width: Maybe[NotNegative] = None
+    planned_blocks: Annotated[Maybe[Count], about("the least number of the plan")] = None
 
 
 @dataclass(frozen=True)
@@ -178,14 +223,23 @@ class Range:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What the card reported while the case ran."""
+    """What the card reported while the case ran. Whatever is an object is a range: power_w, ..."""
 
     samples: Whole
-    interval_s: Maybe[Number] = None
+    interval_s: Maybe[NotNegative] = None
     ranges: Mapping[str, Range] = field(default_factory=dict)
-    temperature_slope_c_per_s: Maybe[Number] = None
-    energy_j: Maybe[Number] = None
-    throttle: Maybe[tuple[str, ...]] = None  # empty: the driver said that nothing throttles
+    temperature_slope_c_per_s: Annotated[
+        Maybe[Number],
+        about("least squares; absent for fewer than 10 readings or less than 1 s"),
+    ] = None
+    energy_j: Maybe[NotNegative] = None
+    throttle: Annotated[
+        Maybe[tuple[str, ...]],
+        about(
+            "what held the clock down in any sample; empty where nothing did, absent where no"
+            " sample knows it"
+        ),
+    ] = None
     pcie_generation: Maybe[Whole] = None
     pcie_width: Maybe[Whole] = None
 
@@ -202,13 +256,18 @@ class HostLoad:
 
 @dataclass(frozen=True)
 class Gpu:
-    """The card. `card` is a short hash of its UUID, so that cards of one model stay apart."""
+    """The card. Further facts stand beside these: architecture (compute capability, as 90),
+    multiprocessors, copy_engines, l2_bytes, default_power_limit_w, max_sm_clock_hz,
+    max_memory_clock_hz, memory_bus_bits, pcie_max_generation, pcie_max_width, nvlink_links (that
+    are active), nvlink_link_bytes_per_s, ecc, mig, vbios."""
 
     name: str
-    card: str = ""
+    card: Annotated[str, about("short hash of its UUID, so that cards of one model stay apart")] = (
+        ""
+    )
     memory_bytes: Maybe[Whole] = None
-    power_limit_w: Maybe[Number] = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    power_limit_w: Maybe[NotNegative] = None
+    facts: Mapping[str, Any] = field(default_factory=dict)  # the whole object
 
 
 @dataclass(frozen=True)
@@ -217,16 +276,19 @@ class Scratch:
 
     filesystem: str = ""
     rotational: Maybe[bool] = None
-    in_memory: bool = False  # no disk was measured
+    in_memory: Annotated[bool, about("no disk was measured")] = False
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine around the card."""
+    """The machine around the card. Further facts stand beside these: cpu_id (of x86 family, model
+    and stepping, of Arm implementer, variant, part and revision), vector_instructions (those that
+    set the pace of products), memory_bytes, llc_bytes, os, kernel, virtual (absent where the
+    processor does not tell)."""
 
     cpu: str
-    cores: Maybe[Whole] = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    cores: Annotated[Maybe[Count], about("that control groups allow")] = None
+    facts: Mapping[str, Any] = field(default_factory=dict)  # the whole object
 
     @property
     def name(self) -> str:
@@ -239,7 +301,7 @@ class Build:
     """What was built from which commit."""
 
     commit: str
-    dirty: bool
+    dirty: Annotated[bool, about("from uncommitted changes")]
     type: str = ""
     compiler: str = ""
     cuda_compiler: str = ""
@@ -262,18 +324,30 @@ class Context:
     """Where and with what a record was measured; an allow-list, never the whole environment."""
 
     host: Host
-    build: Build = NO_BUILD  # of ours: what other tools measured has none
+    build: Annotated[Build, about("absent of what another tool measured")] = NO_BUILD
     gpu: Maybe[Gpu] = None
-    gpu_missing: str = ""
+    gpu_missing: Annotated[str, about("why there is no GPU, in one line")] = ""
     gpu_remedy: str = ""
     driver: str = ""
     cuda_driver: str = ""
     cuda_runtime: str = ""
-    gpus: tuple[Gpu, ...] = ()  # where an arm had several; `gpu` is the first
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the arms' libraries
-    scratch: Maybe[Scratch] = None  # where an arm asked for it
-    environment: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    gpus: Annotated[
+        tuple[Gpu, ...], about("those of an arm of several ranks, of which `gpu` is the first")
+    ] = ()
+    versions: Annotated[Mapping[str, str], about("of the libraries that the arms ran through")] = (
+        field(default_factory=dict)
+    )
+    scratch: Annotated[Maybe[Scratch], about("where an arm asked for a folder")] = None
+    environment: Annotated[
+        Mapping[str, str], about("an allow-list of variables that change results")
+    ] = field(default_factory=dict)
+    options: Annotated[
+        Mapping[str, Any],
+        about(
+            "of the run: quick, launches, arm_time_s, precision, seed; plant: the fraction by which"
+            " the head of a duet was slowed down on purpose"
+        ),
+    ] = field(default_factory=dict)
 
     @cached_property
     def slug(self) -> str:
@@ -289,23 +363,36 @@ class Context:
 class Record:
     """One case of one technique in one launch."""
 
-    schema: str
-    method: str
-    kind: Kind
-    technique: str
-    case: Mapping[str, Whole | Number | str]
-    case_id: str
-    launch: Whole
-    launches: Whole
-    started_at: str
+    schema: Annotated[str, about("major.minor")]
+    method: Annotated[str, about("version of the way of measuring: windows, blocks, stop rule")]
+    kind: Annotated[
+        Kind,
+        about(
+            "duet: one record per arm of the technique, whose arms are base:<arm> (baseline) and"
+            " head:<arm> (technique), from two builds; import: what another tool measured, which"
+            " it says in `imported`"
+        ),
+    ]
+    technique: Annotated[str, about("theme/name")]
+    case: Mapping[str, Integer | Number | str]
+    case_id: Annotated[str, about("axis:value pairs joined by a slash, in the order of the axes")]
+    launch: Annotated[Whole, about("counted from 0")]
+    launches: Count
+    started_at: Annotated[str, about("UTC: 2026-11-21T04:00:00Z")]
     outcome: Outcome
     context: Context
-    quick: bool = False
-    ceiling: bool = False
-    integrity: bool = False  # its check is the finding: where it fails, the machine is broken
-    launch_bound: bool = False
-    regime: str = "burst"
-    reason: str = ""
+    quick: Annotated[bool, about("whether the case belongs to the quick ones")] = False
+    ceiling: Annotated[
+        bool, about("the arms measure the machine's own roofs, not one against another")
+    ] = False
+    integrity: Annotated[
+        bool, about("its check is the finding: where it fails, the machine is broken")
+    ] = False
+    launch_bound: Annotated[
+        bool, about("launches set the pace of its steps, not the device's work")
+    ] = False
+    regime: Regime = "burst"
+    reason: Annotated[str, about("why it is not ok, in one line")] = ""
     remedy: str = ""
     question: str = ""
     expectation: str = ""
@@ -315,17 +402,30 @@ class Record:
     arms: tuple[Arm, ...] = ()
     order: Maybe[Order] = None
     stop: Maybe[Stop] = None
-    discarded_blocks: Whole = 0
-    restarts: Whole = 0
+    discarded_blocks: Annotated[
+        Whole,
+        about(
+            "blocks dropped because the hardware slowed itself down in them; in 1.0 also those of a"
+            " restart"
+        ),
+    ] = 0
+    restarts: Annotated[
+        Whole,
+        about("how often all blocks were begun anew, because the pace of an arm had changed"),
+    ] = 0
     notes: Mapping[str, str] = field(default_factory=dict)
     telemetry: Maybe[Telemetry] = None
-    telemetry_missing: str = ""
-    telemetry_others: tuple[Telemetry, ...] = ()  # of further GPUs
-    source: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the technique's files
+    telemetry_missing: Annotated[str, about("why there is none, in one line")] = ""
+    telemetry_others: Annotated[
+        tuple[Telemetry, ...], about("of further GPUs, in the order of context.gpus")
+    ] = ()
+    source: Annotated[
+        Mapping[str, str], about("SHA-256 of the technique's files, by their names")
+    ] = field(default_factory=dict)
     host_load: Maybe[HostLoad] = None
-    time_s: Mapping[str, Number] = field(default_factory=dict)
+    time_s: Mapping[str, NotNegative] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    file: Path = field(default=Path(), compare=False)
+    file: Path = field(default_factory=Path, compare=False)
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from msgspec import ValidationError, convert
 from msgspec.json import encode
@@ -21,6 +21,7 @@ from gpulift.records.model import (
     Record,
     Telemetry,
 )
+from gpulift.records.values import Maybe, NotNegative, about
 
 SCHEMA_MAJOR = 1
 
@@ -28,16 +29,19 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class _Check:
+class Check:
+    """What the result of each arm was compared with, and how near it had to be."""
+
     meaning: str = ""
+    tolerance: Maybe[NotNegative] = None
 
 
 @dataclass(frozen=True)
-class _Renamed:
+class Renamed:
     """What a line has under another name than the record."""
 
-    arm: str = ""
-    check: _Check = _Check()
+    arm: Annotated[str, about("duet: the technique's arm that both builds ran")] = ""
+    check: Check = field(default_factory=Check)
 
 
 def read_record(
@@ -53,7 +57,7 @@ def read_record(
     place = f"{file}:{line}"
     _require_known_schema(raw, place)
     record = converted(raw, Record, place)
-    renamed = converted(raw, _Renamed, place)
+    renamed = converted(raw, Renamed, place)
     if record.telemetry is not None:
         _set_ranges(record.telemetry, raw["telemetry"], place)
     others = raw.get("telemetry_others", ())

@@ -1,4 +1,4 @@
-"""What a number of a record may be, in the words of msgspec, which checks and converts it."""
+"""What a value of a record may be, in the words of msgspec, which checks and converts it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ else:
             return held
 
 
-_LARGEST = sys.float_info.max  # neither infinity nor NaN is at most this
+LARGEST = sys.float_info.max  # neither infinity nor NaN is at most this
 
-Number = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
-Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
-NotNegative = Annotated[float, Meta(ge=0, le=_LARGEST)]
-Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # msgspec knows no larger limits
+Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Positive = Annotated[float, Meta(gt=0, le=LARGEST)]
+NotNegative = Annotated[float, Meta(ge=0, le=LARGEST)]
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # msgspec knows no larger limits
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+def about(text: str) -> Meta:
+    """What the schema says of a field."""
+    return Meta(description=text)
