@@ -137,11 +137,12 @@ def within(
     say: Say,
 ) -> Options:
     """The options of a quick run, cut to what there is time for; says what is left out."""
-    choice = choose(techniques, context, budget_s, machine.matcher(options.filter))
+    matches = machine.matcher(options.filter)
+    choice = choose(techniques, context, budget_s, matches, options.launches, options.arm_time)
     if not choice.left_out:
         return options
-    needed = f"--quick {math.ceil(choice.all_s)}s"
-    say(f"left out for time: {', '.join(choice.left_out)}; {needed} has time for all")
+    named = f"{len(choice.left_out)} cases ({', '.join(choice.left_out)})"
+    say(f"left out for time: {named}; --quick {math.ceil(choice.all_s)}s has time for all")
     if not choice.rows:
         raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")
     return replace(options, quick_s=budget_s, rows=choice.rows)
@@ -177,9 +178,9 @@ def _state_of(modules: Path) -> str:
     """The name of a folder of modules, and a hash of its manifests, which hash the sources, and of
     the Python files beside each script, which it may import."""
     manifests = sorted(modules.glob("*.json"))
-    scripts = filter(Path.is_file, (one.with_suffix(".py") for one in manifests))
+    scripts = filter(Path.is_file, (manifest.with_suffix(".py") for manifest in manifests))
     folders = sorted({script.resolve().parent for script in scripts})
-    beside = [one for folder in folders for one in sorted(folder.glob("*.py")) if one.is_file()]
+    beside = [file for folder in folders for file in sorted(folder.glob("*.py")) if file.is_file()]
     state = hashlib.sha256()
     for file in [*manifests, *beside]:
         with suppress(OSError):  # what cannot be read cannot be imported

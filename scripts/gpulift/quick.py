@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpulift.arguments import TIME
 from gpulift.machine import CaseInfo, TechniqueInfo
 from gpulift.records.model import Context
 
 DEFAULT = "120s"
+NEAR_A_TIME = re.compile(r"[\d.]+[A-Za-z]*")  # `5min` is refused as a time, and is no filter
 LAUNCHES = 3
-ARM_S = 0.6  # of an arm in a launch, with its check and lead-in: 21 cases of an H100 took 190 s
+ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
+ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
 
 Row = tuple[str, str, str]  # technique, case, arm
@@ -30,7 +32,7 @@ def with_default(arguments: Iterable[str]) -> list[str]:
     """The command line, in which a `--quick` without a time has the default."""
     told: list[str] = []
     for argument in arguments:
-        if told and told[-1] == "--quick" and not TIME.fullmatch(argument):
+        if told and told[-1] == "--quick" and not NEAR_A_TIME.fullmatch(argument):
             told.append(DEFAULT)
         told.append(argument)
     return [*told, DEFAULT] if told and told[-1] == "--quick" else told
@@ -41,19 +43,23 @@ def choose(
     context: Context,
     budget_s: float,
     matches: Callable[..., bool],
+    launches: int | None = None,
+    arm_time_s: float | None = None,
 ) -> Choice:
     """Of the quick cases that match: first those that the machine is judged by, then one of each
     technique, then the others, of equals the shorter first; as many as fit into the time.
 
     What cannot run here takes no time: its rows say why.
     """
-    ranked = sorted(_ranked(techniques, context, matches))
+    arm_s = ARM_S + (arm_time_s or ARM_TIME_S) - ARM_TIME_S
+    ranked = sorted(_ranked(techniques, context, matches, arm_s))
     rows: list[Row] = [
         (info.id, "", "-") for info in techniques if info.unavailable and matches(info.id)
     ]
     left_out = []
     spent_s = all_s = 0.0
-    for _, seconds, technique, case, arms in ranked:
+    for _, launch_s, technique, case, arms in ranked:
+        seconds = (launches or LAUNCHES) * launch_s
         all_s += seconds
         if spent_s + seconds > budget_s:
             left_out.append(_name(technique, case))
@@ -64,17 +70,20 @@ def choose(
 
 
 def _ranked(
-    techniques: Sequence[TechniqueInfo], context: Context, matches: Callable[..., bool]
+    techniques: Sequence[TechniqueInfo],
+    context: Context,
+    matches: Callable[..., bool],
+    arm_s: float,
 ) -> Iterable[tuple[int, float, str, str, tuple[str, ...]]]:
     for info in techniques:
         judged = info.ceiling  # the integrity checks are ceilings, too
         quick = sorted(
-            (0.0 if info.not_here(context) else _seconds(info, len(arms)), case.id, arms)
+            (0.0 if info.not_here(context) else _launch_s(info, len(arms), arm_s), case.id, arms)
             for case in info.cases
             if case.quick and (arms := _arms(info, case, matches))
         )
-        for number, (seconds, case_id, arms) in enumerate(quick):
-            yield (0 if judged else min(number, 1) + 1, seconds, info.id, case_id, arms)
+        for number, (launch_s, case_id, arms) in enumerate(quick):
+            yield (0 if judged else min(number, 1) + 1, launch_s, info.id, case_id, arms)
 
 
 def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:
@@ -82,9 +91,9 @@ def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> 
     return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
 
 
-def _seconds(info: TechniqueInfo, arms: int) -> float:
+def _launch_s(info: TechniqueInfo, arms: int, arm_s: float) -> float:
     in_python = min(arms, len(info.python))
-    return LAUNCHES * (arms * ARM_S + in_python * INTERPRETER_S)
+    return arms * arm_s + in_python * INTERPRETER_S
 
 
 def _name(technique: str, case: str) -> str:

@@ -304,7 +304,7 @@ def test_a_quick_run_says_that_it_is_quick() -> None:
     quick = context(options={"quick": True})
     known = reference(entry(MEMORY, 4.5e12), entry(STEP, 1e-3))
     one = result(run_of(*memory(4.5e12, context=quick)), known, STEP)
-    assert one.reason == "not measured: a quick run has only the quick cases"
+    assert one.reason == "not measured: a quick run has only the quick cases that there is time for"
     assert "without --quick" in one.remedy
 
 

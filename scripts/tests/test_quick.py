@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from gpulift import measuring, runs
 from gpulift.arguments import time_s
 from gpulift.errors import GpuliftError
 from gpulift.machine import CaseInfo, TechniqueInfo, matcher
-from gpulift.quick import LAUNCHES, choose, with_default
+from gpulift.quick import ARM_TIME_S, LAUNCHES, choose, with_default
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -87,15 +88,30 @@ def test_a_run_that_is_cut_says_what_it_leaves_out_and_is_another_run(
     said: list[str] = []
     known = [technique("a/b", cases=4)]
     options = measuring.Options(quick=True)
-    cut = measuring.within(8, options, known, here, said.append)
-    assert "left out for time: a/b/n:2, a/b/n:3; --quick 15s has time for all" in said
-    assert cut.given() == {"quick": True, "quick_s": 8}
+    cut = measuring.within(5, options, known, here, said.append)
+    named = "2 cases (a/b/n:2, a/b/n:3)"
+    assert said == [f"left out for time: {named}; --quick 10s has time for all"]
+    assert cut.given() == {"quick": True, "quick_s": 5}
     measuring.begin(tmp_path, cut, runs.Wanted("m", "abc", False, cut.given()))
     assert (tmp_path / runs.ROWS_FILE).read_text().splitlines()[0] == "a/b\tn:0\tplain"
     assert f"{tmp_path}/{runs.ROWS_FILE}" in cut.flags(tmp_path)
     said.clear()
     assert measuring.within(60, options, known, here, said.append) == options
     assert not said
+
+
+def test_other_launches_and_windows_take_other_time(here: Context) -> None:
+    known = [technique("a/b", slow=True)]
+    usual, launches, windows = (
+        choose(known, here, 1e6, EVERYTHING, *asked).all_s
+        for asked in ((), (2 * LAUNCHES, None), (None, ARM_TIME_S + 1))
+    )
+    assert launches == pytest.approx(2 * usual)
+    assert windows == pytest.approx(usual + LAUNCHES * len(known[0].arms))
+    options = measuring.Options(quick=True, launches=2 * LAUNCHES)
+    assert measuring.within(usual, replace(options, launches=None), known, here, print)
+    with pytest.raises(GpuliftError, match="too short"):
+        measuring.within(usual, options, known, here, print)
 
 
 def test_too_little_time_for_any_case_is_refused(here: Context) -> None:
@@ -111,6 +127,9 @@ def test_too_little_time_for_any_case_is_refused(here: Context) -> None:
         (["run", "--quick", "pinned"], ["run", "--quick", "120s", "pinned"]),
         (["run", "--quick", "--gpus", "0"], ["run", "--quick", "120s", "--gpus", "0"]),
         (["run", "--quick=5m"], ["run", "--quick=5m"]),
+        (["run", "--quick", "300"], ["run", "--quick", "300"]),
+        (["run", "--quick", "5min"], ["run", "--quick", "5min"]),
+        (["run", "--quick", "8x8"], ["run", "--quick", "120s", "8x8"]),
         ([], []),
     ],
 )
@@ -123,7 +142,7 @@ def test_times_have_units() -> None:
     assert [time_s("--time", text) for text in texts] == [90, 90, 7200, 300, 600]
 
 
-@pytest.mark.parametrize("text", ["0s", "5", "m", "-5s", "5 s", ""])
+@pytest.mark.parametrize("text", ["0s", "5", "m", "5min", "-5s", "5 s", ""])
 def test_what_is_no_time_is_refused_with_its_option(text: str) -> None:
     with pytest.raises(GpuliftError, match=r"--quick .*: give a time above 0 such as 90s"):
         time_s("--quick", text)

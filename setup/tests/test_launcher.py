@@ -171,6 +171,31 @@ def test_a_bench_of_a_script_builds_the_program_alone(builder: Sandbox) -> None:
     assert built.count("gpulift-bench") == 2
 
 
+def built(builder: Sandbox, *command: str) -> str:
+    """The last target that a call builds."""
+    builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
+    assert builder.call("gpulift", *command).returncode == 0
+    return [line for line in builder.lines() if line.startswith("ninja ")][-1].removeprefix("ninja ")
+
+
+@pytest.mark.parametrize("quick", [("--quick",), ("--quick=60s",), ("--json", "--quick", "5m")])
+def test_a_quick_qualification_leaves_libtorch_out_until_some_of_it_was_built(
+    builder: Sandbox, quick: tuple[str, ...]
+) -> None:
+    builder.fake("python3", WRITE_STATE.replace("with_torch=OFF", "with_torch=ON"))
+    assert built(builder, "qualify") == "techniques"
+    assert built(builder, "qualify", *quick) == "quick"
+    assert "./gpulift setup" in builder.call("gpulift", "qualify", *quick).stderr
+    library = builder.root / "build" / "workloads" / "torch" / "libgpulift_torch_workloads.a"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert built(builder, "qualify", *quick) == "techniques"
+
+
+def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> None:
+    assert built(builder, "qualify", "--quick") == "techniques"
+
+
 def configured(builder: Sandbox, capabilities: str) -> int:
     """How often a call configures with these GPUs."""
     before = builder.lines().count("cmake")

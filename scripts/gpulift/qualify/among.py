@@ -26,10 +26,10 @@ class Among:
 
 def judge_among(alone: Mapping[str, Summary], together: Mapping[str, Summary], file: Path) -> Among:
     """Judges the cards, by name, and writes what was found. GpuliftError where it cannot be."""
-    found = compare_siblings(alone, together)
-    crowded = [result for card, one in together.items() for result in judge_together(card, one)]
-    results = (*judge_siblings(found), *crowded)
-    among = Among(found, results, saved.siblings_document(found, results), file)
+    siblings = compare_siblings(alone, together)
+    crowded = [result for card, busy in together.items() for result in judge_together(card, busy)]
+    results = (*judge_siblings(siblings), *crowded)
+    among = Among(siblings, results, saved.siblings_document(siblings, results), file)
     saved.save(file, among.document)
     return among
 
@@ -38,5 +38,5 @@ def judge_together(card: str, summary: Summary) -> list[CheckResult]:
     """What went wrong on a card only while all were busy: failed cases, throttling, wrong bits."""
     health = judge_health(None, None, summary.run.records)
     broken = (of_problem(problem, summary) for problem in summary.broken)
-    found = [*(result for result in health if result.verdict == FAIL), *broken]
-    return [replace(result, id=f"{result.id} ({card}, all at once)") for result in found]
+    failed = [*(result for result in health if result.verdict == FAIL), *broken]
+    return [replace(result, id=f"{result.id} ({card}, all at once)") for result in failed]

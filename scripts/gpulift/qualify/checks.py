@@ -204,8 +204,8 @@ def judge_run(
         if problem:
             explained.add(problem)
         results.append(_not_measured(entry, problem, summary, filter))
-    if any(one.id == INTEGRITY_CHECK for one in health):
-        repeats = {one.technique for one in summary.run.records if one.judges_integrity}
+    if any(result.id == INTEGRITY_CHECK for result in health):
+        repeats = {record.technique for record in summary.run.records if record.judges_integrity}
         explained |= {p for p in summary.problems if p.technique in repeats and not p.arm}
     rest = [problem for problem in summary.problems if problem not in explained]
     return (*results, *(of_problem(problem, summary) for problem in rest), *health)
@@ -222,8 +222,8 @@ def overall(results: Sequence[CheckResult]) -> str:
 
     Skipped checks never make a pass: where nothing else is there, the whole is skipped.
     """
-    found = {result.verdict for result in results}
-    return next((v for v in (FAIL, INCONCLUSIVE, PASS) if v in found), SKIPPED)
+    verdicts = {result.verdict for result in results}
+    return next((v for v in (FAIL, INCONCLUSIVE, PASS) if v in verdicts), SKIPPED)
 
 
 def basis(summary: Summary) -> str:
@@ -243,18 +243,18 @@ def basis(summary: Summary) -> str:
 
 
 def _work(case: Case, arm: str) -> float:
-    found = case.first.arm(arm)
-    return stats.work_for_roof(found.cost) if found and found.cost else 0.0
+    measured = case.first.arm(arm)
+    return stats.work_for_roof(measured.cost) if measured and measured.cost else 0.0
 
 
 def _items(case: Case, arm: str) -> float:
-    found = case.first.arm(arm)
-    return found.cost.items if found and found.cost else 0.0
+    measured = case.first.arm(arm)
+    return measured.cost.items if measured and measured.cost else 0.0
 
 
 def _step_times(summary: Summary) -> list[Check]:
     """The speedups tell techniques apart; only the times themselves tell a slow card."""
-    found = []
+    checks = []
     for case in summary.cases:
         if case.first.ceiling or case.first.judges_integrity:
             continue
@@ -262,8 +262,8 @@ def _step_times(summary: Summary) -> list[Check]:
             time = case.times_s.get(arm.name)
             if time:
                 id = f"time/{case.technique}/{case.case_id}/{arm.name}"
-                found.append(Check(id, "s", time, case, arm.name, 1.0))
-    return found
+                checks.append(Check(id, "s", time, case, arm.name, 1.0))
+    return checks
 
 
 def _no_interval(estimate: Estimate) -> str:
@@ -369,15 +369,15 @@ def _misfits(check: Check, entry: Measured) -> list[str]:
     record = check.case.first
     context, asked = record.context, entry.conditions
     limit = context.gpu.power_limit_w if context.gpu else None
-    found = []
+    misfits = []
     if check.unit != entry.unit:
-        found.append(f"this is in {check.unit}, the reference in {entry.unit}")
+        misfits.append(f"this is in {check.unit}, the reference in {entry.unit}")
     if record.method != asked.method:
-        found.append(f"method {record.method}, the reference has {asked.method}")
+        misfits.append(f"method {record.method}, the reference has {asked.method}")
     if _major(context.cuda_runtime) != _major(asked.cuda_runtime):
-        found.append(f"CUDA {context.cuda_runtime}, the reference has {asked.cuda_runtime}")
+        misfits.append(f"CUDA {context.cuda_runtime}, the reference has {asked.cuda_runtime}")
     if limit and asked.power_limit_w and abs(limit - asked.power_limit_w) > SAME_POWER_LIMIT_W:
-        found.append(f"power limit {limit:.0f} W, the reference has {asked.power_limit_w:.0f} W")
+        misfits.append(f"power limit {limit:.0f} W, the reference has {asked.power_limit_w:.0f} W")
     measured = record.arm(check.arm)
     if (
         measured
@@ -385,10 +385,10 @@ def _misfits(check: Check, entry: Measured) -> list[str]:
         and asked.host
         and context.host.name not in asked.host.split("; ")
     ):
-        found.append(f"the host is {context.host.name}, the reference's {asked.host}")
+        misfits.append(f"the host is {context.host.name}, the reference's {asked.host}")
     if context.build.type not in OPTIMISED:
-        found.append(f"a {context.build.type} build")
-    return found
+        misfits.append(f"a {context.build.type} build")
+    return misfits
 
 
 def _major(version: str) -> str:
@@ -422,9 +422,9 @@ def _remedy(check: Check, verdict: Verdict) -> str:
         return ONE_LAUNCH_REMEDY
     arm = check.case.first.arm(check.arm)
     usual = HOST_REMEDY if arm and arm.may_wait_for_host else REMEDY
-    found = next((remedy for prefix, remedy in REMEDIES if check.id.startswith(prefix)), usual)
-    again = verdict.word == INCONCLUSIVE and found != REMEDY
-    return f"measure again with nothing else running; {found}" if again else found
+    remedy = next((told for prefix, told in REMEDIES if check.id.startswith(prefix)), usual)
+    again = verdict.word == INCONCLUSIVE and remedy != REMEDY
+    return f"measure again with nothing else running; {remedy}" if again else remedy
 
 
 def _not_measured(
@@ -439,7 +439,7 @@ def _not_measured(
     elif filter:
         reason = f"not measured: the run was limited to {filter!r}"
     elif not summary.run.full:
-        reason = "not measured: a quick run has only the quick cases"
+        reason = "not measured: a quick run has only the quick cases that there is time for"
         remedy = "./gpulift qualify without --quick"
     else:
         reason = "not measured: filtered out, or not in this build"

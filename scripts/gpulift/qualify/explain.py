@@ -31,9 +31,9 @@ def as_data(result: CheckResult) -> dict[str, Any]:
     del plain["check"], plain["standings"]
     if result.check:
         plain["launch_values"] = list(result.check.launch_values)
-        plain["measured_launches"] = [run_launch_data(one) for one in _launches(result.check)]
+        plain["measured_launches"] = [run_launch_data(launch) for launch in _launches(result.check)]
     if result.standings:
-        plain["standings"] = [standing_data(one) for one in result.standings]
+        plain["standings"] = [standing_data(standing) for standing in result.standings]
     return plain
 
 
@@ -46,8 +46,8 @@ def _measured(result: CheckResult) -> Iterator[str]:
 
 def _launch_lines(check: Check) -> Iterator[str]:
     """Each launch as `compare` shows it, then what its step comes to in the check's unit."""
-    for one in _launches(check):
-        yield launch_line(f"measured launch {one.record.launch}", one)
+    for launch in _launches(check):
+        yield launch_line(f"measured launch {launch.record.launch}", launch)
     values = ", ".join(quantity(value, check.unit) for value in check.launch_values)
     yield step(steps.LAUNCH_VALUE, f"one value per launch: {values} ({_meaning(check)})")
 
@@ -63,14 +63,14 @@ def _meaning(check: Check) -> str:
     return f"{'bytes' if check.unit == 'B/s' else 'operations'} of a step / its median time"
 
 
-def _estimate(one: Estimate, unit: str) -> str:
-    count = "1 launch" if one.launches == 1 else f"{one.launches} launches"
-    said = f"measured {quantity(one.value, unit)} over {count}"
-    if one.low is None or one.high is None:
+def _estimate(estimate: Estimate, unit: str) -> str:
+    count = "1 launch" if estimate.launches == 1 else f"{estimate.launches} launches"
+    said = f"measured {quantity(estimate.value, unit)} over {count}"
+    if estimate.low is None or estimate.high is None:
         return f"{said}, no interval"
-    of = " of the windows of this launch alone" if one.one_launch else ""
-    ends = f"{quantity(one.low, unit)} to {quantity(one.high, unit)}"
-    return f"{said}, {100 * one.confidence:g} % interval {ends}{of}"
+    of = " of the windows of this launch alone" if estimate.one_launch else ""
+    ends = f"{quantity(estimate.low, unit)} to {quantity(estimate.high, unit)}"
+    return f"{said}, {100 * estimate.confidence:g} % interval {ends}{of}"
 
 
 def _held_against(result: CheckResult) -> Iterator[str]:
@@ -115,29 +115,30 @@ def _measured_entry(result: CheckResult, entry: Measured) -> Iterator[str]:
     yield step(steps.QUALIFICATION, f"sources of the reference: {entry.source}")
 
 
-def _conditions(one: Conditions) -> str:
-    limit = None if one.power_limit_w is None else f"{one.power_limit_w:.0f} W"
+def _conditions(conditions: Conditions) -> str:
+    limit = None if conditions.power_limit_w is None else f"{conditions.power_limit_w:.0f} W"
     named = (
-        ("method", one.method),
-        ("driver", one.driver),
-        ("CUDA", one.cuda_runtime),
+        ("method", conditions.method),
+        ("driver", conditions.driver),
+        ("CUDA", conditions.cuda_runtime),
         ("power limit", limit),
-        ("commit", one.commit),
-        ("host", one.host),
+        ("commit", conditions.commit),
+        ("host", conditions.host),
     )
     return ", ".join(f"{name} {value}" for name, value in named if value)
 
 
 def _among_siblings(result: CheckResult) -> Iterator[str]:
-    for one in result.standings:
-        yield from _launch_lines(one.measured)
+    for standing in result.standings:
+        yield from _launch_lines(standing.measured)
         yield step(
             steps.SIBLINGS,
-            f"{one.check} {one.setting}: {quantity(one.value, one.unit)} against a median of"
-            f" {quantity(one.median, one.unit)} over the cards: {100 * one.deviation:+.2f} %,"
-            f" {one.distance:+.1f} robust standard deviations; of its interval the end nearest the"
-            f" median is {100 * one.nearest_deviation:+.2f} % off"
-            f"{': it stands out' if one.outlier else ''}",
+            f"{standing.check} {standing.setting}: {quantity(standing.value, standing.unit)}"
+            f" against a median of {quantity(standing.median, standing.unit)} over the cards:"
+            f" {100 * standing.deviation:+.2f} %, {standing.distance:+.1f} robust standard"
+            " deviations; of its interval the end nearest the median is"
+            f" {100 * standing.nearest_deviation:+.2f} % off"
+            f"{': it stands out' if standing.outlier else ''}",
         )
     if result.standings:
         yield step(
@@ -148,15 +149,15 @@ def _among_siblings(result: CheckResult) -> Iterator[str]:
         )
 
 
-def standing_data(one: Standing) -> dict[str, Any]:
+def standing_data(standing: Standing) -> dict[str, Any]:
     """A card beside its siblings in one check; shares are fractions."""
-    plain = {key: value for key, value in vars(one).items() if key != "measured"}
+    plain = {key: value for key, value in vars(standing).items() if key != "measured"}
     return {
         **plain,
-        "deviation": one.deviation,
-        "outlier": one.outlier,
-        "launch_values": list(one.measured.launch_values),
-        "measured_launches": [run_launch_data(launch) for launch in _launches(one.measured)],
+        "deviation": standing.deviation,
+        "outlier": standing.outlier,
+        "launch_values": list(standing.measured.launch_values),
+        "measured_launches": [run_launch_data(launch) for launch in _launches(standing.measured)],
     }
 
 

@@ -209,7 +209,8 @@ def _nvlinks(start: Health, last: Health) -> CheckResult:
         seen = f"{len(down)} of {len(links)} NVLinks are down: {', '.join(down)}"
         return _result("nvlinks", FAIL, seen, remedy)
     before = start.fields.children("nvlinks")
-    errors, first = (sum(one.maybe_whole("errors") or 0 for one in all) for all in (links, before))
+    errors = sum(link.maybe_whole("errors") or 0 for link in links)
+    first = sum(link.maybe_whole("errors") or 0 for link in before)
     if before and errors > first:
         seen = f"{errors - first} errors on NVLinks during the run"
         return _result("nvlinks", INCONCLUSIVE, seen, remedy)
@@ -247,9 +248,9 @@ def _free_memory(start: Health, last: Health) -> CheckResult:
 def _processes(start: Health, last: Health) -> CheckResult:
     if not start.fields.has("processes"):
         return _unknown("processes")
-    found = _processes_text(start)
-    if found:
-        seen = f"other processes are on the card: {found}"
+    users = _processes_text(start)
+    if users:
+        seen = f"other processes are on the card: {users}"
         return _result("processes", INCONCLUSIVE, seen, "end them, then measure again")
     return _result("processes", PASS, "nothing else was on the card before the run")
 
@@ -389,8 +390,8 @@ def _throttle(health: Health, records: Sequence[Record]) -> CheckResult:
 
 def _held_by(reason: str, records: Sequence[Record]) -> str:
     """The techniques during which that reason held the clock down."""
-    found = {one.technique for one in records if reason in throttle_of([one]).reasons}
-    return ", ".join(sorted(found))
+    throttled = (record for record in records if reason in throttle_of([record]).reasons)
+    return ", ".join(sorted({record.technique for record in throttled}))
 
 
 def _temperature(health: Health, records: Sequence[Record]) -> CheckResult:
@@ -432,23 +433,23 @@ def _steepest(records: Sequence[Record], highest: float) -> tuple[float | None, 
 
 def _integrity(records: Sequence[Record]) -> CheckResult:
     """The repeats of one product, which must give the same bits each time."""
-    found = [record for record in records if record.judges_integrity]
-    reasons = [record.reason for record in found if record.outcome == "failed"]
-    arms = [arm for record in found for arm in record.arms if arm.outcome == "failed"]
+    repeats = [record for record in records if record.judges_integrity]
+    reasons = [record.reason for record in repeats if record.outcome == "failed"]
+    arms = [arm for record in repeats for arm in record.arms if arm.outcome == "failed"]
     reasons += [f"{arm.name}: {arm.reason}" for arm in arms]
     if reasons:
         seen = f"silent corruption: {reasons[0]}"
         return _result("integrity", FAIL, seen, "do not use this card; have it replaced")
-    wrong = [record for record in found if record.outcome != "ok"]
+    wrong = [record for record in repeats if record.outcome != "ok"]
     if wrong:
         first = wrong[0]
         verdict = SKIPPED if first.outcome == "skipped" else INCONCLUSIVE
         remedy = first.remedy or ("" if verdict == SKIPPED else look_again(first))
         return _result("integrity", verdict, f"{first.outcome}: {first.reason}", remedy)
-    if not found:
+    if not repeats:
         remedy = "./gpulift qualify without a filter that leaves it out"
         return _result("integrity", SKIPPED, "the run has no integrity/repeats", remedy)
-    return _result("integrity", PASS, f"{len(found)} repeated cases gave the same bits")
+    return _result("integrity", PASS, f"{len(repeats)} repeated cases gave the same bits")
 
 
 _OF_THE_DRIVER: tuple[Callable[[Health, Health], CheckResult], ...] = (

@@ -33,14 +33,14 @@ def document(summary: Summary, results: Sequence[CheckResult]) -> dict[str, Any]
     }
 
 
-def siblings_document(found: Siblings, results: Sequence[CheckResult]) -> dict[str, Any]:
+def siblings_document(siblings: Siblings, results: Sequence[CheckResult]) -> dict[str, Any]:
     """What the cards of a machine say of each other; crowding is speed together / speed alone."""
     return {
-        "cards": list(found.cards),
-        "note": found.note,
+        "cards": list(siblings.cards),
+        "note": siblings.note,
         "checks": [as_data(result) for result in results],
-        "outliers": [standing_data(one) for one in found.outliers],
-        "crowding": [asdict(one) for one in found.crowding],
+        "outliers": [standing_data(standing) for standing in siblings.outliers],
+        "crowding": [asdict(crowding) for crowding in siblings.crowding],
     }
 
 
@@ -54,26 +54,26 @@ def kept_health(run: Path) -> tuple[CheckResult, ...] | None:
         return None
     return tuple(
         CheckResult(
-            one.text("id"),
-            one.text("verdict"),
-            one.text("reason"),
-            one.text("remedy"),
+            check.text("id"),
+            check.text("verdict"),
+            check.text("reason"),
+            check.text("remedy"),
             kind=HEALTH,
         )
-        for one in document.children("checks")
-        if one.text("kind") == HEALTH
+        for check in document.children("checks")
+        if check.text("kind") == HEALTH
     )
 
 
 def health_of(run: Run) -> tuple[CheckResult, ...]:
     """The card's health: of what `qualify` kept beside the records of this run and what the records
     say, which may be newer, the worse. Raises RecordError for a kept file that is not of ours."""
-    kept = {one.id: one for one in kept_health(run.folder) or ()}
-    seen = {one.id: one for one in judge_health(None, None, run.records)}
+    kept = {result.id: result for result in kept_health(run.folder) or ()}
+    seen = {result.id: result for result in judge_health(None, None, run.records)}
     return tuple(
         min(
             (side[id] for side in (kept, seen) if id in side),
-            key=lambda one: WORST_FIRST.index(one.verdict),
+            key=lambda result: WORST_FIRST.index(result.verdict),
         )
         for id in {**kept, **seen}
     )

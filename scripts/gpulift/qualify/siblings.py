@@ -98,8 +98,8 @@ class Siblings:
     @property
     def outliers(self) -> tuple[Standing, ...]:
         """The furthest first."""
-        found = (standing for standing in self.standings if standing.outlier)
-        return tuple(sorted(found, key=lambda s: (-abs(s.distance), s.card, s.check)))
+        outliers = (standing for standing in self.standings if standing.outlier)
+        return tuple(sorted(outliers, key=lambda s: (-abs(s.distance), s.card, s.check)))
 
 
 def compare_siblings(
@@ -129,10 +129,10 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 
 
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
-    own = [one for one in siblings.standings if one.card == card]
-    roofs = tuple(one for one in own if one.check.startswith("roof/"))
-    outliers = [one for one in roofs if one.outlier and one.slower]
-    slow = sorted(outliers, key=lambda one: -abs(one.deviation))
+    own = [standing for standing in siblings.standings if standing.card == card]
+    roofs = tuple(standing for standing in own if standing.check.startswith("roof/"))
+    outliers = [standing for standing in roofs if standing.outlier and standing.slower]
+    slow = sorted(outliers, key=lambda standing: -abs(standing.deviation))
     if not slow:
         reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings"
         return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings", standings=roofs)
@@ -150,15 +150,15 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
 
 def _by_check(summaries: Mapping[str, Summary]) -> dict[str, dict[str, Check]]:
     """Check id -> card -> what was measured."""
-    found: dict[str, dict[str, Check]] = {}
+    checks: dict[str, dict[str, Check]] = {}
     for card, summary in sorted(summaries.items()):
         for check in measured_checks(summary):
-            found.setdefault(check.id, {})[card] = check
-    return found
+            checks.setdefault(check.id, {})[card] = check
+    return checks
 
 
 def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[Standing]:
-    found = []
+    standings = []
     for id, cards in sorted(checks.items()):
         if len(cards) < ENOUGH_CARDS:
             continue
@@ -166,7 +166,7 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
         center = float(np.median(logs))
         scale = max(float(scipy.stats.median_abs_deviation(logs, scale="normal")), FLOOR)
         for (card, check), log in zip(cards.items(), logs, strict=True):
-            found.append(
+            standings.append(
                 Standing(
                     card=card,
                     check=id,
@@ -180,7 +180,7 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
                     measured=check,
                 )
             )
-    return found
+    return standings
 
 
 def _nearest(estimate: Estimate, median: float) -> float:
@@ -193,7 +193,7 @@ def _nearest(estimate: Estimate, median: float) -> float:
 def _crowding(
     alone: Mapping[str, Mapping[str, Check]], together: Mapping[str, Mapping[str, Check]]
 ) -> list[Crowding]:
-    found = []
+    crowding = []
     for id in sorted(alone.keys() & together.keys()):
         speeds = {
             card: _speed(together[id][card]) / _speed(check)
@@ -204,8 +204,8 @@ def _crowding(
             worst = min(speeds, key=lambda card: (speeds[card], card))
             unit = next(iter(alone[id].values())).unit
             middle = float(np.median(list(speeds.values())))
-            found.append(Crowding(id, unit, len(speeds), middle, speeds[worst], worst))
-    return found
+            crowding.append(Crowding(id, unit, len(speeds), middle, speeds[worst], worst))
+    return crowding
 
 
 def _speed(check: Check) -> float:

@@ -64,10 +64,10 @@ def reference_table(reference: Reference, every: bool = False) -> Table:
     for peak in reference.peaks.values():
         value, source = quantity(peak.value, peak.unit), f"{peak.source} ({peak.date})"
         table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, source)
-    for one in reference.published:
-        value, source = quantity(one.value, one.unit), f"{one.source} ({one.date})"
-        told = f"{one.meaning}; {one.conditions}"
-        table.add_row("published", one.subject, value, "", "", told, source)
+    for figure in reference.published:
+        value, source = quantity(figure.value, figure.unit), f"{figure.source} ({figure.date})"
+        told = f"{figure.meaning}; {figure.conditions}"
+        table.add_row("published", figure.subject, value, "", "", told, source)
     return table
 
 
@@ -108,10 +108,10 @@ def references_table(known: Mapping[str, Reference]) -> Table:
         table.add_column(name, justify="left" if name in ("model", "name") else "right")
     for name in ("published figures of others", "datasheet figures"):
         table.add_column(name, justify="right")
-    for model, one in known.items():
-        cards = str(most_cards(one)) if one.measured else "–"
-        counts = (str(len(one.published)), str(len(one.peaks)))
-        table.add_row(model, one.name, str(len(one.measured)), cards, *counts)
+    for model, reference in known.items():
+        cards = str(most_cards(reference)) if reference.measured else "–"
+        counts = (str(len(reference.published)), str(len(reference.peaks)))
+        table.add_row(model, reference.name, str(len(reference.measured)), cards, *counts)
     return table
 
 
@@ -127,15 +127,15 @@ def siblings_table(siblings: Siblings) -> Table:
         table.add_column(name)
     for name in ("measured", "median of the cards", "off by", "deviations"):
         table.add_column(name, justify="right")
-    for one in siblings.outliers:
+    for standing in siblings.outliers:
         table.add_row(
-            one.card,
-            one.check,
-            one.setting,
-            quantity(one.value, one.unit),
-            quantity(one.median, one.unit),
-            f"{100 * one.deviation:+.1f} %",
-            f"{one.distance:+.1f}",
+            standing.card,
+            standing.check,
+            standing.setting,
+            quantity(standing.value, standing.unit),
+            quantity(standing.median, standing.unit),
+            f"{100 * standing.deviation:+.1f} %",
+            f"{standing.distance:+.1f}",
         )
     return table
 
