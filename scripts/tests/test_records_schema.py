@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from gpulift.records import schema
+from gpulift import schema
 from gpulift.records.files import content_of, record_files_below
 from tests import many_records, runs_made, sample
 from tests.conftest import CHECKOUT, DATA
@@ -27,7 +27,7 @@ def validator() -> Draft202012Validator:
 
 
 def test_the_committed_one_is_made_of_these_types() -> None:
-    hint = "python -m gpulift.records.schema writes it anew"
+    hint = "python -m gpulift.schema writes it anew"
     assert (RESULTS / schema.FILE).read_text(encoding="utf-8") == schema.text(), hint
 
 

@@ -1,6 +1,6 @@
 """The record as frozen dataclasses. Units are in the names, base SI; absent is None.
 
-Their types say what a line may hold: records.parse makes them of its JSON, records.schema the
+Their types say what a line may hold: records.parse makes them of its JSON, gpulift.schema the
 schema.
 """
 

@@ -1,6 +1,6 @@
 """The JSON Schema of a line, made of the types of `Record`, which are what readers check.
 
-`python -m gpulift.records.schema` writes it anew; a test fails where it is stale.
+`python -m gpulift.schema` writes it anew; a test fails where it is stale.
 """
 
 from __future__ import annotations
