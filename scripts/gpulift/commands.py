@@ -53,7 +53,7 @@ def model_named(name: str, known: Sequence[str]) -> str | None:
     wanted = name if name in known else slug(name)  # which takes `cpu` for a word of a name
     if wanted in known:
         return wanted
-    fitting = [one for one in known if f"-{wanted}-" in f"-{one}-"]
+    fitting = [model for model in known if f"-{wanted}-" in f"-{model}-"]
     if len(fitting) > 1:
         raise GpuliftError(f"{name} is a part of {', '.join(fitting)}: name one")
     return fitting[0] if fitting else None
@@ -93,7 +93,7 @@ def others(summary: Summary) -> list[Summary]:
     for folder in run_folders(results_folder()):
         if not folder.parent.name.startswith("cpu-"):
             folders.setdefault(folder.parent, []).append(folder)
-    runs = [newest_run(found) for found in folders.values()]
+    runs = [newest_run(of_model) for of_model in folders.values()]
     return [summary_of(run) for run in runs if run and run.folder != summary.run.folder]
 
 

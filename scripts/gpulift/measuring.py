@@ -141,7 +141,8 @@ def within(
     choice = choose(techniques, context, budget_s, matches, options.launches, options.arm_time)
     if not choice.left_out:
         return options
-    named = f"{len(choice.left_out)} cases ({', '.join(choice.left_out)})"
+    cases = "1 case" if len(choice.left_out) == 1 else f"{len(choice.left_out)} cases"
+    named = f"{cases} ({', '.join(choice.left_out)})"
     say(f"left out for time: {named}; --quick {math.ceil(choice.all_s)}s has time for all")
     if not choice.rows:
         raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")

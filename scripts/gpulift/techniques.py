@@ -52,7 +52,7 @@ class Source:
 def asked(named: Sequence[Path] | None) -> list[Path]:
     """The folders of --techniques, or else those of the environment; each once."""
     listed = os.environ.get(VARIABLE, "").split(os.pathsep)
-    folders = named or [Path(one) for one in listed if one]
+    folders = named or [Path(name) for name in listed if name]
     return list(dict.fromkeys(folder.resolve() for folder in folders))
 
 
@@ -62,18 +62,19 @@ def prepare(folders: Sequence[Path], say: Say) -> list[Path]:
     Throws GpuliftError, which names the file, where something in them is no technique.
     """
     build = machine.find_bench().parent
-    found = {folder: find_sources(folder) for folder in folders}
-    _require_distinct([one for sources in found.values() for one in sources], build / "modules")
-    compiled = [one for sources in found.values() for one in sources if one.compiled]
+    sources_of = {folder: find_sources(folder) for folder in folders}
+    every = [source for sources in sources_of.values() for source in sources]
+    _require_distinct(every, build / "modules")
+    compiled = [source for source in every if source.compiled]
     if compiled:
-        _compile(build, list(found), compiled, say)
+        _compile(build, folders, compiled, say)
     prepared = []
-    for folder, sources in found.items():
+    for folder, sources in sources_of.items():
         modules = modules_of(build, folder)
         _forget_others(modules, sources)
-        for one in sources:
-            if not one.compiled:
-                add_script(one, modules)
+        for source in sources:
+            if not source.compiled:
+                add_script(source, modules)
         prepared.append(modules)
     return prepared
 
@@ -82,16 +83,16 @@ def find_sources(folder: Path) -> list[Source]:
     """What is a technique in a folder: each .cpp and .cu, and each .py with ARMS or TECHNIQUE that
     is not the script of one of these. Tests and other Python files are not."""
     try:
-        files = sorted(one for one in folder.iterdir() if one.is_file())
+        files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     except FileNotFoundError:
         raise GpuliftError(f"--techniques {folder}: there is no such folder") from None
     except OSError as error:
         raise GpuliftError(f"--techniques {folder}: cannot be read: {error.strerror}") from None
-    files = [one for one in files if not one.stem.endswith("_test")]
-    compiled = [one for one in files if one.suffix in COMPILED]
-    arms = {one.with_suffix(".py") for one in compiled}
-    scripts = [one for one in files if one.suffix == ".py" and one not in arms]
-    sources = [source_of(one) for one in [*compiled, *(s for s in scripts if _is_technique(s))]]
+    files = [file for file in files if not file.stem.endswith("_test")]
+    compiled = [file for file in files if file.suffix in COMPILED]
+    arms = {file.with_suffix(".py") for file in compiled}
+    scripts = [file for file in files if file.suffix == ".py" and file not in arms]
+    sources = [source_of(file) for file in [*compiled, *filter(_is_technique, scripts)]]
     if not sources:
         raise GpuliftError(
             f"--techniques {folder}: there is no technique in it: a .cpp, a .cu, or a .py with ARMS"
@@ -120,8 +121,8 @@ def add_script(source: Source, modules: Path) -> None:
     shared = machine.checkout_root() / "core" / "python"
     manifest = _manifest(source, shared / WORKER)
     modules.mkdir(parents=True, exist_ok=True)
-    for one in shared.glob("*.py"):
-        _replace(modules / one.name, one.read_bytes())
+    for file in shared.glob("*.py"):
+        _replace(modules / file.name, file.read_bytes())
     _replace_link(modules / f"{source.stem}.py", source.file.resolve())
     _replace(modules / f"{source.stem}.json", manifest)
 
@@ -152,7 +153,7 @@ def _compile(build: Path, folders: Sequence[Path], compiled: Sequence[Source], s
         if settings.get(VARIABLE) != wanted:
             cmake = settings.get("CMAKE_COMMAND") or "cmake"
             _run([cmake, f"-D{VARIABLE}={wanted}", str(build)], compiled)
-        say(f"bringing {', '.join(one.id for one in compiled)} up to date")
+        say(f"bringing {', '.join(source.id for source in compiled)} up to date")
         ninja = settings.get("CMAKE_MAKE_PROGRAM") or "ninja"
         _run([ninja, "-C", str(build), *targets], compiled)
 
@@ -169,7 +170,8 @@ def _run(command: Sequence[str], compiled: Sequence[Source]) -> None:
     if done.returncode == 0:
         return
     print("\n".join(done.stdout.strip().splitlines()[-LAST_LINES:]), file=sys.stderr)
-    failed = next((one.file for one in compiled if str(one.file) in done.stdout), compiled[0].file)
+    named = (source.file for source in compiled if str(source.file) in done.stdout)
+    failed = next(named, compiled[0].file)
     raise GpuliftError(f"{failed}: cannot be built; the lines above say why", USAGE)
 
 
@@ -190,17 +192,18 @@ def _alone(say: Say) -> Iterator[None]:
 def _require_distinct(sources: Sequence[Source], modules: Path) -> None:
     """Refuses a technique whose id another one has, of these folders or of the build."""
     seen: dict[str, Path] = {}
-    for one in sources:
-        other = seen.setdefault(one.id, one.file)
-        if other is not one.file:
-            raise GpuliftError(f"{other} and {one.file} are both {one.id}: rename one of them")
-        if (modules / f"{one.stem}.json").exists():
-            raise GpuliftError(f"{one.file}: this build has a technique {one.id}: rename the file")
+    for source in sources:
+        file, id = source.file, source.id
+        other = seen.setdefault(id, file)
+        if other is not file:
+            raise GpuliftError(f"{other} and {file} are both {id}: rename one of them")
+        if (modules / f"{source.stem}.json").exists():
+            raise GpuliftError(f"{file}: this build has a technique {id}: rename the file")
 
 
 def _forget_others(modules: Path, sources: Sequence[Source]) -> None:
     """Removes the manifests of files that are gone."""
-    stems = {one.stem for one in sources}
+    stems = {source.stem for source in sources}
     for manifest in modules.glob("*.json"):
         if manifest.stem not in stems:
             manifest.unlink()
@@ -221,7 +224,8 @@ def _is_technique(script: Path) -> bool:
             targets += statement.targets
         elif isinstance(statement, ast.AnnAssign):
             targets.append(statement.target)
-    return any(isinstance(one, ast.Name) and one.id in ("ARMS", "TECHNIQUE") for one in targets)
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return "ARMS" in names or "TECHNIQUE" in names
 
 
 def _replace(file: Path, content: bytes) -> None:

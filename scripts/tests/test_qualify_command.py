@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import cli, machine
+from gpulift import cli, machine, runs
 from gpulift.analysis.summary import summarise
 from gpulift.errors import (
     FAILED,
@@ -232,6 +232,18 @@ def test_cards_are_busy_together_anew_where_only_some_had_ended(
     cards.interrupt, cards.measured = set(), []
     assert two_gpus(root) == OK
     assert cards.measured == ["together0-2", "together1-2"]
+
+
+def test_what_several_cards_have_no_time_for_is_said_once(
+    root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert two_gpus(root, "--quick", "3s", "--filter", "host_malloc|pinned_copy") == OK
+    assert cards.measured == [*EACH_ALONE, *ALL_AT_ONCE]
+    assert capfd.readouterr().err.count("left out for time: 1 case (transfer/pinned_copy/") == 1
+    for name in cards.measured:
+        rows = (root / "both" / name / runs.ROWS_FILE).read_text()
+        assert "allocator/host_malloc" in rows
+        assert "transfer/pinned_copy" not in rows
 
 
 def test_cards_of_two_models_are_refused_before_anything_is_measured(

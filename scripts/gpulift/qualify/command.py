@@ -31,7 +31,7 @@ from gpulift.qualify.among import Among, judge_among
 from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.explain import explanation
-from gpulift.qualify.health import Health, judge_health, read_health
+from gpulift.qualify.health import judge_health, read_health
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_run
@@ -139,7 +139,7 @@ def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
     if not how.as_json:
         terminal.console().print(tables.findings(doctor.examine(context, infos)))
     try:
-        card = _measure(asked, gpu, context, asked.out)
+        card = _measure(_options(asked, context, gpu), context, asked.out)
     except NotMeasured as nothing:
         return nothing.exit_code
     beside = commands.others(card.summary) if context.gpu is None else []
@@ -154,52 +154,52 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     bench = machine.find_bench()
     contexts = _cards(bench, gpus)
     _require_one_model(gpus, contexts)
-    asked = Asked(asked.quick_s, asked.filter or _on_gpu_only(bench), asked.out)
+    asked = replace(asked, filter=asked.filter or _on_gpu_only(bench))
+    options = _options(asked, next(iter(contexts.values())), None)  # all are of one model
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        alone[index] = _alone(asked, index, context)
-    together = _measure_together(asked, contexts, bench)
-    cards = {index: _card_of(context) for index, context in contexts.items()}
+        alone[index] = _alone(replace(options, gpu=index), context, index, asked.out)
+    together = _measure_together(options, contexts, bench, asked.out)
+    names = {index: _card_of(context) for index, context in contexts.items()}
     among = judge_among(
-        {cards[index]: one.summary for index, one in alone.items()},
-        {cards[index]: summary for index, summary in together.items()},
+        {names[index]: card.summary for index, card in alone.items()},
+        {names[index]: summary for index, summary in together.items()},
         (asked.out or next(iter(alone.values())).folder) / saved.SIBLINGS_FILE,
     )
     _tell(list(alone.values()), [], how, among)
-    codes = {one.exit_code for one in alone.values()}
+    codes = {card.exit_code for card in alone.values()}
     if codes == {NOTHING_RAN}:
         return NOTHING_RAN
-    judged = exit_code_of([*(r for one in alone.values() for r in one.results), *among.results])
+    results = [result for card in alone.values() for result in card.results]
+    judged = exit_code_of([*results, *among.results])
     return FAILED if FAILED in codes else judged
 
 
-def _alone(asked: Asked, index: int, context: Context) -> Qualified:
+def _alone(options: measuring.Options, context: Context, index: int, out: Path | None) -> Qualified:
     """One card of several: measured, or taken from the named folder that an interrupt left."""
-    if asked.out is None:
-        return _measure(asked, index, context, None)
-    folder = asked.out / f"gpu{index}"
-    options = _options(asked, context, index)
+    if out is None:
+        return _measure(options, context, None)
+    folder = out / f"gpu{index}"
     want = runs.wanted(context, options.given(), machine.find_bench())
     if not measuring.is_complete(folder, want):
-        return _measure(asked, index, context, folder)
+        return _measure(options, context, folder)
     say(f"measured already: {folder}")
     summary = _read_of_card(folder, context)
-    found = judge_run(
-        summary, summary.reference, _health(folder, index, summary), asked.filter or ""
-    )
+    health = _health(folder, index, summary)
+    results = judge_run(summary, summary.reference, health, options.filter or "")
     tried = any(record.outcome == "ok" for record in summary.run.records)
     code = FAILED if summary.broken else OK if tried else NOTHING_RAN
-    return Qualified(folder, code, summary, found)
+    return Qualified(folder, code, summary, results)
 
 
 def _read_of_card(folder: Path, context: Context) -> Summary:
     """The finished run in a folder. Refuses (exit code 4) one of another card than is here now."""
     summary = commands.summary_of(read_run(folder))
-    held = _card_of(summary.run.records[0].context)
-    if held != _card_of(context):
+    card = _card_of(summary.run.records[0].context)
+    if card != _card_of(context):
         raise GpuliftError(
-            f"{folder}: is of card {held}, and {_card_of(context)} is here now: name another"
+            f"{folder}: is of card {card}, and {_card_of(context)} is here now: name another"
             " folder",
             NOT_COMPARABLE,
         )
@@ -215,17 +215,17 @@ def _health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]
     return judge_health(None, now, summary.run.records)
 
 
-def _measure(asked: Asked, gpu: int | None, context: Context, out: Path | None) -> Qualified:
+def _measure(options: measuring.Options, context: Context, out: Path | None) -> Qualified:
     bench = machine.find_bench()
-    before = read_health(machine.health(bench, gpu))
-    options = _options(asked, context, gpu)
+    before = read_health(machine.health(bench, options.gpu))
     measured = measuring.run(options, commands.results_folder(), out, context, say)
     recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
-    after = read_health(machine.health(bench, gpu))
+    after = read_health(machine.health(bench, options.gpu))
     summary = commands.summary_of(read_run(measured.folder))
-    results = _judge(summary, asked.filter, before, after)
+    health = judge_health(before, after, summary.run.records)
+    results = judge_run(summary, summary.reference, health, options.filter or "")
     saved.save(measured.folder / saved.VERDICT_FILE, saved.document(summary, results))
     return Qualified(measured.folder, measured.exit_code, summary, results)
 
@@ -238,27 +238,20 @@ def _options(asked: Asked, context: Context, gpu: int | None) -> measuring.Optio
     return measuring.within(asked.quick_s, options, known, context, say)
 
 
-def _judge(
-    summary: Summary, filter: str | None, before: Health, after: Health
-) -> tuple[CheckResult, ...]:
-    health = judge_health(before, after, summary.run.records)
-    return judge_run(summary, summary.reference, health, filter or "")
-
-
 def _measure_together(
-    asked: Asked, contexts: dict[int, Context], bench: Path
+    options: measuring.Options, contexts: dict[int, Context], bench: Path, out: Path | None
 ) -> dict[int, Summary]:
     """All cards at once: they share power, links and the host."""
-    busy = _busy(asked, contexts, bench)
-    if all(one.complete for one in busy.values()):
+    busy = _busy(options, contexts, bench, out)
+    if all(part.complete for part in busy.values()):
         say(f"all {len(busy)} GPUs at once: measured already")
-        return {i: _read_of_card(one.path, contexts[i]) for i, one in busy.items()}
+        return {i: _read_of_card(part.path, contexts[i]) for i, part in busy.items()}
     say(f"all {len(busy)} GPUs at once; their progress is in log.txt of each folder")
-    for one in busy.values():
-        measuring.begin(one.path, one.options, one.want)
-    calls = [(one.options.flags(one.path), one.path / "log.txt") for one in busy.values()]
+    for part in busy.values():
+        measuring.begin(part.path, part.options, part.want)
+    calls = [(part.options.flags(part.path), part.path / "log.txt") for part in busy.values()]
     codes = dict(zip(busy, machine.measure_all(bench, calls), strict=True))
-    ended = [i for i, one in busy.items() if measuring.finished(one.path, codes[i])]
+    ended = [i for i, part in busy.items() if measuring.finished(part.path, codes[i])]
     for index in ended:
         runs.save_state(busy[index].path, busy[index].want, runs.COMPLETE)
     unfinished = [index for index in busy if index not in ended]
@@ -270,32 +263,32 @@ def _measure_together(
             " command goes on from there",
             INTERRUPTED if interrupted else FAILED,
         )
-    return {index: commands.summary_of(read_run(one.path)) for index, one in busy.items()}
+    return {index: commands.summary_of(read_run(part.path)) for index, part in busy.items()}
 
 
-def _busy(asked: Asked, contexts: dict[int, Context], bench: Path) -> dict[int, Busy]:
+def _busy(
+    options: measuring.Options, contexts: dict[int, Context], bench: Path, out: Path | None
+) -> dict[int, Busy]:
     """Where each card's part goes. A set that only some cards finished is begun anew beside it: the
     others would go on alone."""
     wants = {}
     for index, context in contexts.items():
-        options = replace(_options(asked, context, index), together=len(contexts))
-        wants[index] = (options, runs.wanted(context, options.given(), bench))
-    if asked.out is None:
+        own = replace(options, gpu=index, together=len(contexts))
+        wants[index] = (own, runs.wanted(context, own.given(), bench))
+    if out is None:
         results = commands.results_folder()
         return {i: Busy(runs.choose(results, w).path, o, w, False) for i, (o, w) in wants.items()}
     number = 1
     while True:
         again = f"-{number}" if number > 1 else ""
-        named = {index: asked.out / f"together{index}{again}" for index in wants}
+        named = {index: out / f"together{index}{again}" for index in wants}
         done = {i for i, (_, want) in wants.items() if measuring.is_complete(named[i], want)}
         if len(done) in (0, len(wants)):
             break
         number += 1
     return {
-        i: Busy(
-            named[i] if done else runs.choose_named(named[i], want).path, options, want, bool(done)
-        )
-        for i, (options, want) in wants.items()
+        i: Busy(named[i] if done else runs.choose_named(named[i], want).path, own, want, bool(done))
+        for i, (own, want) in wants.items()
     }
 
 
@@ -307,17 +300,17 @@ def _cards(bench: Path, gpus: str) -> dict[int, Context]:
         except ValueError:
             raise GpuliftError(f"--gpus takes all, or indices like 0,1,3; not {gpus!r}") from None
         contexts = {index: machine.describe(bench, index) for index in wanted}
-        missing = next((one for one in contexts.values() if one.gpu is None), None)
+        missing = next((context for context in contexts.values() if context.gpu is None), None)
         if missing:
             remedy = f"; {missing.gpu_remedy}" if missing.gpu_remedy else ""
             raise GpuliftError(f"--gpus {gpus}: {missing.gpu_missing}{remedy}")
         return contexts
-    found: dict[int, Context] = {}
-    while (context := machine.describe(bench, len(found))).gpu is not None:
-        found[len(found)] = context
-    if not found:
+    contexts = {}
+    while (context := machine.describe(bench, len(contexts))).gpu is not None:
+        contexts[len(contexts)] = context
+    if not contexts:
         raise GpuliftError(f"--gpus all: {context.gpu_missing}; {context.gpu_remedy}", NOTHING_RAN)
-    return found
+    return contexts
 
 
 def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
@@ -326,7 +319,7 @@ def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
     for index, context in contexts.items():
         models.setdefault(context.gpu.name if context.gpu else "", []).append(str(index))
     if len(models) > 1:
-        listed = ", ".join(f"{name} ({','.join(held)})" for name, held in sorted(models.items()))
+        listed = ", ".join(f"{name} ({','.join(cards)})" for name, cards in sorted(models.items()))
         raise GpuliftError(f"--gpus {gpus}: cards of several models: {listed}; name those of one")
 
 
@@ -380,11 +373,11 @@ def _explain(cards: Sequence[Qualified], among: Among | None, wanted: str) -> No
     if among is not None:
         results = [result for card in cards for result in _of_card(card)] + [*among.results]
     try:
-        found = matching(results, lambda result: result.id, wanted, CHECKS)
+        chosen = matching(results, lambda result: result.id, wanted, CHECKS)
     except GpuliftError as error:
         kept = ", ".join(str(card.folder) for card in cards)
         raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
-    typer.echo("\n\n".join(map(explanation, found)))
+    typer.echo("\n\n".join(map(explanation, chosen)))
 
 
 def _of_card(card: Qualified) -> list[CheckResult]:
