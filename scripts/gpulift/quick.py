@@ -49,7 +49,7 @@ def choose(
     """Of the quick cases that match: first those that the machine is judged by, then one of each
     technique, then the others, of equals the shorter first; as many as fit into the time.
 
-    What cannot run here takes no time: its rows say why.
+    What needs a GPU takes no time where there is none: its rows say why.
     """
     arm_s = ARM_S + (arm_time_s or ARM_TIME_S) - ARM_TIME_S
     ranked = sorted(_ranked(techniques, context, matches, arm_s))
