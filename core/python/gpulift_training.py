@@ -240,16 +240,29 @@ class Training:
     """A model in training: weights, data, optimizer. Two of the same seed start alike."""
 
     def __init__(
-        self, name: str, device: torch.device, seed: int, *, plain: bool = False, mode: str = ""
+        self,
+        name: str,
+        device: torch.device,
+        seed: int,
+        *,
+        plain: bool = False,
+        mode: str = "",
+        batch: int | None = None,
+        data_seed: int | None = None,
     ) -> None:
-        """`plain`: FP32 and contiguous, for reference. `mode`: of torch.compile; empty: eager."""
+        """`plain`: FP32 and contiguous, for reference. `mode`: of torch.compile; empty: eager.
+        `batch` where it is not the twin's. Two with one seed and other data seeds have the same
+        weights and other data."""
         twin = TWINS[name]
         model = twin.model or name
         torch.manual_seed(seed)
         self.device = device
         self.bf16 = twin.bf16 and not plain
         self.model = make_model(model).to(device)
-        self.input, self.target = (one.to(device) for one in make_batch(model, twin.batch))
+        if data_seed is not None:
+            torch.manual_seed(data_seed)
+        given = make_batch(model, twin.batch if batch is None else batch)
+        self.input, self.target = (one.to(device) for one in given)
         if twin.channels_last and not plain:
             self.model = self.model.to(memory_format=torch.channels_last)
             self.input = self.input.contiguous(memory_format=torch.channels_last)

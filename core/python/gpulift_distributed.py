@@ -1,0 +1,328 @@
+"""Training on several ranks for Python arms: a group of processes, a replica of a model on each,
+and what the exchange between them costs.
+
+A case's axis `link` says what the ranks exchange through: `nvlink`, `host` (the GPUs exchange
+through the host's memory) or `gloo` (ranks on processors, over the loopback).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from gpulift_training import (
+    GPT_SIZES,
+    TWINS,
+    Loss,
+    Training,
+    device_of,
+    make_model,
+    memory_of_step,
+    set_up,
+)
+from gpulift_worker import Arm, Failed, Skip, cores
+from torch.nn.parallel import DistributedDataParallel
+
+LINKS = ("nvlink", "host", "gloo")
+MODELS = {
+    "nvlink": "gpt2",
+    "host": "gpt2",
+    "gloo": "resnet18",
+}  # that a link is tried with
+CHECKED_ROWS = 8  # of each rank: a batch normalisation of fewer images is badly conditioned
+RENDEZVOUS_S = 60
+TIMED_GROUPS = 5
+STEPS_OF_GROUP = 4
+NATIVE_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED of <cuda.h>
+NO_SHARED_MEMORY = "creating shared memory segment"  # of what NCCL says
+
+
+@dataclass(frozen=True)
+class Group:
+    """A rank's place in its group, which exchanges by torch.distributed."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+    threads: int
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody to exchange with."""
+        return self.ranks == 1
+
+
+def join(link: str, gpu: int | None) -> Group:
+    """Waits until all ranks of the arm are there. Throws Skip where they cannot exchange by this
+    link."""
+    rank, ranks = (
+        int(os.environ.get("RANK", "0")),
+        int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    if link == "gloo":
+        device = torch.device("cpu")
+    elif gpu is None:
+        raise Skip("its ranks need a GPU each", "use a machine with several GPUs")
+    else:
+        device = device_of(gpu)
+        os.environ["NCCL_P2P_DISABLE"] = "0" if link == "nvlink" else "1"
+    set_up(device)
+    torch.set_num_threads(max(1, (cores() - 1) // ranks) if device.type == "cuda" else 1)
+    if ranks > 1:
+        with naming_what_is_too_small():
+            start_group(device)
+        if link == "nvlink":
+            require_nvlink(device)
+    return Group(rank, ranks, device, torch.get_num_threads())
+
+
+def start_group(device: torch.device) -> None:
+    """Joins, and exchanges once: what NCCL lacks it says at the first exchange."""
+    dist.init_process_group(
+        "gloo" if device.type == "cpu" else "nccl",
+        timeout=timedelta(seconds=RENDEZVOUS_S),
+        device_id=device if device.type == "cuda" else None,
+    )
+    atexit.register(dist.destroy_process_group)
+    dist.all_reduce(torch.zeros(1, device=device))
+
+
+@contextlib.contextmanager
+def naming_what_is_too_small() -> Iterator[None]:
+    """Throws Skip with what to do in place of NCCL's error for a small /dev/shm, which is 64 MiB in
+    a container that asks for no more."""
+    try:
+        yield
+    except dist.DistBackendError as error:
+        if NO_SHARED_MEMORY not in str(error):
+            raise
+        raise Skip(
+            "/dev/shm is too small for NCCL",
+            "give the container more: --shm-size 1g, or an emptyDir with medium Memory",
+        ) from error
+
+
+def require_nvlink(device: torch.device) -> None:
+    """Of two GPUs only those with NVLink between them have atomics on each other's memory."""
+    devices: list[int | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(devices, device.index)
+    driver = ctypes.CDLL("libcuda.so.1")
+    for other in devices:
+        atomics = ctypes.c_int(0)
+        if other != device.index:
+            driver.cuDeviceGetP2PAttribute(
+                ctypes.byref(atomics), NATIVE_ATOMICS, device.index, other
+            )
+            if atomics.value == 0:
+                raise Skip("there is no NVLink between the GPUs")
+
+
+class Replica(Training):
+    """A rank's copy of a model: the same weights on each, other data. How gradients are exchanged
+    is up to who makes it: by `forward` in the backward pass, or by `exchange` after it."""
+
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        seed: int,
+        *,
+        batch: int | None = None,
+        micro_batches: int = 1,
+    ) -> None:
+        super().__init__(name, group.device, seed, batch=batch, data_seed=seed + 1 + group.rank)
+        self.name = name
+        self.group = group
+        self.seed = seed
+        self.rows = len(self.input)
+        self.micro_batches = micro_batches
+        self.forward: Any = Loss(self.model)
+        self.exchange: Callable[[], object] | None = None
+        self.exchanges_each = True  # micro-batch; else after the last alone
+        self.is_exchanging = True
+
+    def wrap(self, **options: Any) -> DistributedDataParallel:
+        """Exchanges by torch's DistributedDataParallel from now on."""
+        if not self.group.is_alone:
+            self.forward = DistributedDataParallel(self.forward, **options)
+        return self.forward
+
+    def step(self) -> None:
+        """As a training loop does, in as many micro-batches as were asked for."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.backward(self.input, self.target, bf16=self.bf16)
+        self.optimizer.step()
+
+    def backward(self, given: torch.Tensor, target: torch.Tensor, *, bf16: bool) -> None:
+        """Leaves the gradients of the mean loss over all ranks' rows."""
+        parts = list(
+            zip(
+                given.chunk(self.micro_batches),
+                target.chunk(self.micro_batches),
+                strict=True,
+            )
+        )
+        for place, (rows, wanted) in enumerate(parts):
+            is_last = place == len(parts) - 1
+            with self._exchanging(is_last or self.exchanges_each):
+                with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bf16):
+                    loss = self.forward(rows, wanted) / len(parts)
+                loss.backward()
+        self.loss = loss.detach()
+        if self.exchange is not None and self.is_exchanging:
+            self.exchange()
+
+    def _exchanging(self, now: bool) -> AbstractContextManager[None]:
+        silent = not (now and self.is_exchanging)
+        by_forward = isinstance(self.forward, DistributedDataParallel)
+        context: AbstractContextManager[None] = (
+            self.forward.no_sync() if silent and by_forward else nullcontext()
+        )
+        return context
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Of the last backward pass, in the order of the parameters."""
+        return [one.grad for one in self.model.parameters() if one.grad is not None]
+
+    def gradient_bytes(self) -> float:
+        """That an exchange carries in FP32."""
+        return 4.0 * sum(one.numel() for one in self.model.parameters())
+
+
+def gradient_error(replica: Replica) -> float:
+    """Of an exchange in FP32: the gradients' distance from those of all ranks' rows in FP64, which
+    each rank computes alone, relative to their norm. Throws Failed where ranks hold other bits."""
+    group, model = replica.group, TWINS[replica.name].model or replica.name
+    rows = CHECKED_ROWS * replica.micro_batches
+    exact = Loss(make_model(model).to(group.device, torch.float64))
+    exact.model.load_state_dict(replica.model.state_dict())
+    for rank in range(group.ranks):
+        given, target = rows_of(replica, rank, rows)
+        for part, wanted in zip(
+            given.chunk(replica.micro_batches),
+            target.chunk(replica.micro_batches),
+            strict=True,
+        ):
+            part = part.double() if part.is_floating_point() else part
+            loss = exact(part, wanted) / (group.ranks * replica.micro_batches)
+            loss.backward()
+    replica.optimizer.zero_grad(set_to_none=True)
+    replica.backward(*rows_of(replica, group.rank, rows), bf16=False)
+    found = flat(replica.gradients())
+    require_same_on_all_ranks(found, group)
+    expected = flat([one.grad for one in exact.model.parameters() if one.grad is not None])
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+def rows_of(replica: Replica, rank: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many of the data of a rank, in the layout of the replica's."""
+    plain = Training(
+        replica.name,
+        torch.device("cpu"),
+        replica.seed,
+        plain=True,
+        batch=rows,
+        data_seed=replica.seed + 1 + rank,
+    )
+    return plain.input.to(replica.device), plain.target.to(replica.device)
+
+
+def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """All elements in one row."""
+    return torch.cat([one.reshape(-1) for one in tensors])
+
+
+def require_same_on_all_ranks(found: torch.Tensor, group: Group) -> None:
+    """Throws Failed on each rank whose bits differ from rank 0's."""
+    if group.is_alone:
+        return
+    first = found.clone()
+    dist.broadcast(first, 0)
+    if not torch.equal(first, found):
+        raise Failed(f"rank {group.rank} does not hold what rank 0 holds after the exchange")
+
+
+def arm_of(
+    replica: Replica,
+    *,
+    error: Callable[[], float] | None = None,
+    tolerance: float | None = None,
+) -> Arm:
+    """The arm that trains a replica on each rank, with what the exchange cost."""
+    group = replica.group
+    items, item = replica.rows * group.ranks, "image"
+    if replica.name in GPT_SIZES:
+        items, item = items * GPT_SIZES[replica.name].tokens, "token"
+    on_gpu = group.device.type == "cuda"
+    return Arm(
+        step=replica.step,
+        error=error or (lambda: gradient_error(replica)),
+        tolerance=tolerance,
+        synchronize=replica.synchronize,
+        mark=replica.mark if on_gpu else None,
+        notes={
+            "model": f"{replica.name}, {replica.rows} rows a rank",
+            "device": group.device.type,
+            "torch_threads": str(group.threads),
+        },
+        versions=library_versions(on_gpu),
+        metrics=lambda: {**memory_of_step(replica), **exchange_metrics(replica)},
+        items=items,
+        item=item,
+    )
+
+
+def library_versions(on_gpu: bool) -> dict[str, str]:
+    """Of what exchanges."""
+    found = {"torch": str(torch.__version__)}
+    if on_gpu:
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def exchange_metrics(replica: Replica) -> dict[str, float]:
+    """What of the exchange training does not hide: the step less the same step without it; and the
+    gradients in one all-reduce with nothing beside it, in bytes over the link as nccl-tests counts
+    them."""
+    group = replica.group
+    if group.is_alone:
+        return {}
+    with_s = time_of(replica.step, replica)
+    replica.is_exchanging = False
+    without_s = time_of(replica.step, replica)
+    replica.is_exchanging = True
+    buffer = torch.zeros(int(replica.gradient_bytes() / 4), device=group.device)
+    alone_s = time_of(lambda: dist.all_reduce(buffer), replica)
+    bus_bytes = replica.gradient_bytes() * 2 * (group.ranks - 1) / group.ranks
+    return {
+        "exposed_communication_s": max(0.0, with_s - without_s),
+        "step_without_exchange_s": without_s,
+        "gradient_bytes": replica.gradient_bytes(),
+        "all_reduce_s": alone_s,
+        "all_reduce_bus_bytes_per_s": bus_bytes / alone_s,
+    }
+
+
+def time_of(work: Callable[[], object], replica: Replica) -> float:
+    """Of one call, in seconds: the median of groups of calls that all ranks begin together."""
+    times_s = []
+    for _ in range(TIMED_GROUPS):
+        replica.synchronize()
+        dist.barrier()
+        start_s = monotonic()
+        for _ in range(STEPS_OF_GROUP):
+            work()
+        replica.synchronize()
+        times_s.append((monotonic() - start_s) / STEPS_OF_GROUP)
+    return statistics.median(times_s)
