@@ -106,10 +106,12 @@ class CaseTrial : public Trial {
   bool compared_ = false;
 };
 
-Worker worker_of_script(const Json& manifest, const std::string& arm) {
+/// "gpus" stands for as many ranks as the case has GPUs.
+Worker worker_of_script(const Json& manifest, const std::string& arm, const Trial& trial) {
   Worker worker{.python = true};
   const auto of_arm = [&](const char* key) { return manifest.value(key, Json::object()).value(arm, Json()); };
-  if (const Json ranks = of_arm("ranks"); !ranks.is_null()) worker.ranks = ranks;
+  if (const Json ranks = of_arm("ranks"); !ranks.is_null())
+    worker.ranks = ranks.is_string() ? static_cast<int>(trial.number(ranks.get<std::string>())) : ranks.get<int>();
   if (const Json preload = of_arm("preload"); !preload.is_null()) worker.preload = preload;
   if (const Json environment = of_arm("environment"); !environment.is_null())
     worker.environment = environment.get<std::map<std::string, std::string>>();
@@ -139,7 +141,7 @@ Technique technique_of_script(const Json& manifest) {
     std::vector<Arm> arms;
     for (const std::string name : manifest.at("arms")) {
       arms.push_back(python_arm(name));
-      arms.back().worker = worker_of_script(manifest, name);
+      arms.back().worker = worker_of_script(manifest, name, trial);
     }
     trial.compare(std::move(arms));
   };

@@ -1,8 +1,8 @@
 """Training on several ranks for Python arms: a group of processes, a replica of a model on each,
 and what the exchange between them costs.
 
-A case's axis `link` says what the ranks exchange through: `nvlink`, `host` (the GPUs exchange
-through the host's memory) or `gloo` (ranks on processors, over the loopback).
+A link says what the ranks exchange through: `nvlink`, `host` (the GPUs exchange through the host's
+memory), `gloo` (ranks on processors, over the loopback) or `any`, what NCCL finds best.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -27,23 +27,26 @@ from gpulift_training import (
     Loss,
     Training,
     device_of,
+    free_memory,
+    make_batch,
     make_model,
+    mark_on,
     memory_of_step,
     set_up,
 )
 from gpulift_worker import Arm, Failed, Skip, cores
 from torch.nn.parallel import DistributedDataParallel
 
-LINKS = ("nvlink", "host", "gloo")
 MODELS = {
     "nvlink": "gpt2",
     "host": "gpt2",
     "gloo": "resnet18",
 }  # that a link is tried with
-CHECKED_ROWS = 8  # of each rank: a batch normalisation of fewer images is badly conditioned
+CHECKED_ROWS = 2  # of each shard
+CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
 RENDEZVOUS_S = 60
 TIMED_GROUPS = 5
-STEPS_OF_GROUP = 4
+STEPS_OF_GROUP = 2
 NATIVE_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED of <cuda.h>
 NO_SHARED_MEMORY = "creating shared memory segment"  # of what NCCL says
 
@@ -56,6 +59,7 @@ class Group:
     ranks: int
     device: torch.device
     threads: int
+    link: str
 
     @property
     def is_alone(self) -> bool:
@@ -63,9 +67,9 @@ class Group:
         return self.ranks == 1
 
 
-def join(link: str, gpu: int | None) -> Group:
+def join(link: str, gpu: int | None, backend: str = "") -> Group:
     """Waits until all ranks of the arm are there. Throws Skip where they cannot exchange by this
-    link."""
+    link. `backend` where it is not the device's usual one."""
     rank, ranks = (
         int(os.environ.get("RANK", "0")),
         int(os.environ.get("WORLD_SIZE", "1")),
@@ -76,23 +80,24 @@ def join(link: str, gpu: int | None) -> Group:
         raise Skip("its ranks need a GPU each", "use a machine with several GPUs")
     else:
         device = device_of(gpu)
-        os.environ["NCCL_P2P_DISABLE"] = "0" if link == "nvlink" else "1"
+        os.environ["NCCL_P2P_DISABLE"] = "1" if link == "host" else "0"
     set_up(device)
     torch.set_num_threads(max(1, (cores() - 1) // ranks) if device.type == "cuda" else 1)
     if ranks > 1:
         with naming_what_is_too_small():
-            start_group(device)
+            start_group(device, backend)
         if link == "nvlink":
             require_nvlink(device)
-    return Group(rank, ranks, device, torch.get_num_threads())
+    return Group(rank, ranks, device, torch.get_num_threads(), link)
 
 
-def start_group(device: torch.device) -> None:
+def start_group(device: torch.device, backend: str) -> None:
     """Joins, and exchanges once: what NCCL lacks it says at the first exchange."""
+    backend = backend or ("gloo" if device.type == "cpu" else "nccl")
     dist.init_process_group(
-        "gloo" if device.type == "cpu" else "nccl",
+        backend,
         timeout=timedelta(seconds=RENDEZVOUS_S),
-        device_id=device if device.type == "cuda" else None,
+        device_id=device if backend == "nccl" else None,
     )
     atexit.register(dist.destroy_process_group)
     dist.all_reduce(torch.zeros(1, device=device))
@@ -140,17 +145,36 @@ class Replica(Training):
         *,
         batch: int | None = None,
         micro_batches: int = 1,
+        drives_all: bool = False,
     ) -> None:
-        super().__init__(name, group.device, seed, batch=batch, data_seed=seed + 1 + group.rank)
-        self.name = name
-        self.group = group
-        self.seed = seed
+        """`batch`: rows of a shard, where they are not the twin's. `drives_all`: the shards of all
+        ranks are this one's, as if it were alone."""
+        self.name, self.seed, self.shards = name, seed, group.ranks
+        self.own_shards = tuple(range(group.ranks)) if drives_all else (group.rank,)
+        self.group = replace(group, ranks=1) if drives_all else group
+        super().__init__(name, group.device, seed, batch=batch)
         self.rows = len(self.input)
+        self.input, self.target = self.rows_of_own(self.rows)
+        if TWINS[name].channels_last:
+            self.input = self.input.contiguous(memory_format=torch.channels_last)
         self.micro_batches = micro_batches
         self.forward: Any = Loss(self.model)
         self.exchange: Callable[[], object] | None = None
         self.exchanges_each = True  # micro-batch; else after the last alone
         self.is_exchanging = True
+        self.can_be_silent = True  # step without an exchange
+
+    def rows_of_shard(self, shard: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """So many rows of a shard's data; others for another number."""
+        torch.manual_seed(self.seed + 1 + shard)
+        given, target = make_batch(TWINS[self.name].model or self.name, rows)
+        return given.to(self.device), target.to(self.device)
+
+    def rows_of_own(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """So many of each shard that this rank has."""
+        shards = [self.rows_of_shard(shard, rows) for shard in self.own_shards]
+        given, target = (torch.cat(parts) for parts in zip(*shards, strict=True))
+        return given, target
 
     def wrap(self, **options: Any) -> DistributedDataParallel:
         """Exchanges by torch's DistributedDataParallel from now on."""
@@ -204,38 +228,26 @@ def gradient_error(replica: Replica) -> float:
     """Of an exchange in FP32: the gradients' distance from those of all ranks' rows in FP64, which
     each rank computes alone, relative to their norm. Throws Failed where ranks hold other bits."""
     group, model = replica.group, TWINS[replica.name].model or replica.name
-    rows = CHECKED_ROWS * replica.micro_batches
+    rows = replica.micro_batches * (CHECKED_ROWS if replica.name in GPT_SIZES else CHECKED_IMAGES)
     exact = Loss(make_model(model).to(group.device, torch.float64))
     exact.model.load_state_dict(replica.model.state_dict())
-    for rank in range(group.ranks):
-        given, target = rows_of(replica, rank, rows)
+    for shard in range(replica.shards):
+        given, target = replica.rows_of_shard(shard, rows)
         for part, wanted in zip(
             given.chunk(replica.micro_batches),
             target.chunk(replica.micro_batches),
             strict=True,
         ):
             part = part.double() if part.is_floating_point() else part
-            loss = exact(part, wanted) / (group.ranks * replica.micro_batches)
+            loss = exact(part, wanted) / (replica.shards * replica.micro_batches)
             loss.backward()
     replica.optimizer.zero_grad(set_to_none=True)
-    replica.backward(*rows_of(replica, group.rank, rows), bf16=False)
+    replica.backward(*replica.rows_of_own(rows), bf16=False)
     found = flat(replica.gradients())
     require_same_on_all_ranks(found, group)
     expected = flat([one.grad for one in exact.model.parameters() if one.grad is not None])
+    del exact
     return float((found.double() - expected).norm() / expected.norm())
-
-
-def rows_of(replica: Replica, rank: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """As many of the data of a rank, in the layout of the replica's."""
-    plain = Training(
-        replica.name,
-        torch.device("cpu"),
-        replica.seed,
-        plain=True,
-        batch=rows,
-        data_seed=replica.seed + 1 + rank,
-    )
-    return plain.input.to(replica.device), plain.target.to(replica.device)
 
 
 def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -261,7 +273,7 @@ def arm_of(
 ) -> Arm:
     """The arm that trains a replica on each rank, with what the exchange cost."""
     group = replica.group
-    items, item = replica.rows * group.ranks, "image"
+    items, item = len(replica.input) * group.ranks, "image"
     if replica.name in GPT_SIZES:
         items, item = items * GPT_SIZES[replica.name].tokens, "token"
     on_gpu = group.device.type == "cuda"
@@ -271,8 +283,10 @@ def arm_of(
         tolerance=tolerance,
         synchronize=replica.synchronize,
         mark=replica.mark if on_gpu else None,
+        # The replicas of all arms are alive: what one caches between its windows, others need.
+        rest=lambda: free_memory(group.device),
         notes={
-            "model": f"{replica.name}, {replica.rows} rows a rank",
+            "model": f"{replica.name}, {replica.rows} rows a shard",
             "device": group.device.type,
             "torch_threads": str(group.threads),
         },
@@ -280,6 +294,16 @@ def arm_of(
         metrics=lambda: {**memory_of_step(replica), **exchange_metrics(replica)},
         items=items,
         item=item,
+    )
+
+
+def idle_arm(group: Group) -> Arm:
+    """That of a rank whose GPU another one drives."""
+    return Arm(
+        step=lambda: None,
+        error=lambda: 0.0,
+        synchronize=lambda: torch.cuda.synchronize(group.device),
+        mark=lambda: mark_on(group.device),
     )
 
 
@@ -296,7 +320,7 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
     gradients in one all-reduce with nothing beside it, in bytes over the link as nccl-tests counts
     them."""
     group = replica.group
-    if group.is_alone:
+    if group.is_alone or not replica.can_be_silent:
         return {}
     with_s = time_of(replica.step, replica)
     replica.is_exchanging = False

@@ -55,6 +55,7 @@ class Twin:
 
 GPT_SIZES = {
     "gpt2": GptSize(12, 768, 12, 1024, 50257),
+    "gpt2_large": GptSize(36, 1280, 20, 1024, 50257),
     "gpt_small": GptSize(4, 768, 12, 128, 50257),
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
 }
@@ -64,6 +65,7 @@ TWINS = {
     "resnet50_128": Twin(128, bf16=True, channels_last=True, model="resnet50"),
     "resnet18": Twin(32, bf16=False),
     "gpt2": Twin(8, bf16=True),
+    "gpt2_large": Twin(4, bf16=True),
     "gpt_small": Twin(1, bf16=True),
     "gpt_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
@@ -248,19 +250,15 @@ class Training:
         plain: bool = False,
         mode: str = "",
         batch: int | None = None,
-        data_seed: int | None = None,
     ) -> None:
         """`plain`: FP32 and contiguous, for reference. `mode`: of torch.compile; empty: eager.
-        `batch` where it is not the twin's. Two with one seed and other data seeds have the same
-        weights and other data."""
+        `batch` where it is not the twin's."""
         twin = TWINS[name]
         model = twin.model or name
         torch.manual_seed(seed)
         self.device = device
         self.bf16 = twin.bf16 and not plain
         self.model = make_model(model).to(device)
-        if data_seed is not None:
-            torch.manual_seed(data_seed)
         given = make_batch(model, twin.batch if batch is None else batch)
         self.input, self.target = (one.to(device) for one in given)
         if twin.channels_last and not plain:

@@ -127,6 +127,14 @@ def test_a_number_of_ranks_is_that_of_every_arm(tmp_path: Path) -> None:
     assert found["ranks"] == {"a": 2, "b": 2}
 
 
+def test_there_can_be_as_many_ranks_as_the_case_has_gpus(tmp_path: Path) -> None:
+    sweep = '"sweep": {"gpus": [2, 4]}'
+    found = manifest(tmp_path, f'TECHNIQUE = {{"arms": ["a"], "ranks": "gpus", {sweep}}}\n')
+    assert found["ranks"] == {"a": "gpus"}
+    done = asked(tmp_path, 'TECHNIQUE = {"arms": ["a"], "ranks": {"a": "gpus"}}\n')
+    assert "'ranks' of TECHNIQUE asks for as many as 'gpus'" in done.stderr
+
+
 def test_a_technique_may_have_arms_of_its_own_beside_what_it_calls_so(tmp_path: Path) -> None:
     text = 'TECHNIQUE = {"arms": ["a"]}\nARMS = dict(a=1)\n'
     assert manifest(tmp_path, text)["arms"] == ["a"]

@@ -1,0 +1,82 @@
+"""distributed/overlap: all forms give the same gradients, and what does not exchange is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+Hellos = Callable[..., list[dict[str, Any]]]
+Altered = Callable[[Path, str], Path]
+SCRIPT = Path(__file__).with_name("overlap.py")
+GLOO = {"link": "gloo"}
+SMALL = 'technique.MODELS = {"gloo": "gpt_toy"}\n'
+WRONG = (
+    SMALL
+    + """
+def after_exchange(change):
+    def exchange_and_change(replica):
+        technique.exchange_at_the_end(replica)
+        exchange = replica.exchange
+        def both():
+            exchange()
+            change(replica)
+        replica.exchange = both
+    return exchange_and_change
+
+def alter_on_rank_1(replica):
+    if replica.group.rank == 1:
+        replica.gradients()[0].mul_(1 + 1e-6)
+
+def scale(replica):
+    for one in replica.gradients():
+        one.mul_(1.001)
+
+def idle(replica):
+    pass
+
+technique.EXCHANGES = {
+    "idle": idle,
+    "of_one_rank": after_exchange(alter_on_rank_1),
+    "scaled": after_exchange(scale),
+}
+"""
+)
+
+
+def test_all_forms_give_the_same_bits_on_two_ranks(
+    altered: Altered, hellos_of_ranks: Hellos
+) -> None:
+    script = altered(SCRIPT, SMALL)
+    errors = set()
+    for arm in ("one_at_the_end", "per_parameter", "buckets_25", "static_graph"):
+        first, second = hellos_of_ranks(script, arm, GLOO)
+        assert first["check_error"] < 1e-5, (arm, first)
+        assert first["cost"]["items"] == 2 * 8 * 32
+        assert first["metrics"]["gradient_bytes"] == 424_960
+        errors |= {first["check_error"], second["check_error"]}
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("arm", ["idle", "of_one_rank"])
+def test_ranks_that_hold_other_gradients_are_found(
+    altered: Altered, hellos_of_ranks: Hellos, arm: str
+) -> None:
+    hellos = hellos_of_ranks(altered(SCRIPT, WRONG), arm, GLOO)
+    assert "rank 1 does not hold what rank 0 holds" in hellos[1].get("failed", "")
+
+
+def test_gradients_that_are_wrong_on_all_ranks_are_found(
+    altered: Altered, hellos_of_ranks: Hellos
+) -> None:
+    for hello in hellos_of_ranks(altered(SCRIPT, WRONG), "scaled", GLOO):
+        assert hello["check_error"] == pytest.approx(1e-3, rel=0.01)
+
+
+def test_links_of_gpus_are_skipped_without(hellos_of_ranks: Hellos) -> None:
+    for hello in hellos_of_ranks(SCRIPT, "buckets_25", {"link": "host"}):
+        assert hello["skipped"] == "its ranks need a GPU each"

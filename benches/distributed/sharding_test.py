@@ -1,0 +1,30 @@
+"""distributed/sharding: whatever a rank keeps, training is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).with_name("sharding.py")
+TOY = {"model": "gpt_toy"}
+
+
+@pytest.mark.parametrize("arm", ["zero_1", "fsdp2"])
+def test_two_ranks_train_as_one_does(
+    hellos_of_ranks: Callable[..., list[dict[str, Any]]], arm: str
+) -> None:
+    for hello in hellos_of_ranks(SCRIPT, arm, TOY):
+        assert hello["check_error"] < 1e-3, hello
+        assert hello["cost"]["items"] == 2 * 8 * 32
+
+
+def test_what_is_in_the_hosts_memory_is_not_offloaded_to_it(
+    hellos_of_ranks: Callable[..., list[dict[str, Any]]],
+) -> None:
+    for hello in hellos_of_ranks(SCRIPT, "fsdp2_offload", TOY):
+        assert "anyway" in hello["skipped"]
