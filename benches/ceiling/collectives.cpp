@@ -19,10 +19,13 @@
 #include "core/harness/technique.hpp"
 #include "kernels/pattern.hpp"
 #include "workloads/nccl/communicator.hpp"
+#include "workloads/peers.hpp"
 
 namespace {
 
 using gpulift::check;
+using gpulift::enable_peer_access;
+using gpulift::OnGpu;
 using gpulift::StreamHandle;
 
 // What every machine with a link between GPUs has. An axis "gpus" takes its place once more are measured: from three on
@@ -81,21 +84,6 @@ struct Stretch {
     });
     return wrong;
   }
-};
-
-/// Makes another GPU the current one while it lives.
-class OnGpu {
- public:
-  explicit OnGpu(int gpu) {
-    check(cudaGetDevice(&before_));
-    check(cudaSetDevice(gpu));
-  }
-  ~OnGpu() { static_cast<void>(cudaSetDevice(before_)); }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-
- private:
-  int before_ = 0;
 };
 
 /// Where an arm's result arrives, and what it must be: stretches one after another.
@@ -224,13 +212,6 @@ class Rank {
   std::function<void(const float*, float*, ncclComm_t, StreamHandle)> call_;
 };
 
-void enable_peer_access(int gpu, int peer) {
-  const OnGpu here(gpu);
-  const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
-  static_cast<void>(cudaGetLastError());  // where it is enabled already, that counts as an error
-  if (status != cudaErrorPeerAccessAlreadyEnabled) check(status);
-}
-
 /// A copy from the first GPU to the second by one process: over the link between them where they have access to each
 /// other's memory, else the driver stages it in the host's.
 class PeerCopy {
@@ -268,15 +249,6 @@ class PeerCopy {
   Output output_;
 };
 
-/// Of two GPUs only those with NVLink between them have atomics on each other's memory.
-void require_nvlink(const std::vector<int>& gpus) {
-  for (std::size_t i = 1; i < gpus.size(); ++i) {
-    int atomics = 0;
-    check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, gpus[0], gpus[i]));
-    if (atomics == 0) throw gpulift::NotSupported("there is no NVLink between the GPUs");
-  }
-}
-
 void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
   const std::size_t count = bytes / sizeof(float);
@@ -311,7 +283,7 @@ void run(gpulift::Trial& trial) {
         .name = name,
         .make =
             [&, exchange] {
-              if (nvlink) require_nvlink(trial.gpus());
+              if (nvlink) gpulift::require_nvlink(trial.gpus());
               return work_of(std::make_shared<Rank>(trial, exchange({trial.seed(), trial.group(), count})));
             },
         .clock = gpulift::Clock::kUnheld,
@@ -326,7 +298,7 @@ void run(gpulift::Trial& trial) {
                  gpulift::Arm{.name = "peer_copy",
                               .make =
                                   [&] {
-                                    if (nvlink) require_nvlink(trial.gpus());
+                                    if (nvlink) gpulift::require_nvlink(trial.gpus());
                                     return work_of(std::make_shared<PeerCopy>(trial, count, nvlink));
                                   },
                               .clock = gpulift::Clock::kUnheld,
