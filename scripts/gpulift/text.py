@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
+
 from gpulift.stats import Estimate
 
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -131,6 +133,11 @@ def visible(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
     )
+
+
+def json_problem(error: JSONDecodeError) -> str:
+    """What is wrong, without the `at` that some of these end in: the place is told elsewhere."""
+    return error.msg.removesuffix(" at").removesuffix(" starting")
 
 
 def bibtex_text(text: str) -> str:

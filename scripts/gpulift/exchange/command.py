@@ -12,7 +12,7 @@ import typer
 from gpulift.arguments import SomeResults, named
 from gpulift.commands import summary_of
 from gpulift.entry import say
-from gpulift.errors import GpuliftError
+from gpulift.errors import FAILED, GpuliftError
 from gpulift.exchange import imported, writing
 from gpulift.exchange.csv_table import csv_bytes
 from gpulift.exchange.gbench_in import read_gbench
@@ -36,7 +36,7 @@ EXPORTS: Mapping[str, Callable[[Sequence[Run]], bytes]] = {
     "prometheus": lambda runs: prometheus_text(runs).encode(),
 }
 TABLES = frozenset({"csv", PARQUET, "prometheus"})  # in which records of any runs are rows
-IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], list[imported.Json]]] = {
+IMPORTS: Mapping[str, Callable[[Sequence[Path], int | None], imported.Imported]] = {
     "gbench": read_gbench,
     "nvbench": read_nvbench,
 }
@@ -99,22 +99,36 @@ def import_(
         typer.Option(help="Of an NVBench file with several devices: which one."),
     ] = None,
 ) -> None:
-    """What another tool measured, as records to show, compare and export; nothing judges them."""
+    """What another tool measured, as records to show, compare and export; nothing judges them.
+
+    Rows that cannot be read are named with their reason; exits with 1 if none can be.
+    """
     _require_known(format, IMPORTS, "import")
     if not files or out is None:
         raise GpuliftError(f"import {format}: name FILES... and a folder for records with --out")
     if device is not None and format != "nvbench":
         raise GpuliftError(f"--device: a file of {format} names no devices")
-    records = IMPORTS[format](files, device)
-    if not records:
+    found = IMPORTS[format](files, device)
+    for line in found.unread:
+        say(f"not read: {line}")
+    measured = sum(record["outcome"] == "ok" for record in found.records)
+    if found.unread and not measured:
+        raise GpuliftError("nothing in these files could be read; nothing was written", FAILED)
+    if not found.records:
         raise GpuliftError("these files hold no benchmarks; nothing was written")
-    imported.write(records, out)
-    skipped = sum(record["outcome"] != "ok" for record in records)
-    say(
-        f"launches: {len(files)}, records: {len(records)}"
-        + (f", of these without a time: {skipped}" if skipped else "")
-    )
+    imported.write(found.records, out)
+    say(_summary(len(files), found, len(found.records) - measured))
     typer.echo(out)
+
+
+def _summary(launches: int, found: imported.Imported, untimed: int) -> str:
+    counts = {
+        "launches": launches,
+        "records": len(found.records),
+        "of these without a time": untimed,
+        "rows not read": len(found.unread),
+    }
+    return ", ".join(f"{what}: {count}" for what, count in counts.items() if count)
 
 
 def _require_known(format: str, known: Mapping[str, object], command: str) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpulift.errors import GpuliftError, RecordError
 from gpulift.records.fields import Fields
-from gpulift.text import visible
+from gpulift.text import json_problem, visible
+
+
+class Doubled(dict[str, Any]):
+    """What stands for the value of a key that an object has twice: no text and no number."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,60 @@ def read_files(paths: Sequence[Path]) -> list[ForeignFile]:
     return found
 
 
+@contextmanager
+def listing(unread: list[str], name: str = "") -> Iterator[None]:
+    """What cannot be read inside is listed with its reason, and with its name where that is known;
+    the rest of the file is read."""
+    try:
+        yield
+    except RecordError as error:
+        unread.append(f"{error} ({visible(name)})" if name else str(error))
+
+
+def rows_of(fields: Fields, key: str, unread: list[str]) -> list[Fields]:
+    """The objects of a list. What is no object, or cannot be written again, is listed."""
+    values = fields.values.get(key)
+    if not isinstance(values, list):
+        raise fields.error(key, "must be a list")
+    found = []
+    for index, value in enumerate(values):
+        name = f"{fields.path}.{key}[{index}]".lstrip(".")
+        with listing(unread, _name(value)):
+            row = Fields(value, fields.place, name)
+            for twice in (one for one, inner in row.values.items() if isinstance(inner, Doubled)):
+                raise row.error(twice, "is there twice")
+            _require_writable(row.values, f"{fields.place}: {name}")
+            found.append(row)
+    return found
+
+
+def _name(row: Any) -> str:
+    name = row.get("name") if isinstance(row, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def rest_of(fields: Fields, rows: str) -> dict[str, Any]:
+    """All that is not rows, word for word."""
+    rest = {key: value for key, value in fields.values.items() if key != rows}
+    _require_writable(rest, fields.place)
+    return rest
+
+
+def _require_writable(values: Any, place: str) -> None:
+    try:
+        json.dumps(values, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise RecordError(f"{place}: holds text that cannot be written as UTF-8") from None
+    except RecursionError:
+        raise RecordError(f"{place}: is nested too deeply") from None
+
+
+def reason_of(error: RecordError, file: ForeignFile) -> str:
+    """What is wrong, for a record: without the file's folder, which would tell who keeps it
+    where."""
+    return str(error).removeprefix(f"{file.fields.place}: ")
+
+
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -52,35 +111,44 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(data: bytes, place: str) -> Fields:
-    """A number that JSON has no room for, as NaN, is kept as the text that it was written with."""
+    """A number that JSON has no room for, as NaN, is kept as the text that it was written with.
+
+    What is wrong inside of a row is left to its reader, as is text that is not UTF-8.
+    """
 
     def number(digits: str) -> float | str:
         value = float(digits)
         return value if math.isfinite(value) else digits
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise RecordError(f"{place}: {visible(twice)!r} is there twice in one object")
+    def doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            found[name] = Doubled(values=[found[name], value]) if name in found else value
         return found
 
     try:
-        text = data.decode("utf-8-sig")
-        raw = json.loads(text, parse_constant=str, parse_float=number, object_pairs_hook=unique)
-        json.dumps(raw, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{place}: byte {error.start} is not UTF-8") from None
-    except UnicodeEncodeError:
-        raise RecordError(f"{place}: holds text that cannot be written as UTF-8") from None
+        text = data.decode("utf-8-sig", "surrogateescape")
+        raw = json.JSONDecoder(
+            strict=False, parse_constant=str, parse_float=number, object_pairs_hook=doubled
+        ).decode(text)
     except json.JSONDecodeError as error:
+        _require_utf8(data, place)
         cut = "; it may be cut off" if error.pos >= len(text.rstrip()) else ""
         raise RecordError(
-            f"{place}:{error.lineno}:{error.colno}: not JSON: {error.msg}{cut}"
+            f"{place}:{error.lineno}:{error.colno}: not JSON: {json_problem(error)}{cut}"
         ) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or [[[[[...
         raise RecordError(f"{place}: not JSON that can be read: {error}") from None
     if not isinstance(raw, dict):
         raise RecordError(f"{place}: the file must hold an object")
+    for name, value in raw.items():
+        if isinstance(value, Doubled):
+            raise RecordError(f"{place}: {visible(name)!r} is there twice in one object")
     return Fields(raw, place)
+
+
+def _require_utf8(data: bytes, place: str) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{place}: byte {error.start} is not UTF-8") from None

@@ -1,62 +1,145 @@
 """Imports the JSON of Google Benchmark: a file is a launch, a repetition in it a window.
 
 The format: https://github.com/google/benchmark/blob/main/docs/user_guide.md#output-formats, and
-src/json_reporter.cc of 1.5 to 1.9.
+src/json_reporter.cc of 1.5 to 1.9. Before 1.5 no row says whether it is a statistic of others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from gpulift.errors import RecordError
-from gpulift.exchange.foreign import ForeignFile, read_files
-from gpulift.exchange.imported import UNKNOWN, Json, Measurement, record_of
+from gpulift.exchange.foreign import (
+    ForeignFile,
+    listing,
+    read_files,
+    reason_of,
+    rest_of,
+    rows_of,
+)
+from gpulift.exchange.imported import (
+    UNKNOWN,
+    Case,
+    Imported,
+    Json,
+    Measurement,
+    record_of,
+    told_apart,
+)
 from gpulift.records.fields import Fields
+from gpulift.text import visible
 
+SCHEMA_VERSION = 1  # in the context since 1.9
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+ITERATION, AGGREGATE = "iteration", "aggregate"
+PARAMETERS = ("threads", "repetitions")  # in the case where benchmarks of one name differ in them
+INDICES = ("family_index", "per_family_instance_index")  # since 1.5.4; others come with a filter
+STATISTICS = ("median", "mean")  # the first that is there
 NO_GPU = "none is named: a file of Google Benchmark never does"
 NOTES = {
     "unknown": "GPU, driver, processor model, build, and the order of the benchmarks",
     "repetitions": "a file is a launch, the repetitions in it are windows",
 }
 MANUAL = "the benchmark's own (manual time); what kind of clock it is, is unknown"
+NOT_APART = "several benchmarks of this name that nothing in the file tells apart"
 
 
-def read_gbench(paths: Sequence[Path], _device: int | None = None) -> list[Json]:
+@dataclass(frozen=True)
+class _Row:
+    """An entry, which benchmark it is of, and what of that."""
+
+    fields: Fields
+    name: str
+    parameters: tuple[int, ...]
+    indices: tuple[int, ...]
+    part: int | str  # the repetition, or the name of a statistic of all
+    problem: tuple[str, str] | None  # outcome and reason, where it was not measured
+
+
+def read_gbench(paths: Sequence[Path], _device: int | None = None) -> Imported:
     """The records of all files. Raises RecordError with file and key for what is not the format."""
     files = read_files(paths)
-    return [
+    unread: list[str] = []
+    records = [
         record_of(one, launch, len(files))
         for launch, file in enumerate(files)
-        for one in _measurements(file)
+        for one in _measurements(file, unread)
     ]
+    return Imported(records, unread)
 
 
-def _measurements(file: ForeignFile) -> Iterator[Measurement]:
-    top = file.fields
+def _measurements(file: ForeignFile, unread: list[str]) -> Iterator[Measurement]:
+    _require_version(file.fields)
+    context = _context(file)
+    rows: list[_Row] = []
+    for entry in rows_of(file.fields, "benchmarks", unread):
+        with listing(unread, str(entry.values.get("name", ""))):
+            rows.append(_row(entry))
+    benchmarks: dict[tuple[Any, ...], list[_Row]] = {}
+    parameters: dict[str, set[tuple[int, ...]]] = {}
+    for row in rows:
+        benchmarks.setdefault((row.name, row.parameters, row.indices), []).append(row)
+        parameters.setdefault(row.name, set()).add(row.parameters)
+    seen: dict[str, int] = {}
+    # In the order of the indices, since a program may run its benchmarks in another.
+    for found in sorted(benchmarks.values(), key=lambda some: some[0].indices):
+        case = told_apart(_case(found[0], parameters[found[0].name]), seen)
+        yield _measurement(case, found, file, context, unread)
+
+
+def _require_version(top: Fields) -> None:
     for key in ("context", "benchmarks"):
         if not top.has(key):
             raise RecordError(f"{top.place}: has no {key}: not a JSON file of Google Benchmark")
-    about = {key: value for key, value in top.values.items() if key != "benchmarks"}
-    found: dict[str, list[Fields]] = {}
-    for entry in top.children("benchmarks"):
-        found.setdefault(entry.text("run_name", "") or entry.text("name"), []).append(entry)
-    for name, entries in found.items():
-        yield _measurement(name, entries, file, about)
+    context = top.child("context")
+    if context.whole("json_schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        raise context.error("json_schema_version", f"is not {SCHEMA_VERSION}, which is read")
+    entries = top.values["benchmarks"]
+    if isinstance(entries, list) and entries and not any(map(_has_type, entries)):
+        raise RecordError(
+            f"{top.place}: no benchmark has a run_type: written by a Google Benchmark of before"
+            " 1.5, whose files do not say which rows are statistics of others; measure with a"
+            " later one"
+        )
 
 
-def _measurement(
-    name: str, entries: Sequence[Fields], file: ForeignFile, about: Json
-) -> Measurement:
+def _has_type(entry: Any) -> bool:
+    return isinstance(entry, dict) and "run_type" in entry
+
+
+def _row(entry: Fields) -> _Row:
+    kind = entry.text("run_type")
+    if kind not in (ITERATION, AGGREGATE):
+        raise entry.error("run_type", f"must be {ITERATION} or {AGGREGATE}, not {kind!r}")
+    is_single = kind == ITERATION
+    return _Row(
+        entry,
+        entry.text("run_name", "") or entry.text("name"),
+        tuple(entry.whole(key, 0) for key in PARAMETERS),
+        tuple(entry.whole(key, 0) for key in INDICES),
+        entry.whole("repetition_index", 0) if is_single else entry.text("aggregate_name"),
+        _problem(entry),
+    )
+
+
+def _case(row: _Row, of_name: set[tuple[int, ...]]) -> Case:
+    """The name, and each parameter that not all of the name share."""
+    case: Case = {"name": row.name}
+    for index, parameter in enumerate(PARAMETERS):
+        if len({one[index] for one in of_name}) > 1:
+            case[parameter] = row.parameters[index]
+    return case
+
+
+def _context(file: ForeignFile) -> Json:
+    """What all records of the file share."""
     context = file.fields.child("context")
-    made: dict[str, Any] = {
-        "tool": "gbench",
-        "family": name.partition("/")[0],
-        "case": {"name": name},
+    return {
         "context": {
             "gpu_missing": NO_GPU,
             "host": {"cpu": UNKNOWN, **_cores(context)},
@@ -65,37 +148,95 @@ def _measurement(
         "imported": {
             "tool": "Google Benchmark",
             "file": file.name,
-            **about,
-            "benchmarks": [dict(entry.values) for entry in entries],
+            **rest_of(file.fields, "benchmarks"),
         },
         "started_at": _utc(context.text("date", UNKNOWN)),
     }
-    runs = [one for one in entries if one.text("run_type", "iteration") != "aggregate"]
-    outcome, reason = _outcome(runs)
-    notes = NOTES | ({"clock": MANUAL} if name.endswith("/manual_time") else {})
-    if outcome != "ok":
-        return Measurement(**made, notes=notes, outcome=outcome, reason=reason)
-    times = [one.number("real_time") * _unit(one) for one in runs]
-    counts = {_iterations(one) for one in runs}
+
+
+def _measurement(
+    case: Case, rows: Sequence[_Row], file: ForeignFile, shared: Json, unread: list[str]
+) -> Measurement:
+    name = rows[0].name
+    imported = shared["imported"] | {"benchmarks": [dict(row.fields.values) for row in rows]}
+    made: Json = shared | {
+        "tool": "gbench",
+        "family": name.partition("/")[0],
+        "imported": imported,
+        "notes": NOTES | ({"clock": MANUAL} if name.endswith("/manual_time") else {}),
+    }
+    timed, statistic = _timed(rows)
+    if problem := _not_measured(rows, timed):
+        outcome, reason = problem
+        if reason == NOT_APART:
+            places = ", ".join(row.fields.path for row in rows)
+            unread.append(f"{file.fields.place}: {places}: {reason} ({visible(name)})")
+        return Measurement(case=case, outcome=outcome, reason=reason, **made)
+    times, reasons = _times(timed, file, unread)
+    if not times:
+        return Measurement(case=case, outcome="failed", reason="; ".join(reasons), **made)
+    if reasons:
+        made["notes"] |= {"not read": "; ".join(reasons)}
+    if statistic:
+        made["notes"] |= {"windows": f"one window, the {statistic}: the file has no repetitions"}
+        (window_s,) = (time_s for _, time_s in times)
+        return Measurement(case=case | {"statistic": statistic}, windows_s=(window_s,), **made)
+    counts = {count for count, _ in times}
     steps = counts.pop() if len(counts) == 1 else 1
-    windows = tuple(steps * time for time in times)
-    if not all(0 < window_s < math.inf for window_s in windows):
-        raise runs[0].error("real_time", "is beyond any time, here or in a repetition")
-    return Measurement(**made, notes=notes, windows_s=windows, steps=steps)
+    windows = tuple(steps * time_s for _, time_s in times)
+    return Measurement(case=case, windows_s=windows, steps=steps, **made)
 
 
-def _outcome(runs: Sequence[Fields]) -> tuple[str, str]:
-    """The first thing that went wrong in any repetition, with the tool's own words."""
-    if not runs:
-        return "skipped", "the file holds only aggregates of it, and no single repetition"
-    for one in runs:
-        if one.flag("error_occurred", False):
-            return "error", _line(one.text("error_message", "")) or "an error without a message"
-        if one.flag("skipped", False):
-            return "skipped", _line(one.text("skip_message", "")) or "skipped without a message"
-        if one.number("real_time") <= 0:
-            return "failed", f"real_time is {one.number('real_time'):g}: no time was measured"
-    return "ok", ""
+def _timed(rows: Sequence[_Row]) -> tuple[list[_Row], str]:
+    """The repetitions; where there is none, one statistic of them, and its name."""
+    by_part = {row.part: row for row in rows}
+    statistic = next((one for one in STATISTICS if one in by_part), "")
+    singles = [row for row in rows if isinstance(row.part, int)]
+    return ([by_part[statistic]], statistic) if statistic and not singles else (singles, "")
+
+
+def _not_measured(rows: Sequence[_Row], timed: Sequence[_Row]) -> tuple[str, str] | None:
+    """Outcome and reason: the first thing that went wrong in any repetition."""
+    parts = {row.part for row in rows}
+    if len(parts) < len(rows):
+        return "skipped", NOT_APART
+    if not timed:
+        return "skipped", f"the file has no time of it, only {', '.join(sorted(map(str, parts)))}"
+    return next((row.problem for row in timed if row.problem), None)
+
+
+def _problem(entry: Fields) -> tuple[str, str] | None:
+    """Why it was not measured, in the tool's own words."""
+    if entry.flag("error_occurred", False):
+        return "error", _line(entry.text("error_message", "")) or "an error without a message"
+    if entry.flag("skipped", False):
+        return "skipped", _line(entry.text("skip_message", "")) or "skipped without a message"
+    return None
+
+
+def _times(
+    rows: Sequence[_Row], file: ForeignFile, unread: list[str]
+) -> tuple[list[tuple[int, float]], list[str]]:
+    """Iterations and the time of one of each row, and why others have none."""
+    times, reasons = [], []
+    for row in rows:
+        try:
+            times.append((_iterations(row.fields), _time_s(row.fields)))
+        except RecordError as error:
+            reasons.append(reason_of(error, file))
+            unread.append(f"{error} ({visible(row.name)})")
+    return times, reasons
+
+
+def _time_s(entry: Fields) -> float:
+    """Of one iteration."""
+    value = entry.values.get("real_time")
+    if isinstance(value, str):  # NaN, as it is written
+        raise entry.error("real_time", f"is no time: {visible(value)!r}")
+    time_s = entry.number("real_time") * _unit(entry)
+    if not 0 < time_s * _iterations(entry) < math.inf:
+        raise entry.error("real_time", f"is {entry.number('real_time'):g}: no time was measured")
+    return time_s
 
 
 def _line(text: str) -> str:

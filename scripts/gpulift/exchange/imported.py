@@ -23,10 +23,20 @@ from gpulift.runs import write_error
 
 BENCHMARK = "benchmark"  # the one arm
 SCHEMA = "1.4"
+VERSION = 2  # of how files become records; the first mixed benchmarks of one name
 UNKNOWN = "unknown"
 LONGEST_NAME = 60  # letters of a file's name
 
 Json = dict[str, Any]
+Case = dict[str, int | float | str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The records of all files, and a line for each row that is in none, or without its time."""
+
+    records: list[Json]
+    unread: list[str]
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,17 @@ class Measurement:
         return "/".join(f"{axis}:{value}" for axis, value in self.case.items())
 
 
+def told_apart(case: Case, seen: dict[str, int]) -> Case:
+    """The case, counted where the file has others of the same values before it."""
+    count = seen[str(case)] = seen.get(str(case), 0) + 1
+    return case | {"again": count} if count > 1 else case
+
+
 def record_of(one: Measurement, launch: int, launches: int) -> Json:
     """The JSON object of the record; files are launches, counted from 0."""
     made: Json = {
         "schema": SCHEMA,
-        "method": f"import {one.tool} 1",
+        "method": f"import {one.tool} {VERSION}",
         "kind": IMPORT,
         "technique": f"{word(one.tool)}/{word(one.family)}",
         "case": dict(one.case),
