@@ -17,5 +17,7 @@ def parsed(file: Path) -> Any:
         return toml.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise GpuliftError(f"{file.name}: not TOML: byte {error.start} is not UTF-8") from None
     except ValueError as error:
         raise GpuliftError(f"{file.name}: not TOML: {error}") from None

@@ -318,7 +318,9 @@ def test_a_wrong_file_is_one_line_with_file_and_key(
     [
         (b"", ":1:1: not JSON: Expecting value; it may be cut off"),
         (b'{"context": {},\n "benchmarks": [', ":2:17: not JSON: Expecting value; it may be cut"),
-        (b'{"a": 1 "b": 2}', ":1:9: not JSON: "),
+        (b'{"a": 1 "b": 2}', ":1:9: not JSON: Expecting ',' delimiter\n"),
+        (b'{"a": "x', ":1:7: not JSON: Unterminated string; it may be cut off\n"),
+        (b'{"a": "\\q"}', ":1:8: not JSON: Invalid \\escape\n"),
         (b"[1]", "the file must hold an object"),
         (b"\xff\xfe{}", "byte 0 is not UTF-8"),
         (b'{"context": {"x": "\\ud800"}, "benchmarks": []}', "cannot be written as UTF-8"),

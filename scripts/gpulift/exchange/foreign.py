@@ -133,7 +133,8 @@ def _parse(data: bytes, place: str) -> Fields:
         ).decode(text)
     except json.JSONDecodeError as error:
         _require_utf8(data, place)
-        cut = "; it may be cut off" if error.pos >= len(text.rstrip()) else ""
+        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        cut = "; it may be cut off" if ended else ""
         raise RecordError(
             f"{place}:{error.lineno}:{error.colno}: not JSON: {json_problem(error)}{cut}"
         ) from None

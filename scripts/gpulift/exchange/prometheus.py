@@ -53,7 +53,7 @@ class _Gauges:
         written = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
         if self.samples.setdefault(name, {}).setdefault(written, value) != value:
             raise GpuliftError(
-                f"two runs of the same name hold {visible(written)[:200]}: export them one by one"
+                f"two runs of the same name hold {visible(written)}: export them one by one"
             )
 
     def lines(self) -> Iterator[str]:
