@@ -34,6 +34,10 @@ def time_s(option: str, text: str) -> float:
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 RESULTS_HELP = "Record files, run folders or folders above."
 Results = Annotated[list[Path], typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP)]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="All columns of tables, on lines longer than the terminal's."),
+]
 SomeResults = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP),

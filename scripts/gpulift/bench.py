@@ -38,11 +38,11 @@ def prepared(script: Path) -> Iterator[Path]:
         yield modules
 
 
-def show(folder: Path) -> None:
+def show(folder: Path, wide: bool) -> None:
     """What was measured, what was not and why, and where records and report are."""
     (run,) = read_results([folder])
     summary = summary_of(run)
-    screen = terminal.console()
+    screen = terminal.console(wide=wide)
     made = table(summary)
     if made.row_count:
         screen.print(made)
@@ -63,7 +63,8 @@ def table(summary: Summary) -> Table:
     cases = [case for kind in kinds for case in group_cases(records, kind)]
     worths = {(row.case.case_id, row.arm): row for row in summary.worths}
     title = f"{records[0].technique} on {summary.run.machine} (ratio: more than 1 is faster)"
-    made = terminal.titled(title)
+    spared = ("energy per step", "CPU per step", "items per second", "memory", "check")
+    made = terminal.titled(title, spared)
     made.add_column("case" if records[0].case_id else "")
     made.add_column("arm")
     for name in ("time per step", "items per second", "memory", "CPU per step", "energy per step"):

@@ -17,7 +17,7 @@ from gpulift import checking as checks
 from gpulift import doctor as doctors
 from gpulift import machine, measuring, tables, techniques, terminal
 from gpulift.analysis.duets import duet_rows
-from gpulift.arguments import Results, named, time_s
+from gpulift.arguments import Results, Wide, named, time_s
 from gpulift.citing.command import cite, show
 from gpulift.citing.verify import verify
 from gpulift.claims.command import claims
@@ -153,6 +153,7 @@ def bench(
     gpus: Gpus = None,
     python: Python = None,
     scratch: Scratch = None,
+    wide: Wide = False,
 ) -> None:
     """Measure the arms of one Python file against its first; writes records and a report."""
     with benching.prepared(script) as modules:
@@ -166,13 +167,16 @@ def bench(
         options, context = _on_gpus(options, gpus)
         measured = measuring.run(options, Path(benching.RESULTS), out, context, say)
     if measuring.kept_records(measured.folder):
-        benching.show(measured.folder)
+        benching.show(measured.folder, wide)
     raise typer.Exit(measured.exit_code)
 
 
 @app.command("list")
 def list_techniques(
-    filter: Filter = None, techniques: Techniques = None, as_json: Json = False
+    filter: Filter = None,
+    techniques: Techniques = None,
+    wide: Wide = False,
+    as_json: Json = False,
 ) -> None:
     """What can be measured, and whether it can run on this machine; of each technique the cases
     that the filter selects."""
@@ -184,7 +188,7 @@ def list_techniques(
     if as_json:
         print_json([{**asdict(one), "not_here": one.not_here(context)} for one in chosen])
     else:
-        terminal.console().print(tables.techniques(chosen, context))
+        terminal.console(wide=wide).print(tables.techniques(chosen, context))
 
 
 @app.command()
@@ -230,7 +234,7 @@ def _shown(folders: Sequence[Path]) -> Iterable[Path]:
 
 
 @app.command()
-def duet(results: Results, as_json: Json = False) -> None:
+def duet(results: Results, wide: Wide = False, as_json: Json = False) -> None:
     """Head build against base build: ratio, interval, and how much it varies over launches."""
     rows = duet_rows(read_results(results))
     if not rows:
@@ -240,7 +244,7 @@ def duet(results: Results, as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        terminal.console().print(tables.duets(rows))
+        terminal.console(wide=wide).print(tables.duets(rows))
 
 
 def _interpreter(named: str | None) -> Path | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
+from rich.console import Console
 
-from gpulift import machine, packages, tables, terminal
+from gpulift import machine, packages, tables
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.arguments import named
@@ -97,9 +98,8 @@ def others(summary: Summary) -> list[Summary]:
     return [summary_of(run) for run in runs if run and run.folder != summary.run.folder]
 
 
-def show(summary: Summary, beside: Sequence[Summary] = ()) -> None:
+def show(screen: Console, summary: Summary, beside: Sequence[Summary] = ()) -> None:
     """Roofs, speedups and what was not measured, on the terminal."""
-    screen = terminal.console()
     screen.print(tables.roofs(summary, beside))
     if summary.unit_costs:
         screen.print(tables.unit_costs(summary))

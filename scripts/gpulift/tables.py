@@ -17,7 +17,8 @@ from gpulift.records.model import Context
 
 def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     """How close the machine is to its own roofs."""
-    table = terminal.titled("How close is this machine to its own roofs?")
+    spared = [*(other.run.machine for other in reversed(others)), "SM clock, power", "datasheet"]
+    table = terminal.titled("How close is this machine to its own roofs?", spared)
     for name in ("roof", "regime", "measured", "datasheet", "of it"):
         table.add_column(name, justify="right" if name in ("measured", "datasheet") else "left")
     table.add_column("SM clock, power")
@@ -34,7 +35,8 @@ def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
 def unit_costs(summary: Summary) -> Table:
     """Time per item of ceilings that no datasheet knows."""
-    table = terminal.titled("What does one launch, or another smallest piece of work, cost here?")
+    title = "What does one launch, or another smallest piece of work, cost here?"
+    table = terminal.titled(title, ["clock"])
     for name in ("technique", "case", "arm", "clock", "time of one", ""):
         table.add_column(name)
     for row in summary.unit_costs:
@@ -49,9 +51,9 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
 
     Of what only other machines have measured, each technique's best and worst is shown.
     """
-    table = terminal.titled(
-        "What is each technique worth on it? (speedup, 95 % interval; more than 1: faster)"
-    )
+    title = "What is each technique worth on it? (speedup, 95 % interval; more than 1: faster)"
+    spared = (other.run.machine for other in reversed(others))
+    table = terminal.titled(title, [*spared, "check", "memory, arm / baseline", "against"])
     for name in ("technique", "case", "arm", "against"):
         table.add_column(name)
     for name in ("speedup", "memory, arm / baseline", "check"):
@@ -105,7 +107,7 @@ def findings(found: Sequence[Finding]) -> Table:
 
 def techniques(infos: Sequence[TechniqueInfo], context: Context) -> Table:
     """The catalogue."""
-    table = terminal.titled("")
+    table = terminal.titled("", ["quick", "cases", "needs"])
     for name in ("technique", "question", "cases", "quick", "needs", "runnable here"):
         table.add_column(name)
     for info in infos:
@@ -130,7 +132,8 @@ def _needs(gpus: int) -> str:
 
 def duets(rows: Sequence[DuetRow]) -> Table:
     """Head build against base build."""
-    table = terminal.titled("Time of head / time of base (less than 1: head is faster)")
+    title = "Time of head / time of base (less than 1: head is faster)"
+    table = terminal.titled(title, ["launches", "SD of log-ratio"])
     for name in ("technique", "case", "arm"):
         table.add_column(name)
     for name in ("head / base", "95 % interval", "SD of log-ratio", "launches"):

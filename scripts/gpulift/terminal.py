@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -12,8 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-PLAIN_WIDTH = 200
-READABLE = 16  # columns of longer texts are not narrower
+READABLE = 20  # columns of longer texts are not narrower
 UNLIMITED = 100_000
 
 
@@ -25,30 +26,66 @@ class WholeLines(Console):
         super().print(*objects, **{"crop": False, **options})
 
 
-def console(to_stderr: bool = False) -> Console:
-    """A console that never wraps tables into a pipe's 80 columns."""
+def console(to_stderr: bool = False, wide: bool = False) -> Console:
+    """A console of the terminal's width; what is piped, or asked for as wide, is not wrapped."""
     made = WholeLines(stderr=to_stderr, highlight=False, emoji=False)
-    if not made.file.isatty():  # made.is_terminal is also true where FORCE_COLOR asks for colours
-        made.width = PLAIN_WIDTH
+    # made.is_terminal is also true where FORCE_COLOR asks for colours
+    if wide or not made.file.isatty():
+        made.width = UNLIMITED
     return made
 
 
 class UnbrokenTable(Table):
     """A table that breaks no word: half a name or verdict can be neither searched nor copied.
 
-    Where its columns have no room side by side, each row is a block of `heading: value` lines.
+    Where its columns have no room side by side, those that can be spared are dropped, the first of
+    them first, and a line names them. Where there is still no room, each row is a block of
+    `heading: value` lines, of all columns.
     """
+
+    spared: tuple[str, ...] = ()  # headings
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Columns where there is room for their words, else blocks."""
-        if sum(self._least(console, options)) + self._extra_width > options.max_width:
+        dropped = self._dropped(console, options)
+        if dropped is None:
             yield from self._blocks(console, options.max_width)
-        else:
-            yield from super().__rich_console__(console, options)
+            return
+        shown = self._without(dropped)
+        if options.max_width >= UNLIMITED:
+            shown.box = None  # rules are for rows of several lines
+        yield from _without_trailing_blanks(
+            segment
+            for segment in Table.__rich_console__(shown, console, options)
+            if isinstance(segment, Segment)
+        )
+        if dropped:
+            yield Text(f"Not shown: {', '.join(dropped)}; --wide shows all columns.")
+
+    def _dropped(self, console: Console, options: ConsoleOptions) -> list[str] | None:
+        """The headings for which there is no room; None where that is not enough."""
+        if options.max_width >= UNLIMITED:
+            return []
+        headings = [str(column.header) for column in self.columns]
+        least = list(zip(headings, self._least(console, options), strict=True))
+        for count in range(len(self.spared) + 1):
+            dropped = [one for one in self.spared[:count] if one in headings]
+            needed = sum(width for heading, width in least if heading not in dropped)
+            if needed + self._extra_width <= options.max_width:
+                return dropped
+        return None
+
+    def _without(self, headings: Sequence[str]) -> UnbrokenTable:
+        kept = [column for column in self.columns if str(column.header) not in headings]
+        made = copy(self)
+        made.columns = [replace(column, _index=index) for index, column in enumerate(kept)]
+        return made
 
     def _calculate_column_widths(self, console: Console, options: ConsoleOptions) -> list[int]:
         """As of any table where that breaks no word; else what is missing is shared otherwise."""
         widths = super()._calculate_column_widths(console, options)
+        if options.max_width >= UNLIMITED:
+            return widths
         least = self._least(console, options)
         if all(width >= needed for width, needed in zip(widths, least, strict=True)):
             return widths
@@ -120,8 +157,22 @@ def _block(headings: Sequence[str], row: Sequence[str], width: int) -> list[str]
     return [part for parts in broken for part in parts]
 
 
-def titled(title: str) -> UnbrokenTable:
-    """A table without lines, and without a title where that is empty."""
-    return UnbrokenTable(
+def _without_trailing_blanks(segments: Iterable[Segment]) -> RenderResult:
+    """Else one long cell would make every line as long."""
+    for line in Segment.split_lines(segments):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = line[-1]._replace(text=line[-1].text.rstrip())
+        yield from line
+        yield Segment.line()
+
+
+def titled(title: str, spared: Sequence[str] = ()) -> UnbrokenTable:
+    """A table without lines, and without a title where that is empty; `spared` are the columns
+    that a narrow terminal does without, the first of them first."""
+    made = UnbrokenTable(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
     )
+    made.spared = tuple(spared)
+    return made

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import re
 import sys
+from pathlib import Path
 
 import pytest
+import rich.box
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import tables, terminal
+from gpulift import cli, tables, terminal
 from gpulift.analysis.summary import Problem
+from gpulift.errors import OK
 
 TECHNIQUE = "compilation/fused_optimizer_steps"
 REASON = "a reason of many words that has no room beside the names of what it is about"
@@ -35,6 +38,16 @@ def printed(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO, table: Table) 
     monkeypatch.setattr(sys, "stdout", stdout)
     terminal.console().print(table)
     return re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
+
+
+def techniques(count: int = 2) -> Table:
+    """A table with columns that can be spared: needs 89 columns with all, 61 without these."""
+    table = terminal.titled("Techniques", ["quick", "cases"])
+    for heading in ("technique", "question", "cases", "quick", "here"):
+        table.add_column(heading)
+    for _ in range(count):
+        table.add_row(TECHNIQUE, REASON, "102 of 102", "yes, 12 of 102", "yes")
+    return table
 
 
 def words(lines: list[str]) -> set[str]:
@@ -124,3 +137,75 @@ def test_a_pipe_is_wide_with_and_without_colours(
     monkeypatch.setenv("FORCE_COLOR", forced)
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, shown(monkeypatch, io.StringIO()))) > 100
+
+
+@pytest.mark.parametrize(
+    ("columns", "headings", "said"),
+    [
+        (120, ["technique", "question", "cases", "quick", "here"], ""),
+        (80, ["technique", "question", "cases", "here"], "quick"),
+        (70, ["technique", "question", "here"], "quick, cases"),
+    ],
+)
+def test_columns_that_can_be_spared_go_first_and_a_line_names_them(
+    monkeypatch: pytest.MonkeyPatch, columns: int, headings: list[str], said: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = printed(monkeypatch, Terminal(), techniques())
+    assert max(map(len, lines)) <= columns
+    assert lines[1].split() == headings
+    assert {TECHNIQUE, *REASON.split(), "yes"} <= words(lines)
+    line = f"Not shown: {said}; --wide shows all columns."
+    assert [one for one in lines if "--wide" in one] == ([line] if said else [])
+    assert lines[-1] == line or not said
+
+
+def test_where_even_the_rest_has_no_room_a_row_is_a_block_of_all_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = printed(monkeypatch, Terminal(), techniques(1))
+    assert lines[0] == "Techniques"
+    assert {"cases: 102 of 102", "quick: yes, 12 of 102", "here: yes"} <= {*lines}
+    assert not any("--wide" in line for line in lines)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_is_piped_or_asked_for_as_wide_is_whole_on_one_line_a_row(
+    monkeypatch: pytest.MonkeyPatch, wide: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stdout = Terminal() if wide else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    table = techniques()
+    table.columns[1]._cells[0] = long = "many words " * 100 + "end"
+    table.box, table.show_lines = rich.box.HORIZONTALS, True
+    terminal.console(wide=wide).print(table)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
+    assert len(lines) == 4
+    assert lines[1].split() == ["technique", "question", "cases", "quick", "here"]
+    assert long in lines[2]
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [*("qualify", "bench", "list", "duet", "compare", "claims"), "reference show"],
+)
+def test_commands_whose_tables_spare_columns_have_wide(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command.split(), "--help"]) == OK
+    assert "--wide" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_list_takes_the_terminals_width_but_for_wide(
+    wide: bool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stdout = Terminal()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert cli.main(["list", *(["--wide"] if wide else [])]) == OK
+    lines = re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
+    assert (max(map(len, lines)) > 60) == wide

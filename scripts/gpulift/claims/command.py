@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpulift import commands, terminal, text
-from gpulift.arguments import named
+from gpulift.arguments import Wide, named
 from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
 from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
@@ -39,6 +39,7 @@ def claims(
             parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
         ),
     ] = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Published statements: confirmed, corrected or still open, for each GPU model with records."""
@@ -52,7 +53,7 @@ def claims(
         commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])
         return
     for model, judgements in judged.items():
-        terminal.console().print(table(model, judgements))
+        terminal.console(wide=wide).print(table(model, judgements))
 
 
 def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
@@ -87,6 +88,7 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
         pad_edge=False,
         show_lines=True,  # cells are of several lines
     )
+    made.spared = ("conditions", "source")
     for column in COLUMNS:
         made.add_column(column)
     for one in sorted(judgements, key=lambda each: VERDICTS.index(each.verdict)):

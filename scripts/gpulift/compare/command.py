@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpulift import decision, steps, terminal, text
-from gpulift.arguments import named
+from gpulift.arguments import Wide, named
 from gpulift.compare.explain import attribution, explain, run_launch_data
 from gpulift.compare.judge import UNITS, Comparison, Row, values
 from gpulift.compare.judge import compare as compare_runs
@@ -75,6 +75,7 @@ def compare(
         bool, typer.Option("--all", help="Show rows that are equivalent, too.")
     ] = False,
     explained: Explain = None,
+    wide: Wide = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Head against base, two sets of records: what is faster, slower, the same or not known."""
@@ -93,7 +94,7 @@ def compare(
         rows = matching(found.rows, lambda row: row.name, explained)
         typer.echo("\n\n".join(_explanation(found, row) for row in rows))
     else:
-        _show(found, show_all)
+        _show(found, show_all, wide)
     raise typer.Exit(found.exit_code)
 
 
@@ -127,7 +128,8 @@ def as_data(found: Comparison) -> dict[str, Any]:
 
 def rows_table(found: Comparison, show_all: bool) -> Table:
     """The rows worst first. Without `show_all` none that is equivalent, and equal skips as one."""
-    table = terminal.titled("Time of head against base (below 0: head is faster)")
+    title = "Time of head against base (below 0: head is faster)"
+    table = terminal.titled(title, [UNITS[found.unit], "smallest effect", "reason"])
     for name in ("verdict", "technique", "case", "arm"):
         table.add_column(name)
     for name in ("change", "95 % interval", UNITS[found.unit], "smallest effect"):
@@ -166,8 +168,8 @@ def summary_line(found: Comparison) -> str:
     )
 
 
-def _show(found: Comparison, show_all: bool) -> None:
-    screen = terminal.console()
+def _show(found: Comparison, show_all: bool, wide: bool) -> None:
+    screen = terminal.console(wide=wide)
     table = rows_table(found, show_all)
     if table.row_count:
         screen.print(table)

@@ -12,7 +12,7 @@ import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables, terminal
 from gpulift.analysis.summary import Summary
-from gpulift.arguments import time_s
+from gpulift.arguments import Wide, time_s
 from gpulift.commands import Gpu, Json, Out, Quick
 from gpulift.compare.matching import Kind, matching, require_part
 from gpulift.entry import say
@@ -58,6 +58,7 @@ class Shown:
     every: bool
     explain: str | None
     as_json: bool
+    wide: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def qualify(
         Optional[str],  # noqa: UP045
         typer.Option(metavar="CHECK", help="Every step to the verdicts on these checks."),
     ] = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
@@ -116,7 +118,7 @@ def qualify(
     if explain is not None:
         require_part(explain, CHECKS)
     quick_s = None if quick is None else time_s("--quick", quick)
-    asked, how = Asked(quick_s, filter, out), Shown(every, explain, as_json)
+    asked, how = Asked(quick_s, filter, out), Shown(every, explain, as_json, wide)
     if gpus is None:
         raise typer.Exit(_one(asked, gpu, how))
     raise typer.Exit(_several(asked, gpus, how))
@@ -349,9 +351,9 @@ def _tell(
     if how.as_json:
         documents = [saved.document(card.summary, card.results) for card in cards]
         return commands.print_json([*documents, *([among.document] if among else [])])
-    screen = terminal.console()
+    screen = terminal.console(wide=how.wide)
     for card in cards:
-        commands.show(card.summary, beside)
+        commands.show(screen, card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)
         screen.print(shown.verdicts(card.results, how.every))
         screen.print(f"records: {card.folder}", soft_wrap=True)

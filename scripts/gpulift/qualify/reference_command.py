@@ -11,7 +11,7 @@ import typer
 
 from gpulift import commands, machine, terminal
 from gpulift.analysis.reference import FOLDER, Reference, find_reference, read_reference
-from gpulift.arguments import Results, named
+from gpulift.arguments import Results, Wide, named
 from gpulift.commands import Json
 from gpulift.errors import GpuliftError
 from gpulift.qualify import reference_build
@@ -105,6 +105,7 @@ def show(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All sources of every entry.")] = False,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """All entries of a model with value, tolerance, cards, date, conditions and source."""
@@ -120,7 +121,7 @@ def show(
         if as_json:
             commands.print_json(json.loads(reference_build.to_json(found)))
         else:
-            _print(found, every, entry)
+            _print(found, every, entry, wide)
         return
     if entry is not None:
         raise GpuliftError(f"there is no reference of this machine, {wanted}: name a model")
@@ -128,7 +129,7 @@ def show(
     if as_json:
         commands.print_json({"references": [_counted(stem, one) for stem, one in known.items()]})
         return
-    screen = terminal.console()
+    screen = terminal.console(wide=wide)
     screen.print(f"There is no reference of this machine, {wanted}.", soft_wrap=True)
     screen.print(shown.references_table(known))
     screen.print("./gpulift reference show MODEL has all entries of one, with their sources.")
@@ -146,8 +147,8 @@ def _asked(reference: Reference, part: str | None) -> Reference:
     return found
 
 
-def _print(found: Reference, every: bool, part: str | None) -> None:
-    screen = terminal.console()
+def _print(found: Reference, every: bool, part: str | None, wide: bool) -> None:
+    screen = terminal.console(wide=wide)
     screen.print(shown.reference_table(found, every or part is not None))
     if part is None and not found.published:
         screen.print(

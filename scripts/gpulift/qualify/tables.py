@@ -29,6 +29,7 @@ TOLERANCES = (
     " five of them 5 % or by how launches differ (default), none where sound machines differ too"
     " much (varies)."
 )
+SPARED = ("judged by", "of it", "limit")  # of verdicts
 CUT = "Of several records the first is named: --all names all, --entry PART all of some entries."
 
 
@@ -38,7 +39,7 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
     `every` gives each check its own row.
     """
     told = f"{NOTHING_JUDGED}; " if overall(results) == SKIPPED else ""
-    table = titled(f"Is this machine as fast as it should be? {told}{coverage(results)}")
+    table = titled(f"Is this machine as fast as it should be? {told}{coverage(results)}", SPARED)
     for name in ("", "check", "measured", "limit", "of it", "judged by", "reason", "remedy"):
         table.add_column(
             name, justify="right" if name in ("measured", "limit", "of it") else "left"
@@ -54,7 +55,8 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
 
 def reference_table(reference: Reference, every: bool = False) -> Table:
     """All entries of a reference file. `every` names each source of an entry, not the first."""
-    table = titled(f"What is known of {reference.name}")
+    spared = ("conditions", "source (date)", "cards", "kind")
+    table = titled(f"What is known of {reference.name}", spared)
     table.caption, table.caption_justify = _notes(reference, every), "left"
     for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions"):
         table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
@@ -103,7 +105,8 @@ def _measured_cells(entry: Measured, every: bool) -> tuple[str, ...]:
 
 def references_table(known: Mapping[str, Reference]) -> Table:
     """The models of which there is a reference, and what it rests on."""
-    table = titled("What is known of GPU models")
+    spared = ("datasheet figures", "published figures of others", "cards behind them")
+    table = titled("What is known of GPU models", spared)
     for name in ("model", "name", "measured entries", "cards behind them"):
         table.add_column(name, justify="left" if name in ("model", "name") else "right")
     for name in ("published figures of others", "datasheet figures"):
@@ -122,7 +125,8 @@ def most_cards(reference: Reference) -> int:
 
 def siblings_table(siblings: Siblings) -> Table:
     """The cards that stand out, and what being busy together costs."""
-    table = titled(siblings.note or f"Do the {len(siblings.cards)} cards agree?")
+    title = siblings.note or f"Do the {len(siblings.cards)} cards agree?"
+    table = titled(title, ["deviations", "setting"])
     for name in ("card", "check", "setting"):
         table.add_column(name)
     for name in ("measured", "median of the cards", "off by", "deviations"):
