@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-READABLE = 20  # columns of longer texts are not narrower
+READABLE = 22  # columns of longer texts are not narrower
 UNLIMITED = 100_000
 
 
