@@ -19,6 +19,28 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 
+# Compilers and linkers read these, besides their command line. What they are in the first configure of a folder holds for
+# all of its builds, as it does for CXXFLAGS, so that no folder holds objects of several kinds; records tell it.
+set(read_by_compilers NVCC_APPEND_FLAGS NVCC_PREPEND_FLAGS NVCC_CCBIN CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH
+    COMPILER_PATH GCC_EXEC_PREFIX CCC_OVERRIDE_OPTIONS LD_RUN_PATH)
+set(found "")
+foreach(variable IN LISTS read_by_compilers)
+  if(NOT "$ENV{${variable}}" STREQUAL "")
+    string(REGEX REPLACE "[\n;]" " " value "$ENV{${variable}}")
+    list(APPEND found "${variable}=${value}")
+  endif()
+endforeach()
+set(GPULIFT_BUILD_ENVIRONMENT "${found}" CACHE STRING "What compilers find in their environment: a list of NAME=VALUE")
+list(TRANSFORM read_by_compilers PREPEND "--unset=" OUTPUT_VARIABLE launcher)
+foreach(setting IN LISTS GPULIFT_BUILD_ENVIRONMENT)
+  string(REPLACE "'" "'\\''" setting "${setting}")
+  list(APPEND launcher "'${setting}'")
+endforeach()
+list(JOIN launcher " " launcher)
+foreach(rule COMPILE LINK)
+  set_property(GLOBAL PROPERTY RULE_LAUNCH_${rule} "'${CMAKE_COMMAND}' -E env ${launcher}")
+endforeach()
+
 # What the end of configure prints: one line per optional part.
 set_property(GLOBAL PROPERTY gpulift_summary "")
 function(gpulift_note_part name state consequence)

@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/uuid/name_generator_sha1.hpp>
 #include <boost/uuid/string_generator.hpp>
 #include <boost/uuid/uuid_io.hpp>
 #include <cctype>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -22,32 +20,6 @@
 
 namespace gpulift {
 namespace {
-
-constexpr std::array kRecordedVariables{
-    "CUBLASLT_WORKSPACE_SIZE",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_DATA_LOADING",
-    "CUDA_MODULE_LOADING",
-    "GLIBC_TUNABLES",
-    "GPULIFT_TORCH",
-    "MKL_NUM_THREADS",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-};
-constexpr std::array kRecordedPrefixes{"MALLOC_", "NCCL_", "OMP_", "OPENBLAS_", "TORCH_NCCL_", "TORCH_SYMM_MEM_"};
-constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "OMP_PLACES"};
-constexpr const char* kSet = "set";  // instead of a value that may tell of the machine
-
-// What is in the names of variables that hold a file, a library, a machine or a part of it.
-constexpr std::array kTellingParts{"ADDR",  "COMM_ID", "HOST",    "LIBRARIES", "PLUGIN", "UUID",
-                                   "_FILE", "_HCA",    "_IFNAME", "_PATH",     "_TRACE"};
-constexpr std::size_t kLongestSetting = 64;  // of variables known by their prefix: a longer one may hold anything
 
 // Values of cudaError_t, part of the CUDA runtime's stable interface. Written out because this file is built without
 // it.
@@ -171,21 +143,6 @@ std::string vector_instructions(const std::set<std::string>& flags) {
   return known;
 }
 
-template <std::size_t count>
-bool is_one_of(const std::array<const char*, count>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool is_recorded_by_prefix(const std::string& name) {
-  return std::any_of(kRecordedPrefixes.begin(), kRecordedPrefixes.end(),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
-}
-
-/// Only such text fits in a record whatever its encoding.
-bool is_plain(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](char letter) { return letter >= ' ' && letter <= '~'; });
-}
-
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -229,30 +186,6 @@ nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::file
   if (const int count = count_numa_nodes(nodes); count > 0) facts["host_numa_nodes"] = count;
   const std::string list = node < 0 ? "" : first_word(nodes / ("node" + std::to_string(node)) / "cpulist");
   if (!list.empty()) facts["affinity_covers_node"] = is_any_listed(usable_cores(), list);
-  return facts;
-}
-
-std::string recorded_value(const std::string& name, const std::string& value) {
-  const bool is_telling = is_one_of(kMentionedVariables, name) ||
-                          std::any_of(kTellingParts.begin(), kTellingParts.end(),
-                                      [&](const char* part) { return name.find(part) != std::string::npos; });
-  const bool is_too_long = value.size() > kLongestSetting && !is_one_of(kRecordedVariables, name);
-  // No setting has a slash; a value that does may be a path of the machine.
-  const bool has_slash = value.find('/') != std::string::npos;
-  return is_telling || is_too_long || has_slash || !is_plain(value) ? kSet : value;
-}
-
-nlohmann::ordered_json environment_facts() {
-  std::map<std::string, std::string> facts;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    const auto equals = text.find('=');
-    if (equals == std::string::npos) continue;
-    const auto name = text.substr(0, equals);
-    const bool is_known = is_one_of(kRecordedVariables, name) || is_one_of(kMentionedVariables, name) ||
-                          (is_recorded_by_prefix(name) && is_plain(name));
-    if (is_known) facts[name] = recorded_value(name, text.substr(equals + 1));
-  }
   return facts;
 }
 

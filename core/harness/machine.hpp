@@ -17,13 +17,6 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
 /// affinity_covers_node (whether this process may run on a core of that node). Unknown facts are absent.
 nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::filesystem::path& root = "/");
 
-/// "environment" of a record: the variables that are set, out of a list of those that change a measurement.
-nlohmann::ordered_json environment_facts();
-
-/// What a record shows of an environment variable: the value, or only that it is "set" where it may name a machine, a
-/// card, a path or a library.
-std::string recorded_value(const std::string& name, const std::string& value);
-
 /// Eight hex digits that tell cards of one model apart and cannot be traced back to one: the first 32 bits of the
 /// name-based UUID (RFC 4122, version 5) of the GPU's UUID in lower case, without "GPU-", in the namespace
 /// 5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90.

@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <fstream>
-#include <utility>
-#include <vector>
 
 #include "host_cache.hpp"
 #include "testing/temporary_folder.hpp"
@@ -144,81 +141,6 @@ TEST_F(NumaFacts, WhatTheSystemDoesNotKnowIsAbsent) {
   write_card("-1");
   write_node(0, "0-4999");
   EXPECT_EQ(facts(), (nlohmann::ordered_json{{"host_numa_nodes", 1}}));
-}
-
-class EnvironmentFacts : public testing::Test {
- protected:
-  ~EnvironmentFacts() override {
-    for (const auto& name : names_) unsetenv(name.c_str());
-  }
-
-  /// Until the test ends.
-  void set(const std::string& name, const std::string& value) {
-    setenv(name.c_str(), value.c_str(), 1);
-    names_.push_back(name);
-  }
-
- private:
-  std::vector<std::string> names_;
-};
-
-TEST_F(EnvironmentFacts, HasOnlyWhatIsListed) {
-  set("CUDA_MODULE_LOADING", "EAGER");
-  set("GPULIFT_SECRET", "42");
-  const auto facts = environment_facts();
-  EXPECT_EQ(facts.at("CUDA_MODULE_LOADING"), "EAGER");
-  EXPECT_FALSE(facts.contains("GPULIFT_SECRET"));
-  EXPECT_FALSE(facts.contains("PATH"));
-}
-
-TEST_F(EnvironmentFacts, SaysOnlyThatCardsWereSelected) {
-  EXPECT_FALSE(environment_facts().contains("CUDA_VISIBLE_DEVICES"));
-  set("CUDA_VISIBLE_DEVICES", "GPU-3a2b1c4d-0011-2233-4455-66778899aabb");
-  EXPECT_EQ(environment_facts().at("CUDA_VISIBLE_DEVICES"), "set");
-}
-
-TEST_F(EnvironmentFacts, HasTheSettingsOfLibrariesByTheirPrefix) {
-  const std::vector<std::pair<std::string, std::string>> settings{
-      {"NCCL_ALGO", "Ring"},     {"NCCL_PROTO", "^LL128"},
-      {"OMP_NUM_THREADS", "8"},  {"OPENBLAS_CORETYPE", "SkylakeX"},
-      {"MALLOC_ARENA_MAX", "2"}, {"GLIBC_TUNABLES", "glibc.malloc.arena_max=1"},
-      {"MKL_NUM_THREADS", "4"},  {"TORCH_NCCL_AVOID_RECORD_STREAMS", "1"},
-      {"NCCL_NVLS_ENABLE", ""},  {"TORCH_SYMM_MEM_DISABLE_MULTICAST", "1"},
-  };
-  for (const auto& [name, value] : settings) set(name, value);
-  set("XNCCL_ALGO", "Tree");
-  const auto facts = environment_facts();
-  for (const auto& [name, value] : settings) EXPECT_EQ(facts.at(name), value) << name;
-  EXPECT_FALSE(facts.contains("XNCCL_ALGO"));
-}
-
-TEST_F(EnvironmentFacts, SaysOnlyThatNamesOfMachinesFilesAndLibrariesAreSet) {
-  const std::vector<std::string> names{
-      "LD_PRELOAD",      "OMP_PLACES",      "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE",
-      "NCCL_DEBUG_FILE", "NCCL_CONF_FILE",  "NCCL_CUDA_PATH",     "NCCL_HOSTID",
-      "NCCL_RAS_ADDR",   "NCCL_COMM_ID",    "NCCL_IB_HCA",        "MALLOC_TRACE",
-      "NCCL_NET_PLUGIN", "NCCL_MNNVL_UUID", "OMP_TOOL_LIBRARIES", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
-  };
-  for (const auto& name : names) EXPECT_EQ(recorded_value(name, "secret"), "set") << name;
-  set("NCCL_SOCKET_IFNAME", "secret");
-  EXPECT_EQ(environment_facts().at("NCCL_SOCKET_IFNAME"), "set");
-}
-
-TEST_F(EnvironmentFacts, SaysOnlyThatALongOrUnreadableValueIsSet) {
-  const std::string long_value(65, '1');
-  EXPECT_EQ(recorded_value("NCCL_DEBUG", long_value.substr(1)), long_value.substr(1));
-  EXPECT_EQ(recorded_value("NCCL_DEBUG", long_value), "set");
-  EXPECT_EQ(recorded_value("PYTORCH_CUDA_ALLOC_CONF", long_value), long_value) << "many settings in one";
-  EXPECT_EQ(recorded_value("NCCL_ALGO", "Ring\xff"), "set");
-  set("NCCL_ALGO", "Ring\xff");
-  set("NCCL_\xff", "1");
-  EXPECT_NO_THROW(static_cast<void>(environment_facts().dump()));
-}
-
-TEST_F(EnvironmentFacts, KeepsPathsToItself) {
-  set("GPULIFT_TORCH", "/home/someone/torch");
-  EXPECT_EQ(environment_facts().at("GPULIFT_TORCH"), "set");
-  EXPECT_EQ(recorded_value("NCCL_ALGO", "a/b"), "set");
 }
 
 TEST(CardId, IsTheNameBasedUuidThatOtherLanguagesCompute) {

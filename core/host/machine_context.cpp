@@ -1,6 +1,7 @@
 #include "machine_context.hpp"
 
 #include "build_info.hpp"
+#include "core/harness/environment.hpp"
 #include "core/harness/machine.hpp"
 
 namespace gpulift {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/harness/machine.hpp"
+#include "core/harness/environment.hpp"
 #include "core/harness/record_file.hpp"
 
 namespace gpulift {

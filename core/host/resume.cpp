@@ -15,6 +15,9 @@ struct Fact {
 constexpr Fact kOrigins[] = {{"driver", "/driver"},
                              {"CPU", "/host/cpu"},
                              {"build type", "/build/type"},
+                             {"compiler flags", "/build/flags"},
+                             {"compiler flags for CUDA", "/build/cuda_flags"},
+                             {"linker flags", "/build/link_flags"},
                              {"commit", "/build/commit"},
                              {"uncommitted changes", "/build/dirty"}};
 
@@ -49,6 +52,20 @@ std::string plant_of(const Json& context) {
   return plant.empty() ? "0" : plant;
 }
 
+/// Of the process or, with "/build" ahead, of the compilers: what is not there was not set.
+void require_same_environment(const Json& theirs, const Json& ours, const std::string& of) {
+  const Json::json_pointer pointer(of + "/environment");
+  const Json there = theirs.value(pointer, Json::object());
+  const Json here = ours.value(pointer, Json::object());
+  for (const Json& both : {there, here}) {
+    for (const auto& [name, ignored] : both.items()) {
+      const auto was = there.value(name, "not set");
+      const auto is = here.value(name, "not set");
+      if (was != is) throw NotComparable(refusal(name, was, is));
+    }
+  }
+}
+
 template <typename Refused, typename Facts>
 void require_same(const Facts& facts, const Json& theirs, const Json& ours) {
   for (const Fact& fact : facts) {
@@ -68,6 +85,10 @@ void require_same_run(const std::vector<Json>& records, const Json& context) {
     const Json& theirs = record.at("context");
     if (card_of(theirs) != card_of(context)) throw NotComparable(refusal("card", card_of(theirs), card_of(context)));
     require_same<NotComparable>(kOrigins, theirs, context);
+    if (record.value("schema", "") == kSchemaVersion) {  // an older one tells less
+      require_same_environment(theirs, context, "");
+      require_same_environment(theirs, context, "/build");
+    }
     if (plant_of(theirs) != plant_of(context))
       throw OtherSettings(refusal("--plant", plant_of(theirs), plant_of(context)));
     require_same<OtherSettings>(kSettings, theirs, context);

@@ -17,7 +17,7 @@ Json context() {
   return {{"gpu", {{"name", "NVIDIA H200"}, {"card", "1a2b3c4d"}}},
           {"driver", "580.1"},
           {"host", {{"cpu", "Xeon"}, {"cores", 16}}},
-          {"build", {{"type", "Release"}, {"commit", "abc1234"}, {"dirty", false}}},
+          {"build", {{"type", "Release"}, {"flags", "-O3"}, {"commit", "abc1234"}, {"dirty", false}}},
           {"options", options_of(RunSettings{})}};
 }
 
@@ -54,8 +54,37 @@ INSTANTIATE_TEST_SUITE_P(Facts, OtherOrigin,
                                          Change{"/driver", "590.2", "driver 590.2, here it is 580.1"},
                                          Change{"/host/cpu", "EPYC", "CPU EPYC, here it is Xeon"},
                                          Change{"/build/type", "Debug", "build type Debug, here it is Release"},
+                                         Change{"/build/flags", "-O1", "compiler flags -O1, here it is -O3"},
                                          Change{"/build/commit", "fff", "commit fff, here it is abc1234"},
                                          Change{"/build/dirty", true, "uncommitted changes true, here it is false"}));
+
+struct Variable {
+  const char* there;
+  const char* here;
+  const char* said;
+};
+
+Json in_environment(const char* value) {
+  Json made = context();
+  if (*value != '\0') made["environment"] = {{"OMP_NUM_THREADS", value}};
+  return made;
+}
+
+class OtherEnvironment : public testing::TestWithParam<Variable> {};
+
+TEST_P(OtherEnvironment, IsNotComparableWhereTheRecordTellsAllOfIt) {
+  Json old = record(in_environment(GetParam().there));
+  EXPECT_NO_THROW(require_same_run({old}, in_environment(GetParam().here)));
+  old["schema"] = kSchemaVersion;
+  EXPECT_THAT([&] { require_same_run({old}, in_environment(GetParam().here)); },
+              ThrowsMessage<NotComparable>(HasSubstr(GetParam().said)));
+  EXPECT_NO_THROW(require_same_run({old}, in_environment(GetParam().there)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Variables, OtherEnvironment,
+                         testing::Values(Variable{"4", "8", "OMP_NUM_THREADS 4, here it is 8"},
+                                         Variable{"", "8", "OMP_NUM_THREADS not set, here it is 8"},
+                                         Variable{"4", "", "OMP_NUM_THREADS 4, here it is not set"}));
 
 class OtherOption : public testing::TestWithParam<Change> {};
 

@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder
 RUNNING = "running"
 COMPLETE = "complete"
 COMMIT_DIGITS = 7
+CONDITION_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Wanted:
     dirty: bool
     options: Mapping[str, Any]
     build: str = ""
+    conditions: str = ""
 
     @property
     def stem(self) -> str:
@@ -56,10 +59,18 @@ def wanted(context: Context, options: Mapping[str, Any], bench: Path) -> Wanted:
     return Wanted(
         slug=context.slug,
         commit=build.commit[:COMMIT_DIGITS] or "unknown",
-        dirty=build.dirty,
+        dirty=bool(build.dirty),
         options=options,
         build=fingerprint(bench) if build.doubt else "",
+        conditions=_conditions(context),
     )
+
+
+def _conditions(context: Context) -> str:
+    """Of compilers and process a hash: under others the run that was begun is another one."""
+    build = replace(context.build, commit="", dirty=None)
+    told = json.dumps([dict(context.environment), asdict(build)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:CONDITION_DIGITS]
 
 
 def choose(results: Path, want: Wanted, today: datetime | None = None) -> RunFolder:
@@ -103,12 +114,17 @@ def save_state(folder: Path, want: Wanted, state: str) -> None:
     }
     if want.build:
         document["build"] = want.build
+    if want.conditions:
+        document["conditions"] = want.conditions
+    whole = folder / f".{STATE_FILE}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        whole = folder / f".{STATE_FILE}.new"
         whole.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         whole.replace(file)
     except OSError as error:
+        with suppress(OSError):  # nothing is left of a folder that cannot serve
+            whole.unlink(missing_ok=True)
+            folder.rmdir()
         raise write_error(folder, error) from None
 
 
@@ -142,9 +158,15 @@ def _resumable(folder: Path, want: Wanted) -> bool:
         return False
     if any(map(is_published, record_files(folder))):  # gpulift-bench would measure all of it anew
         return False
+    return is_of(state, want)
+
+
+def is_of(state: Mapping[str, Any], want: Wanted) -> bool:
+    """Whether what run.json says is what is wanted."""
     asked = {"machine": want.slug, "commit": want.stem, "options": dict(want.options)}
     same = all(state.get(key) == value for key, value in asked.items())
-    return same and state.get("build", "") == want.build
+    told = (state.get("build", ""), state.get("conditions", ""))
+    return same and told == (want.build, want.conditions)
 
 
 def state_of(folder: Path) -> str:

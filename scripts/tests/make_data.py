@@ -8,7 +8,7 @@ from tests.conftest import DATA
 
 def main() -> None:
     """A few records of every outcome and kind, of the newest schema version."""
-    folder = DATA / "1.7"
+    folder = DATA / "1.8"
     gpu = [one for one in runs_made.full_gpu() if one["technique"] == "launch/cuda_graph"]
     energies = [one for one in runs_made.full_gpu() if one["regime"] == "sustained"]
     sample.write(folder, [*gpu[:3], *runs_made.without_gpu()[3:], *runs_made.with_troubles()])

@@ -14,7 +14,12 @@ Json = dict[str, Any]
 BUILD: Json = {
     "compiler": "GNU 12.2.0",
     "cuda_compiler": "NVIDIA 13.0.88",
+    "cuda_host_compiler": "GNU 12.2.0",
+    "linker": "GNU 2.40",
     "type": "Release",
+    "flags": "-O3 -DNDEBUG",
+    "cuda_flags": "-O3 -DNDEBUG",
+    "link_flags": "",
     "architectures": "90a",
     "commit": "abc1234",
     "dirty": False,
@@ -158,7 +163,7 @@ def mark_crowded(folder: Path, together: object = 2) -> None:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.7",
+        "schema": "1.8",
         "method": "1",
         "kind": "technique",
         "technique": technique,

@@ -81,6 +81,16 @@ def refusal(base: Run, head: Run, across: str | None = None) -> str:
         ("build__cuda_compiler", "NVIDIA 13.1"),
         ("build__architectures", "80"),
         ("build__sanitizers", "address"),
+        ("build__cuda_host_compiler", "Clang 19"),
+        ("build__linker", "LLD 19"),
+        ("build__flags", "-fno-inline -O3 -DNDEBUG"),
+        ("build__cuda_flags", "-G"),
+        ("build__link_flags", "-Wl,-z,lazy"),
+        ("build__environment__NVCC_APPEND_FLAGS", "-O0"),
+        ("build__environment__CPATH", "#1a2b3c4d"),
+        ("environment__LD_PRELOAD", "libjemalloc.so.2"),
+        ("environment__LD_LIBRARY_PATH", "#1a2b3c4d"),
+        ("environment__KMP_BLOCKTIME", "0"),
         ("host__cpu", "AMD EPYC"),
         ("host__cpu_id", "25-17-1"),
         ("host__cores", 8),
@@ -98,6 +108,65 @@ def test_every_fact_must_be_equal_and_is_named_with_both_values(path: str, value
     assert f"{value} in head)" in text
     text = refusal(made("base", **{path: value}), base)
     assert f"{name} ({value} in base" in text
+
+
+OLD: sample.Json = {"schema": "1.7"}
+UNTOLD: dict[str, Any] = {
+    f"build__{key}": None
+    for key in ("flags", "cuda_flags", "link_flags", "linker", "cuda_host_compiler")
+}
+
+
+def test_what_an_older_record_could_not_tell_of_its_build_is_no_difference() -> None:
+    base = made("base", top=OLD, **UNTOLD)
+    flags: dict[str, Any] = {"build__flags": "-O1", "build__environment__CPATH": "#1a2b3c4d"}
+    found = compared(base, made("head", **flags))
+    assert {"build.flags", "build.environment.CPATH"} <= set(found.one_sided)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "alike"),
+    [
+        (None, {"KMP_BLOCKTIME": "0"}, True),
+        (None, {"LD_LIBRARY_PATH": "#1a2b3c4d"}, True),
+        (None, {"OMP_NUM_THREADS": "4"}, False),
+        (None, {"LD_PRELOAD": "libjemalloc.so.2"}, False),
+        ({"LD_PRELOAD": "set"}, {"LD_PRELOAD": "libjemalloc.so.2"}, True),
+        ({"LD_PRELOAD": "set"}, {}, False),
+        ({"OMP_NUM_THREADS": "4"}, {}, False),
+    ],
+)
+def test_of_the_environment_an_older_record_told_some(
+    old: sample.Json | None, new: sample.Json, alike: bool
+) -> None:
+    base = made("base", top=OLD, environment=old or {}, **UNTOLD)
+    head = made("head", environment=new)
+    if alike:
+        compared(base, head)
+        compared(head, base)
+    else:
+        (name,) = {**(old or {}), **new}
+        assert f"environment.{name} (" in refusal(base, head)
+        assert f"environment.{name} (" in refusal(head, base)
+
+
+def test_of_an_unknown_commit_an_older_record_said_that_nothing_was_changed() -> None:
+    base = made("base", top=OLD, build__commit="unknown", **UNTOLD)
+    head = made("head", build__commit="unknown", build__dirty=None)
+    compared(base, head)
+    assert "build.commit (" in refusal(made("base", top=OLD, **UNTOLD), head)
+
+
+def test_a_gate_allows_a_base_that_tells_less_of_its_build_and_holds_others_to_it() -> None:
+    def context(**changes: Any) -> Context:
+        return made("x", **changes).records[0].context
+
+    slow = context(build__flags="-O1", environment__KMP_BLOCKTIME="0")
+    require_same_but_commit(context(**UNTOLD), slow)
+    with pytest.raises(GpuliftError, match=r"build\.flags \(-O3 -DNDEBUG in base, -O1 in head\)"):
+        require_same_but_commit(context(environment__KMP_BLOCKTIME="0"), slow)
+    with pytest.raises(GpuliftError, match=r"build\.environment\.CPATH"):
+        require_same_but_commit(context(), context(build__environment__CPATH="#1a2b3c4d"))
 
 
 def test_some_pages_of_memory_are_no_difference() -> None:

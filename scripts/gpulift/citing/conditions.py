@@ -42,6 +42,7 @@ def commit(build: Build) -> str:
     parts = [name, "with uncommitted changes" if build.dirty else ""]
     parts.append(f"{build.type} build" if build.type not in ("", "Release") else "")
     parts.append(f"sanitizers {build.sanitizers}" if build.sanitizers else "")
+    parts.append(f"foreign flags ({build.foreign_flags})" if build.foreign_flags else "")
     return _joined(parts)
 
 
@@ -50,6 +51,7 @@ def compilers(build: Build) -> str:
     parts = [build.type, build.compiler]
     parts.append(f"CUDA {build.cuda_compiler}" if build.cuda_compiler else "")
     parts.append(f"architectures {build.architectures}" if build.architectures else "")
+    parts.append(f"linker {build.linker}" if build.linker else "")
     return _joined(parts)
 
 

@@ -163,7 +163,7 @@ def _newest_build(records: Sequence[Record]) -> tuple[Record, ...]:
 
 
 def _build(record: Record) -> tuple[str, bool]:
-    return record.context.build.commit, record.context.build.dirty
+    return record.context.build.commit, bool(record.context.build.dirty)
 
 
 def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:

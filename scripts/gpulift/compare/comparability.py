@@ -15,6 +15,9 @@ then asks about; it allows these facts and no others:
   power limit. Driver, host and build stay equal: the question is not about the machines.
 - commit: the commit and whether there were uncommitted changes.
 
+From schema 1.8 on records tell the flags of compilers and linker, and more of the environment: what
+an older record could not tell is no difference.
+
 Versions of libraries, the disk of files and further GPUs are told by the records of those
 techniques alone that have to do with them. A side has one of each, and what both sides know must be
 equal. A further GPU's facts (`gpus.1.card`) go with the factors of the first one's.
@@ -62,6 +65,24 @@ VERSIONS = ("python", "torch", "libtorch", "jax", "numpy", "triton")
 RELEASE = re.compile(r"\d+(\.\d+)*")  # all that an arm in C++ knows of its torch
 NOTES_LIBTORCH = 6  # minor version of the schema from which on arms in C++ note it by that name
 HAS_VERSIONS = 7  # from which on no version is a note
+HAS_CONDITIONS = 8  # from which on flags are told, and all of the environment that is
+# What was told of the environment before.
+TOLD_BEFORE = re.compile(
+    r"environment\.((MALLOC|NCCL|OMP|OPENBLAS|TORCH_NCCL|TORCH_SYMM_MEM)_.*|CUBLASLT_WORKSPACE_SIZE"
+    r"|CUBLAS_WORKSPACE_CONFIG|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_DEVICE_ORDER|CUDA_FORCE_PTX_JIT"
+    r"|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_DATA_LOADING|CUDA_MODULE_LOADING|CUDA_VISIBLE_DEVICES"
+    r"|GLIBC_TUNABLES|GPULIFT_TORCH|LD_PRELOAD|MKL_NUM_THREADS|NVIDIA_TF32_OVERRIDE"
+    r"|PYTORCH_ALLOC_CONF|PYTORCH_CUDA_ALLOC_CONF|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE)"
+)
+SET = "set"  # what was told of preloaded libraries
+FLAGS = (
+    "build.cuda_flags",
+    "build.cuda_host_compiler",
+    "build.environment.",
+    "build.flags",
+    "build.link_flags",
+    "build.linker",
+)
 
 Facts = Mapping[str, Any]
 
@@ -337,6 +358,12 @@ def require_same_but_commit(base: Context, head: Context) -> None:
     What only one of the builds knows how to ask the host for is no difference: it is one machine.
     """
     mine, theirs = _context_facts(base), _context_facts(head)
+    if None in (base.build.flags, head.build.flags):  # an older build tells less
+        untold = (*FLAGS, "environment.")  # the latter is that of this one process
+        mine, theirs = (
+            {key: value for key, value in known.items() if not key.startswith(untold)}
+            for known in (mine, theirs)
+        )
     one_sided = {key for key in mine.keys() ^ theirs.keys() if key.startswith("host.")}
     found = [one for one in _differing(mine, theirs) if one.fact not in one_sided]
     other = [str(one) for one in found if not FACTORS["commit"].allows(one.fact)]
@@ -375,7 +402,7 @@ def differences(base: Record, head: Record) -> list[FactDifference]:
     """The facts that differ, by name.
 
     A fact that only the record of the newer schema has was unknown to the older one, and is no
-    difference; an environment variable is: where it is not recorded, it was not set.
+    difference. An environment variable that the older one would have told is: it was not set.
     """
     return [
         one for one in _differing(facts(base), facts(head)) if not _excused(one.fact, base, head)
@@ -403,11 +430,22 @@ def _same_memory(key: str, mine: Facts, theirs: Facts) -> bool:
 
 
 def _excused(key: str, base: Record, head: Record) -> bool:
-    if key.startswith("environment."):
+    if base.minor == head.minor:
         return False
-    mine, theirs = base.minor, head.minor
-    newer, older = (base, head) if mine > theirs else (head, base)
-    return mine != theirs and key in facts(newer) and key not in facts(older)
+    newer, older = (base, head) if base.minor > head.minor else (head, base)
+    known, told = facts(newer), facts(older)
+    if key == "build.dirty" and key not in known:
+        return True  # of an unknown commit, of which older records said that nothing was changed
+    if key.startswith("environment."):
+        return older.minor < HAS_CONDITIONS and _untold(key, known, told)
+    return key in known and key not in told
+
+
+def _untold(key: str, known: Facts, told: Facts) -> bool:
+    """Whether a record below schema 1.8 cannot tell what another one does of the environment."""
+    if key == "environment.LD_PRELOAD" and key in known:
+        return told.get(key) == SET
+    return key not in told and not TOLD_BEFORE.fullmatch(key)
 
 
 def _require_one_set(

@@ -92,7 +92,7 @@ def _add_run(gauges: _Gauges, run: Run, labels: Labels) -> None:
         "cuda_runtime": context.cuda_runtime,
         "host_cpu": context.host.cpu,
         "commit": context.build.commit,
-        "dirty": str(context.build.dirty).lower(),
+        "dirty": "" if context.build.dirty is None else str(context.build.dirty).lower(),
         "method": run.records[0].method,
     }
     gauges.add("gpulift_run_info", {**labels, **info}, 1.0)

@@ -140,7 +140,10 @@ def _of_record() -> list[Column]:
 
 def _of_context() -> list[Column]:
     versions = ("driver", "cuda_driver", "cuda_runtime", "gpu_missing", "gpu_remedy")
-    build = ("commit", "type", "compiler", "cuda_compiler", "architectures", "sanitizers")
+    build = (
+        *("commit", "type", "compiler", "cuda_compiler", "architectures", "sanitizers"),
+        *("cuda_host_compiler", "linker", "flags", "cuda_flags", "link_flags"),
+    )
     return [
         Column("machine", str, lambda row: row.record.context.slug),
         Column("gpu", str, _gpu(lambda gpu: gpu.name)),
@@ -157,6 +160,11 @@ def _of_context() -> list[Column]:
         Column("host_facts_json", str, lambda row: as_json(row.record.context.host.facts)),
         *(Column(f"build_{name}", str, _build(name)) for name in build),
         Column("build_dirty", bool, _build("dirty")),
+        Column(
+            "build_environment_json",
+            str,
+            lambda row: as_json(row.record.context.build.environment),
+        ),
         Column("environment_json", str, lambda row: as_json(row.record.context.environment)),
         Column("options_json", str, lambda row: as_json(row.record.context.options)),
     ]

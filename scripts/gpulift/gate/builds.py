@@ -30,12 +30,20 @@ COMMIT_DIGITS = 12
 LAST_LINES = 10
 NEEDED = re.compile(r"^(modules/[^/]+\.json\.stamp): ", re.M)
 # What has to be the same in both builds, by its name in CMakeCache.txt.
+# Also where they are empty: else CMake would take them from what the environment has now.
+FLAGS = (
+    "CMAKE_CXX_FLAGS",
+    "CMAKE_CUDA_FLAGS",
+    "CMAKE_EXE_LINKER_FLAGS",
+    "CMAKE_MODULE_LINKER_FLAGS",
+    "CMAKE_SHARED_LINKER_FLAGS",
+    "GPULIFT_BUILD_ENVIRONMENT",
+)
 SHARED = (
+    *FLAGS,
     "CMAKE_BUILD_TYPE",
     "CMAKE_CXX_COMPILER",
-    "CMAKE_CXX_FLAGS",
     "CMAKE_CUDA_COMPILER",
-    "CMAKE_CUDA_FLAGS",
     "CMAKE_CUDA_HOST_COMPILER",
     "CMAKE_BUILD_RPATH",
     "CMAKE_MAKE_PROGRAM",
@@ -154,7 +162,11 @@ def cached(file: Path) -> dict[str, str]:
 
 def configure_flags(settings: dict[str, str]) -> list[str]:
     """The options of cmake that make a build like the running one."""
-    return [f"-D{name}={settings[name]}" for name in SHARED if settings.get(name)]
+    return [
+        f"-D{name}={settings[name]}"
+        for name in SHARED
+        if settings.get(name) or (name in FLAGS and name in settings)
+    ]
 
 
 def needed_targets(all_targets: str) -> list[str]:

@@ -388,6 +388,8 @@ def _misfits(check: Check, entry: Measured) -> list[str]:
         misfits.append(f"the host is {context.host.name}, the reference's {asked.host}")
     if context.build.type not in OPTIMISED:
         misfits.append(f"a {context.build.type} build")
+    if context.build.foreign_flags:
+        misfits.append(f"foreign flags ({context.build.foreign_flags})")
     return misfits
 
 

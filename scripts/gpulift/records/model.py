@@ -296,27 +296,68 @@ class Host:
         return f"{self.cpu}, {self.cores} cores" if self.cores else self.cpu
 
 
+# What CMake gives a build of these types, which are what is measured with.
+OWN_FLAGS = {"Release": "-O3 -DNDEBUG", "RelWithDebInfo": "-O2 -g -DNDEBUG"}
+FLAG_VARIABLES = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CCC_OVERRIDE_OPTIONS")
+
+
 @dataclass(frozen=True)
 class Build:
-    """What was built from which commit."""
+    """What was built from which commit, and with what. Of paths in flags hashes are left, of
+    libraries their names."""
 
-    commit: str
-    dirty: Annotated[bool, about("from uncommitted changes")]
+    commit: Annotated[str, about("of gpulift's own checkout, or unknown")]
+    dirty: Annotated[
+        Maybe[bool], about("from uncommitted changes; absent where the commit is unknown")
+    ] = None
     type: str = ""
     compiler: str = ""
     cuda_compiler: str = ""
     architectures: str = ""
     sanitizers: str = ""
+    cuda_host_compiler: str = ""
+    linker: str = ""
+    flags: Annotated[Maybe[str], about("of C++, those of the build type included")] = None
+    cuda_flags: Maybe[str] = None
+    link_flags: Annotated[
+        Maybe[str], about("of programs, modules and shared libraries, where these differ")
+    ] = None
+    environment: Annotated[
+        Mapping[str, str], about("what compilers and linker found in theirs, as CPATH")
+    ] = field(default_factory=dict)
+
+    @property
+    def foreign_flags(self) -> str:
+        """Flags of an optimised build that neither gpulift nor its type gives; empty where there
+        are none, or none are told (until schema 1.7)."""
+        own = OWN_FLAGS.get(self.type)
+        if own is None or self.flags is None:
+            return ""
+        found = {
+            "C++": self.flags if self.flags != own else None,
+            "CUDA": self.cuda_flags if self.cuda_compiler.strip() else own,
+            "linker": self.link_flags or None,
+            **{name: self.environment.get(name) for name in FLAG_VARIABLES},
+        }
+        if found["CUDA"] == own:
+            del found["CUDA"]
+        told = (f"{name}: {flags or 'none'}" for name, flags in found.items() if flags is not None)
+        return "; ".join(told)
 
     @property
     def doubt(self) -> str:
         """Why the commit does not say which code was measured; empty where it does."""
+        found = []
         if self.dirty:
-            return "built from uncommitted changes"
-        return "built from an unknown commit" if self.commit in UNKNOWN_COMMITS else ""
+            found.append("from uncommitted changes")
+        elif self.commit in UNKNOWN_COMMITS:
+            found.append("from an unknown commit")
+        if self.foreign_flags:
+            found.append(f"with foreign flags ({self.foreign_flags})")
+        return f"built {' and '.join(found)}" if found else ""
 
 
-NO_BUILD = Build(commit="", dirty=False)
+NO_BUILD = Build(commit="")
 
 
 @dataclass(frozen=True)

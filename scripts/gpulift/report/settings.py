@@ -52,7 +52,7 @@ def _shared(context: Context) -> Context:
         context,
         gpu=gpu,
         host=replace(host, facts=shown),
-        build=replace(context.build, commit="", dirty=False),
+        build=replace(context.build, commit="", dirty=None),
         options={},
         gpus=(),
         versions={},

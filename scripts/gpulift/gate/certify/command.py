@@ -166,8 +166,8 @@ def second_build(reference: str, context: Context, gpu: int | None) -> Build:
     commit = context.build.commit
     if context.build.doubt:
         raise GpuliftError(
-            f"--base {reference}: this build is not of a commit without changes, so that no other"
-            " is known to be the same code",
+            f"--base {reference}: this build was {context.build.doubt}, so that no other is known"
+            " to be the same code",
             NOT_COMPARABLE,
         )
     if not Path(reference).is_dir():  # before it is built, which takes minutes
