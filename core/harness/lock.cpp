@@ -9,6 +9,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "usable_folder.hpp"
+
 namespace gpulift {
 namespace {
 
@@ -60,8 +62,6 @@ FileLock::~FileLock() {
   close(file_);
 }
 
-std::filesystem::path lock_path(const std::string& of) {
-  return std::filesystem::temp_directory_path() / ("gpulift-" + of + ".lock");
-}
+std::filesystem::path lock_path(const std::string& of) { return temporary_folder().path / ("gpulift-" + of + ".lock"); }
 
 }  // namespace gpulift

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "usable_folder.hpp"
+
 namespace gpulift {
 namespace {
 
@@ -23,33 +24,8 @@ constexpr std::string_view kPrefix = "gpulift-";
 constexpr const char* kMarker = ".gpulift-scratch";    // a locked file in a folder that is in use
 constexpr const char* kNotLocked = ".gpulift-making";  // the same before it is locked
 constexpr double kLeastFreeBytes = 1 << 20;
-
-/// Why the system refuses a folder, for the errors that a scratch folder can meet.
-std::string refusal(int error) {
-  const std::string folder = "the scratch folder ";
-  switch (error) {
-    case ENOENT:
-      return folder + "does not exist";
-    case ENOTDIR:
-      return folder + "is not a folder";
-    case EROFS:
-      return folder + "is read-only";
-    case EACCES:
-    case EPERM:
-      return folder + "may not be written to";
-    case ENOSPC:
-    case EDQUOT:
-      return "the disk of " + folder.substr(0, folder.size() - 1) + " is full";
-    default:
-      return folder + "cannot be used: " + std::generic_category().message(error);
-  }
-}
-
-double free_bytes(const std::filesystem::path& folder) {
-  struct statvfs disk{};
-  if (statvfs(folder.c_str(), &disk) != 0) return 0;
-  return static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
-}
+constexpr const char* kVariable = "GPULIFT_SCRATCH_DIR";
+constexpr const char* kFolder = "the scratch folder";
 
 /// Best effort: what cannot be removed stays.
 void remove_tree(const std::filesystem::path& folder) {
@@ -154,15 +130,13 @@ nlohmann::ordered_json to_json(const DiskFacts& facts) {
 }
 
 ScratchRoot::ScratchRoot(const std::filesystem::path& chosen) {
-  std::filesystem::path parent = chosen;
-  if (chosen.empty()) {
-    const char* usual = std::getenv("GPULIFT_SCRATCH_DIR");
-    parent = usual != nullptr && *usual != '\0' ? usual : "/var/tmp";
-  }
+  const char* const usual = std::getenv(kVariable);
+  const bool by_variable = chosen.empty() && usual != nullptr && *usual != '\0';
+  const std::filesystem::path parent = !chosen.empty() ? chosen : by_variable ? usual : "/var/tmp";
   missing_ = make_in(parent);
-  if (!chosen.empty() && !missing_.empty()) {
-    throw std::invalid_argument("--scratch: " + missing_ + " (" + chosen.string() + ")");
-  }
+  if (missing_.empty() || (chosen.empty() && !by_variable)) return;
+  throw std::invalid_argument((by_variable ? kVariable : "--scratch") + (": " + missing_) + " (" + parent.string() +
+                              ")");
 }
 
 ScratchRoot::~ScratchRoot() {
@@ -174,14 +148,14 @@ ScratchRoot::~ScratchRoot() {
 std::string ScratchRoot::make_in(const std::filesystem::path& parent) {
   std::error_code error;
   const auto real = std::filesystem::canonical(parent, error);
-  if (error) return refusal(error.value());
-  if (!std::filesystem::is_directory(real, error)) return refusal(ENOTDIR);
+  if (error) return folder_refusal(kFolder, error.value());
+  if (!std::filesystem::is_directory(real, error)) return folder_refusal(kFolder, ENOTDIR);
   remove_stale(real);  // first: the disk may be full of what they hold
   std::string name = real / kName;
-  if (mkdtemp(name.data()) == nullptr) return refusal(errno);
+  if (mkdtemp(name.data()) == nullptr) return folder_refusal(kFolder, errno);
   if (free_bytes(name) < kLeastFreeBytes) {
     remove_tree(name);
-    return refusal(ENOSPC);
+    return folder_refusal(kFolder, ENOSPC);
   }
   path_ = name;
   owner_ = getpid();

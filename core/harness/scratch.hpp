@@ -28,7 +28,8 @@ nlohmann::ordered_json to_json(const DiskFacts& facts);
 class ScratchRoot {
  public:
   /// Makes gpulift-XXXXXX in the chosen folder or, where that is empty, in $GPULIFT_SCRATCH_DIR or else /var/tmp. A
-  /// chosen folder that cannot be used throws std::invalid_argument; another one only leaves missing().
+  /// folder that somebody chose and that cannot be used throws std::invalid_argument, which names what chose it; the
+  /// usual one only leaves missing().
   explicit ScratchRoot(const std::filesystem::path& chosen);
   ~ScratchRoot();
   ScratchRoot(const ScratchRoot&) = delete;

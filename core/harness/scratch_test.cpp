@@ -1,7 +1,6 @@
 #include "scratch.hpp"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,11 +10,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <optional>
 #include <stdexcept>
 
+#include "testing/said_on_mount.hpp"
 #include "testing/temporary_folder.hpp"
 
 namespace gpulift {
@@ -39,9 +37,9 @@ class ScratchRootTest : public testing::Test {
  protected:
   ~ScratchRootTest() override { unsetenv("GPULIFT_SCRATCH_DIR"); }
 
-  static std::string missing_in(const std::filesystem::path& usual) {
+  static std::string refusal_by_variable(const std::filesystem::path& usual) {
     setenv("GPULIFT_SCRATCH_DIR", usual.c_str(), 1);
-    return ScratchRoot({}).missing();
+    return refusal({});
   }
 
   /// A child that holds a scratch folder in this one until it is killed; returns when it has it.
@@ -66,30 +64,6 @@ class ScratchRootTest : public testing::Test {
   static void kill_holder(pid_t child) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-  }
-
-  /// What a process prints that has mounted a file system in memory over the folder, with these options; none where the
-  /// system lets nobody mount.
-  std::optional<std::string> said_on(const char* options, unsigned long flags,
-                                     const std::function<std::string()>& say) const {
-    std::array<int, 2> answer{};
-    EXPECT_EQ(pipe(answer.data()), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      const bool mounted = (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
-                           mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                           mount("none", folder_.c_str(), "tmpfs", flags, options) == 0;
-      const std::string text = mounted ? say() : "";
-      _exit(mounted && write(answer[1], text.data(), text.size()) >= 0 ? 0 : 1);
-    }
-    close(answer[1]);
-    std::array<char, 512> text{};
-    const auto length = read(answer[0], text.data(), text.size());
-    close(answer[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return {};
-    return std::string(text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
   }
 
   const TemporaryFolder temporary_;
@@ -140,15 +114,16 @@ TEST_F(ScratchRootTest, WithoutAnyIsInTheFolderForLargeTemporaryFiles) {
 TEST_F(ScratchRootTest, AChosenFolderThatIsNotThereIsAUsageError) {
   const auto none = folder_ / "none";
   EXPECT_EQ(refusal(none), "--scratch: the scratch folder does not exist (" + none.string() + ")");
-  EXPECT_EQ(missing_in(none), "the scratch folder does not exist");
+  EXPECT_EQ(refusal_by_variable(none),
+            "GPULIFT_SCRATCH_DIR: the scratch folder does not exist (" + none.string() + ")");
 }
 
 TEST_F(ScratchRootTest, AFileIsNoFolder) {
   const auto file = folder_ / "file";
   std::ofstream(file) << "text";
   EXPECT_EQ(refusal(file), "--scratch: the scratch folder is not a folder (" + file.string() + ")");
-  EXPECT_EQ(missing_in(file), "the scratch folder is not a folder");
-  EXPECT_EQ(missing_in(file / "below"), "the scratch folder is not a folder");
+  EXPECT_EQ(refusal(file / "below"),
+            "--scratch: the scratch folder is not a folder (" + (file / "below").string() + ")");
 }
 
 TEST_F(ScratchRootTest, AFolderOfAnotherUserMayNotBeWrittenTo) {
@@ -157,7 +132,7 @@ TEST_F(ScratchRootTest, AFolderOfAnotherUserMayNotBeWrittenTo) {
   const pid_t child = fork();
   if (child == 0) {
     if (geteuid() == 0 && seteuid(kNobody) != 0) _exit(77);
-    _exit(missing_in(folder_) == "the scratch folder may not be written to" ? 0 : 1);
+    _exit(refusal(folder_).starts_with("--scratch: the scratch folder may not be written to (") ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -168,17 +143,22 @@ TEST_F(ScratchRootTest, AFolderOfAnotherUserMayNotBeWrittenTo) {
 }
 
 TEST_F(ScratchRootTest, AFolderMayBeReadOnly) {
-  const auto said = said_on("", MS_RDONLY, [&] { return missing_in(folder_) + "; " + refusal(folder_); });
+  const auto said = said_on_mount(folder_, "", MS_RDONLY, [&] { return refusal(folder_); });
   if (!said) GTEST_SKIP() << "nothing can be mounted here";
-  EXPECT_EQ(*said,
-            "the scratch folder is read-only; --scratch: the scratch folder is read-only (" + folder_.string() + ")");
+  EXPECT_EQ(*said, "--scratch: the scratch folder is read-only (" + folder_.string() + ")");
+}
+
+TEST_F(ScratchRootTest, OfTheUsualFolderWhichNobodyChoseTheReasonIsKept) {
+  const auto said = said_on_mount("/var/tmp", "", MS_RDONLY, [&] { return ScratchRoot({}).missing(); });
+  if (!said) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(*said, "the scratch folder is read-only");
 }
 
 TEST_F(ScratchRootTest, ADiskWithoutAMebibyteIsFullAndNothingStaysOnIt) {
   const auto said =
-      said_on("size=64k", 0, [&] { return missing_in(folder_) + " " + std::to_string(count_entries(folder_)); });
+      said_on_mount(folder_, "size=64k", 0, [&] { return refusal(folder_) + std::to_string(count_entries(folder_)); });
   if (!said) GTEST_SKIP() << "nothing can be mounted here";
-  EXPECT_EQ(*said, "the disk of the scratch folder is full 0");
+  EXPECT_EQ(*said, "--scratch: the disk of the scratch folder is full (" + folder_.string() + ")0");
 }
 
 TEST_F(ScratchRootTest, MayBeDeletedMeanwhile) {

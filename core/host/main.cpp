@@ -15,6 +15,7 @@
 #include "catalogue.hpp"
 #include "core/harness/lock.hpp"
 #include "core/harness/scratch.hpp"
+#include "core/harness/usable_folder.hpp"
 #include "interrupt.hpp"
 #include "launch.hpp"
 #include "machine_context.hpp"
@@ -166,7 +167,26 @@ void refuse_report_of_duet(const std::vector<std::string>& benchmark_arguments) 
   }
 }
 
+/// What the folder for temporary files has to serve for: a duet loads the modules of the base from copies in it, which
+/// stay on the disk while their process runs.
+FolderNeeds temporary_needs(const std::vector<Job>& jobs) {
+  FolderNeeds needs;
+  std::set<std::filesystem::path> copied;
+  for (const Job& job : jobs) {
+    if (job.is_duet() && job.script.is_null()) copied.insert(job.base_module);
+  }
+  for (const auto& module : copied) {
+    std::error_code missing;  // which is said of the case
+    const auto bytes = std::filesystem::file_size(module, missing);
+    if (!missing) needs.free_bytes += static_cast<double>(bytes);
+  }
+  needs.runs_code = !copied.empty();
+  return needs;
+}
+
 int measure(const Options& options, const std::vector<SelectedCase>& selected, BenchmarkOut& out) {
+  const auto jobs = jobs_of(selected, options);
+  require_temporary_folder(temporary_needs(jobs));
   Progress progress;
   RunSettings settings = options.settings;
   settings.gpus = gpus_of(options, selected);
@@ -176,6 +196,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, B
   const ScratchRoot scratch(options.scratch);
   settings.scratch = scratch.path().string();
   settings.scratch_missing = scratch.missing();
+  if (!scratch.missing().empty()) progress.say("Without files: " + scratch.missing() + "; --scratch names another");
   std::unique_ptr<RecordFolder> folder;
   if (!options.records.empty()) {
     folder = std::make_unique<RecordFolder>(options.records, [&](const std::string& line) { progress.say(line); });
@@ -188,7 +209,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, B
   if (!supervisor.records().empty()) {
     progress.say("Going on with a run of which " + std::to_string(supervisor.records().size()) + " records are there.");
   }
-  if (!supervisor.run(jobs_of(selected, options))) {
+  if (!supervisor.run(jobs)) {
     progress.say("Interrupted: " + std::to_string(supervisor.records().size()) + " records are kept.");
     return kInterrupted;
   }

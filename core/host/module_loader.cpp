@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/harness/abi_tag.hpp"
+#include "core/harness/usable_folder.hpp"
 
 namespace gpulift {
 namespace {
@@ -23,7 +24,7 @@ std::string loader_message(const std::filesystem::path& file) {
 class TemporaryCopy {
  public:
   explicit TemporaryCopy(const std::filesystem::path& file) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gpulift-module-XXXXXX").string();
+    std::string pattern = (temporary_folder().path / "gpulift-module-XXXXXX").string();
     const int descriptor = mkstemp(pattern.data());
     if (descriptor < 0) throw ModuleError("cannot make a temporary file; set TMPDIR to a folder with room");
     close(descriptor);
@@ -32,7 +33,8 @@ class TemporaryCopy {
     std::filesystem::copy_file(file, path_, std::filesystem::copy_options::overwrite_existing, failure);
     if (failure) {
       std::filesystem::remove(path_);
-      throw ModuleError("cannot read " + file.filename().string() + " of the base: " + failure.message());
+      throw ModuleError("cannot copy " + file.filename().string() +
+                        " of the base to the folder for temporary files: " + failure.message());
     }
   }
   ~TemporaryCopy() {

@@ -11,6 +11,7 @@
 
 #include "core/harness/record_file.hpp"
 #include "core/harness/stop_rule.hpp"
+#include "core/harness/testing/said_on_mount.hpp"
 #include "core/harness/window.hpp"
 
 namespace gpulift {
@@ -20,6 +21,7 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::Gt;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -509,6 +511,16 @@ TEST_F(Program, AFolderThatCannotServeIsWrongUsage) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(lines_of(result.errors), ElementsAre(HasSubstr("--scratch")));
   EXPECT_THAT(records(), IsEmpty());
+}
+
+TEST_F(Program, AFolderForTemporaryFilesThatCannotServeIsNamedBeforeAnythingIsMeasured) {
+  const auto none = (folder_ / "none").string();
+  const Result result = run(measure_arguments(modules({"fine"}), {}), {{"TMPDIR", none}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(lines_of(result.errors), ElementsAre(StartsWith("gpulift-bench: TMPDIR: the folder for temporary files "
+                                                              "does not exist (" +
+                                                              none)));
+  EXPECT_FALSE(std::filesystem::exists(records_folder()));
 }
 
 TEST_F(Program, AWrapperStandsInFrontOfTheWorker) {
@@ -1044,6 +1056,18 @@ class Duet : public Program {
     return std::exp(log_ratio);
   }
 };
+
+// Its base is loaded from a copy, which had the loader ask to build it again.
+TEST_F(Duet, NeedsAFolderForTemporaryFilesThatLibrariesCanBeLoadedFrom) {
+  const auto said = said_on_mount(folder_ / "tmp", "", MS_NOEXEC, [&] {
+    const Result result = duet("base_again", "base", "planted_host", 0.01);
+    return std::to_string(result.exit_code) + " " + result.errors;
+  });
+  if (!said) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_THAT(*said, AllOf(StartsWith("2 gpulift-bench: TMPDIR: "), HasSubstr("noexec"),
+                           EndsWith("name another one in TMPDIR\n")));
+  EXPECT_FALSE(std::filesystem::exists(records_folder()));
+}
 
 TEST_F(Duet, OfTwoEqualBuildsIsCloseToOne) {
   const Result result = duet("base_again", "base", "planted_host", 0.05);

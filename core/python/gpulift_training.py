@@ -376,6 +376,12 @@ def require_compiler(device: torch.device) -> None:
 
 def use_cold_cache() -> None:
     """Nothing that an earlier process compiled is found again; removed when the process ends."""
+    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        raise Skip(
+            "torch.compile loads what it compiled from the folder for temporary files, which is"
+            " mounted noexec",
+            "name another folder in TMPDIR",
+        )
     folder = tempfile.TemporaryDirectory(prefix="gpulift-inductor-")
     atexit.register(folder.cleanup)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name

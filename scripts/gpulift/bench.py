@@ -32,10 +32,19 @@ def prepared(script: Path) -> Iterator[Path]:
             f"{script}: is no Python file; `./gpulift run --techniques DIR` takes .cpp and .cu"
         )
     source = techniques.source_of(script)
-    with TemporaryDirectory(prefix="gpulift-") as above:
+    with _temporary() as above:
         modules = Path(above) / source.stem
         techniques.add_script(source, modules)
         yield modules
+
+
+def _temporary() -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="gpulift-")
+    except OSError as error:
+        raise GpuliftError(
+            f"no folder for temporary files can be used ({error.strerror}); name one in TMPDIR"
+        ) from None
 
 
 def show(folder: Path, wide: bool) -> None:

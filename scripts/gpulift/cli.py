@@ -54,7 +54,9 @@ Filter = Annotated[
 Gpus = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        "--gpus", "--gpu", help="Index of the GPU, or several: 0,1; the first by default."
+        "--gpus",
+        "--gpu",
+        help="Index of the GPU, or several: 0,1; the first by default.",
     ),
 ]
 Scratch = Annotated[
@@ -134,7 +136,7 @@ def run(
         known = machine.catalogue(machine.find_bench(), options.more_modules)
         options = measuring.within(time_s("--quick", quick), options, known, context, say)
     measured = measuring.run(options, results_folder(), out, context, say)
-    if measured.exit_code in measuring.FINISHED:
+    if measured.exit_code in measuring.FINISHED and measured.folder.exists():
         typer.echo(measured.folder)
     raise typer.Exit(measured.exit_code)
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulift import packages
-from gpulift.machine import TechniqueInfo
+from gpulift import folders, packages
+from gpulift.machine import TechniqueInfo, checkout_root
 from gpulift.records.model import Context
 
 PRELOADS = (
@@ -42,6 +42,7 @@ def examine(context: Context, techniques: Sequence[TechniqueInfo]) -> list[Findi
         _toolkit(),
         _torch(),
         _jax(),
+        *_folders(),
         *(_preload(library, package) for library, package in PRELOADS),
         *_unavailable(techniques),
         _runnable(context, techniques),
@@ -98,6 +99,25 @@ def _jax() -> Finding:
         return Finding("JAX", True, f"jax {importlib.metadata.version('jax')}")
     except importlib.metadata.PackageNotFoundError:
         return Finding("JAX", False, "no jax in this Python", packages.remedy("jax"))
+
+
+def _folders() -> list[Finding]:
+    """Those that runs write to."""
+    temporary, scratch = folders.temporary(), folders.scratch()
+    results = folders.Chosen(checkout_root() / "results", "")
+    return [
+        _folder("temporary files", temporary, temporary.variable or "TMPDIR", runs_code=True),
+        _folder("files of cases", scratch, scratch.variable or "--scratch"),
+        _folder("results", results, "--out"),
+    ]
+
+
+def _folder(what: str, chosen: folders.Chosen, by: str, *, runs_code: bool = False) -> Finding:
+    why = folders.why_unusable(chosen.path, runs_code=runs_code)
+    place = f"{chosen.variable}={chosen.path}" if chosen.variable else str(chosen.path)
+    if not why:
+        return Finding(what, True, place)
+    return Finding(what, False, f"{place} is {why}", f"name another folder with {by}")
 
 
 def _preload(library: str, package: str) -> Finding:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpulift import machine, runs
+from gpulift import folders, machine, runs
 from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, NOTHING_RAN, OK, USAGE, GpuliftError
 from gpulift.quick import Row, choose
 from gpulift.records.files import record_files
@@ -109,16 +109,33 @@ def run(options: Options, results: Path, out: Path | None, context: Context, say
     bench = machine.find_bench()
     want = runs.wanted(context, options.given(), bench)
     chosen = runs.choose_named(out, want) if out else runs.choose(results, want)
+    _begin_where_it_can(chosen.path, options, want, by_option=out is not None)
     say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
-    begin(chosen.path, options, want)
     code = machine.measure(bench, options.flags(chosen.path))
-    if finished(chosen.path, code):
+    kept = kept_records(chosen.path)
+    if kept and finished(chosen.path, code):
         runs.save_state(chosen.path, want, runs.COMPLETE)
         return Measured(chosen.path, code)
-    kept = kept_records(chosen.path)
+    code = _explain(code, kept, chosen.path, say)
     if kept == 0:
         runs.discard_if_empty(chosen.path)
-    return Measured(chosen.path, _explain(code, kept, chosen.path, say))
+        if not chosen.path.exists():
+            say(f"nothing was recorded, so {chosen.path} is gone again")
+    return Measured(chosen.path, code)
+
+
+def _begin_where_it_can(
+    folder: Path, options: Options, want: runs.Wanted, *, by_option: bool
+) -> None:
+    """Begins the run; of a folder that cannot take it, says what chose it, and leaves nothing."""
+    try:
+        begin(folder, options, want)
+        if why := folders.why_unusable(folder):
+            runs.discard_if_empty(folder)
+            raise GpuliftError(f"{folder}: its disk is {why}", FAILED)
+    except GpuliftError as error:
+        told = f"--out {error}" if by_option else f"{error}; --out names another folder"
+        raise GpuliftError(told, error.exit_code) from None
 
 
 def begin(folder: Path, options: Options, want: runs.Wanted) -> None:
@@ -161,9 +178,7 @@ def is_complete(folder: Path, want: runs.Wanted) -> bool:
         state = parse_line(file.read_bytes(), str(file))
     except (OSError, GpuliftError):
         return False
-    asked = {"machine": want.slug, "commit": want.stem, "options": dict(want.options)}
-    same = all(state.get(key) == value for key, value in asked.items())
-    return same and state.get("build", "") == want.build and state.get("state") == runs.COMPLETE
+    return runs.is_of(state, want) and state.get("state") == runs.COMPLETE
 
 
 def kept_records(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """Stands in for gpulift-bench: answers --describe, --health and --catalogue, writes sample records.
 
-FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, usage, full, other, crash or
-wait.
+FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, empty, usage, full, other,
+crash or wait.
 """
 
 from __future__ import annotations
@@ -98,6 +98,9 @@ def main() -> int:
         (Path(flags[flags.index("--records") + 1]) / ".lock").touch()
         print("gpulift-bench: no case matches the filter", file=sys.stderr)
         return 2
+    if BEHAVIOUR == "empty":
+        print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
+        return 77
     folder = Path(flags[flags.index("--records") + 1])
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":

@@ -109,6 +109,33 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_run(
     assert not (root / "results" / CPU).exists()
 
 
+def test_a_run_without_a_record_leaves_no_folder_and_names_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "empty")
+    assert cli.main(["run", "model/resnet"]) == 77
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "nothing was recorded, so " in said.err.splitlines()[-1]
+    assert states(root / "results") == {}
+
+
+def test_other_conditions_do_not_resume(root: Path) -> None:
+    context = read_record({**runs_made.without_gpu()[0]}).context
+    slow = replace(context, build=replace(context.build, link_flags="-Wl,-z,lazy"))
+    preloaded = replace(context, environment={"LD_PRELOAD": "libjemalloc.so.2"})
+    bench = root / "build" / "gpulift-bench"
+    first = runs.wanted(context, {}, bench)
+    runs.save_state(runs.choose(root / "results", first).path, first, runs.RUNNING)
+    assert runs.choose(root / "results", first).resumed
+    other = replace(
+        context, build=replace(context.build, commit="abc1234"), options={"quick": True}
+    )
+    assert runs.choose(root / "results", runs.wanted(other, {}, bench)).resumed
+    for one in (slow, preloaded):
+        assert not runs.choose(root / "results", runs.wanted(one, {}, bench)).resumed
+
+
 @pytest.mark.parametrize("build", [{"dirty": True}, {"commit": "unknown"}])
 def test_a_build_whose_commit_does_not_tell_its_code_goes_on_only_with_its_own_run(
     root: Path, build: dict[str, object]

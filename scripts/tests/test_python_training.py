@@ -300,6 +300,21 @@ except Skip as skip:
     assert "CXX" in remedy
 
 
+def test_where_nothing_that_was_compiled_can_be_loaded_it_is_skipped_with_a_remedy() -> None:
+    code = """
+import os
+from types import SimpleNamespace
+os.statvfs = lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC)
+try:
+    training.use_cold_cache()
+except Skip as skip:
+    print(json.dumps([str(skip), skip.remedy]))
+"""
+    reason, remedy = printed(code)
+    assert reason.endswith("which is mounted noexec")
+    assert "TMPDIR" in remedy
+
+
 def test_a_framework_that_is_missing_skips_its_arms_alone() -> None:
     code = """
 import json, sys
