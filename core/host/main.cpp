@@ -16,6 +16,7 @@
 #include "core/harness/lock.hpp"
 #include "core/harness/scratch.hpp"
 #include "core/harness/usable_folder.hpp"
+#include "gpu_names.hpp"
 #include "interrupt.hpp"
 #include "launch.hpp"
 #include "machine_context.hpp"
@@ -92,6 +93,16 @@ std::vector<std::unique_ptr<FileLock>> lock_machine(const std::vector<std::strin
 }
 
 int first_gpu(const Options& options) { return options.settings.gpus.empty() ? 0 : options.settings.gpus.front(); }
+
+std::vector<std::string> visible_uuids() {
+  std::vector<std::string> uuids;
+  for (int index = 0; index < device_count(); ++index) {
+    const auto found = find_device(index);
+    const auto* const facts = std::get_if<DeviceFacts>(&found);
+    uuids.push_back(facts != nullptr ? facts->uuid : "");
+  }
+  return uuids;
+}
 
 /// Those that the user named, or else the first ones: as many as the cases need, as far as they are there.
 std::vector<int> gpus_of(const Options& options, const std::vector<SelectedCase>& selected) {
@@ -241,6 +252,11 @@ int run(int argc, char** argv) {
   if (arguments.size() >= 3 && arguments[0] == "--write-manifest")
     return write_manifest({arguments.begin() + 1, arguments.end()});
   Options options = parse_options(argc, argv);
+  options.settings.gpus = gpu_indices(options.gpu_names, visible_uuids);
+  if (options.gpu_indices) {
+    std::cout << nlohmann::ordered_json(options.settings.gpus).dump() << '\n';
+    return 0;
+  }
   if (options.describe) {
     std::cout << look_at_machine(first_gpu(options)).context.dump(1) << '\n';
     return 0;

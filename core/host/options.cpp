@@ -88,11 +88,10 @@ Options parse_options(int argc, char** argv) {
          "Seconds of silence after which a case is stopped (default 120; eight times as long for whole training steps)")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Seed of inputs and orders (default 1)");
-  app.add_option("--gpus,--gpu", settings.gpus,
-                 "Indices of the GPUs, as 0,1: one alone is measured on the first (default: 0, and as many more as the "
-                 "chosen cases need)")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--gpus,--gpu", options.gpu_names,
+                 "The GPUs by index, as 0,1, or by UUID or its start: one alone is measured on the first (default: 0, "
+                 "and as many more as the chosen cases need)")
+      ->delimiter(',');
   app.add_option("--scratch", options.scratch,
                  "Folder on the disk to measure, for files that are removed again (default /var/tmp)");
   app.add_option("--modules", options.modules, "Folder of technique modules (default: beside this program)");
@@ -115,6 +114,7 @@ Options parse_options(int argc, char** argv) {
   base->needs(head);
   app.add_flag("--describe", options.describe, "Print what is known of this machine as JSON");
   app.add_flag("--health", options.health, "Print the state of the GPU (errors, links, limits, other users) as JSON");
+  app.add_flag("--gpu-indices", options.gpu_indices, "Print the indices of the GPUs that --gpus names as JSON");
   app.add_flag("--catalogue", options.catalogue, "Print all techniques and cases as JSON");
   try {
     app.parse(argc, argv);

@@ -11,7 +11,8 @@ namespace gpulift {
 
 /// The command line, ours and Google Benchmark's.
 struct Options {
-  RunSettings settings;
+  RunSettings settings;                // its gpus are those of gpu_names, once somebody has looked
+  std::vector<std::string> gpu_names;  // as the user gave them: indices or UUIDs
   std::filesystem::path modules;
   std::vector<std::filesystem::path> more_modules;
   std::filesystem::path rows;     // file of arms to measure; empty: the filter says
@@ -22,6 +23,7 @@ struct Options {
   std::filesystem::path base;
   bool describe = false;
   bool health = false;
+  bool gpu_indices = false;
   bool catalogue = false;
   bool list = false;
   std::string filter;

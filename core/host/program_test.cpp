@@ -523,6 +523,13 @@ TEST_F(Program, AFolderForTemporaryFilesThatCannotServeIsNamedBeforeAnythingIsMe
   EXPECT_FALSE(std::filesystem::exists(records_folder()));
 }
 
+TEST_F(Program, TellsTheIndicesOfGpus) {
+  const Result result = run({"--gpus", "1,0", "--gpu-indices"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output, "[1,0]\n");
+  EXPECT_EQ(run({"--gpu", "MIG-1", "--describe"}).exit_code, 2);
+}
+
 TEST_F(Program, AWrapperStandsInFrontOfTheWorker) {
   EXPECT_EQ(measure(modules({"wrapped"})).exit_code, 0);
   const Json record = record_of("wrapped");

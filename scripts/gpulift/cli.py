@@ -56,7 +56,8 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         "--gpu",
-        help="Index of the GPU, or several: 0,1; the first by default.",
+        metavar="INDEX|UUID,...",
+        help="The GPU by index or UUID, or several: 0,1; the first by default.",
     ),
 ]
 Scratch = Annotated[
@@ -261,7 +262,7 @@ def _prepared(named: Sequence[Path] | None) -> tuple[Path, ...]:
 def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Options, Context]:
     """With the GPUs that were named, and what is known of the first; refuses what cannot be."""
     measuring.require_known(options)
-    indices = () if gpus is None else machine.gpus_named(gpus)
+    indices = () if gpus is None else machine.gpus_named(machine.find_bench(), gpus)
     context = machine.describe_all(machine.find_bench(), indices)
     if len(indices) == 1:
         return replace(options, gpu=indices[0]), context

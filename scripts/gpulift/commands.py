@@ -34,7 +34,21 @@ Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(parser=named, metavar="FOLDER", help="Folder for the output."),
 ]
-Gpu = Annotated[Optional[int], typer.Option(help="Index of the GPU; the first one by default.")]  # noqa: UP045
+
+
+def _gpu(name: str) -> int:
+    (index,) = machine.gpus_named(machine.find_bench(), name, several=False)
+    return index
+
+
+Gpu = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        parser=_gpu,
+        metavar="INDEX|UUID",
+        help="The GPU by index or by UUID or its start; the first one by default.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 

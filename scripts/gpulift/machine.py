@@ -21,6 +21,7 @@ from gpulift.records.parse import read_context
 from gpulift.records.read import parse_line
 
 ANSWER_TIMEOUT_S = 60
+INDEX_OR_UUID = re.compile(r"[0-9]+|(GPU|MIG)-.+")
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENT_BY_KERNEL = 0x80  # SI_KERNEL of Linux: the terminal sent it to the whole foreground group
 
@@ -119,14 +120,22 @@ def describe_all(bench: Path, gpus: Sequence[int]) -> Context:
     return contexts[0]
 
 
-def gpus_named(text: str) -> tuple[int, ...]:
-    """The indices of `0` or `0,1`."""
-    parts = text.split(",")
-    if not all(part.isdecimal() and part.isascii() for part in parts) or len(set(parts)) < len(
-        parts
-    ):
-        raise GpuliftError(f"--gpus {text}: name each GPU once by its index, as in 0,1")
-    return tuple(int(part) for part in parts)
+def gpus_named(bench: Path, text: str, *, several: bool = True) -> tuple[int, ...]:
+    """The indices of `0`, `0,1` or `GPU-3a2b1c4d`; gpulift-bench knows whose UUID begins so."""
+    option = "--gpus" if several else "--gpu"
+    parts = text.split(",") if several else [text]
+    if not all(map(INDEX_OR_UUID.fullmatch, parts)):
+        told = "name a GPU by its index, as 0, or by its UUID, as nvidia-smi -L prints it"
+        raise GpuliftError(f"{option} {text}: {told}")
+    indices = tuple(map(int, parts)) if all(map(str.isdecimal, parts)) else _asked(bench, text)
+    if len(set(indices)) < len(indices):
+        raise GpuliftError(f"{option} {text}: name each GPU once, as in 0,1")
+    return indices
+
+
+def _asked(bench: Path, gpus: str) -> tuple[int, ...]:
+    answer = _answer(bench, ["--gpus", gpus, "--gpu-indices"])
+    return Fields({"gpus": answer}, "gpulift-bench --gpu-indices").wholes("gpus")
 
 
 def catalogue(bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:

@@ -77,6 +77,16 @@ def wait_for_interrupt() -> int:
     return 130
 
 
+def tell_indices(names: list[str]) -> int:
+    """Of two cards whose UUIDs begin with GPU-a and GPU-b."""
+    places = [name if name.isdecimal() else str("ab".find(name[4:5])) for name in names]
+    if "-1" in places:
+        print(f"gpulift-bench: --gpus {','.join(names)}: no such UUID", file=sys.stderr)
+        return 2
+    print(f"[{','.join(places)}]")
+    return 0
+
+
 def main() -> int:
     """Does what the flags and FAKE_BENCH say."""
     flags = sys.argv[1:]
@@ -93,6 +103,8 @@ def main() -> int:
         more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
         print(json.dumps(CATALOGUE + more))
         return 0
+    if "--gpu-indices" in flags:
+        return tell_indices(flags[flags.index("--gpus") + 1].split(","))
     print("flags:", *flags, file=sys.stderr, flush=True)
     if BEHAVIOUR == "usage":
         (Path(flags[flags.index("--records") + 1]) / ".lock").touch()

@@ -109,6 +109,51 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_run(
     assert not (root / "results" / CPU).exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "reaches"),
+    [("GPU-b1", "--gpu 1"), ("0,GPU-b1", "--gpus 0,1"), ("1", "--gpu 1"), ("1,0", "--gpus 1,0")],
+)
+def test_a_gpu_is_named_by_its_uuid_too(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    given: str,
+    reaches: str,
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    assert cli.main(["run", "--gpu", given]) == 0
+    said = capfd.readouterr()
+    assert f" {reaches} " in said.err
+    assert "GPU-b" not in (Path(said.out.strip()) / "run.json").read_text(), "it is private"
+
+
+def test_commands_of_one_gpu_take_a_uuid(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
+    assert cli.main(["qualify", "--gpu", "GPU-a1"]) in (0, 1, 5)
+    (state,) = (root / "results").glob("nvidia-h200/*/run.json")
+    assert json.loads(state.read_text())["options"]["gpu"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--gpu", "GPU-c"], "--gpus GPU-c: no such UUID"),
+        (["run", "--gpu", "H200"], "--gpus H200: name a GPU by its index, as 0, or by its UUID"),
+        (["run", "--gpus", "0,0"], "--gpus 0,0: name each GPU once"),
+        (["qualify", "--gpu", "0,1"], "--gpu 0,1: name a GPU by its index"),
+        (["qualify", "--gpu", "-1"], "--gpu -1: name a GPU by its index"),
+        (["qualify", "--gpu", ""], "--gpu : name a GPU by its index"),
+    ],
+)
+def test_a_gpu_of_no_such_name_is_refused_in_one_line(
+    root: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert cli.main(arguments) == 2
+    (line,) = errors(capfd).splitlines()
+    assert words in line
+    assert not (root / "results" / CPU).exists()
+
+
 def test_a_run_without_a_record_leaves_no_folder_and_names_none(
     root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

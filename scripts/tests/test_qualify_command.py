@@ -63,7 +63,7 @@ def test_without_a_gpu_several_gpus_are_nothing_to_run(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gpus", "0,one"], "indices like 0,1,3"),
+        (["--gpus", "0,one"], "name a GPU by its index"),
         (["--gpus", "0"], "--gpus 0: no NVIDIA driver on this machine; install"),
         (["--gpu", "0", "--gpus", "all"], "not both"),
         (["--gpu", "9"], "--gpu 9: no NVIDIA driver on this machine; install"),

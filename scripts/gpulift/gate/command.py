@@ -12,6 +12,7 @@ import typer
 
 from gpulift import machine
 from gpulift.arguments import named, time_s
+from gpulift.commands import Gpu
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
@@ -99,7 +100,7 @@ def gate(
         typer.Option(parser=named, metavar="FILE", help="Write JUnit XML to this file."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
-    gpu: Annotated[Optional[int], typer.Option(help="Index of the GPU.")] = None,  # noqa: UP045
+    gpu: Gpu = None,
     arm_time: Annotated[
         float, typer.Option(help="Seconds per build, comparison and launch.")
     ] = ARM_TIME_S,

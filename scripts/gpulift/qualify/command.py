@@ -297,10 +297,7 @@ def _busy(
 def _cards(bench: Path, gpus: str) -> dict[int, Context]:
     """Index and facts of the GPUs that were asked for."""
     if gpus != "all":
-        try:
-            wanted = sorted({int(index) for index in gpus.split(",")})
-        except ValueError:
-            raise GpuliftError(f"--gpus takes all, or indices like 0,1,3; not {gpus!r}") from None
+        wanted = sorted(machine.gpus_named(bench, gpus))
         contexts = {index: machine.describe(bench, index) for index in wanted}
         missing = next((context for context in contexts.values() if context.gpu is None), None)
         if missing:
