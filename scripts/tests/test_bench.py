@@ -141,7 +141,7 @@ def test_what_is_no_technique_is_one_line_and_exit_2(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gpus", "0,"], "--gpus 0,: name each GPU once by its index, as in 0,1"),
+        (["--gpus", "0,"], "--gpus 0,: name a GPU by its index, as 0, or by its UUID"),
         (["--gpus", "1,1"], "--gpus 1,1: name each GPU once"),
         (["--gpus", "7"], "--gpu 7: no NVIDIA driver on this machine"),
         (["--scratch", "nowhere"], "--scratch nowhere: is no folder; make it first"),

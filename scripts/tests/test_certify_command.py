@@ -428,14 +428,21 @@ def test_other_code_is_no_second_build(
     assert not bench.calls
 
 
-@pytest.mark.parametrize("change", [{"dirty": True}, {"commit": "unknown"}])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"dirty": True}, "built from uncommitted changes, so"),
+        ({"commit": "unknown"}, "built from an unknown commit, so"),
+        ({"flags": "-O1"}, r"built with foreign flags \(C\+\+: -O1\), so"),
+    ],
+)
 def test_a_build_of_no_known_code_meets_no_second_one(
-    bench: FakeDuets, change: dict[str, object]
+    bench: FakeDuets, change: dict[str, object], why: str
 ) -> None:
     make_two_builds()
     bench.context = copy.deepcopy(bench.context)
     bench.context["build"] |= change
-    with pytest.raises(GpuliftError, match="not of a commit without changes") as refused:
+    with pytest.raises(GpuliftError, match=why) as refused:
         run("--time", "3m", "--base", "second")
     assert refused.value.exit_code == NOT_COMPARABLE
 
