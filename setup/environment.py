@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make the Python environment and find the CUDA toolkit; the launcher calls it, with the system's or the user's Python.
 
-prepare STATE            set up what is missing, then write what the launcher needs to know to the file STATE
+prepare STATE NEEDS      set up what is missing, then write what the launcher needs to know to the file STATE; NEEDS
+                         names what the checkout asks for
 download DIR [VERSION]   fill a folder with the packages for a machine without a network, for this Python version
 """
 
@@ -15,20 +16,26 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # which PYTHONSAFEPATH leaves out
+
 import packages
 import toolkit
-from packages import SetupError, say
+from packages import SetupError, finished, say
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-STAMP = VENV / "complete.json"
+STAMP = "complete.json"
+SUCCESSOR = ROOT / ".setup" / "venv.new"  # becomes the environment once it works
+REPLACED = ROOT / ".setup" / "venv.old"
 SCRATCH = ROOT / ".setup" / "tmp"
+START_LIMIT_S = 600  # of a Python on a slow disk that imports all or makes an environment
+INTERNAL_ERROR = 70
 # What the command line imports, and the oldest versions with which its tests pass.
 OLDEST_PACKAGES = {
     "jinja2": (3, 1),
@@ -86,7 +93,7 @@ def why_torch_is_unsuitable() -> str:
     if version_of(version) < OLDEST_TORCH:
         return f"its torch is {version}, and {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or later is needed"
     code = "import torch; print(torch.version.cuda)"
-    cuda = toolkit.output_of([sys.executable, "-c", code]).strip().splitlines()[-1:]
+    cuda = toolkit.output_of([sys.executable, "-c", code], START_LIMIT_S).strip().splitlines()[-1:]
     if not cuda or not cuda[0].startswith("13."):
         return f"its torch is built for CUDA {cuda[0] if cuda else '?'}, and 13 is needed"
     return ""
@@ -144,14 +151,36 @@ def fingerprint(group: str) -> str:
     return hashlib.sha256(packages.lock_file(group).read_bytes()).hexdigest()
 
 
-def read_stamp() -> dict[str, str]:
-    """What a complete environment holds; empty if there is none, or it was made from another Python."""
+def stamp_found() -> dict[str, str]:
+    """What the environment holds that is there; empty if there is none."""
     try:
-        stamp = json.loads(STAMP.read_text())
+        stamp = json.loads((VENV / STAMP).read_text())
     except (OSError, ValueError):
         return {}
-    same = isinstance(stamp, dict) and stamp.get("python") == interpreter() and stamp.get("version") == sys.version
-    return stamp if same and (VENV / "bin" / "python").exists() else {}
+    return stamp if isinstance(stamp, dict) and (VENV / "bin" / "python").exists() else {}
+
+
+def on_own_python() -> bool:
+    """Whether the environment that is there was made on top of a user's own Python."""
+    return any(VENV.glob("lib/python*/site-packages/own_python.pth"))
+
+
+def read_stamp() -> dict[str, str]:
+    """What the environment holds; empty if it was made from another Python."""
+    stamp = stamp_found()
+    same = (
+        stamp.get("python") == interpreter() and stamp.get("version", "").split(".")[:2] == sys.version.split(".")[:2]
+    )
+    return stamp if same else {}
+
+
+def kept_interpreter() -> str:
+    """The Python under the environment that is there, if it is not the running one: that another one comes first on
+    PATH is no reason to make the environment anew."""
+    python = stamp_found().get("python", "")
+    if os.environ.get("GPULIFT_PYTHON") or on_own_python() or not os.access(python, os.X_OK):
+        return ""
+    return "" if os.path.realpath(python) == os.path.realpath(sys.executable) else python
 
 
 def stamp_of(plan: Plan) -> dict[str, str]:
@@ -185,7 +214,7 @@ def check_room(names: set[str]) -> None:
 def make_venv(folder: Path) -> None:
     """A new virtual environment, or none and the reason."""
     shutil.rmtree(folder, ignore_errors=True)
-    made = subprocess.run([interpreter(), "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    made = finished([interpreter(), "-I", "-m", "venv", str(folder)], START_LIMIT_S)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         said = made.stdout + made.stderr
@@ -196,29 +225,55 @@ def make_venv(folder: Path) -> None:
         raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
 
 
-def create_venv(own_python: bool) -> None:
+def create_venv(folder: Path, own_python: bool) -> None:
     """A new virtual environment; on top of the user's own Python it sees that one's packages too."""
-    make_venv(VENV)
+    make_venv(folder)
     if own_python:
         # Not --system-site-packages: where that Python is itself a virtual environment, it would be passed over.
         parents = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-        (venv_site_packages() / "own_python.pth").write_text("".join(f"{path}\n" for path in parents))
+        (site_packages_of(folder) / "own_python.pth").write_text("".join(f"{path}\n" for path in parents))
 
 
-def venv_site_packages() -> Path:
-    """Where the virtual environment keeps its packages."""
-    return VENV / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+def site_packages_of(venv: Path) -> Path:
+    """Where a virtual environment keeps its packages."""
+    return venv / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
-def forget_states() -> None:
-    """Nobody may rely on the environment while it is being changed."""
-    STAMP.unlink(missing_ok=True)
-    for state in (ROOT / ".setup").glob("*.state"):
-        state.unlink()
+def clone(source: str, copy: str) -> None:
+    """The same file under another name, which takes no room; pip replaces files, it does not write into them."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copy2(source, copy)
+
+
+def begin_successor(own_python: bool, extends: bool) -> None:
+    """A new environment, or one with all that is in the one that is there."""
+    shutil.rmtree(SUCCESSOR, ignore_errors=True)
+    if extends:
+        shutil.copytree(VENV, SUCCESSOR, symlinks=True, copy_function=clone)
+    else:
+        create_venv(SUCCESSOR, own_python)
+
+
+def replace_by_successor() -> None:
+    """Put the successor in the place of the environment; its scripts name their own Python."""
+    here, there = os.fsencode(SUCCESSOR), os.fsencode(VENV)
+    for file in [SUCCESSOR / "pyvenv.cfg", *(SUCCESSOR / "bin").iterdir()]:
+        if file.is_file() and not file.is_symlink() and here in (text := file.read_bytes()):
+            mode = file.stat().st_mode
+            file.unlink()  # it may be one with a file of the environment
+            file.write_bytes(text.replace(here, there))
+            file.chmod(mode)
+    shutil.rmtree(REPLACED, ignore_errors=True)
+    if VENV.exists():
+        VENV.rename(REPLACED)
+    SUCCESSOR.rename(VENV)
+    shutil.rmtree(REPLACED, ignore_errors=True)
 
 
 def install_plan(plan: Plan, own_python: bool) -> None:
-    """Bring the virtual environment to the plan: made anew if incomplete, extended if it lacks something."""
+    """Bring the virtual environment to the plan: made anew if it is of another Python, else extended."""
     stamp = read_stamp()
     wanted = stamp_of(plan)
     lacking = [group for group in plan.groups if stamp.get(group) != wanted[group]]
@@ -226,53 +281,59 @@ def install_plan(plan: Plan, own_python: bool) -> None:
     if stamp and not lacking and not single:
         return
     check_room(packages.locked_names(lacking) | set(single))
-    forget_states()
-    if not stamp:
-        create_venv(own_python)
-    python = VENV / "bin" / "python"
-    for group in lacking:
+    try:
+        make_successor(lacking, single, own_python, extends=bool(stamp))
+        (SUCCESSOR / STAMP).unlink(missing_ok=True)  # it may be one with that of the environment
+        (SUCCESSOR / STAMP).write_text(json.dumps({**stamp, **wanted}, indent=1))
+        replace_by_successor()
+    finally:
+        shutil.rmtree(SUCCESSOR, ignore_errors=True)
+
+
+def make_successor(groups: Sequence[str], single: Sequence[str], own_python: bool, extends: bool) -> None:
+    """What takes the place of the environment, which meanwhile stays as it is."""
+    begin_successor(own_python, extends)
+    python = SUCCESSOR / "bin" / "python"
+    for group in groups:
         # Else the first report would compile for seconds; of torch little is ever imported.
         packages.install(python, packages.lock_file(group).read_text(), SCRATCH, compiled=group == "base")
     if single:
         blocks = packages.locked_blocks(packages.lock_file("base").read_text())
         packages.install(python, "".join(f"{block}\n" for name, block in blocks if name in single), SCRATCH)
     verify(python)
-    STAMP.write_text(json.dumps({**stamp, **wanted}, indent=1))
 
 
 def verify(python: Path) -> None:
     """Everything must import before the environment counts as complete."""
     modules = [*BASE_MODULES, *(["torch"] if torch_wanted() else [])]
-    result = subprocess.run(
-        [str(python), "-c", "import " + ", ".join(modules)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = finished([str(python), "-c", "import " + ", ".join(modules)], START_LIMIT_S)
     if result.returncode != 0:
         last = result.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        raise SetupError(f"the new environment does not work: {last[0]}; remove {VENV} and call again")
+        raise SetupError(f"the new environment does not work: {last[0]}; call again, which makes it anew")
 
 
-def write_state(path: Path, python: Path, bin_folders: Sequence[Path], cuda: toolkit.Toolkit) -> None:
+def previous_compiler(state: Path) -> Path | None:
+    """The CUDA compiler of the last set-up, unless packages brought it."""
+    try:
+        values = dict(word.split("=", 1) for word in shlex.split(state.read_text()))
+    except (OSError, ValueError):
+        return None
+    nvcc = Path(values.get("nvcc", ""))
+    return nvcc if nvcc.is_file() and VENV not in nvcc.parents else None
+
+
+def write_state(path: Path, values: dict[str, str]) -> None:
     """Write what the launcher sources, whole or not at all."""
-    values = {
-        "python": str(python),
-        "bin_path": os.pathsep.join(map(str, bin_folders)),
-        "nvcc": str(cuda.nvcc),
-        "toolkit_root": str(cuda.root),
-        "with_torch": "ON" if torch_wanted() else "OFF",
-    }
     path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".new")
+    temporary = path.with_name(path.name + ".new")
     temporary.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()))
     temporary.replace(path)
 
 
-def prepare(state: Path) -> None:
+def prepare(state: Path, needs: str) -> None:
     """Set up what is missing."""
     own_python = bool(os.environ.get("GPULIFT_PYTHON"))
-    cuda, reasons = toolkit.find_system_toolkit(os.environ)
+    cuda, reasons = toolkit.find_system_toolkit(os.environ, previous_compiler(state))
     for reason in reasons:
         say(reason)
     plan = missing_from_own_python() if own_python else Plan(own_groups())
@@ -290,9 +351,23 @@ def prepare(state: Path) -> None:
             [VENV / "bin", *(bin_folders if own_python else [])],
         )
     if cuda is None:
-        cuda = toolkit.packaged_toolkit(venv_site_packages())
+        cuda = toolkit.packaged_toolkit(site_packages_of(VENV))
     say(f"CUDA {cuda.version[0]}.{cuda.version[1]} in {cuda.root}; Python {sys.version.split()[0]}, {python}")
-    write_state(state, python, bin_folders, cuda)
+    write_state(
+        state,
+        {
+            "python": str(python),
+            "bin_path": os.pathsep.join(map(str, bin_folders)),
+            "nvcc": str(cuda.nvcc),
+            "toolkit_root": str(cuda.root),
+            "with_torch": "ON" if torch_wanted() else "OFF",
+            "needs": needs,
+            "chosen_python": os.environ.get("GPULIFT_PYTHON", ""),
+            "chosen_torch": os.environ.get("GPULIFT_TORCH", ""),
+            "chosen_nvcc": os.environ.get("CUDACXX", ""),
+            "chosen_path": os.environ.get("PYTHONPATH", "") if own_python else "",
+        },
+    )
 
 
 def platforms() -> list[str]:
@@ -331,15 +406,26 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         if arguments[0] == "prepare":
-            prepare(Path(arguments[1]))
+            if REPLACED.exists() and not VENV.exists():
+                REPLACED.rename(VENV)  # a call was killed in between
+            if python := kept_interpreter():
+                os.execv(python, [python, str(Path(__file__).resolve()), *arguments])
+            prepare(Path(arguments[1]), arguments[2])
         else:
             download(
-                Path(arguments[1]),
+                Path(arguments[1]).absolute(),
                 arguments[2] if len(arguments) > 2 else f"{sys.version_info.major}.{sys.version_info.minor}",
             )
     except SetupError as error:
         say(str(error))
         return 2
+    except OSError as error:
+        say(f"{error.filename or 'set-up'}: {error.strerror or error}; nothing that worked was changed")
+        return 2
+    except Exception as error:
+        traceback.print_exc()
+        say(f"internal error: {type(error).__name__}: {error}")
+        return INTERNAL_ERROR
     return 0
 
 

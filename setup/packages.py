@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,26 @@ class SetupError(Exception):
 def say(text: str) -> None:
     """Tell the user, on standard error: standard output belongs to the command that follows."""
     print(f"gpulift: {text}", file=sys.stderr, flush=True)
+
+
+def finished(command: Sequence[str], limit_s: float, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, in a folder in which no module lies.
+
+    After the limit it is killed with all that it started, and not waited for: SetupError.
+    """
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", cwd="/", start_new_session=True
+    )
+    try:
+        out, errors = process.communicate(given, timeout=limit_s)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise SetupError(f"{command[0]} has not ended in {limit_s:g} s") from None
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
 def normalise(name: str) -> str:
@@ -97,16 +119,22 @@ def check_disk(needs: Mapping[Path, int], usage: Callable[[Path], tuple[int, int
 
 def pip_failure(errors: str) -> str:
     """What a failed pip run means, with the remedy."""
+    fetch = f"`./gpulift setup --download DIR --python-version {sys.version_info.major}.{sys.version_info.minor}`"
     if "No space left on device" in errors:
         return "disk full while installing: make room and call again"
     if "DO NOT MATCH THE HASHES" in errors:
         return (
             "a downloaded package does not match its locked hash: call again; if it stays so, do not trust the source"
         )
+    lacking = re.search(r"Could not find a version that satisfies the requirement ([^\s;]+)", errors)
+    if lacking and (wheelhouse := os.environ.get("GPULIFT_WHEELHOUSE")):
+        return (
+            f"GPULIFT_WHEELHOUSE={wheelhouse} has no wheel of {lacking[1]} for this Python: "
+            f"on a machine with a network {fetch} fetches what DIR lacks"
+        )
     if re.search(r"NewConnectionError|ConnectTimeout|Max retries|Could not find a version|ReadTimeout", errors):
         return (
-            "packages cannot be downloaded from here: no network? On a machine with one, run "
-            f"`./gpulift setup --download DIR --python-version {sys.version_info.major}.{sys.version_info.minor}`, "
+            f"packages cannot be downloaded from here: no network? On a machine with one, run {fetch}, "
             "bring DIR here and set GPULIFT_WHEELHOUSE=DIR"
         )
     last = [line for line in errors.splitlines() if line.strip()][-1:]
@@ -130,8 +158,12 @@ def run_pip(python: Path, arguments: list[str], scratch: Path) -> None:
     """Run pip, whose last argument is a file of requirements; it unpacks in `scratch`, not in a small /tmp."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    environment = {**os.environ, "TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-    command = [str(python), "-m", "pip", "--retries", "2", arguments[0], "--progress-bar", "off", *arguments[1:]]
+    elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # than in the environment of `python`
+    environment = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    environment |= {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
+    # -I: no module of the current folder or of PYTHONPATH is pip's.
+    command = [str(python), "-I", "-u", "-m", "pip", "--retries", "2", arguments[0], "--progress-bar", "off"]
+    command += arguments[1:]
     total = len(list(locked_blocks(Path(arguments[-1]).read_text())))
     with (scratch / "errors").open("w+") as errors:
         pipe = subprocess.PIPE
@@ -171,8 +203,8 @@ def applicable(python: Path, lock: str, version: str) -> list[str]:
     """
     blocks = sorted({block for _, block in locked_blocks(lock)})
     heads = [block.split("\\")[0].strip() for block in blocks]
-    command = [str(python), "-c", _JUDGE_MARKERS, version]
-    judged = subprocess.run(command, input=json.dumps(heads), capture_output=True, text=True, check=True)
+    judged = finished([str(python), "-I", "-c", _JUDGE_MARKERS, version], 60, json.dumps(heads))
+    judged.check_returncode()
     keep = json.loads(judged.stdout)
     chosen = [(head, block) for head, block, kept in zip(heads, blocks, keep, strict=True) if kept]
     return [f"{head.split(';')[0].strip()} \\{block.partition(chr(92))[2]}\n" for head, block in chosen]

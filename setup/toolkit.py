@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packages import lock_file
+from packages import SetupError, finished, lock_file, say
 
 OLDEST = (13, 0)
 # From this glibc on it declares rsqrt() with an exception specification, which CUDA's headers have since this version.
@@ -39,22 +38,27 @@ class Toolkit:
         return any((folder / name).exists() for folder in (self.root / "include", *self.root.glob("targets/*/include")))
 
 
-def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Compilers that the machine may have, in the order in which CMake would take them."""
+def candidates(environment: Mapping[str, str], previous: Path | None) -> Iterator[Path]:
+    """Compilers that the machine may have, in the order in which CMake would take them, and that of the last set-up."""
     if named := environment.get("CUDACXX"):
-        yield Path(shutil.which(named, path=environment.get("PATH")) or named)
+        yield Path(shutil.which(named, path=environment.get("PATH")) or named).absolute()
     if found := shutil.which("nvcc", path=environment.get("PATH")):
-        yield Path(found)
+        yield Path(found).absolute()
+    if previous:
+        yield previous
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
-def output_of(command: list[str]) -> str:
-    """What a command prints on both streams; nothing if it cannot be run."""
+def output_of(command: list[str], limit_s: float = 60) -> str:
+    """What a command prints on both streams; nothing if it cannot be run, or does not end."""
     try:
-        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        result = finished(command, limit_s)
     except OSError:
         return ""
-    return result.stdout
+    except SetupError as error:
+        say(f"{error}; going on without what it would say")
+        return ""
+    return result.stdout + result.stderr
 
 
 def root_of(nvcc: Path) -> Path:
@@ -106,17 +110,25 @@ def judge(nvcc: Path) -> Toolkit | str:
     return found
 
 
-def find_system_toolkit(environment: Mapping[str, str]) -> tuple[Toolkit | None, list[str]]:
+def named_as_before(found: Toolkit, previous: Path | None) -> Toolkit:
+    """The same toolkit by the compiler that the last set-up named: by another one all would be built again."""
+    before = judge(previous) if previous else found
+    return before if isinstance(before, Toolkit) and before.root == found.root else found
+
+
+def find_system_toolkit(
+    environment: Mapping[str, str], previous: Path | None = None
+) -> tuple[Toolkit | None, list[str]]:
     """The machine's own toolkit, and why those found before it are not used."""
     reasons: list[str] = []
     seen: set[Path] = set()
-    for nvcc in candidates(environment):
+    for nvcc in candidates(environment, previous):
         if nvcc in seen or (not nvcc.exists() and str(nvcc) != environment.get("CUDACXX")):
             continue
         seen.add(nvcc)
         result = judge(nvcc)
         if isinstance(result, Toolkit):
-            return result, reasons
+            return result if environment.get("CUDACXX") else named_as_before(result, previous), reasons
         reasons.append(f"{nvcc} is not used: {result}")
     return None, reasons
 

@@ -1,8 +1,9 @@
 """`python -m gpulift`. A report begins to read before all other commands are imported."""
 
 import sys
+import traceback
 
-from gpulift.errors import INTERRUPTED
+from gpulift.errors import INTERNAL, INTERRUPTED, USAGE
 
 
 def main() -> int:
@@ -17,9 +18,28 @@ def main() -> int:
     return cli.main()
 
 
-if __name__ == "__main__":
+def guarded() -> int:
+    """The same, also of what fails while it imports: a mistake of ours is not the code of a
+    verdict."""
     try:
-        sys.exit(main())
-    except KeyboardInterrupt:  # while it imports
-        print("gpulift: interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        return main()
+    except KeyboardInterrupt:
+        return _told("interrupted", INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("gpulift"):
+            traceback.print_exc()
+            return _told(f"internal error: {error}", INTERNAL)
+        lacks = f"{sys.executable} lacks the package {error.name}"
+        return _told(f"error: {lacks}; ./gpulift setup installs what is missing", USAGE)
+    except Exception as error:
+        traceback.print_exc()
+        return _told(f"internal error: {type(error).__name__}: {error}; please report it", INTERNAL)
+
+
+def _told(message: str, code: int) -> int:
+    print(f"gpulift: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(guarded())

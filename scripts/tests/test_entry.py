@@ -99,6 +99,44 @@ def test_an_interrupt_before_all_is_imported_is_no_traceback(tmp_path: Path) -> 
     assert said == (130, "gpulift: interrupted\n")
 
 
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_an_error_of_ours_is_not_the_code_of_a_verdict(tmp_path: Path, command: str) -> None:
+    (tmp_path / "typer.py").write_text("raise ValueError('a mistake\\nof ours')", encoding="utf-8")
+    folders = environment(tmp_path)
+    command_line = [sys.executable, "-m", "gpulift", command]
+    done = subprocess.run(command_line, capture_output=True, text=True, env=folders)
+    said = "gpulift: internal error: ValueError: a mistake of ours; please report it"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (70, said)
+    assert "Traceback" in done.stderr
+
+
+def test_a_package_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import no_such_package", encoding="utf-8")
+    command_line = [sys.executable, "-m", "gpulift", "compare"]
+    done = subprocess.run(command_line, capture_output=True, text=True, env=environment(tmp_path))
+    said = f"gpulift: error: {sys.executable} lacks the package no_such_package;"
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(said)
+
+
+def test_modules_of_the_current_folder_are_not_ours(tmp_path: Path) -> None:
+    """As the launcher calls it; PYTHONSAFEPATH, which it sets too, is of 3.11 and later."""
+    (tmp_path / "gpulift").mkdir()
+    for name in ("random.py", "types.py", "json.py", "typer.py", "gpulift/__init__.py"):
+        (tmp_path / name).write_text("raise SystemExit('hostile')", encoding="utf-8")
+    variables = {name: value for name, value in environment().items() if name != "PYTHONSAFEPATH"}
+    for arguments in ("compare", "--help"), ("report", "--help"):
+        done = subprocess.run(
+            [sys.executable, str(SCRIPTS), *arguments],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Usage: ./gpulift" in done.stdout
+
+
 def test_the_help_names_the_launcher(command: list[str]) -> None:
     done = subprocess.run(
         [*command, "talk", "--help"], capture_output=True, text=True, env=environment()

@@ -17,8 +17,8 @@ sys.path.insert(0, str(SETUP))
 
 # What the scripts need of any system; everything else on PATH is a fake.
 ORDINARY = """
-awk bash cat chmod cut date dirname env flock grep head ln ls mkdir mktemp paste printf readlink rm sed sh sha256sum
-sleep sort timeout touch tr
+awk bash cat chmod cut date dirname env find flock grep head ln ls mkdir mktemp paste printf readlink rm sed sh
+sha256sum sleep sort timeout touch tr
 """
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import shutil
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,15 +24,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty checkout for the module under test, in which making a virtual environment takes no time."""
     monkeypatch.setattr(environment, "ROOT", tmp_path)
     monkeypatch.setattr(environment, "VENV", tmp_path / ".venv")
-    monkeypatch.setattr(environment, "STAMP", tmp_path / ".venv" / "complete.json")
+    monkeypatch.setattr(environment, "SUCCESSOR", tmp_path / ".setup" / "venv.new")
+    monkeypatch.setattr(environment, "REPLACED", tmp_path / ".setup" / "venv.old")
     monkeypatch.setattr(environment, "SCRATCH", tmp_path / ".setup" / "tmp")
     monkeypatch.setattr(environment, "check_room", lambda _: None)
     monkeypatch.setattr(environment, "verify", lambda _: None)
 
-    def create(own_python: bool) -> None:
-        shutil.rmtree(tmp_path / ".venv", ignore_errors=True)
-        (tmp_path / ".venv" / "bin").mkdir(parents=True)
-        (tmp_path / ".venv" / "bin" / "python").touch()
+    def create(folder: Path, own_python: bool) -> None:
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").touch()
+        (folder / "bin" / "tool").write_text(f"#!{folder}/bin/python\n")
+        (folder / "bin" / "tool").chmod(0o755)
+        (folder / "pyvenv.cfg").write_text(f"command = python3 -m venv {folder}\n")
 
     monkeypatch.setattr(environment, "create_venv", create)
     (tmp_path / ".setup").mkdir()
@@ -45,28 +50,67 @@ def install_nothing(*_: object, compiled: bool) -> None:
     pass
 
 
-def test_an_environment_that_broke_off_is_not_used_but_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / ".setup" / "other.state").touch()
+def install_group(python: Path, lock: str, *_: object, compiled: bool) -> None:
+    """Adds one file, and replaces another as pip does."""
+    folder = python.parent.parent
+    (folder / f"added-{len(list(folder.iterdir()))}").touch()
+    (folder / "version").unlink(missing_ok=True)
+    (folder / "version").write_text(lock)
+
+
+def test_an_environment_that_broke_off_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "install", break_off)
     with pytest.raises(packages.SetupError):
         environment.install_plan(PLAN, own_python=False)
-    (place / ".venv" / "half-made").touch()
-    assert environment.read_stamp() == {}
-    assert list((place / ".setup").glob("*.state")) == []
+    assert [entry.name for entry in place.iterdir()] == [".setup"]
+    assert list((place / ".setup").iterdir()) == []
 
-    monkeypatch.setattr(packages, "install", install_nothing)
+
+@pytest.mark.parametrize("another_python", [False, True], ids=["extended", "made anew"])
+def test_an_environment_works_until_its_successor_does(
+    place: Path, monkeypatch: pytest.MonkeyPatch, another_python: bool
+) -> None:
+    venv = place / ".venv"
+    monkeypatch.setattr(packages, "install", install_group)
     environment.install_plan(PLAN, own_python=False)
-    assert not (place / ".venv" / "half-made").exists()
-    assert environment.read_stamp()["base"] == environment.fingerprint("base")
+    before = {file: file.read_bytes() for file in venv.rglob("*") if file.is_file()}
+    assert (venv / "bin" / "tool").read_text() == f"#!{venv}/bin/python\n"
+    if another_python:
+        monkeypatch.setattr(environment, "interpreter", lambda: "/another/python3")
 
+    def break_off_later(python: Path, lock: str, *more: object, compiled: bool) -> None:
+        install_group(python, lock, *more, compiled=compiled)
+        raise packages.SetupError("broken off")
 
-def test_an_extension_that_broke_off_leaves_no_stamp(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "install", install_nothing)
-    environment.install_plan(PLAN, own_python=False)
-    monkeypatch.setattr(packages, "install", break_off)
+    monkeypatch.setattr(packages, "install", break_off_later)
+    larger = environment.Plan(("base", "torch"))
     with pytest.raises(packages.SetupError):
-        environment.install_plan(environment.Plan(("base", "torch")), own_python=False)
-    assert environment.read_stamp() == {}
+        environment.install_plan(larger, own_python=False)
+    assert {file: file.read_bytes() for file in venv.rglob("*") if file.is_file()} == before
+    assert list((place / ".setup").iterdir()) == []
+
+    monkeypatch.setattr(packages, "install", install_group)
+    environment.install_plan(larger, own_python=False)
+    assert set(environment.read_stamp()) == {"python", "version", "base", "torch"}
+    assert (venv / "bin" / "tool").read_text() == f"#!{venv}/bin/python\n"
+    assert (venv / "bin" / "tool").stat().st_mode & 0o111
+    assert (venv / "pyvenv.cfg").read_text() == f"command = python3 -m venv {venv}\n"
+    assert list((place / ".setup").iterdir()) == []
+
+
+def test_an_environment_that_was_moved_aside_by_a_call_that_was_killed_comes_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "install", install_nothing)
+    monkeypatch.setattr(environment, "own_groups", lambda: ("base",))
+    monkeypatch.setattr(toolkit, "find_system_toolkit", lambda *_: (toolkit.Toolkit(Path("x"), Path("/"), (13, 0)), []))
+    monkeypatch.setattr(toolkit.Toolkit, "has_header", lambda *_: True)
+    environment.install_plan(PLAN, own_python=False)
+    (place / ".venv").rename(place / ".setup" / "venv.old")
+    monkeypatch.setattr(packages, "install", break_off)
+    state = place / ".setup" / "state"
+    assert environment.main(["prepare", str(state), "needs"]) == 0
+    assert f"python={place}/.venv/bin/python\n" in state.read_text()
 
 
 def test_a_complete_environment_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +127,38 @@ def test_an_environment_of_another_python_is_not_used(place: Path, monkeypatch: 
     monkeypatch.setenv("GPULIFT_PYTHON", "/another/python3")
     monkeypatch.setattr(sys, "executable", "/another/python3")
     assert environment.read_stamp() == {}
+
+
+def test_the_python_of_the_environment_is_gone_on_with_whatever_is_first_on_path(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPULIFT_PYTHON", raising=False)
+    monkeypatch.setattr(packages, "install", install_nothing)
+    other = place / "python3"
+    other.symlink_to("/bin/sh")
+    monkeypatch.setattr(environment, "interpreter", lambda: str(other))
+    environment.install_plan(PLAN, own_python=False)
+    assert environment.kept_interpreter() == str(other)
+    monkeypatch.setenv("GPULIFT_PYTHON", "python3")
+    assert environment.kept_interpreter() == "", "named, it is meant"
+    monkeypatch.delenv("GPULIFT_PYTHON")
+    other.unlink()
+    assert environment.kept_interpreter() == "", "it is gone"
+    other.symlink_to(sys.executable)
+    assert environment.kept_interpreter() == "", "it is the running one"
+
+
+def test_an_environment_on_top_of_an_own_python_is_not_taken_for_one_of_ours(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPULIFT_PYTHON", raising=False)
+    monkeypatch.setattr(packages, "install", install_nothing)
+    monkeypatch.setattr(environment, "interpreter", lambda: "/bin/sh")
+    environment.install_plan(PLAN, own_python=True)
+    packages_of = place / ".venv" / "lib" / "python3.11" / "site-packages"
+    packages_of.mkdir(parents=True)
+    (packages_of / "own_python.pth").touch()
+    assert environment.kept_interpreter() == ""
 
 
 def test_an_active_virtual_environment_makes_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +194,8 @@ def test_own_python_with_everything_is_used_and_nothing_is_installed(sandbox: Sa
     (sandbox.bin / "python3").symlink_to(sys.executable)
     script = sandbox.root / "setup" / "environment.py"
     sandbox.fake("start", f'exec {sys.executable} {script} "$@"')
-    state = sandbox.root / ".setup" / "key.state"
-    result = sandbox.call("../bin/start", "prepare", str(state), **own_python(sandbox))
+    state = sandbox.root / ".setup" / "state"
+    result = sandbox.call("../bin/start", "prepare", str(state), "needed", **own_python(sandbox))
     assert result.returncode == 0, result.stderr
     assert f"python={sys.executable}\n" in state.read_text()
     assert f"nvcc={nvcc}\n" in state.read_text()
@@ -161,10 +237,10 @@ def test_a_package_of_an_own_python_that_is_too_old_counts_as_missing(
 @pytest.mark.parametrize(("version", "reason"), [("2.10.1", "its torch is 2.10.1"), ("2.11.0", "CUDA 12.8, and 13")])
 def test_unsuitable_torch_is_named(monkeypatch: pytest.MonkeyPatch, version: str, reason: str) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: version)
-    monkeypatch.setattr(toolkit, "output_of", lambda _: "12.8\n")
+    monkeypatch.setattr(toolkit, "output_of", lambda *_: "12.8\n")
     assert reason in environment.why_torch_is_unsuitable()
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.11.0+cu130")
-    monkeypatch.setattr(toolkit, "output_of", lambda _: "a warning\n13.0\n")
+    monkeypatch.setattr(toolkit, "output_of", lambda *_: "a warning\n13.0\n")
     assert environment.why_torch_is_unsuitable() == ""
 
 
@@ -202,9 +278,9 @@ def test_a_toolkit_that_cannot_compile_here_is_not_downloaded(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.confstr", lambda _: "glibc 2.43")
-    monkeypatch.setattr(toolkit, "find_system_toolkit", lambda _: (None, []))
+    monkeypatch.setattr(toolkit, "find_system_toolkit", lambda *_: (None, []))
     monkeypatch.setattr(packages, "install", install_nothing)
-    assert environment.main(["prepare", str(place / ".setup" / "key.state")]) == 2
+    assert environment.main(["prepare", str(place / ".setup" / "state"), "needs"]) == 2
     assert "glibc 2.43" in capfd.readouterr().err
     assert not (place / ".venv").exists()
 
@@ -216,6 +292,68 @@ def test_a_named_compiler_comes_first(sandbox: Sandbox) -> None:
     assert reasons == []
     assert found.has_header("cublasLt.h")
     assert not found.has_header("nvml.h")
+
+
+def test_the_same_toolkit_by_another_name_keeps_its_name(sandbox: Sandbox) -> None:
+    nvcc = fake_nvcc(sandbox, "13.0")
+    (sandbox.root / "elsewhere").symlink_to(sandbox.bin)
+    previous = sandbox.root / "elsewhere" / "nvcc"
+    for path in (str(sandbox.bin), "/nowhere"):
+        found, _ = toolkit.find_system_toolkit({"PATH": path}, previous)
+        assert found is not None
+        assert found.nvcc == previous
+    named, _ = toolkit.find_system_toolkit({"PATH": "/nowhere", "CUDACXX": str(nvcc)}, previous)
+    assert named is not None
+    assert named.nvcc == nvcc
+
+
+def test_the_last_set_up_names_a_compiler_unless_packages_brought_it(place: Path) -> None:
+    state = place / ".setup" / "state"
+    assert environment.previous_compiler(state) is None
+    for nvcc, known in ((place / "with space" / "nvcc", True), (place / ".venv" / "nvcc", False)):
+        nvcc.parent.mkdir()
+        environment.write_state(state, {"python": "it's", "nvcc": str(nvcc)})
+        assert environment.previous_compiler(state) is None, "it is gone"
+        nvcc.touch()
+        assert environment.previous_compiler(state) == (nvcc if known else None)
+
+
+def test_a_compiler_that_hangs_and_ignores_signals_is_given_up(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nvcc = sandbox.fake("nvcc", "trap '' TERM INT HUP; sleep 60; exit 0")
+    begun = time.monotonic()
+    assert toolkit.output_of([str(nvcc), "--version"], 0.2) == ""
+    assert time.monotonic() - begun < 30
+    assert f"{nvcc} has not ended in 0.2 s" in capfd.readouterr().err
+
+
+def test_an_error_of_ours_is_not_the_code_of_a_verdict(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment, "prepare", lambda *_: 1 / 0)
+    assert environment.main(["prepare", "state", "needs"]) == 70
+    assert "internal error: ZeroDivisionError" in capfd.readouterr().err
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/checkout/.setup")
+
+    monkeypatch.setattr(environment, "prepare", refuse)
+    assert environment.main(["prepare", "state", "needs"]) == 2
+    assert "/checkout/.setup: Permission denied" in capfd.readouterr().err
+
+
+def test_modules_of_the_current_folder_and_of_no_path_are_left_alone(sandbox: Sandbox, tmp_path: Path) -> None:
+    """pip, venv and what else is asked of a Python run where none lies."""
+    (tmp_path / "json.py").write_text("raise SystemExit('hostile')\n")
+    command = [sys.executable, "-c", "import json; print(json.__file__)"]
+    assert "hostile" in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        assert packages.finished(command, 60).stdout.endswith("json/__init__.py\n")
+    finally:
+        os.chdir(here)
 
 
 def test_a_named_compiler_that_is_not_there_is_said(sandbox: Sandbox) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,28 @@ from conftest import SETUP, Sandbox
 
 WRITE_STATE = """
 python=$(dirname "$0")/python; bin=$(dirname "$0")
-printf 'python=%s\\nbin_path=%s\\nnvcc=%s\\ntoolkit_root=/\\nwith_torch=OFF\\n' "$python" "$bin" "$python" > "$3"
+{
+  printf 'python=%s\\nbin_path=%s\\nnvcc=%s\\ntoolkit_root=/\\nwith_torch=OFF\\n' "$python" "$bin" "$python"
+  printf 'needs=%q\\nchosen_python=%q\\nchosen_torch=%q\\n' "$4" "$GPULIFT_PYTHON" "$GPULIFT_TORCH"
+  printf 'chosen_nvcc=%q\\nchosen_path=%q\\n' "$CUDACXX" "$PYTHONPATH"
+} > "$3"
 """
+NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
+READING = [
+    "list",
+    "doctor",
+    "report",
+    "compare",
+    "reference",
+    "claims",
+    "show",
+    "cite",
+    "export",
+    "import",
+    "publish",
+    "check",
+    "duet",
+]
 
 
 @pytest.fixture
@@ -21,66 +45,219 @@ def launcher(sandbox: Sandbox) -> Sandbox:
     """A machine whose set-up is faked and logged; `python` logs how the command line is called."""
     sandbox.script(sandbox.root / "setup" / "system_packages", 'echo packages >> "$LOG"')
     sandbox.fake("python3", 'echo "$(basename "$1") $2" >> "$LOG"' + WRITE_STATE)
-    sandbox.fake("python", 'echo "python $*" >> "$LOG"')
+    sandbox.fake("python", 'echo "python ${*/#*scripts/scripts}" >> "$LOG"')
+    (sandbox.root / "ci").mkdir()
+    sandbox.script(sandbox.root / "ci" / "test", 'echo "tests $*" >> "$LOG"')  # a command that builds nothing first
     sandbox.fake("basename", 'echo "${1##*/}"')
     return sandbox
 
 
 def test_first_call_sets_up_and_later_calls_do_not(launcher: Sandbox) -> None:
-    assert launcher.call("gpulift", "report", "some folder").returncode == 0
-    assert launcher.lines() == ["packages", "environment.py prepare", "python -m gpulift report some folder"]
-    assert launcher.call("gpulift", "report", "x").returncode == 0
-    assert launcher.lines()[3:] == ["python -m gpulift report x"]
+    assert launcher.call("gpulift", "test", "some step").returncode == 0
+    assert launcher.lines() == ["packages", "environment.py prepare", "tests some step"]
+    assert launcher.call("gpulift", "test", "x").returncode == 0
+    assert launcher.lines()[3:] == ["tests x"]
 
 
 def test_interrupted_set_up_is_not_used_and_the_next_call_sets_up_again(launcher: Sandbox) -> None:
     launcher.fake("python3", 'echo "broken" >> "$LOG"; exit 1')
-    assert launcher.call("gpulift", "report", "x").returncode == 1
+    assert launcher.call("gpulift", "test", "x").returncode == 1
     assert launcher.lines() == ["packages", "broken"]
     launcher.fake("python3", 'echo "whole" >> "$LOG"' + WRITE_STATE)
-    assert launcher.call("gpulift", "report", "x").returncode == 0
-    assert launcher.lines()[2:] == ["packages", "whole", "python -m gpulift report x"]
+    assert launcher.call("gpulift", "test", "x").returncode == 0
+    assert launcher.lines()[2:] == ["packages", "whole", "tests x"]
 
 
 def test_a_changed_lock_file_sets_up_again(launcher: Sandbox) -> None:
-    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "test", "x")
     with (launcher.root / "setup" / "requirements-base.txt").open("a") as lock:
         lock.write("# changed\n")
-    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "test", "x")
     assert launcher.lines().count("packages") == 2
 
 
 @pytest.mark.parametrize("name", ["GPULIFT_TORCH", "CUDACXX"])
 def test_another_choice_sets_up_again(launcher: Sandbox, name: str) -> None:
-    launcher.call("gpulift", "report", "x")
-    launcher.call("gpulift", "report", "x", **{name: "off"})
+    launcher.call("gpulift", "test", "x")
+    launcher.call("gpulift", "test", "x", **{name: "off"})
     assert launcher.lines().count("packages") == 2
 
 
 def test_a_vanished_python_sets_up_again(launcher: Sandbox) -> None:
-    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "test", "x")
     (launcher.bin / "python").unlink()
-    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "test", "x")
     assert launcher.lines().count("packages") == 2
+
+
+@pytest.mark.parametrize("command", READING)
+def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, command: str) -> None:
+    refused = builder.call("gpulift", command, "x")
+    assert (refused.returncode, refused.stderr) == (2, NOT_SET_UP)
+    assert not (builder.root / ".setup").exists()
+    assert builder.call("gpulift", "setup").returncode == 0
+    before = builder.lines()
+    with (builder.root / "setup" / "requirements-base.txt").open("a") as lock:
+        lock.write("# changed\n")
+    with (builder.root / ".setup" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = builder.call("gpulift", command, "x", GPULIFT_TORCH="off", CUDACXX="/another/nvcc")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert builder.lines() == [*before, f"python scripts {command} x"]
+
+
+def test_another_shell_finds_what_is_set_up(builder: Sandbox) -> None:
+    """Neither nvcc nor another python3 on PATH says what is set up here."""
+    builder.fake("nvcc", "")
+    assert builder.call("gpulift", "run").returncode == 0
+    before = builder.lines()
+    (builder.bin / "nvcc").unlink()
+    builder.fake("python3", "exit 1")
+    assert builder.call("gpulift", "run").returncode == 0
+    assert builder.lines() == [*before, "python scripts run"]
+
+
+def test_choices_stay_until_others_are_made(builder: Sandbox) -> None:
+    builder.fake("mine", 'echo "mine" >> "$LOG"' + WRITE_STATE)
+    chosen = {"GPULIFT_PYTHON": "mine", "PYTHONPATH": "/some/site", "GPULIFT_TORCH": "off", "CUDACXX": "nvcc"}
+    assert builder.call("gpulift", "run", **chosen).returncode == 0
+    before = builder.lines()
+    assert builder.call("gpulift", "run").returncode == 0
+    assert builder.lines() == [*before, "python scripts run"]
+    builder.fake("python", 'echo "PYTHONPATH $PYTHONPATH" >> "$LOG"')
+    assert builder.call("gpulift", "report").returncode == 0
+    assert builder.lines()[-1] == f"PYTHONPATH {builder.root}/scripts:/some/site"
+    with (builder.root / "setup" / "requirements-base.txt").open("a") as lock:
+        lock.write("# changed\n")
+    builder.call("gpulift", "run")
+    assert builder.lines().count("mine") == 2, "the choice is kept where all is set up anew"
+    assert builder.call("gpulift", "setup").returncode == 0
+    assert "environment.py prepare" in builder.lines(), "setup chooses anew"
+    assert "chosen_python=''\n" in (builder.root / ".setup" / "state").read_text()
+
+
+def test_a_choice_that_leads_to_the_same_builds_nothing(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "run").returncode == 0
+    assert builder.call("gpulift", "run", GPULIFT_TORCH="off").returncode == 0
+    assert builder.lines().count("packages") == 2
+    assert builder.lines().count("cmake") == 1
+
+
+def test_variables_of_another_python_and_of_a_git_hook_reach_nothing(launcher: Sandbox) -> None:
+    hostile = {
+        "PYTHONPATH": "/hostile",
+        "PYTHONHOME": "/hostile",
+        "PYTHONSTARTUP": "/hostile/start.py",
+        "PYTHONINSPECT": "1",
+        "GIT_DIR": "/hostile/.git",
+    }
+    show = 'env | grep hostile >> "$LOG"; echo "PYTHONPATH=$PYTHONPATH $PYTHONSAFEPATH$PYTHONINSPECT" >> "$LOG"'
+    launcher.script(launcher.root / "ci" / "test", show)
+    launcher.fake("python3", 'echo "PYTHONHOME=$PYTHONHOME PYTHONPATH=$PYTHONPATH" >> "$LOG"' + WRITE_STATE)
+    assert launcher.call("gpulift", "test", **hostile).returncode == 0
+    assert launcher.lines() == ["packages", "PYTHONHOME= PYTHONPATH=", f"PYTHONPATH={launcher.root}/scripts 1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("/some/site", ":/some/site"), (":/a::/b c:", ":/a:/b c"), (":", ""), ("", "")]
+)
+def test_an_own_python_keeps_its_path_but_never_the_current_folder(launcher: Sandbox, given: str, kept: str) -> None:
+    launcher.fake("mine", WRITE_STATE)
+    launcher.script(launcher.root / "ci" / "test", 'echo "PYTHONPATH=$PYTHONPATH" >> "$LOG"')
+    assert launcher.call("gpulift", "test", GPULIFT_PYTHON="mine", PYTHONPATH=given).returncode == 0
+    assert launcher.lines()[-1] == f"PYTHONPATH={launcher.root}/scripts{kept}"
+
+
+def hanging(builder: Sandbox, body: str) -> subprocess.CompletedProcess[str]:
+    """A call where nvidia-smi does this, and whose patience is short."""
+    launcher = builder.root / "gpulift"
+    launcher.write_text(launcher.read_text().replace("answer_limit_s=20", "answer_limit_s=1"))
+    builder.fake("nvidia-smi", body)
+    return builder.call("gpulift", "run")
+
+
+@pytest.mark.parametrize("ignored", ["", "TERM INT HUP"])
+def test_an_nvidia_smi_that_hangs_is_given_up_and_said(builder: Sandbox, ignored: str) -> None:
+    done = hanging(builder, f"trap '' {ignored}; echo 9.0; while sleep 5; do :; done")
+    assert done.returncode == 0
+    assert "nvidia-smi has not answered in 1 s; going on without what it would say" in done.stderr
+    with (builder.root / ".setup" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_cannot_even_be_killed_holds_neither_the_call_nor_the_lock(builder: Sandbox) -> None:
+    builder.fake("timeout", "exec sleep 30")  # as if it waited for a process that the driver holds
+    begun = time.monotonic()
+    done = hanging(builder, "")
+    assert "nvidia-smi has not answered" in done.stderr
+    assert time.monotonic() - begun < 25
+    with (builder.root / ".setup" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def freeze(builder: Sandbox, *, built: bool) -> None:
+    """Makes the checkout one that cannot be written. `test -w` is no test for root, who may write all."""
+    if built:
+        (builder.root / "build").mkdir(exist_ok=True)
+        builder.script(builder.root / "build" / "gpulift-bench", "")
+    launcher = builder.root / "gpulift"
+    launcher.write_text(launcher.read_text().replace("! -w $file", "1 == 1"))
+
+
+def test_a_checkout_that_cannot_be_written_is_used_as_it_is(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "run").returncode == 0
+    freeze(builder, built=True)
+    before = builder.lines()
+    done = builder.call("gpulift", "run", "--out", "elsewhere")
+    said = f"gpulift: {builder.root} cannot be written: what is built there is used as it is\n"
+    assert (done.returncode, done.stderr) == (0, said)
+    assert builder.call("gpulift", "list").stderr == ""
+    assert builder.lines() == [*before, "python scripts run --out elsewhere", "python scripts list"]
+
+
+def test_a_checkout_that_cannot_be_written_and_lacks_something_is_a_line(builder: Sandbox) -> None:
+    freeze(builder, built=False)
+    done = builder.call("gpulift", "run")
+    assert done.returncode == 2
+    assert done.stderr == f"gpulift: {builder.root} cannot be written, and is not set up as this call needs it\n"
+    (builder.root / ".setup").mkdir()
+    shutil.copy(SETUP.parent / "gpulift", builder.root)
+    assert builder.call("gpulift", "test").returncode == 0
+    freeze(builder, built=False)
+    done = builder.call("gpulift", "run")
+    assert done.returncode == 2
+    assert done.stderr.endswith("nothing is built there: run ./gpulift setup where it can be\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_sources_from_the_future_are_said_once_and_dated_back(builder: Sandbox) -> None:
+    source = builder.root / "core" / "a file.cpp"
+    source.touch()
+    assert builder.call("gpulift", "run").returncode == 0
+    ahead = time.time() + 1e8
+    os.utime(source, (ahead, ahead))
+    assert "1 sources are dated in the future, core/a file.cpp first" in builder.call("gpulift", "run").stderr
+    assert source.stat().st_mtime <= time.time()
+    assert "future" not in builder.call("gpulift", "run").stderr
 
 
 def test_two_calls_at_once_set_up_once(launcher: Sandbox) -> None:
     launcher.fake("python3", 'echo "set-up" >> "$LOG"; sleep 0.5' + WRITE_STATE)
-    command = [str(launcher.root / "gpulift"), "report", "x"]
+    command = [str(launcher.root / "gpulift"), "test", "x"]
     calls = [subprocess.Popen(command, env=launcher.environment(), stderr=subprocess.DEVNULL) for _ in range(2)]
     assert [call.wait(timeout=60) for call in calls] == [0, 0]
     assert launcher.lines().count("set-up") == 1
-    assert launcher.lines().count("python -m gpulift report x") == 2
+    assert launcher.lines().count("tests x") == 2
 
 
 def test_named_python_is_the_one_that_sets_up(launcher: Sandbox) -> None:
     launcher.fake("mine", 'echo "mine $2" >> "$LOG"' + WRITE_STATE)
-    assert launcher.call("gpulift", "report", "x", GPULIFT_PYTHON="mine").returncode == 0
+    assert launcher.call("gpulift", "test", "x", GPULIFT_PYTHON="mine").returncode == 0
     assert "mine prepare" in launcher.lines()
 
 
 def test_a_named_python_that_is_not_there_is_a_clear_error(launcher: Sandbox) -> None:
-    result = launcher.call("gpulift", "report", "x", GPULIFT_PYTHON="/nowhere/python3")
+    result = launcher.call("gpulift", "test", "x", GPULIFT_PYTHON="/nowhere/python3")
     assert result.returncode == 2
     assert "GPULIFT_PYTHON=/nowhere/python3 is no program" in result.stderr
 
@@ -118,9 +295,9 @@ def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("asked", ["--help", "-h"])
 def test_help_of_a_command_needs_no_build(launcher: Sandbox, asked: str) -> None:
-    launcher.call("gpulift", "report", "x")
+    launcher.call("gpulift", "test", "x")
     assert launcher.call("gpulift", "run", asked).returncode == 0
-    assert launcher.lines()[-1] == f"python -m gpulift run {asked}"
+    assert launcher.lines()[-1] == f"python scripts run {asked}"
     for command in ("setup", "test"):
         assert "usage: ./gpulift <command>" in launcher.call("gpulift", command, asked).stdout
     assert not [line for line in launcher.lines() if line.startswith(("cmake", "ninja"))]
@@ -133,6 +310,9 @@ def builder(launcher: Sandbox) -> Sandbox:
     launcher.fake("cmake", f'echo cmake >> "$LOG"; mkdir -p {build}; touch {build}/build.ninja')
     launcher.fake("ninja", "")
     launcher.fake("tail", "")
+    for folder in ("benches", "core", "kernels", "workloads"):
+        (launcher.root / folder).mkdir()
+    (launcher.root / "CMakeLists.txt").touch()
     return launcher
 
 
@@ -142,7 +322,7 @@ def test_setup_says_when_all_is_there_and_measures_nothing(builder: Sandbox) -> 
         0,
         "gpulift: ready; ./gpulift doctor says what can run here",
     )
-    assert not [line for line in builder.lines() if line.startswith("python -m")]
+    assert not [line for line in builder.lines() if line.startswith("python scripts")]
     builder.fake("ninja", "exit 1")
     broken = builder.call("gpulift", "setup")
     assert (broken.returncode, broken.stderr.splitlines()[-1]) == (1, "gpulift: the build failed")
@@ -151,7 +331,7 @@ def test_setup_says_when_all_is_there_and_measures_nothing(builder: Sandbox) -> 
 def test_only_a_build_with_something_to_compile_is_announced(builder: Sandbox) -> None:
     def announced(plan: str) -> bool:
         builder.fake("ninja", f'[[ $* != *" -n "* ]] || printf "{plan}"')
-        done = builder.call("gpulift", "list")
+        done = builder.call("gpulift", "run")
         assert done.returncode == 0, done.stderr
         return "building (minutes the first time)" in done.stderr
 
@@ -200,7 +380,7 @@ def configured(builder: Sandbox, capabilities: str) -> int:
     """How often a call configures with these GPUs."""
     before = builder.lines().count("cmake")
     builder.fake("nvidia-smi", f"printf '{capabilities}'")
-    result = builder.call("gpulift", "list")
+    result = builder.call("gpulift", "run")
     assert result.returncode == 0, result.stderr
     return builder.lines().count("cmake") - before
 
@@ -215,11 +395,11 @@ def test_the_build_is_configured_anew_for_a_gpu_that_it_was_not_made_for(builder
 
 
 def test_a_build_without_a_gpu_is_configured_anew_when_there_is_one(builder: Sandbox) -> None:
-    assert builder.call("gpulift", "list").returncode == 0
+    assert builder.call("gpulift", "run").returncode == 0
     assert builder.lines().count("cmake") == 1
     assert configured(builder, "9.0\\n") == 1
     (builder.bin / "nvidia-smi").unlink()
-    assert builder.call("gpulift", "list").returncode == 0
+    assert builder.call("gpulift", "run").returncode == 0
     assert builder.lines().count("cmake") == 2
 
 

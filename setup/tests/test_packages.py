@@ -78,6 +78,24 @@ def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> Non
     assert not (sandbox.root / "scratch").exists()
 
 
+def test_a_wheel_that_a_wheelhouse_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULIFT_WHEELHOUSE", "/wheels")
+    said = packages.pip_failure("ERROR: Could not find a version that satisfies the requirement torch==2.11.0 (from ve")
+    assert said.startswith("GPULIFT_WHEELHOUSE=/wheels has no wheel of torch==2.11.0 for this Python: ")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"`./gpulift setup --download DIR --python-version {version}` fetches" in said
+
+
+def test_pip_installs_here_whatever_the_environment_says(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    requirements = sandbox.root / "requirements.txt"
+    requirements.touch()
+    for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER"):
+        monkeypatch.setenv(name, "1")
+    python = sandbox.fake("python", 'echo "$1 $PIP_TARGET$PIP_PREFIX$PIP_ROOT$PIP_USER" >> "$LOG"')
+    packages.run_pip(python, ["install", "-r", str(requirements)], sandbox.root / "scratch")
+    assert sandbox.lines() == ["-I 0"]
+
+
 def test_a_wheelhouse_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPULIFT_WHEELHOUSE", str(tmp_path / "none"))
     with pytest.raises(packages.SetupError, match="is no folder"):

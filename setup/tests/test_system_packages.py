@@ -30,6 +30,16 @@ def test_no_sudo_gives_one_line_that_lists_the_packages(bare: Sandbox) -> None:
     assert bare.lines() == []
 
 
+def test_a_package_manager_that_hangs_is_given_up_and_said(bare: Sandbox) -> None:
+    script = bare.root / "setup" / "system_packages"
+    script.write_text(script.read_text().replace("answer_limit_s=60", "answer_limit_s=1"))
+    bare.fake("dpkg-query", "trap '' TERM; [[ $4 != git ]] || sleep 60; printf installed")
+    result = bare.call("setup/system_packages")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[0] == "gpulift: dpkg-query has not answered in 1 s; going on without it"
+    assert result.stderr.strip().endswith("installed and call again: git")
+
+
 def test_nothing_is_asked_when_dpkg_has_everything(bare: Sandbox) -> None:
     bare.fake("dpkg-query", "printf installed")
     result = bare.call("setup/system_packages")
