@@ -7,7 +7,7 @@ add_test(NAME test.cmake.architectures
 
 # The architectures of all GPUs that are there; empty without one.
 function(gpulift_present_architectures result)
-  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader TIMEOUT 20
                   OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE ignored)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch
                   OUTPUT_VARIABLE offered ERROR_QUIET RESULT_VARIABLE ignored)
