@@ -214,7 +214,7 @@ def check_room(names: set[str]) -> None:
 def make_venv(folder: Path) -> None:
     """A new virtual environment, or none and the reason."""
     shutil.rmtree(folder, ignore_errors=True)
-    made = finished([interpreter(), "-I", "-m", "venv", str(folder)], START_LIMIT_S)
+    made = finished([interpreter(), "-I", "-m", "venv", "--prompt", VENV.name, str(folder)], START_LIMIT_S)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         said = made.stdout + made.stderr

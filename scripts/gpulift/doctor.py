@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift import folders, packages
+from gpulift.entry import say
 from gpulift.machine import TechniqueInfo, checkout_root
+from gpulift.programs import finished, text_of
 from gpulift.records.model import Context
 
 PRELOADS = (
@@ -21,6 +23,7 @@ PRELOADS = (
     ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
     ("libmimalloc.so.2", "libmimalloc2.0"),
 )
+ANSWER_LIMIT_S = 20
 DRIVER_REMEDY = "install the NVIDIA driver for this card (580 or later for CUDA 13), then reboot"
 
 
@@ -77,9 +80,11 @@ def _toolkit() -> Finding:
 
 def _nvcc_version(nvcc: str) -> str:
     try:
-        said = subprocess.run([nvcc, "--version"], capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        said = finished([nvcc, "--version"], ANSWER_LIMIT_S)
+    except OSError:
         return "nvcc"
+    except subprocess.TimeoutExpired:
+        return f"nvcc, which has not said its version in {ANSWER_LIMIT_S} s"
     match = re.search(rb"V(\d+\.\d+\.\d+)", said.stdout)
     return f"nvcc {match.group(1).decode()}" if match else "nvcc"
 
@@ -137,12 +142,13 @@ def _library_is_there(library: str) -> bool:
 
 def _loader_cache() -> str:
     try:
-        listed = subprocess.run(
-            ["/sbin/ldconfig", "-p"], capture_output=True, timeout=20, check=False, text=True
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        listed = finished(["/sbin/ldconfig", "-p"], ANSWER_LIMIT_S)
+    except OSError:
         return ""
-    return listed.stdout
+    except subprocess.TimeoutExpired:
+        say(f"ldconfig has not ended in {ANSWER_LIMIT_S} s: libraries to preload are not found")
+        return ""
+    return text_of(listed.stdout)
 
 
 def _unavailable(techniques: Sequence[TechniqueInfo]) -> list[Finding]:

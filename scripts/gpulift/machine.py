@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.errors import FAILED, GpuliftError, RecordError
+from gpulift.programs import finished
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
@@ -225,9 +226,7 @@ def _answer(bench: Path, flags: Sequence[str]) -> Any:
 def _output(bench: Path, flags: Sequence[str]) -> bytes:
     command = " ".join(["gpulift-bench", *flags])
     try:
-        done = subprocess.run(
-            [str(bench), *flags], capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False
-        )
+        done = finished([bench, *flags], ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise GpuliftError(f"{command}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
     except OSError as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 from gpulift import machine
 from gpulift.errors import FAILED, USAGE, GpuliftError
 from gpulift.gate.builds import cached
+from gpulift.programs import finished
 
 VARIABLE = "GPULIFT_TECHNIQUES"
 COMPILED = (".cpp", ".cu")
@@ -131,7 +132,7 @@ def _manifest(source: Source, worker: Path) -> bytes:
     python = os.environ.get("GPULIFT_SETUP_PYTHON") or sys.executable
     command = [python, str(worker), "--manifest", source.id, str(source.file)]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False)
+        done = finished(command, ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise GpuliftError(f"{source.file}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
     except OSError as error:

@@ -33,7 +33,7 @@ def test_no_sudo_gives_one_line_that_lists_the_packages(bare: Sandbox) -> None:
 def test_a_package_manager_that_hangs_is_given_up_and_said(bare: Sandbox) -> None:
     script = bare.root / "setup" / "system_packages"
     script.write_text(script.read_text().replace("answer_limit_s=60", "answer_limit_s=1"))
-    bare.fake("dpkg-query", "trap '' TERM; [[ $4 != git ]] || sleep 60; printf installed")
+    bare.fake("dpkg-query", "trap '' TERM; [[ $3 != git ]] || sleep 60; printf installed")
     result = bare.call("setup/system_packages")
     assert result.returncode == 2
     assert result.stderr.splitlines()[0] == "gpulift: dpkg-query has not answered in 1 s; going on without it"

@@ -19,6 +19,7 @@ from typing import IO
 
 from gpulift import machine
 from gpulift.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError
+from gpulift.programs import finished, text_of
 from gpulift.records.fields import Fields
 from gpulift.records.model import Context
 from gpulift.records.read import parse_line
@@ -28,6 +29,8 @@ Say = Callable[[str], None]
 FOLDER = ".gate"
 COMMIT_DIGITS = 12
 LAST_LINES = 10
+GIT_LIMIT_S = 300  # of a checkout on a slow disk
+END_LIMIT_S = 30  # of a build that was asked to end
 NEEDED = re.compile(r"^(modules/[^/]+\.json\.stamp): ", re.M)
 # What has to be the same in both builds, by its name in CMakeCache.txt.
 # Also where they are empty: else CMake would take them from what the environment has now.
@@ -219,7 +222,10 @@ def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
             said, _ = process.communicate(timeout=left_s)
         except subprocess.TimeoutExpired:
             process.terminate()  # upon which ninja ends its compilers
-            process.communicate()
+            try:
+                process.communicate(timeout=END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
             raise GpuliftError(
                 f"--budget ended before the builds did: {failure} in time. What was built is kept;"
                 " give a larger --budget, or name build folders"
@@ -291,9 +297,14 @@ def _is_build(folder: Path) -> bool:
 
 
 def _git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False
-    )
+    command = ["git", "-C", str(checkout), *arguments]
+    try:
+        done = finished(command, GIT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        asked = f"git {arguments[0]}"
+        raise GpuliftError(f"{asked}: has not ended in {GIT_LIMIT_S} s in {checkout}") from None
+    said, errors = text_of(done.stdout), text_of(done.stderr)
+    return subprocess.CompletedProcess(command, done.returncode, said, errors)
 
 
 def _last(text: str, lines: int) -> str:

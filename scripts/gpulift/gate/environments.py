@@ -16,6 +16,7 @@ from gpulift.errors import FAILED, GpuliftError, RecordError
 from gpulift.gate.builds import Build, own_build
 from gpulift.gate.setup import Asked, choose_rows
 from gpulift.machine import TechniqueInfo
+from gpulift.programs import finished, text_of
 from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 
@@ -111,17 +112,15 @@ def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Pa
 
 def _describe(asked: str, command: Sequence[str | Path]) -> Fields:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False
-        )
+        done = finished(command, ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise GpuliftError(f"{asked}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
     except OSError as error:
         raise GpuliftError(f"{asked}: cannot be started: {error.strerror}") from None
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
+        said = text_of(done.stderr).strip().splitlines()
         raise GpuliftError(f"{asked}: {said[-1] if said else f'exit code {done.returncode}'}")
     try:
-        return Fields(parse_line(done.stdout.encode(), asked), asked)
+        return Fields(parse_line(done.stdout, asked), asked)
     except RecordError:
         raise GpuliftError(f"{asked}: is no Python 3.10 or later") from None

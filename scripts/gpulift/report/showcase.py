@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from matplotlib.figure import Figure
 from gpulift import machine, text
 from gpulift.analysis.summary import Summary, Worth, headline, summarise
 from gpulift.errors import USAGE, GpuliftError
+from gpulift.programs import finished, text_of
 from gpulift.records.read import Run, newest_run
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
@@ -30,6 +30,7 @@ from gpulift.runs import write_error
 MODEL = "nvidia-h200"
 PINNED = "transfer/pinned_copy"
 DIGITS = 6
+GIT_LIMIT_S = 300
 DATA = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
 
 
@@ -48,16 +49,12 @@ class Exhibit:
 
 def committed_run(results: Path) -> Run:
     """The run of the model to show, of those that git has. GpuliftError where there is none."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl", f"{MODEL}/*.jsonl.zst"],
-        cwd=results,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl", f"{MODEL}/*.jsonl.zst"]
+    listed = finished(command, GIT_LIMIT_S, results)
     if listed.returncode:
-        raise GpuliftError(f"{results}: git lists no files here: {listed.stderr.strip()}", USAGE)
-    folders = {(results / name).parent for name in listed.stdout.split("\0") if name}
+        said = text_of(listed.stderr).strip()
+        raise GpuliftError(f"{results}: git lists no files here: {said}", USAGE)
+    folders = {(results / name).parent for name in text_of(listed.stdout).split("\0") if name}
     found = newest_run(sorted(folders))
     if found is None:
         raise GpuliftError(f"{results}: there are no committed records of {MODEL}", USAGE)
