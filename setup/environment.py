@@ -3,7 +3,8 @@
 
 prepare STATE NEEDS      set up what is missing, then write what the launcher needs to know to the file STATE; NEEDS
                          names what the checkout asks for
-download DIR [VERSION]   fill a folder with the packages for a machine without a network, for this Python version
+download DIR VERSION HAS fill a folder with the packages for a machine without a network, for this Python version, or
+                         the running one's; without those that an own Python needs not that HAS these packages
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ INTERNAL_ERROR = 70
 OLDEST_PACKAGES = {
     "jinja2": (3, 1),
     "matplotlib": (3, 7),
-    "msgspec": (0, 22),
+    "msgspec": (0, 22),  # older ones take numbers that no float can hold
     "numpy": (1, 24),
     "orjson": (3, 11, 7),  # older ones spell large numbers otherwise, and records would get other ids
     "pyarrow": (14,),
-    "rich": (13, 8),
+    "rich": (13, 8),  # what typer needs
     "scipy": (1, 10),
-    "typer": (0, 27),
+    "typer": (0, 27),  # the first with errors of its own
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
 BASE_MODULES = tuple(OLDEST_PACKAGES)
@@ -377,12 +378,25 @@ def platforms() -> list[str]:
     return [argument for name in [*names, "linux"] for argument in ("--platform", f"{name}_{machine}")]
 
 
-def download(folder: Path, version: str) -> None:
+def not_needed_by_own_python(has: set[str]) -> set[str]:
+    """The packages that are not installed for an own Python that has these, and what they need."""
+    if unknown := sorted(has - packages.locked_names(own_groups())):
+        raise SetupError(f"--for-python-with {','.join(unknown)}: is none of the packages that are installed")
+    whole = ["tools", "cuda", *(["torch"] if torch_wanted() and "torch" not in has else [])]
+    single = packages.locked_names(["base"]) - packages.with_dependencies(has)
+    return packages.locked_names([*own_groups(), "cuda"]) - packages.locked_names(whole) - single
+
+
+def download(folder: Path, version: str, has: set[str]) -> None:
     """Fill a folder with everything that a machine without a network needs, but for the system's packages."""
     if not re.fullmatch(r"3\.\d+", version) or version_of(version) < OLDEST_PYTHON:
         raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
     groups = [*own_groups(), "cuda"]
-    size = packages.size_of(packages.locked_names(groups))
+    left_out = not_needed_by_own_python(has) if has else set()
+    if left_out:
+        saved = packages.in_words(packages.size_of(left_out).download)
+        say(f"left out, since that Python has it or does without ({saved}): {', '.join(sorted(left_out))}")
+    size = packages.size_of(packages.locked_names(groups) - left_out)
     say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
     folder.mkdir(parents=True, exist_ok=True)
     packages.check_disk({folder: size.download, SCRATCH: size.download})
@@ -390,13 +404,16 @@ def download(folder: Path, version: str) -> None:
     make_venv(helper)
     chosen = helper / "requirements.txt"
     python = helper / "bin" / "python"
-    locks = "".join(packages.lock_file(group).read_text() for group in groups)
+    texts = [packages.lock_file(group).read_text() for group in groups]
+    blocks = [block for text in texts for name, block in packages.locked_blocks(text) if name not in left_out]
+    locks = "".join(f"{block}\n" for block in blocks)
     chosen.write_text("".join(packages.applicable(python, locks, version)))
     arguments = ["download", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(folder)]
     arguments += ["--python-version", version, "--implementation", "cp"]
     packages.run_pip(python, [*arguments, *platforms(), "-r", str(chosen)], SCRATCH)
     shutil.rmtree(helper)
-    say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={folder} ./gpulift setup")
+    own = "GPULIFT_PYTHON=PYTHON " if has else ""
+    say(f"{folder} is complete; on the other machine: {own}GPULIFT_WHEELHOUSE={folder} ./gpulift setup")
 
 
 def main(arguments: list[str]) -> int:
@@ -412,10 +429,9 @@ def main(arguments: list[str]) -> int:
                 os.execv(python, [python, str(Path(__file__).resolve()), *arguments])
             prepare(Path(arguments[1]), arguments[2])
         else:
-            download(
-                Path(arguments[1]).absolute(),
-                arguments[2] if len(arguments) > 2 else f"{sys.version_info.major}.{sys.version_info.minor}",
-            )
+            folder, version, has = arguments[1:]
+            version = version or f"{sys.version_info.major}.{sys.version_info.minor}"
+            download(Path(folder).absolute(), version, {packages.normalise(name) for name in has.split(",") if name})
     except SetupError as error:
         say(str(error))
         return 2

@@ -77,13 +77,27 @@ class Size:
     disk: int
 
 
-def size_of(names: Iterable[str]) -> Size:
-    """Size of these packages, from what setup/lock.py measured."""
-    sizes = {}
+def size_rows() -> Iterator[list[str]]:
+    """Of each package its name, two sizes and what it needs, separated by commas; from what setup/lock.py wrote."""
     for line in (SETUP / "sizes.txt").read_text().splitlines():
         if not line.startswith("#"):
-            name, download, disk = line.split()
-            sizes[name] = (int(download), int(disk))
+            yield line.split()
+
+
+def with_dependencies(names: Iterable[str]) -> set[str]:
+    """These packages and all that they need, of those that are locked."""
+    needs = {name: rest[0].split(",") for name, _, _, *rest in size_rows() if rest}
+    found: set[str] = set()
+    new = set(names)
+    while new:
+        found |= new
+        new = {needed for name in new for needed in needs.get(name, [])} - found
+    return found
+
+
+def size_of(names: Iterable[str]) -> Size:
+    """Size of these packages, from what setup/lock.py measured."""
+    sizes = {name: (int(download), int(disk)) for name, download, disk, *_ in size_rows()}
     known = [sizes[name] for name in names if name in sizes]
     return Size(sum(size[0] for size in known), sum(size[1] for size in known))
 

@@ -380,11 +380,24 @@ def test_download_without_the_package_that_makes_environments_names_it(
     python.chmod(0o755)
     monkeypatch.setattr(environment, "interpreter", lambda: str(python))
     monkeypatch.setattr(packages, "check_disk", lambda _: None)
-    assert environment.main(["download", str(tmp_path / "wheels"), "3.11"]) == 2
+    assert environment.main(["download", str(tmp_path / "wheels"), "3.11", ""]) == 2
     assert "install python3-venv" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.9", "3", "3.11.2"])
 def test_download_refuses_other_pythons(version: str, tmp_path: Path) -> None:
     with pytest.raises(packages.SetupError, match="give one like"):
-        environment.download(tmp_path, version)
+        environment.download(tmp_path, version, set())
+
+
+def test_what_an_own_python_has_is_left_out_and_what_is_installed_whole_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULIFT_TORCH", "on")
+    left_out = environment.not_needed_by_own_python({"torch"})
+    assert {"torch", "torchvision", "transformers", "sympy", "nvidia-cudnn-cu13", "markupsafe"} <= left_out
+    assert not left_out & packages.locked_names(["tools", "cuda"])
+    assert {"msgspec", "scipy", "numpy", "python-dateutil"}.isdisjoint(left_out)
+    without_torch = environment.not_needed_by_own_python({"matplotlib"})
+    assert "python-dateutil" in without_torch
+    assert without_torch.isdisjoint(packages.locked_names(["torch"]))
+    with pytest.raises(packages.SetupError, match=r"^--for-python-with no-such: "):
+        environment.not_needed_by_own_python({"no-such", "torch"})

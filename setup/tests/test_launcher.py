@@ -409,6 +409,14 @@ def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
     assert launcher.lines() == []
 
 
+def test_a_download_is_told_for_whom_it_is(launcher: Sandbox) -> None:
+    launcher.fake("python3", 'printf "[%s]" "${@:2}" >> "$LOG"')
+    assert launcher.call("gpulift", "setup", "--download", "a b").returncode == 0
+    more = ("--for-python-with", "torch,numpy", "--python-version", "3.12")
+    assert launcher.call("gpulift", "setup", "--download", "d", *more).returncode == 0
+    assert launcher.lines() == ["[download][a b][][]packages", "[download][d][3.12][torch,numpy]packages"]
+
+
 def test_launcher_and_command_line_know_the_same_commands() -> None:
     code = (
         "from gpulift.cli import app\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import SETUP, Sandbox
 
+import lock
 import packages
 
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
@@ -47,6 +48,26 @@ def test_the_size_of_every_package_is_known() -> None:
     locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
     for line in packages.applicable(Path(sys.executable), locks, version):
         assert packages.normalise(re.split(r"[=\[]", line)[0]) in known
+
+
+def test_packages_that_need_each_other_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ["a 1 2 b,c", "b 1 2", "c 1 2 a", "d 1 2 a"]
+    monkeypatch.setattr(packages, "size_rows", lambda: map(str.split, rows))
+    assert packages.with_dependencies(["a"]) == {"a", "b", "c"}
+    assert packages.with_dependencies(["b", "x"]) == {"b", "x"}
+
+
+def test_extras_count_where_another_asks_for_them() -> None:
+    found = lock.dependencies(
+        {
+            "asks": ["Has_Extras[one]>=1"],
+            "has-extras": ["first; extra == 'one'", "second; extra == 'two'", "gone; python_version < '3'", "not-here"],
+            "first": [],
+            "second": ["asks"],
+            "gone": [],
+        }
+    )
+    assert found == {"asks": ["has-extras"], "has-extras": ["first"], "first": [], "second": ["asks"], "gone": []}
 
 
 def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
