@@ -431,7 +431,7 @@ def main(arguments: list[str]) -> int:
         else:
             folder, version, has = arguments[1:]
             version = version or f"{sys.version_info.major}.{sys.version_info.minor}"
-            download(Path(folder).absolute(), version, {packages.normalise(name) for name in has.split(",") if name})
+            download(Path(folder).resolve(), version, {packages.normalise(name) for name in has.split(",") if name})
     except SetupError as error:
         say(str(error))
         return 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import subprocess
 import sys
 import time
@@ -343,17 +342,14 @@ def test_an_error_of_ours_is_not_the_code_of_a_verdict(
     assert "/checkout/.setup: Permission denied" in capfd.readouterr().err
 
 
-def test_modules_of_the_current_folder_and_of_no_path_are_left_alone(sandbox: Sandbox, tmp_path: Path) -> None:
-    """pip, venv and what else is asked of a Python run where none lies."""
+def test_no_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of a Python runs where none lies."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     (tmp_path / "json.py").write_text("raise SystemExit('hostile')\n")
     command = [sys.executable, "-c", "import json; print(json.__file__)"]
     assert "hostile" in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
-    here = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        assert packages.finished(command, 60).stdout.endswith("json/__init__.py\n")
-    finally:
-        os.chdir(here)
+    monkeypatch.chdir(tmp_path)
+    assert packages.finished(command, 60).stdout.endswith("json/__init__.py\n")
 
 
 def test_a_named_compiler_that_is_not_there_is_said(sandbox: Sandbox) -> None:
