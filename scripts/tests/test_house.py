@@ -10,7 +10,18 @@ from tests.conftest import CHECKOUT
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 GROUND = {  # what the gate may stand on, beside itself and compare
     *("analysis", "arguments", "certificate", "commands", "compare", "decision", "entry", "errors"),
-    *("gate", "machine", "records", "registers", "runs", "stats", "steps", "terminal", "text"),
+    *(
+        "gate",
+        "machine",
+        "programs",
+        "records",
+        "registers",
+        "runs",
+        "stats",
+        "steps",
+        "terminal",
+        "text",
+    ),
     "citing.again",  # how the filter of an older gpulift-bench is written
 }
 DOORS = {  # what may use the gate
