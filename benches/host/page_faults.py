@@ -59,7 +59,7 @@ TECHNIQUE = {
 
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = cast("Any", TECHNIQUE["environment"])
 SAMPLE_VALUES = 2**20 // 4
-WARM_UP_STEPS = 4  # glibc's threshold follows what is freed
+WARM_UP_STEPS = 10  # glibc's threshold follows what is freed, and its heap has to grow first
 COUNTED_STEPS = 5
 SETTINGS = (  # of malloc, which only the arms above may set
     "MALLOC_MMAP_THRESHOLD_",

@@ -42,8 +42,8 @@ TECHNIQUE = {
 IMAGES = 16
 WIDTH, HEIGHT, FILE_BYTES = 500, 375, 112e3
 SIDE = 224
-# A box in place of a triangle: 32 is usual, where an image shifted by one pixel differs by 230.
-AREA_TOLERANCE = 48.0
+# A box in place of a triangle: up to 36 was seen, where an image shifted by a pixel differs by 230.
+AREA_TOLERANCE = 64.0
 SIMD_FOLDER = "GPULIFT_PILLOW_SIMD"
 SIMD_REMEDY = (
     "CC='cc -mavx2' pip install --no-deps --no-binary :all: --target FOLDER pillow-simd, and name "
