@@ -1,0 +1,426 @@
+"""Samples on a disk for Python arms: the forms in which loaders find them, how they are cold, and
+an emulated store that is as slow as it is told.
+
+Every form gives the same samples in the same order. One that is read from front to end has been
+written in this order, as a shuffle ahead of the training does; the others have their samples by
+number and look each one up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import os
+import shutil
+import struct
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from gpulift_files import disk_facts, evict, resident_share
+from gpulift_worker import Precondition, Skip, scratch
+
+ANOTHER_DISK = "free some space, or name another disk: --scratch DIR"
+COLD_SHARE = 0.01  # that may still be in memory
+SHARD_BYTES = 16 << 20
+STREAM_BYTES = 256 << 10  # that a reader from front to end asks for at once
+BLOCK = 512  # of a tar archive
+POLYNOMIAL = 0x82F63B78  # of CRC-32C, its bits in reverse
+MASK = 0xA282EAD8  # that TFRecord adds to a rotated checksum
+LEAST_MAP_BYTES = 1 << 20
+
+Sample = Any  # whatever holds bytes: bytes, a memoryview, a row of an array
+
+
+def seeded_samples(count: int, size: int, seed: int) -> Any:
+    """Bytes that no compression makes smaller, a sample in each row."""
+    content = np.random.default_rng(seed).bytes(count * size)
+    return np.frombuffer(content, np.uint8).reshape(count, size)
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    """The samples' numbers in the order of an epoch."""
+    order: list[int] = np.random.default_rng([seed, count]).permutation(count).tolist()
+    return order
+
+
+def folder_for(name: str, needed_bytes: float) -> Path:
+    """An empty folder of this name on a disk that has the space. Raises Skip without one."""
+    folder = scratch()
+    if disk_facts(folder)["in_memory"]:
+        raise Skip("the scratch folder is in memory", "name one on a disk: --scratch DIR")
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes:
+        raise Skip(
+            f"the samples need {needed_bytes / 1e6:.0f} MB, and the disk of the scratch folder has "
+            f"{free_bytes / 1e6:.0f} MB free",
+            ANOTHER_DISK,
+        )
+    own = folder / name
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir()
+    return own
+
+
+def cold(files: Sequence[Path]) -> dict[str, Any]:
+    """What an arm says that reads these files, none of which is in memory when a window begins."""
+    return {
+        "before": lambda: evict(files),
+        "precondition": Precondition(
+            "resident_share",
+            lambda: resident_share(files),
+            COLD_SHARE,
+            "use Linux 6.5 or newer where cachestat is allowed, or files of your own",
+        ),
+    }
+
+
+def note_of_cold(folder: Path) -> str:
+    """For the record: how cold that is, and how far ahead the system reads."""
+    device = os.stat(folder).st_dev
+    queue = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
+    try:
+        ahead = f"{queue.read_text(encoding='ascii').strip()} KiB"
+    except OSError:
+        ahead = "not known"
+    return f"cold in this machine: file contents, not names; read-ahead {ahead}"
+
+
+class Store:
+    """Samples in one form, in an order that was given when it was written."""
+
+    files: Sequence[Path] = ()  # all that hold samples
+    versions: Mapping[str, str] = {}  # of the package that reads them
+
+    def read(self) -> Iterator[Sample]:
+        """Opens what it needs and closes it again; a sample may be gone when the next one comes."""
+        raise NotImplementedError
+
+
+class SingleFiles(Store):
+    """A file a sample."""
+
+    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
+        self.files = [folder / f"{number:06}.bin" for number in range(len(samples))]
+        for file, sample in zip(self.files, samples, strict=True):
+            file.write_bytes(sample)
+        self._order = order
+
+    def read(self) -> Iterator[Sample]:
+        """As a data set does: open, read, close."""
+        for number in self._order:
+            with open(self.files[number], "rb") as file:
+                yield file.read()
+
+
+class TarShards(Store):
+    """Archives of some 16 MiB, read from front to end."""
+
+    def __init__(
+        self,
+        folder: Path,
+        samples: Sequence[Sample],
+        order: Sequence[int],
+        shard_bytes: int = SHARD_BYTES,
+    ) -> None:
+        self.files: list[Path] = []
+        for numbers in in_shards(samples, order, shard_bytes):
+            self.files.append(folder / f"{len(self.files):06}.tar")
+            with tarfile.open(self.files[-1], "w", format=tarfile.USTAR_FORMAT) as archive:
+                for number in numbers:
+                    member = tarfile.TarInfo(f"{number:06}.bin")
+                    member.size = len(samples[number])
+                    archive.addfile(member, io.BytesIO(samples[number]))
+
+    def read(self) -> Iterator[Sample]:
+        """By headers alone: tarfile takes three times as long."""
+        for shard in self.files:
+            with open(shard, "rb", buffering=STREAM_BYTES) as file:
+                for _, sample in tar_members(file):
+                    yield sample
+
+
+def in_shards(
+    samples: Sequence[Sample], order: Sequence[int], shard_bytes: int
+) -> list[Sequence[int]]:
+    """The order in parts, whose samples have about this many bytes."""
+    total_bytes = sum(map(len, samples))
+    shards = max(1, round(total_bytes / shard_bytes))
+    starts = [len(order) * shard // shards for shard in range(shards + 1)]
+    return [order[begin:end] for begin, end in itertools.pairwise(starts)]
+
+
+def tar_members(file: BinaryIO) -> Iterator[tuple[str, Sample]]:
+    """Names and contents of an archive with short names. Raises ValueError where it is cut off."""
+    name = "its beginning"
+    while True:
+        header = file.read(BLOCK)
+        if len(header) < BLOCK:
+            raise ValueError(f"the tar archive is truncated behind {name}")
+        if header[0] == 0:
+            return
+        name = header[:100].rstrip(b"\0").decode()
+        size = int(header[124:136].rstrip(b"\0 "), 8)
+        content = file.read(size + -size % BLOCK)
+        if len(content) < size:
+            raise ValueError(f"sample {name} is truncated: {len(content)} of {size} bytes")
+        yield name, memoryview(content)[:size]
+
+
+class WebDataset(Store):
+    """The same archives by the package of that name."""
+
+    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
+        self._package = importlib.import_module("webdataset")
+        self.versions = {"webdataset": self._package.__version__}
+        self.files = TarShards(folder, samples, order).files
+
+    def read(self) -> Iterator[Sample]:
+        """In this process, shards in their order."""
+        for sample in self._package.WebDataset(list(map(str, self.files)), shardshuffle=False):
+            yield sample["bin"]
+
+
+class Pack(Store):
+    """One file and an index in memory: each sample is read where it lies."""
+
+    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
+        self.files = [folder / "samples.pack"]
+        self.order = order
+        self._sizes = list(map(len, samples))
+        self._offsets = [0, *np.cumsum(self._sizes).tolist()]
+        with open(self.files[0], "wb") as file:
+            for sample in samples:
+                file.write(sample)
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Size and offset of a sample."""
+        return self._sizes[number], self._offsets[number]
+
+    def read(self) -> Iterator[Sample]:
+        """In the order of the epoch, which is random in the file."""
+        with open(self.files[0], "rb", buffering=0) as file:
+            for number in self.order:
+                yield read_whole(file.fileno(), *self.place(number), f"sample {number}")
+
+
+def read_whole(descriptor: int, size: int, offset: int, name: str) -> bytes:
+    """Raises ValueError where the file ends before that."""
+    content = os.pread(descriptor, size, offset)
+    if len(content) < size:
+        raise ValueError(f"{name} is truncated: {len(content)} of {size} bytes")
+    return content
+
+
+class Lmdb(Store):
+    """A database of LMDB's, which maps it: a sample's bytes are touched where they are used."""
+
+    def __init__(
+        self,
+        folder: Path,
+        samples: Sequence[Sample],
+        order: Sequence[int],
+        map_bytes: int | None = None,
+    ) -> None:
+        self._lmdb = lmdb = importlib.import_module("lmdb")
+        self.versions = {"lmdb": lmdb.__version__}
+        self.files = [folder / "samples.lmdb"]
+        self._order = order
+        # Values share no pages: one of 4 KiB takes two of them.
+        space = map_bytes or LEAST_MAP_BYTES + 3 * sum(map(len, samples))
+        with (
+            lmdb.open(str(self.files[0]), map_size=space, subdir=False, lock=False) as database,
+            database.begin(write=True) as transaction,
+        ):
+            for number, sample in enumerate(samples):
+                try:
+                    transaction.put(b"%06d" % number, memoryview(sample))
+                except lmdb.MapFullError as error:
+                    raise ValueError(
+                        f"LMDB's map of {space / 1e6:.1f} MB is full at sample {number} of "
+                        f"{len(samples)}: make map_bytes larger"
+                    ) from error
+
+    def read(self) -> Iterator[Sample]:
+        """Opened for each epoch: what is mapped cannot be put out of memory."""
+        with (
+            self._lmdb.open(
+                str(self.files[0]), subdir=False, readonly=True, lock=False
+            ) as database,
+            database.begin(buffers=True) as transaction,
+        ):
+            for number in self._order:
+                yield transaction.get(b"%06d" % number)
+
+
+class TfRecords(Store):
+    """TensorFlow's framing of records of one size, without its protocol buffers. Like most readers
+    outside of TensorFlow this one does not look at the checksums."""
+
+    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
+        self.files: list[Path] = []
+        rows = np.stack([np.frombuffer(sample, np.uint8) for sample in samples])
+        length = struct.pack("<Q", rows.shape[1])
+        head = length + masked(crc32c(np.frombuffer(length, np.uint8)[None]))[0].tobytes()
+        ends = masked(crc32c(rows))
+        for numbers in in_shards(samples, order, SHARD_BYTES):
+            self.files.append(folder / f"{len(self.files):06}.tfrecord")
+            with open(self.files[-1], "wb") as file:
+                for number in numbers:
+                    file.write(head + rows[number].tobytes() + ends[number].tobytes())
+
+    def read(self) -> Iterator[Sample]:
+        """From front to end."""
+        for shard in self.files:
+            with open(shard, "rb", buffering=STREAM_BYTES) as file:
+                count = 0
+                while head := file.read(12):
+                    size = struct.unpack_from("<Q", head)[0] if len(head) == 12 else 0
+                    content = file.read(size + 4)
+                    if len(content) < size + 4:
+                        raise ValueError(f"record {count} of {shard.name} is truncated")
+                    count += 1
+                    yield memoryview(content)[:size]
+
+
+def crc32c(rows: Any) -> Any:
+    """Of each row of bytes: all rows at once, byte by byte."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> 1 ^ POLYNOMIAL, table >> 1).astype(np.uint32)
+    found = np.full(len(rows), 0xFFFFFFFF, np.uint32)
+    for column in np.ascontiguousarray(rows.T):
+        found = table[(found ^ column) & 0xFF] ^ found >> 8
+    return ~found
+
+
+def masked(checksums: Any) -> Any:
+    """As TFRecord writes them, since checksums of checksums are bad ones."""
+    return (checksums >> 15 | checksums << 17) + np.uint32(MASK)
+
+
+FORMS: Mapping[str, Callable[[Path, Sequence[Sample], Sequence[int]], Store]] = {
+    "files": SingleFiles,
+    "tar": TarShards,
+    "pack": Pack,
+    "lmdb": Lmdb,
+    "tfrecord": TfRecords,
+    "webdataset": WebDataset,
+}
+
+
+def sample_store(form: str, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> Store:
+    """The samples in a form, to be read in this order. Raises ModuleNotFoundError where its package
+    is missing, which skips the arm."""
+    return FORMS[form](folder, samples, order)
+
+
+class Batch:
+    """Where an epoch's samples go, one after another, as a loader collates them."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.rows = np.zeros((count, size), np.uint8)
+
+    def fill(self, samples: Iterator[Sample]) -> None:
+        """Copies each into its place. Raises ValueError where there are too few or too many."""
+        for row, sample in zip(self.rows, samples, strict=True):
+            row[:] = np.frombuffer(sample, np.uint8)
+
+    def wrong_bytes(self, samples: Any, order: Sequence[int]) -> float:
+        """Of all samples in this order; then all are forgotten."""
+        wrong = int(np.count_nonzero(self.rows != samples[np.asarray(order)]))
+        self.rows.fill(0)
+        return float(wrong)
+
+
+class ThrottledReader:
+    """An emulated store: a local file's bytes, no sooner than a link of this rate and latency would
+    bring them. Requests that are made at once wait for the latency side by side and share the rate.
+
+    Raises TimeoutError for a request that would take longer than `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: float,
+        latency_s: float,
+        timeout_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._latency_s = latency_s
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._free_s = 0.0  # when the link has brought all that was asked for so far
+        self.bytes_read = 0
+        self.requests = 0
+
+    def read(self, descriptor: int, size: int, offset: int) -> bytes:
+        """A request. Fewer bytes come where the file ends."""
+        content = os.pread(descriptor, size, offset)
+        self._sleep(max(0.0, self._arrival_s(len(content)) - self._clock()))
+        return content
+
+    def _arrival_s(self, size: int) -> float:
+        with self._lock:
+            now_s = self._clock()
+            arrival_s = max(now_s, self._free_s) + size / self._bytes_per_s + self._latency_s
+            if arrival_s - now_s > self._timeout_s:
+                raise TimeoutError(
+                    f"the emulated store needs {arrival_s - now_s:.1f} s for {size} bytes, and "
+                    f"the timeout is {self._timeout_s:g} s"
+                )
+            self._free_s = arrival_s - self._latency_s
+            self.bytes_read += size
+            self.requests += 1
+        return arrival_s
+
+
+class ThrottledFile(io.RawIOBase):
+    """A file in such a store, for those who want to be handed a file: each read is a request."""
+
+    def __init__(self, reader: ThrottledReader, path: Path) -> None:
+        self._reader = reader
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._size = path.stat().st_size
+        self._offset = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is, which costs no request."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next request begins."""
+        return self._offset
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As of any file."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset, os.SEEK_END: self._size}[whence]
+        self._offset = start + offset
+        return self._offset
+
+    def readinto(self, buffer: Any) -> int:
+        """One request for as much as the buffer holds."""
+        view = memoryview(buffer).cast("B")
+        content = self._reader.read(self._file, len(view), self._offset)
+        view[: len(content)] = content
+        self._offset += len(content)
+        return len(content)
+
+    def close(self) -> None:
+        """Also where it is closed already."""
+        if not self.closed:
+            os.close(self._file)
+        super().close()
