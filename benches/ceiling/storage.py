@@ -1,0 +1,130 @@
+"""ceiling/storage: the disk under the scratch folder, through the page cache and past it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpulift_files import evict
+from gpulift_samples import cold, folder_for, note_of_cold
+from gpulift_uring import READ, WRITE, Ring
+from gpulift_worker import Arm, Skip
+
+TECHNIQUE = {
+    "question": "How fast can this machine read and write files that are not in its memory?",
+    "expectation": (
+        "A disk of 0.1 ms a request and 1.5 GB/s, as a virtual one. 4 KiB one after another: "
+        "4,096 bytes / 0.1 ms = 41 MB/s, buffered the same, since random reads are read ahead of "
+        "by nobody; 32 in flight 32 times as much or the disk's limit, some 100,000 requests a "
+        "second = 410 MB/s: 10. Threads hand over in Python: 20 us a request, 200 MB/s. 1 MiB in "
+        "sequence: 0.1 + 0.7 ms one after another, 1.3 GB/s; buffered 1.2 GB/s by read-ahead, "
+        "less the copy; 32 in flight the disk's 1.5 GB/s. Writes count until fdatasync returns: 4 "
+        "KiB buffered reach the disk as a queue by themselves, and are 5 times as fast as direct "
+        "ones one after another; 1 MiB is at the disk's limit in every way, some 1.1 GB/s."
+    ),
+    "ceiling": True,
+    "arms": ["buffered", "direct", "direct_threads", "io_uring_direct"],
+    "sweep": {"operation": ["read", "write"], "access": ["random_4k", "sequential_1m"]},
+    "check": {"meaning": "wrong bytes", "tolerance": 0},
+}
+FILE_BYTES = 64 << 20
+BLOCKS = {"random_4k": (1024, 4 << 10), "sequential_1m": (64, 1 << 20)}  # number and size
+DEPTH = 32
+
+Transfer = Callable[[int, Any, Any], None]  # of a file's rows of bytes at these offsets
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """Blocks of a file of this arm's own, read or overwritten; a write is done when it is on the
+    disk."""
+    writes = point["operation"] == "write"
+    count, size = BLOCKS[str(point["access"])]
+    folder = folder_for(arm, 4 * FILE_BYTES)  # all arms' files are there at once
+    generator = np.random.default_rng(seed)
+    content: Any = np.frombuffer(generator.bytes(FILE_BYTES), np.uint8).reshape(-1, size)
+    file = folder / "content"
+    file.write_bytes(content)
+    places = generator.permutation(len(content))[:count] if count < len(content) else slice(None)
+    offsets = np.arange(0, FILE_BYTES, size)[places]
+    expected = content[places] ^ 0xFF if writes else content[places].copy()
+    rows = np.frombuffer(mmap.mmap(-1, count * size), np.uint8).reshape(count, size)
+    rows[:] = expected if writes else 0
+    transfer = transfers(arm, writes)
+    descriptor = open_file(file, direct=arm != "buffered")
+
+    def step() -> None:
+        transfer(descriptor, offsets, rows)
+        if writes:
+            os.fdatasync(descriptor)
+
+    def error() -> float:
+        found = read_back(file, size)[places] if writes else rows
+        return float(np.count_nonzero(found != expected))
+
+    return Arm(
+        step=step,
+        error=error,
+        bytes=count * size,
+        roof=f"storage/{point['operation']}",
+        notes={"cold": note_of_cold(folder), "requests": f"{count} of {size >> 10} KiB"},
+        **cold([file]),
+    )
+
+
+def open_file(file: Path, *, direct: bool) -> int:
+    """Raises Skip where the file system has no O_DIRECT."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CLOEXEC | (os.O_DIRECT if direct else 0))
+    except OSError as error:
+        raise Skip(
+            f"the file system has no O_DIRECT: {error.strerror}",
+            "name a folder on a local disk: --scratch DIR",
+        ) from error
+
+
+def transfers(arm: str, writes: bool) -> Transfer:
+    """How this arm reads or writes rows."""
+    if arm == "io_uring_direct":
+        ring = Ring(DEPTH)
+        opcode = WRITE if writes else READ
+        return lambda descriptor, offsets, rows: ring.transfer(opcode, descriptor, offsets, rows)
+    one_by_one = write_rows if writes else read_rows
+    if arm != "direct_threads":
+        return one_by_one
+    pool = ThreadPoolExecutor(DEPTH)
+
+    def by_threads(descriptor: int, offsets: Any, rows: Any) -> None:
+        shares = [slice(first, None, DEPTH) for first in range(DEPTH)]
+        done = pool.map(lambda share: one_by_one(descriptor, offsets[share], rows[share]), shares)
+        list(done)
+
+    return by_threads
+
+
+def read_rows(descriptor: int, offsets: Any, rows: Any) -> None:
+    """One after another."""
+    for offset, row in zip(offsets.tolist(), rows, strict=True):
+        require_whole(os.preadv(descriptor, [row], offset), row, offset)
+
+
+def write_rows(descriptor: int, offsets: Any, rows: Any) -> None:
+    """One after another."""
+    for offset, row in zip(offsets.tolist(), rows, strict=True):
+        require_whole(os.pwritev(descriptor, [row], offset), row, offset)
+
+
+def require_whole(moved_bytes: int, row: Any, offset: int) -> None:
+    """Raises OSError where a request was cut short."""
+    if moved_bytes != len(row):
+        raise OSError(f"at byte {offset}: {moved_bytes} of {len(row)} bytes")
+
+
+def read_back(file: Path, size: int) -> Any:
+    """What the disk has."""
+    evict([file])
+    return np.fromfile(file, np.uint8).reshape(-1, size)
