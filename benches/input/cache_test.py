@@ -1,0 +1,153 @@
+"""input/cache: what each cache asks the store for, and when it pays."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("cache.py")
+sys.path.insert(0, str(ROOT / "core" / "python"))
+
+import gpulift_samples  # noqa: E402
+from gpulift_manifest import manifest_of  # noqa: E402
+from gpulift_worker import Arm, Skip, scratch  # noqa: E402
+
+
+def load() -> ModuleType:
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("cache_under_test", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cache = load()
+MANIFEST = manifest_of("input/cache", SCRIPT)
+POINTS = [case["point"] for case in MANIFEST["cases"]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The case's scratch folder, on what passes for a disk, and work of a small size."""
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
+    monkeypatch.setattr(cache, "COUNT", 5)
+    monkeypatch.setattr(cache, "STORES", {"100MB_s": (1e12, 0.0), "1GB_s": (1e12, 0.0)})
+    scratch.cache_clear()
+    yield tmp_path / "case"
+    scratch.cache_clear()
+
+
+def make(name: str, point: dict[str, Any]) -> Arm:
+    """An arm of the case, after the step that is checked."""
+    try:
+        arm: Arm = cache.make(name, point, 7, None)
+    except (ModuleNotFoundError, Skip) as missing:
+        pytest.skip(str(missing))
+    arm.before()
+    arm.step()
+    return arm
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point.values())))
+@pytest.mark.parametrize("name", MANIFEST["arms"])
+def test_an_arm_passes_its_check_in_every_case(name: str, point: dict[str, Any]) -> None:
+    arm = make(name, point)
+    assert arm.error is not None
+    assert arm.error() == 0
+    arm.before()
+    arm.step()  # a second one
+    assert arm.error() == 0
+
+
+FIRST = {"store": "1GB_s", "epoch": "first"}
+LATER = {"store": "1GB_s", "epoch": "later"}
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "later"),
+    [
+        ("remote_each_epoch", 5, 5),
+        ("read_ahead_16", 5, 5),
+        ("local_copy", 5, 0),
+        ("ram_cache", 5, 0),
+    ],
+)
+def test_a_cache_asks_the_store_in_the_first_epoch_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, first: int, later: int
+) -> None:
+    asked: list[int] = []
+    read = gpulift_samples.ThrottledReader.read
+
+    def counted(self: Any, descriptor: int, size: int, offset: int) -> bytes:
+        asked.append(offset)
+        return bytes(read(self, descriptor, size, offset))
+
+    monkeypatch.setattr(gpulift_samples.ThrottledReader, "read", counted)
+    for point, requests in ((FIRST, first), (LATER, later)):
+        arm = make(name, point)
+        for _ in range(2):
+            arm.before()
+            asked.clear()
+            arm.step()
+            assert len(asked) == requests
+
+
+def test_a_local_copy_is_cold_in_a_later_epoch(folder: Path) -> None:
+    arm = make("local_copy", LATER)
+    assert arm.precondition is not None
+    assert (folder / "local_copy" / "copy").stat().st_size == 5 * cache.SIZE
+    assert make("local_copy", FIRST).precondition is None
+
+
+def test_a_copy_that_is_cut_off_names_the_sample(folder: Path) -> None:
+    arm = make("local_copy", LATER)
+    with open(folder / "local_copy" / "copy", "ab") as file:
+        file.truncate(4 * cache.SIZE + 10)
+    with pytest.raises(ValueError, match=f"sample 4 is truncated: 10 of {cache.SIZE} bytes"):
+        arm.step()
+
+
+@pytest.mark.parametrize("name", ["local_copy", "ram_cache"])
+def test_metrics_say_when_a_cache_pays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    times_s = iter([10.0, 13.0, 4.0] * cache.EPOCHS)
+    monkeypatch.setattr(cache, "duration_s", lambda work: next(times_s))
+    assert make(name, LATER).metrics() == {
+        "remote_epoch_s": 10.0,
+        "first_epoch_s": 13.0,
+        "later_epoch_s": 4.0,
+        "break_even_epochs": 1.5,
+    }
+
+
+def test_a_cache_that_is_slower_than_the_store_never_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_s = iter([4.0, 5.0, 4.0] * cache.EPOCHS)
+    monkeypatch.setattr(cache, "duration_s", lambda work: next(times_s))
+    assert "break_even_epochs" not in make("local_copy", LATER).metrics()
+
+
+def test_after_metrics_a_later_epoch_still_comes_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arm = make("ram_cache", LATER)
+    arm.metrics()
+    monkeypatch.setattr(gpulift_samples.ThrottledReader, "read", None)  # nobody may call it
+    arm.step()
+
+
+@pytest.mark.parametrize("name", MANIFEST["arms"])
+def test_a_store_slower_than_the_timeout_is_said(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cache, "STORES", {"1GB_s": (1e9, 60.0)})
+    with pytest.raises(TimeoutError, match="the timeout is 30 s"):
+        make(name, FIRST)
