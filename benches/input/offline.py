@@ -1,0 +1,182 @@
+"""input/offline: images decoded and resized in every epoch, or once ahead of all of them."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpulift_images import QUALITY, synthetic_jpegs
+from gpulift_samples import (
+    Pack,
+    Sample,
+    ThrottledReader,
+    cold,
+    folder_for,
+    note_of_cold,
+    shuffled,
+)
+from gpulift_worker import Arm
+from PIL import Image, features
+
+TECHNIQUE = {
+    "question": "What is it worth to decode and resize images once, ahead of the training?",
+    "expectation": (
+        "Online, an image of 112 kB and 500 x 375 takes Pillow 0.98 + 0.67 ms, and 0.25 to array, "
+        "flip and copy: 1.9 ms. As a JPEG of 224 x 224, some 30 kB, 0.3 + 0.1: 0.4 ms. As raw "
+        "pixels, 150 kB, 0.03 ms warm. The pass takes 1.65 ms and the encoder's 0.4 or nothing. "
+        "One epoch with its pass: 1.9 / (2.1 + 0.4) = 0.76 and 1.9 / (1.7 + 0.1) = 1.05. Twenty, "
+        "of which each bears a twentieth of it: 1.9 / (0.4 + 0.1) = 3.8 and 1.9 / (0.03 + 0.09) = "
+        "16. Cold, at 1 GB/s, 0.11, 0.03 and 0.15 ms more: 3.8 and 7.4. From a store of 100 MB/s "
+        "1.1, 0.3 and 1.5 ms and 1 ms a request more: 4.0 / (1.7 + 0.2) = 2.1 and 4.0 / (2.5 + "
+        "0.2) = 1.5, so that raw pixels lose to JPEGs."
+    ),
+    "arms": ["online", "pre_resized_jpeg", "raw_pixels"],
+    "sweep": {"store": ["warm", "cold", "emulated_100MB_s"], "epochs": [1, 20]},
+    "check": {"meaning": "mean difference from the online pixels, of 255", "tolerance": 0},
+}
+COUNT = 20  # a twentieth of them has to be a whole number
+WIDTH, HEIGHT, MEAN_BYTES = 500, 375, 112e3
+SIDE = 224
+JPEG_TOLERANCE = 8.0  # what being compressed twice costs; of another image it is above 30
+BYTES_PER_S, LATENCY_S = 1e8, 1e-3
+
+
+class Images:
+    """A pack of images that is read in an epoch, from the disk or an emulated store."""
+
+    def __init__(self, folder: Path, contents: Sequence[Sample], link: ThrottledReader) -> None:
+        folder.mkdir()
+        self._pack = Pack(folder, contents, [])
+        self.files = self._pack.files
+        self._link = link
+
+    def read(self, order: Sequence[int]) -> Iterator[Sample]:
+        """One after another."""
+        with open(self.files[0], "rb", buffering=0) as file:
+            for number in order:
+                yield self._link.read(file.fileno(), *self._pack.place(number))
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A step is an epoch, and ahead of it the part of the pass that an epoch bears: of so many
+    epochs one n-th."""
+    emulated = point["store"] == "emulated_100MB_s"
+    link = ThrottledReader(*((BYTES_PER_S, LATENCY_S) if emulated else (math.inf, 0.0)))
+    folder = folder_for(arm, 10.0 * COUNT * SIDE * SIDE * 3)
+    files = synthetic_jpegs(COUNT, WIDTH, HEIGHT, MEAN_BYTES, seed)
+    contents = [prepared(arm, number, file) for number, file in enumerate(files)]
+    source = Images(folder / "source", files, link)
+    images = source if arm == "online" else Images(folder / "prepared", contents, link)
+    share = 0 if arm == "online" else COUNT // int(point["epochs"])
+    epochs = Epochs(arm, images, seed)
+    written = folder / "written"
+
+    def step() -> None:
+        if share:
+            prepare(arm, source.read(range(share)), written)
+        epochs.step()
+
+    is_cold = point["store"] == "cold"
+    notes = {"cold": note_of_cold(folder)} if is_cold else {}
+    if emulated:
+        notes = {"store": f"emulated: {BYTES_PER_S / 1e6:g} MB/s, 1 ms a request"}
+    size = sum(map(len, contents)) / COUNT
+    return Arm(
+        step=step,
+        error=lambda: epochs.error(files),
+        tolerance=JPEG_TOLERANCE if arm == "pre_resized_jpeg" else None,
+        items=COUNT,
+        item="image",
+        metrics=lambda: {"image_bytes": size},
+        versions={"libjpeg-turbo of pillow": str(features.version("libjpeg_turbo"))},
+        notes={
+            **notes,
+            "images": f"{COUNT} synthetic JPEGs of {WIDTH} x {HEIGHT} pixels, mean 112 kB",
+        },
+        **(cold(sorted({*source.files, *images.files})) if is_cold else {}),
+    )
+
+
+def pixels_of(number: int, file: Sample) -> Any:
+    """Decoded, and resized where it is not of the training's size. Raises ValueError, which names
+    the sample, where it cannot be."""
+    try:
+        image: Image.Image = Image.open(io.BytesIO(file))
+        image.load()
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"sample {number}: {error}") from error
+    if image.size != (SIDE, SIDE):
+        image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return np.asarray(image)
+
+
+def prepared(arm: str, number: int, file: Sample) -> bytes:
+    """What this arm reads in each epoch."""
+    if arm == "online":
+        return bytes(file)
+    pixels = pixels_of(number, file)
+    if arm == "raw_pixels":
+        return bytes(pixels.tobytes())
+    encoded = io.BytesIO()
+    Image.fromarray(pixels).save(encoded, "JPEG", quality=QUALITY)
+    return encoded.getvalue()
+
+
+def prepare(arm: str, files: Iterator[Sample], written: Path) -> None:
+    """The pass over these files, whose result is written to the disk."""
+    with open(written, "wb") as output:
+        for number, file in enumerate(files):
+            output.write(prepared(arm, number, file))
+
+
+class Epochs:
+    """Reads all images in an order of its own each time, and flips half of them: what is drawn at
+    random stays random, however the images were prepared."""
+
+    def __init__(self, arm: str, images: Images, seed: int) -> None:
+        self._raw = arm == "raw_pixels"
+        self._images = images
+        self._seed = seed
+        self._epoch = 0
+        self.rows = np.zeros((COUNT, SIDE, SIDE, 3), np.uint8)
+
+    def step(self) -> None:
+        """The next one."""
+        self._epoch += 1
+        order, flips = self.drawn()
+        for row, number, flip, content in zip(
+            self.rows, order, flips, self._images.read(order), strict=True
+        ):
+            pixels = self._pixels(number, content)
+            row[:] = pixels[:, ::-1] if flip else pixels
+
+    def drawn(self) -> tuple[list[int], list[bool]]:
+        """The epoch's order, and which of the images that then come are flipped."""
+        generator = random.Random(f"{self._seed} {self._epoch}")
+        return (
+            shuffled(COUNT, self._seed + self._epoch),
+            [generator.random() < 0.5 for _ in range(COUNT)],
+        )
+
+    def error(self, files: Sequence[bytes]) -> float:
+        """How far the last epoch's pixels are from those that are decoded and resized online."""
+        order, flips = self.drawn()
+        differences = []
+        for row, number, flip in zip(self.rows, order, flips, strict=True):
+            wanted = pixels_of(number, files[number])
+            found = row[:, ::-1] if flip else row
+            differences.append(float(np.abs(found.astype(np.int16) - wanted).mean()))
+        return float(np.mean(differences))
+
+    def _pixels(self, number: int, content: Sample) -> Any:
+        if not self._raw:
+            return pixels_of(number, content)
+        wanted = SIDE * SIDE * 3
+        if len(content) != wanted:
+            raise ValueError(f"sample {number} is truncated: {len(content)} of {wanted} bytes")
+        return np.frombuffer(content, np.uint8).reshape(SIDE, SIDE, 3)
