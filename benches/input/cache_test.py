@@ -107,6 +107,7 @@ def test_a_local_copy_is_cold_in_a_later_epoch(folder: Path) -> None:
     assert arm.precondition is not None
     assert (folder / "local_copy" / "copy").stat().st_size == 5 * cache.SIZE
     assert make("local_copy", FIRST).precondition is None
+    assert make("ram_cache", LATER).precondition is None  # it has nothing on the disk
 
 
 def test_a_copy_that_is_cut_off_names_the_sample(folder: Path) -> None:

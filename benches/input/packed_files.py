@@ -27,6 +27,7 @@ TECHNIQUE = {
         "in a pack at random 28 us, 2.0; from front to end 3.7 + 2.5 us, 9. 112 KiB take 80 us at "
         "the disk's rate: 1.0 to 1.3 for all but WebDataset, whose 46 us come on top: 0.9."
     ),
+    "claims": ["small-files-slow"],
     "arms": ["files", "tar", "pack", "lmdb", "tfrecord", "webdataset"],
     "sweep": {"kibibytes": [4, 112], "cache": ["warm", "cold"]},
     "quick": [{"kibibytes": 4, "cache": "warm"}],
