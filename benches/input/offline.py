@@ -42,7 +42,7 @@ TECHNIQUE = {
 COUNT = 20  # a twentieth of them has to be a whole number
 WIDTH, HEIGHT, MEAN_BYTES = 500, 375, 112e3
 SIDE = 224
-JPEG_TOLERANCE = 8.0  # what being compressed twice costs; of another image it is above 30
+JPEG_TOLERANCE = 8.0  # what being compressed twice costs; another image is 60 and more away
 BYTES_PER_S, LATENCY_S = 1e8, 1e-3
 
 
