@@ -946,6 +946,18 @@ TEST_F(ResumedRun, DoesNotMeasureAFailureAgain) {
   EXPECT_EQ(records().size(), 1U);
 }
 
+TEST_F(Program, AFinishedRunIsGoneOnWithForMoreLaunches) {
+  const auto with_launches = [&](const char* count) { return measure(modules({"fine"}), {"--launches", count}); };
+  ASSERT_EQ(with_launches("1").exit_code, 0);
+  const auto first = records();
+  ASSERT_EQ(with_launches("3").exit_code, 0);
+  const auto all = records();
+  ASSERT_EQ(all.size(), 3 * first.size());
+  std::map<std::string, std::set<int>> launches;
+  for (const Json& record : all) launches[record.at("case_id")].insert(record.at("launch").get<int>());
+  for (const auto& [name, seen] : launches) EXPECT_EQ(seen, (std::set<int>{0, 1, 2})) << name;
+}
+
 TEST_F(Program, AFinishedRunIsNotMeasuredAgain) {
   const auto arguments = measure_arguments(modules({"fine"}), {});
   ASSERT_EQ(run(arguments).exit_code, 0);

@@ -21,8 +21,8 @@ constexpr Fact kOrigins[] = {{"driver", "/driver"},
                              {"commit", "/build/commit"},
                              {"uncommitted changes", "/build/dirty"}};
 
+// Not --launches: a run may be gone on with for more of them.
 constexpr Fact kSettings[] = {{"--quick", "/options/quick"},
-                              {"--launches", "/options/launches"},
                               {"--arm-time", "/options/arm_time_s"},
                               {"--precision", "/options/precision"},
                               {"--seed", "/options/seed"}};

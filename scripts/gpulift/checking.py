@@ -227,7 +227,8 @@ def _folder_complaints(folder: Path, records: Sequence[Record]) -> Iterator[str]
 
 
 def _writer(record: Record) -> str:
-    """What all records of a run have in common."""
+    """What all records of a run have in common; some cases may have more launches than others."""
     context = record.raw["context"]
-    parts = [context.get(key) for key in ("gpu", "driver", "build", "host", "options")]
-    return json.dumps(parts, sort_keys=True)
+    parts = [context.get(key) for key in ("gpu", "driver", "build", "host")]
+    options = {key: value for key, value in record.context.options.items() if key != "launches"}
+    return json.dumps([*parts, options], sort_keys=True)

@@ -66,6 +66,8 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
         (lambda r: r["context"]["build"].update(commit="unknown"), "an unknown commit"),
         (lambda r: r["context"]["build"].update(commit="fffffff"), "holds records of commit"),
         (lambda r: r["context"]["gpu"].update(card="0000"), "more than one card"),
+        (lambda r: r["context"]["options"].update(seed=9), "more than one card, build or set of"),
+        (lambda r: r["context"]["options"].update(launches=9), ""),
         (lambda r: r["notes"].update(a="/home/me/x"), "notes.a looks like a path"),
         (lambda r: r["notes"].update(a="in /tmp/x.so"), "notes.a looks like a path"),
         (lambda r: r["notes"].update(a="node7.cluster.local"), "looks like a host name"),
