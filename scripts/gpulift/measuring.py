@@ -20,6 +20,7 @@ from gpulift.records.read import parse_line, read_file
 from gpulift.records.together import STATE_FILE
 
 Say = Callable[[str], None]
+More = Callable[[Path], int]
 PATH_DIGITS = 8
 PASSED_ON = (
     "launches",
@@ -101,10 +102,18 @@ class Measured:
     exit_code: int
 
 
-def run(options: Options, results: Path, out: Path | None, context: Context, say: Say) -> Measured:
+def run(
+    options: Options,
+    results: Path,
+    out: Path | None,
+    context: Context,
+    say: Say,
+    more: More | None = None,
+) -> Measured:
     """Measures into a new folder, or goes on with the unfinished run of the same command.
 
-    A run that was interrupted or broken off stays unfinished, and so resumable.
+    `more` measures further launches once all of the options are there, and tells how that ended. A
+    run that was interrupted or broken off stays unfinished, and so resumable.
     """
     bench = machine.find_bench()
     want = runs.wanted(context, options.given(), bench)
@@ -112,6 +121,8 @@ def run(options: Options, results: Path, out: Path | None, context: Context, say
     _begin_where_it_can(chosen.path, options, want, by_option=out is not None)
     say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
     code = machine.measure(bench, options.flags(chosen.path))
+    if more is not None and finished(chosen.path, code):
+        code = more(chosen.path) or code
     kept = kept_records(chosen.path)
     if kept and finished(chosen.path, code):
         runs.save_state(chosen.path, want, runs.COMPLETE)
@@ -141,9 +152,19 @@ def _begin_where_it_can(
 def begin(folder: Path, options: Options, want: runs.Wanted) -> None:
     """Writes what gpulift-bench and a later call look for in the folder."""
     runs.save_state(folder, want, runs.RUNNING)
-    if options.rows:
-        lines = ["\t".join(row) + "\n" for row in options.rows]
-        (folder / runs.ROWS_FILE).write_text("".join(lines), encoding="utf-8")
+    write_rows(folder, options.rows)
+
+
+def write_rows(folder: Path, rows: Sequence[Row]) -> None:
+    """Which rows gpulift-bench is told to measure, where it is not all that match a filter."""
+    if not rows:
+        return
+    file = folder / runs.ROWS_FILE
+    lines = ["\t".join(row) + "\n" for row in rows]
+    try:
+        file.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise runs.write_error(file, error) from None
 
 
 def within(
@@ -152,15 +173,19 @@ def within(
     techniques: Sequence[machine.TechniqueInfo],
     context: Context,
     say: Say,
+    share: float = 1.0,
 ) -> Options:
-    """The options of a quick run, cut to what there is time for; says what is left out."""
+    """The options of a quick run, cut to what there is time for in this share of the budget; says
+    what is left out."""
     matches = machine.matcher(options.filter)
-    choice = choose(techniques, context, budget_s, matches, options.launches, options.arm_time)
+    choice = choose(
+        techniques, context, share * budget_s, matches, options.launches, options.arm_time
+    )
     if not choice.left_out:
         return options
     cases = "1 case" if len(choice.left_out) == 1 else f"{len(choice.left_out)} cases"
     named = f"{cases} ({', '.join(choice.left_out)})"
-    say(f"left out for time: {named}; --quick {math.ceil(choice.all_s)}s has time for all")
+    say(f"left out for time: {named}; --quick {math.ceil(choice.all_s / share)}s has time for all")
     if not choice.rows:
         raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")
     return replace(options, quick_s=budget_s, rows=choice.rows)

@@ -12,6 +12,7 @@ from gpulift.records.model import Context
 DEFAULT = "120s"
 NEAR_A_TIME = re.compile(r"[\d.]+[A-Za-z]*")  # `5min` is refused as a time, and is no filter
 LAUNCHES = 3
+FIRST_SHARE = 2 / 3  # of a qualification's time: the rest is for what is then open
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
 ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch

@@ -1,7 +1,7 @@
 """Stands in for gpulift-bench: answers --describe, --health and --catalogue, writes sample records.
 
 FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, empty, usage, full, other,
-crash or wait.
+crash, wait, or open: the launches of one roof vary too much for the first three to decide.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ def records_of(modules: Path) -> list[sample.Json]:
     return records
 
 
+def write_launches(folder: Path, flags: list[str]) -> None:
+    """All that the folder lacks of the launches that are asked for, of the rows that are."""
+    count = int(flags[flags.index("--launches") + 1]) if "--launches" in flags else 3
+    there = [json.loads(x) for file in folder.glob("*.jsonl") for x in file.open(encoding="utf-8")]
+    done = {(one["technique"], one["launch"]) for one in there}
+    rows = Path(flags[flags.index("--rows") + 1]).read_text() if "--rows" in flags else ""
+    made = [one for one in runs_made.open_roof(count) if not rows or one["technique"] in rows]
+    sample.write(folder, [x for x in made if (x["technique"], x["launch"]) not in done])
+
+
 def wait_for_interrupt() -> int:
     """Ends only on SIGINT, and counts how often it came."""
     got: list[int] = []
@@ -90,7 +100,7 @@ def tell_indices(names: list[str]) -> int:
 def main() -> int:
     """Does what the flags and FAKE_BENCH say."""
     flags = sys.argv[1:]
-    context = sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed") else sample.CPU_CONTEXT
+    context = sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed", "open") else sample.CPU_CONTEXT
     if "--describe" in flags:
         print(json.dumps(context))
         return 0
@@ -114,6 +124,9 @@ def main() -> int:
         print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
         return 77
     folder = Path(flags[flags.index("--records") + 1])
+    if BEHAVIOUR == "open":
+        write_launches(folder, flags)
+        return 0
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":
         return wait_for_interrupt()

@@ -24,6 +24,22 @@ def full_gpu() -> list[Json]:
     return [*_gpu_ceilings(), *_matmul(), *_pinned_copy(), *_graph()]
 
 
+def open_roof(count: int) -> list[Json]:
+    """A host link that varies around a rate well above the limit, by too much for three launches;
+    the memory beside it is steady."""
+    size = 1024.0 * MIB
+    facts = {"pcie_max_generation": 5, "pcie_max_width": 16}
+    context = {**GPU_CONTEXT, "gpu": {**GPU_CONTEXT["gpu"], **facts}}
+    made = []
+    for launch in range(count):
+        seconds = size / 52.5e9 * (1.05 if launch % 2 else 0.95)
+        link = [arm("h2d", seconds, cost={"bytes": size, "roof": "host_link/h2d"})]
+        memory = [arm("read", size / 4.3e12, cost={"bytes": size, "roof": "device_memory"})]
+        for technique, arms in (("ceiling/host_link", link), ("ceiling/device_memory", memory)):
+            made.append(record(technique, {"bytes": int(size)}, arms, launch, context))
+    return made
+
+
 def without_gpu() -> list[Json]:
     """What needs no GPU is measured; the rest is skipped."""
     memory = {"bytes": 256.0 * MIB, "roof": "host_memory"}

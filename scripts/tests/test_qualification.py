@@ -14,11 +14,13 @@ from gpulift.analysis.summary import Summary, summarise
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
+    LEFT_OUT,
     PASS,
     SKIPPED,
     CheckResult,
     basis,
     coverage,
+    decided_by_launches,
     judge,
     judge_run,
     measured_checks,
@@ -91,8 +93,9 @@ def test_a_figure_that_the_pace_of_another_host_is_in_is_not_judged(paced_by_hos
     for record in records:
         record["arms"][0].update(paced_by_host)
     judged = result(run_of(*records), reference(known), known.check)
-    assert judged.verdict == INCONCLUSIVE
+    assert judged.verdict == SKIPPED
     assert "the reference's Other CPU, 4 cores" in judged.reason
+    assert not decided_by_launches(judged)
 
 
 def reference(*entries: Measured, peaks: dict[str, Peak] | None = None) -> Reference:
@@ -297,15 +300,40 @@ def test_what_was_not_measured_is_listed_with_its_reason() -> None:
     assert told["case/precision/matmul/n:1024"] == (FAIL, "error in this run: signal SIGSEGV")
     assert results["roof/gemm/fp8/burst"].remedy == "a newer card"
     limited = {one.id: one for one in judge_run(summary, known, filter="gemm")}
-    assert limited[MEMORY].reason == "not measured: the run was limited to 'gemm'"
+    assert MEMORY not in limited
+    told_of_rest = "2 checks of the reference not measured: the run was limited to 'gemm'"
+    assert limited[LEFT_OUT].reason == told_of_rest
+    assert limited["roof/gemm/fp8/burst"].verdict == SKIPPED, "what it tried keeps its row"
 
 
-def test_a_quick_run_says_that_it_is_quick() -> None:
+def test_what_a_quick_run_never_meant_to_measure_is_one_row() -> None:
     quick = context(options={"quick": True})
-    known = reference(entry(MEMORY, 4.5e12), entry(STEP, 1e-3))
-    one = result(run_of(*memory(4.5e12, context=quick)), known, STEP)
-    assert one.reason == "not measured: a quick run has only the quick cases that there is time for"
-    assert "without --quick" in one.remedy
+    entries = [entry(f"time/launch/cuda_graph/n:{n}/stream", 1e-3) for n in range(100)]
+    known = reference(entry(MEMORY, 4.5e12), *entries)
+    results = judge_run(run_of(*memory(4.5e12, context=quick)), known)
+    assert [(one.id, one.verdict) for one in results] == [(MEMORY, PASS), (LEFT_OUT, SKIPPED)]
+    assert results[1].reason.startswith("100 checks of the reference not measured: a quick run")
+    assert "without --quick" in results[1].remedy
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.93e-3, "7 % better than the reference"), (0.96e-3, ""), (1.04e-3, ""), (1.1e-3, None)],
+)
+def test_what_is_far_better_than_its_reference_asks_for_another(
+    seconds: float, told: str | None
+) -> None:
+    one = result(run_of(*steps(seconds)), reference(entry(STEP, 1e-3)), STEP)
+    assert one.verdict == (FAIL if told is None else PASS)
+    if told is not None:
+        assert one.reason.replace("7.0 %", "7 %") == told
+        assert ("refresh the reference" in one.remedy) == bool(told)
+
+
+def test_a_rate_far_better_than_its_reference_asks_for_another_too() -> None:
+    one = result(run_of(*memory(4.8e12)), reference(entry(MEMORY, 4.5e12)), MEMORY)
+    assert one.verdict == PASS
+    assert "refresh the reference" in one.remedy
 
 
 def test_without_a_gpu_nothing_is_a_pass() -> None:

@@ -237,7 +237,7 @@ def test_cards_are_busy_together_anew_where_only_some_had_ended(
 def test_what_several_cards_have_no_time_for_is_said_once(
     root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert two_gpus(root, "--quick", "3s", "--filter", "host_malloc|pinned_copy") == OK
+    assert two_gpus(root, "--quick", "4s", "--filter", "host_malloc|pinned_copy") == OK
     assert cards.measured == [*EACH_ALONE, *ALL_AT_ONCE]
     assert capfd.readouterr().err.count("left out for time: 1 case (transfer/pinned_copy/") == 1
     for name in cards.measured:

@@ -70,7 +70,7 @@ def test_the_path_goes_from_the_estimate_over_the_reference_to_the_remedy(tmp_pa
     places = [told.find(words) for words in found]
     assert -1 not in places, told
     assert places == sorted(places)
-    assert "over 3 launches, 95 % interval " in told
+    assert "over 3 launches, 98.3 % interval " in told
 
 
 def every_kind(folder: Path) -> list[CheckResult]:

@@ -128,7 +128,7 @@ def of_several_cards() -> Iterator[CheckResult]:
 
 @pytest.mark.parametrize(
     ("made", "failing", "open_ones"),
-    [(of_speed, 10, 8), (of_health, 12, 15), (of_several_cards, 3, 1)],
+    [(of_speed, 10, 7), (of_health, 12, 15), (of_several_cards, 3, 1)],
 )
 def test_what_fails_or_is_inconclusive_has_a_remedy(
     made: Callable[[], Iterator[CheckResult]], failing: int, open_ones: int

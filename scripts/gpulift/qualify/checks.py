@@ -2,11 +2,12 @@
 
 A verdict is a pure function of records, method version and reference. What is compared with a
 limit is the whole interval, so that noise neither passes nor fails a machine, and an interval from
-windows of one launch never decides.
+windows of one launch never decides. It is wide enough for all looks that `rounds` may take.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 
-from gpulift import registers, stats
+from gpulift import quick, registers, stats, text
 from gpulift.analysis.reference import Measured, Peak, Reference
 from gpulift.analysis.summary import Case, Problem, Summary
 from gpulift.citing.again import filter_of
@@ -33,6 +35,9 @@ SKIPPED = "skipped"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
 WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 
+LOOKS = (quick.LAUNCHES, 2 * quick.LAUNCHES, 4 * quick.LAUNCHES)  # launches in all at each look
+WRONG = 0.05 / len(LOOKS)  # how often the interval of a look may miss: a share for each
+
 IMPLAUSIBLE = 1.05  # times a datasheet's or a computed peak
 SAME_POWER_LIMIT_W = 1.0  # limits are set in watts
 OPTIMISED = ("", "Release", "RelWithDebInfo")
@@ -45,6 +50,9 @@ REMEDIES = (
     ("roof/device_memory/", "look at the health checks of memory errors and other processes"),
 )
 NOTHING_JUDGED = "Not judged: nothing that was measured here has a limit"
+BUILD_REFERENCE = "./gpulift reference build RESULTS makes entries from records"
+REFRESH = "refresh the reference: ./gpulift reference build RESULTS, with this run among them"
+LEFT_OUT = "reference/left_out"  # the one row of all that the run was not meant to measure
 REMEDY = "measure again with nothing else running; then look at the health checks"
 ONE_LAUNCH_REMEDY = (
     "measure again with several launches, as ./gpulift qualify does; where it did, look at what"
@@ -130,6 +138,20 @@ class CheckResult:
         return self.estimate.value if self.estimate else None
 
 
+def for_all_looks(estimate: Estimate) -> Estimate:
+    """The same with an interval of which, over all looks, no more than 5 % miss."""
+    if estimate.launches < 2 or estimate.low is None or estimate.high is None:
+        return estimate
+    freedom = estimate.launches - 1
+    usual, wanted = (
+        float(scipy.special.stdtrit(freedom, 1 - wrong / 2))
+        for wrong in (1 - estimate.confidence, WRONG)
+    )
+    factor = math.exp(math.log(estimate.high / estimate.value) * wanted / usual)
+    low, high = estimate.value / factor, estimate.value * factor
+    return replace(estimate, low=low, high=high, confidence=1 - WRONG)
+
+
 def judge(
     estimate: Estimate, value: float, tolerance: float, higher_is_better: bool = True
 ) -> Verdict:
@@ -192,18 +214,27 @@ def judge_run(
 ) -> tuple[CheckResult, ...]:
     """Every check of a run, of the reference and of the card's health, each with its verdict.
 
-    `filter` is what the user limited the run to, for the reasons of what was not measured.
+    `filter` is what the user limited the run to. What a filter or a quick run leaves out of the
+    reference is one row.
     """
-    checks = measured_checks(summary)
+    checks = [
+        replace(check, estimate=for_all_looks(check.estimate)) for check in measured_checks(summary)
+    ]
     known: Mapping[str, Measured] = reference.measured if reference else {}
     results = [_judge_check(check, known.get(check.id), reference) for check in checks]
     done = {check.id for check in checks}
     explained: set[Problem] = set()
+    left_out = 0
     for entry in (entry for id, entry in sorted(known.items()) if id not in done):
         problem = _problem_of(entry.check, summary)
         if problem:
             explained.add(problem)
-        results.append(_not_measured(entry, problem, summary, filter))
+        elif filter or not summary.run.full:
+            left_out += 1
+            continue
+        results.append(_not_measured(entry, problem, summary))
+    if left_out:
+        results.append(_left_out(left_out, filter))
     if any(result.id == INTEGRITY_CHECK for result in health):
         repeats = {record.technique for record in summary.run.records if record.judges_integrity}
         explained |= {p for p in summary.problems if p.technique in repeats and not p.arm}
@@ -215,6 +246,13 @@ def coverage(results: Sequence[CheckResult]) -> str:
     """`42 pass, 1 fail, 2 inconclusive, 13 skipped`."""
     verdicts = [result.verdict for result in results]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
+
+
+def decided_by_launches(result: CheckResult) -> bool:
+    """Whether it is open and more launches may decide it."""
+    entry = result.reference
+    alike = not (isinstance(entry, Measured) and result.check and _misfits(result.check, entry))
+    return result.verdict == INCONCLUSIVE and result.check is not None and alike
 
 
 def overall(results: Sequence[CheckResult]) -> str:
@@ -297,15 +335,20 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
         reason = f"implausible: {100 * share:.0f} % of the {peak.kind}"
         remedy = "do not use this figure: report it with its record"
         return _result(check, Verdict(FAIL, IMPLAUSIBLE * peak.value, reason), remedy, peak)
-    if entry is not None:
+    other_host = _other_host(check, entry) if entry else ""
+    if entry is not None and not other_host:
         return _judge_by_entry(check, entry)
-    return _judge_by_peak(check, peak, bool(reference and reference.measured))
+    lacks = "the reference has no entry for it" if reference and reference.measured else ""
+    return _judge_by_peak(check, peak, other_host or lacks or "no reference for it")
 
 
 def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
     remedy = _remedy(check, verdict)
     misfits = _misfits(check, entry)
+    better = _far_better(check, entry)
+    if better:
+        verdict, remedy = replace(verdict, reason=better), REFRESH
     if not entry.judges:
         reason = f"sound machines differ by more than {100 * entry.tolerance:.0f} %"
         verdict, remedy = Verdict(SKIPPED, reason=reason), ""
@@ -324,14 +367,21 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     )
 
 
-def _judge_by_peak(check: Check, peak: _Bound, has_reference: bool) -> CheckResult:
+def _far_better(check: Check, entry: Measured) -> str:
+    """Told where the whole interval is as far above the reference as the limit is below it."""
+    over = 1 + entry.tolerance if check.higher_is_better else 1 - entry.tolerance
+    if judge(check.estimate, entry.value * over, 0.0, check.higher_is_better).word != PASS:
+        return ""
+    off = abs(check.estimate.value / entry.value - 1)
+    return f"{text.percent(off)} better than the reference"
+
+
+def _judge_by_peak(check: Check, peak: _Bound, lacks: str) -> CheckResult:
     share = expected_share(check.roof, check.case.first.regime) if check.roof else None
     if peak.value is None or share is None:
-        lacks = "the reference has no entry for it" if has_reference else "no reference for it"
         if check.roof:
             lacks += ", and no peak can be computed"
-        remedy = "./gpulift reference build RESULTS makes entries from records"
-        return _result(check, Verdict(SKIPPED, reason=lacks), remedy, _Bound())
+        return _result(check, Verdict(SKIPPED, reason=lacks), BUILD_REFERENCE, _Bound())
     verdict = _judge_share(check.estimate, peak.value, share, peak.kind)
     return _result(check, verdict, _remedy(check, verdict), peak)
 
@@ -378,19 +428,20 @@ def _misfits(check: Check, entry: Measured) -> list[str]:
         misfits.append(f"CUDA {context.cuda_runtime}, the reference has {asked.cuda_runtime}")
     if limit and asked.power_limit_w and abs(limit - asked.power_limit_w) > SAME_POWER_LIMIT_W:
         misfits.append(f"power limit {limit:.0f} W, the reference has {asked.power_limit_w:.0f} W")
-    measured = record.arm(check.arm)
-    if (
-        measured
-        and measured.may_wait_for_host
-        and asked.host
-        and context.host.name not in asked.host.split("; ")
-    ):
-        misfits.append(f"the host is {context.host.name}, the reference's {asked.host}")
     if context.build.type not in OPTIMISED:
         misfits.append(f"a {context.build.type} build")
     if context.build.foreign_flags:
         misfits.append(f"foreign flags ({context.build.foreign_flags})")
     return misfits
+
+
+def _other_host(check: Check, entry: Measured) -> str:
+    """Why the entry cannot judge a figure that the host's pace is in: it is of another host."""
+    arm = check.case.first.arm(check.arm)
+    host, known = check.case.first.context.host.name, entry.conditions.host
+    if not (arm and arm.may_wait_for_host and known) or host in known.split("; "):
+        return ""
+    return f"no reference for this host: it is {host}, the reference's {known}"
 
 
 def _major(version: str) -> str:
@@ -429,22 +480,14 @@ def _remedy(check: Check, verdict: Verdict) -> str:
     return f"measure again with nothing else running; {remedy}" if again else remedy
 
 
-def _not_measured(
-    entry: Measured, problem: Problem | None, summary: Summary, filter: str
-) -> CheckResult:
-    """A row for what the reference has and the run has not."""
+def _not_measured(entry: Measured, problem: Problem | None, summary: Summary) -> CheckResult:
+    """A row for what the reference has and the run has not, though it was meant to."""
     verdict, remedy = SKIPPED, ""
+    reason = "not measured: filtered out, or not in this build"
     if problem:
         verdict = SKIPPED if problem.outcome == "skipped" else FAIL
         reason = f"{problem.outcome} in this run: {problem.reason}"
         remedy = problem.remedy or _remedy_of(problem, summary)
-    elif filter:
-        reason = f"not measured: the run was limited to {filter!r}"
-    elif not summary.run.full:
-        reason = "not measured: a quick run has only the quick cases that there is time for"
-        remedy = "./gpulift qualify without --quick"
-    else:
-        reason = "not measured: filtered out, or not in this build"
     return CheckResult(
         id=entry.check,
         verdict=verdict,
@@ -456,6 +499,19 @@ def _not_measured(
         launches=entry.launches,
         kind="measured",
         reference=entry,
+    )
+
+
+def _left_out(count: int, filter: str) -> CheckResult:
+    """The row for what the reference has and the run was not meant to measure."""
+    checks = "1 check" if count == 1 else f"{count} checks"
+    if filter:
+        reason = f"{checks} of the reference not measured: the run was limited to {filter!r}"
+        return CheckResult(LEFT_OUT, SKIPPED, reason, kind="measured")
+    reason = f"{checks} of the reference not measured: a quick run has only the quick cases"
+    remedy = "./gpulift qualify without --quick"
+    return CheckResult(
+        LEFT_OUT, SKIPPED, f"{reason} that there is time for", remedy, kind="measured"
     )
 
 

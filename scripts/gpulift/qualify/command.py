@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables, terminal
-from gpulift.analysis.summary import Summary
+from gpulift.analysis.reference import find_reference
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.arguments import Wide, time_s
 from gpulift.commands import Gpu, Json, Out, Quick
 from gpulift.compare.matching import Kind, matching, require_part
@@ -25,13 +28,14 @@ from gpulift.errors import (
     OK,
     GpuliftError,
 )
-from gpulift.qualify import saved
+from gpulift.qualify import rounds, saved
 from gpulift.qualify import tables as shown
 from gpulift.qualify.among import Among, judge_among
 from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import judge_health, read_health
+from gpulift.quick import FIRST_SHARE
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_run
@@ -141,7 +145,7 @@ def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
     if not how.as_json:
         terminal.console().print(tables.findings(doctor.examine(context, infos)))
     try:
-        card = _measure(_options(asked, context, gpu), context, asked.out)
+        card = _measure(_options(asked, context, gpu), context, asked.out, asked.quick_s)
     except NotMeasured as nothing:
         return nothing.exit_code
     beside = commands.others(card.summary) if context.gpu is None else []
@@ -161,7 +165,7 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        alone[index] = _alone(replace(options, gpu=index), context, index, asked.out)
+        alone[index] = _alone(replace(options, gpu=index), context, index, asked)
     together = _measure_together(options, contexts, bench, asked.out)
     names = {index: _card_of(context) for index, context in contexts.items()}
     among = judge_among(
@@ -178,14 +182,14 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     return FAILED if FAILED in codes else judged
 
 
-def _alone(options: measuring.Options, context: Context, index: int, out: Path | None) -> Qualified:
+def _alone(options: measuring.Options, context: Context, index: int, asked: Asked) -> Qualified:
     """One card of several: measured, or taken from the named folder that an interrupt left."""
-    if out is None:
-        return _measure(options, context, None)
-    folder = out / f"gpu{index}"
+    if asked.out is None:
+        return _measure(options, context, None, asked.quick_s)
+    folder = asked.out / f"gpu{index}"
     want = runs.wanted(context, options.given(), machine.find_bench())
     if not measuring.is_complete(folder, want):
-        return _measure(options, context, folder)
+        return _measure(options, context, folder, asked.quick_s)
     say(f"measured already: {folder}")
     summary = _read_of_card(folder, context)
     health = _health(folder, index, summary)
@@ -217,10 +221,18 @@ def _health(folder: Path, gpu: int, summary: Summary) -> tuple[CheckResult, ...]
     return judge_health(None, now, summary.run.records)
 
 
-def _measure(options: measuring.Options, context: Context, out: Path | None) -> Qualified:
+def _measure(
+    options: measuring.Options, context: Context, out: Path | None, quick_s: float | None
+) -> Qualified:
+    """Measures, and what is then open again, for about `quick_s` in all."""
     bench = machine.find_bench()
     before = read_health(machine.health(bench, options.gpu))
-    measured = measuring.run(options, commands.results_folder(), out, context, say)
+    ends_s = time.monotonic() + (math.inf if quick_s is None else quick_s)
+
+    def more(folder: Path) -> int:
+        return rounds.measure(folder, options, _speeds, ends_s, say)
+
+    measured = measuring.run(options, commands.results_folder(), out, context, say, more)
     recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
@@ -232,12 +244,19 @@ def _measure(options: measuring.Options, context: Context, out: Path | None) -> 
     return Qualified(measured.folder, measured.exit_code, summary, results)
 
 
+def _speeds(folder: Path) -> Sequence[CheckResult]:
+    """The verdicts so far, without those on the card's health."""
+    run = read_run(folder)
+    known = find_reference(commands.results_folder(), run.records[0].context.slug)
+    return judge_run(summarise(run, known), known)
+
+
 def _options(asked: Asked, context: Context, gpu: int | None) -> measuring.Options:
     options = measuring.Options(filter=asked.filter, quick=asked.quick_s is not None, gpu=gpu)
     if asked.quick_s is None:
         return options
     known = machine.catalogue(machine.find_bench())
-    return measuring.within(asked.quick_s, options, known, context, say)
+    return measuring.within(asked.quick_s, options, known, context, say, FIRST_SHARE)
 
 
 def _measure_together(

@@ -70,7 +70,7 @@ def _estimate(estimate: Estimate, unit: str) -> str:
         return f"{said}, no interval"
     of = " of the windows of this launch alone" if estimate.one_launch else ""
     ends = f"{quantity(estimate.low, unit)} to {quantity(estimate.high, unit)}"
-    return f"{said}, {100 * estimate.confidence:g} % interval {ends}{of}"
+    return f"{said}, {100 * estimate.confidence:.3g} % interval {ends}{of}"
 
 
 def _held_against(result: CheckResult) -> Iterator[str]:

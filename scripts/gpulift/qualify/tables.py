@@ -163,10 +163,12 @@ def quantity(value: float, unit: str) -> str:
 
 
 def _counted(result: CheckResult) -> bool:
-    """Step times are many: those that pass need no row each, nor do skips of one reason."""
+    """Step times are many: those that pass need no row each, nor do skips of one reason. One that
+    asks for a better reference has its row."""
     if result.verdict == SKIPPED:
         return True
-    return result.verdict == PASS and result.id.startswith(("time/", "cost/"))
+    passed = result.verdict == PASS and not result.remedy
+    return passed and result.id.startswith(("time/", "cost/"))
 
 
 def _groups(results: Sequence[CheckResult]) -> list[tuple[str, ...]]:
