@@ -38,6 +38,13 @@ Wide = Annotated[
     bool,
     typer.Option("--wide", help="All columns of tables, on lines longer than the terminal's."),
 ]
+Filter = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="REGEX",
+        help='Only the cases of which an arm matches: technique/case/arm; "-RE" excludes.',
+    ),
+]
 SomeResults = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP),

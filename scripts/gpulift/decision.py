@@ -48,6 +48,13 @@ class Margins:
     least: float
     equivalent: float = 0.01
 
+    def asked(self, least: float | None) -> Margins:
+        """With the least change that a user cares about in a row: a smaller one is none to them, so
+        that it widens what counts as no change, too."""
+        if least is None:
+            return self
+        return Margins(least, max(self.equivalent, least))
+
     def above_floor(self, floor: float | None) -> Margins:
         """With a case's floor, the smallest effect that was shown to be seen in it.
 

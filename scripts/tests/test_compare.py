@@ -777,14 +777,14 @@ def changed_source(tmp_path: Path, across: str | None = None) -> Comparison:
 
 def test_another_source_is_told_and_compared(tmp_path: Path) -> None:
     found = changed_source(tmp_path)
-    assert compare_command.work_lines(found) == ["measured work may differ: a/b (b.py)"]
+    assert found.work_lines == ["measured work may differ: a/b (b.py)"]
     assert as_data(found)["work"] == {"a/b": ["b.py"]}
     assert (found.exit_code, found.family) == (OK, 2)
 
 
 def test_another_source_of_another_commit_comes_with_it(tmp_path: Path) -> None:
     found = changed_source(tmp_path, "commit")
-    assert compare_command.work_lines(found) == ["comes with the commit: a/b (b.py)"]
+    assert found.work_lines == ["comes with the commit: a/b (b.py)"]
 
 
 def test_the_same_source_and_one_that_a_side_does_not_tell_are_no_difference(
@@ -793,7 +793,7 @@ def test_the_same_source_and_one_that_a_side_does_not_tell_are_no_difference(
     same: Json = {"source": {"b.py": 64 * "a"}}
     for number, head in enumerate((records(seed=2, **same), records(seed=2))):
         found = compared(tmp_path / str(number), records(**same), head)
-        assert compare_command.work_lines(found) == []
+        assert found.work_lines == []
 
 
 def in_environment(schema: str = "1.7", seed: int = 1, **variables: str) -> list[Json]:
@@ -807,7 +807,7 @@ def in_environment(schema: str = "1.7", seed: int = 1, **variables: str) -> list
 def test_another_environment_of_an_arm_is_told_and_compared(tmp_path: Path) -> None:
     base, head = in_environment(NCCL_ALGO="Ring"), in_environment(seed=2, NCCL_ALGO="Tree")
     found = compared(tmp_path, base, head)
-    assert compare_command.work_lines(found) == [
+    assert found.work_lines == [
         "measured work may differ: a/b (NCCL_ALGO of fast: Ring, then Tree)"
     ]
     assert found.family == 2
@@ -818,7 +818,7 @@ def test_an_arm_without_environment_is_known_from_schema_1_7_on(
     tmp_path: Path, schema: str, told: int
 ) -> None:
     found = compared(tmp_path, in_environment(schema), in_environment(seed=2, NCCL_ALGO="Tree"))
-    lines = compare_command.work_lines(found)
+    lines = found.work_lines
     assert len(lines) == told
     assert all("NCCL_ALGO of fast: not set, then Tree" in line for line in lines)
 
@@ -1014,3 +1014,136 @@ def test_what_is_no_record_file_is_one_line_with_its_place(
     assert words in said
     assert said.startswith("gpulift: error: ")
     assert said.count("\n") == 1
+
+
+def test_a_threshold_of_a_row_is_what_counts_there_and_nowhere_else(tmp_path: Path) -> None:
+    base, head = ([read_run(sample.write(tmp_path / n, records(f, s)))] for n, f, s in SIDES)
+    assert verdicts(compare(base, head))["fast"] == decision.REGRESSED
+    lax = compare(base, head, least_changes={"fast": 0.05})
+    assert verdicts(lax) == {"slow": decision.EQUIVALENT, "fast": decision.EQUIVALENT}
+    assert lax.exit_code == OK
+    told = as_data(lax)
+    assert told["thresholds"] == {"fast": 0.05}
+    margins = {one["arm"]: one["margins"]["least"] for one in told["rows"]}
+    assert margins == {"slow": decision.TWO_RUNS.least, "fast": 0.05}
+    assert verdicts(compare(base, head, least_changes={"slow": 0.05}))["fast"] == decision.REGRESSED
+    with pytest.raises(GpuliftError, match="'fats' matches no row"):
+        compare(base, head, least_changes={"fats": 0.05})
+
+
+SIDES = (("base", 1.0, 1), ("head", 1.02, 2))
+
+
+def both_sides(tmp_path: Path) -> list[str]:
+    """Folders in which one arm is 2 % slower, beside a case that did not change."""
+    other = [sample.arm("x", 1e-3, **QUIET), sample.arm("<b>", 1e-3, **QUIET)]
+    return [
+        str(
+            sample.write(
+                tmp_path / name,
+                [*records(f, s), *sample.launches(4, "c/d", CASE, other, seed=s)],
+            )
+        )
+        for name, f, s in SIDES
+    ]
+
+
+def test_a_filter_selects_rows_as_that_of_run_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = both_sides(tmp_path)
+    for filter, rows in [
+        ("^a/b/n:1/fast", ["a/b/n:1/fast"]),
+        ("-^c/", ["a/b/n:1/fast", "a/b/n:1/slow"]),
+        ("c/d", ["c/d/n:1/<b>", "c/d/n:1/x"]),
+    ]:
+        cli.main(["compare", *sides, "--filter", filter, "--json"])
+        told = json.loads(capsys.readouterr().out)
+        found = sorted(f"{one['technique']}/{one['case']}/{one['arm']}" for one in told["rows"])
+        assert found == rows
+        assert told["family"] == len(rows)
+        assert told["filter"] == filter
+    for filter, words in [
+        ("none", "no case of the records matches the filter 'none'"),
+        ("(", "is not a regular expression"),
+    ]:
+        assert cli.main(["compare", *sides, "--filter", filter]) == USAGE
+        assert words in capsys.readouterr().err
+
+
+def test_what_a_filter_leaves_out_ends_no_comparison(tmp_path: Path) -> None:
+    base = [read_run(sample.write(tmp_path / "base", records()))]
+    more = [*records(seed=2), *sample.launches(4, "c/d", CASE, arms())]
+    head = [read_run(sample.write(tmp_path / "head", more))]
+    with pytest.raises(GpuliftError, match="only in head"):
+        compare(base, head)
+    assert compare(base, head, filter="^a/b/n:1/").exit_code == OK
+
+
+def test_a_file_of_thresholds_is_told_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = both_sides(tmp_path)
+    file = tmp_path / "limits.toml"
+    file.write_text('[rows."a/b/.*fast"]\nleast_change = 0.05\n')
+    assert cli.main(["compare", *sides]) == FAILED
+    capsys.readouterr()
+    assert cli.main(["compare", *sides, "--thresholds", str(file), "--filter", "a/b"]) == OK
+    told = capsys.readouterr().out
+    assert "least change: 5 % in a/b/.*fast" in told
+    assert "filter: a/b" in told
+
+
+def test_markdown_is_a_verdict_what_changed_and_the_rest_folded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["compare", *both_sides(tmp_path), "--markdown"]) == FAILED
+    told = capsys.readouterr().out
+    lines = told.splitlines()
+    assert lines[0].startswith("**gpulift: ❌ 1 regressed, 3 equivalent**")
+    first, rest, conditions = told.split("<details>")
+    assert first.count("regressed |") == 1
+    assert "+2.0" in first
+    assert rest.startswith("<summary>3 rows without a known change</summary>\n\n| ")
+    assert rest.count("equivalent |") == 3
+    assert "Thresholds and conditions" in conditions
+    assert "a change is more than 0.5 %" in conditions
+    assert told.count("<details>") == told.count("</details>") == 2
+    assert "<b>" not in told, "names are no markup"
+    for table in (first, rest):
+        cells = {line.count(" | ") for line in table.splitlines() if line.startswith("| ")}
+        assert len(cells) == 1
+
+
+def test_markdown_of_many_rows_stays_a_comment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = [sample.arm(f"arm{n}", 1e-3, **QUIET) for n in range(130)]
+    sides = [
+        str(
+            sample.write(tmp_path / str(s), sample.launches(2, "a/b", CASE, many, seed=s, blocks=1))
+        )
+        for s in (1, 2)
+    ]
+    cli.main(["compare", *sides, "--markdown"])
+    told = capsys.readouterr().out
+    assert "And 30 more: `./gpulift compare --all` shows them." in told
+    assert len(told) < 65_536
+
+
+def test_markdown_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for other in (["--json"], ["--explain", "fast"]):
+        assert (
+            cli.main(["compare", *both_sides(tmp_path / other[0]), "--markdown", *other]) == USAGE
+        )
+        assert "--markdown stands alone" in capsys.readouterr().err
+
+
+def test_cards_without_a_known_hash_are_counted_as_the_table_counts_them(tmp_path: Path) -> None:
+    base, head = (
+        [read_run(sample.write(tmp_path / model, records(seed=s, context=gpu("", model))))]
+        for s, model in enumerate(("NVIDIA A100", "NVIDIA H200"))
+    )
+    found = compare(base, head, "gpu-model")
+    assert "1 and 1 of their cards" in found.question
+    assert "cards: 1 in base, 1 in head" in found.rows[0].verdict.reason

@@ -544,3 +544,18 @@ def test_a_place_that_cannot_be_written_is_one_line(
     for out in (tmp_path / "no" / "x.csv", Path("/proc/x.csv"), folder, tmp_path / ("x" * 300)):
         assert cli.main(["export", "csv", str(folder), "--out", str(out)]) == USAGE
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_filter_leaves_cases_of_which_an_arm_matches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(tmp_path, runs_made.full_gpu())
+    whole = exported(capsys, "csv", folder).splitlines()
+    kept = exported(capsys, "csv", folder, "--filter", "precision/matmul/n:512/bf16").splitlines()
+    of_case = [line for line in whole if "precision/matmul" in line and ",n:512," in line]
+    assert len(of_case) == 3 * 4, "launches, with all arms, which are held against each other"
+    assert kept == [whole[0], *of_case]
+    rest = exported(capsys, "csv", folder, "--filter", "-^precision/").splitlines()
+    assert rest == [line for line in whole if "precision/matmul" not in line]
+    assert cli.main(["export", "csv", str(folder), "--filter", "none"]) == USAGE
+    assert "no case of the records matches the filter 'none'" in capsys.readouterr().err

@@ -864,3 +864,61 @@ def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) 
     assert suite.get("failures") == "1"
     (failure,) = suite.iter("failure")
     assert "Gate: confirmation: fresh launches, look at 8" in (failure.text or "")
+
+
+def limits(content: str) -> str:
+    Path("limits.toml").write_text(content, encoding="utf-8")
+    return "limits.toml"
+
+
+def test_a_threshold_per_row_is_kept_in_the_evidence_and_replayed(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*SLOWER)
+    file = limits('[rows."matmul/.*bf16"]\nleast_change = 0.05\n')
+    assert against_base("--thresholds", file, "--json") == 0
+    assert verdicts(capsys)[f"{MATMUL}/bf16"] == "equivalent"
+    setup = json.loads(Path("evidence/gate.json").read_text())["setup"]
+    assert setup["least_changes"] == {f"{MATMUL}/n:1/bf16": 0.05}
+    Path(file).unlink()
+    assert run("--replay", "evidence", "--json") == 0
+    assert verdicts(capsys)[f"{MATMUL}/bf16"] == "equivalent"
+    assert run("--replay", "evidence", "--explain", "bf16") == 0
+    assert "least change that is called one: 5 % (--thresholds: 5 %)" in capsys.readouterr().out
+
+
+def test_a_threshold_of_other_rows_changes_nothing_here(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head_is(*SLOWER)
+    assert against_base("--thresholds", limits("[rows.fp32]\nleast_change = 0.05\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[rows.", "limits.toml: not TOML"),
+        ("[rows.fp23]\nleast_change = 0.05\n", "--thresholds: 'fp23' matches no row"),
+    ],
+)
+def test_a_bad_file_of_thresholds_measures_nothing(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], content: str, words: str
+) -> None:
+    assert against_base("--thresholds", limits(content)) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("evidence").exists()
+
+
+def test_a_threshold_of_a_row_that_the_filter_leaves_out_is_no_error(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = limits("[rows.bf16]\nleast_change = 0.05\n")
+    assert against_base(GRAPH, "--thresholds", file) == 0
+
+
+def test_a_replay_takes_its_thresholds_from_the_evidence(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = limits("[rows.bf16]\nleast_change = 0.05\n")
+    assert run("--replay", "evidence", "--thresholds", file) == 2
+    assert "leave out --thresholds" in capsys.readouterr().err

@@ -191,3 +191,25 @@ def test_wrong_use_is_one_line(
     assert cli.main(["report", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
+
+
+def test_a_filter_leaves_cases_of_the_records_and_of_the_comparison(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [
+        str(sample.write(tmp_path / name, [*a_case("a/b", seed), *a_case("c/d", seed)]))
+        for name, seed in (("base", 1), ("head", 2))
+    ]
+    out = tmp_path / "out"
+    asked = ["report", folders[1], "--compare", folders[0], "--out", str(out)]
+    assert cli.main([*asked, "--filter", "-^c/"]) == 0
+    told = (out / "report.md").read_text(encoding="utf-8")
+    assert "a/b" in told
+    assert "c/d" not in told
+    assert cli.main([*asked, "--filter", "none"]) == 2
+    assert "no case of the records matches the filter 'none'" in capsys.readouterr().err
+
+
+def a_case(technique: str, seed: int) -> list[sample.Json]:
+    arms = [sample.arm("slow", 2e-3), sample.arm("fast", 1e-3)]
+    return sample.launches(3, technique, {"n": 1}, arms, seed=seed)

@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gpulift import decision, steps, terminal, text
-from gpulift.arguments import Wide, named
+from gpulift.arguments import Filter, Wide, named
+from gpulift.compare import cells, thresholds
 from gpulift.compare.explain import attribution, explain, run_launch_data
 from gpulift.compare.judge import UNITS, Comparison, Row, values
 from gpulift.compare.judge import compare as compare_runs
+from gpulift.compare.markdown import markdown
 from gpulift.compare.matching import matching
-from gpulift.decision import seen_from
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.records.read import read_results
 from gpulift.steps import step
@@ -74,22 +75,32 @@ def compare(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show rows that are equivalent, too.")
     ] = False,
+    filter: Filter = None,
+    thresholds_file: thresholds.ThresholdsFile = None,
     explained: Explain = None,
     wide: Wide = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Markdown for a pull request instead of a table.")
+    ] = False,
 ) -> None:
     """Head against base, two sets of records: what is faster, slower, the same or not known."""
     if explained is not None and as_json:
         raise GpuliftError("--json holds every step already: leave --explain or --json out", USAGE)
+    if as_markdown and (as_json or explained is not None):
+        raise GpuliftError("--markdown stands alone: leave --json and --explain out", USAGE)
+    least_changes = thresholds.read(thresholds_file)
     sides = [
         read_results([first, *(more or [])])
         for first, more in ((base, more_base), (head, more_head))
     ]
-    found = compare_runs(sides[0], sides[1], across, common)
+    found = compare_runs(sides[0], sides[1], across, common, filter, least_changes)
     for note in found.notes:
         typer.echo(f"gpulift: warning: {note}", err=True)
     if as_json:
         typer.echo(json.dumps(as_data(found), indent=2, allow_nan=False))
+    elif as_markdown:
+        typer.echo(markdown(found), nl=False)
     elif explained is not None:
         rows = matching(found.rows, lambda row: row.name, explained)
         typer.echo("\n\n".join(_explanation(found, row) for row in rows))
@@ -118,6 +129,8 @@ def as_data(found: Comparison) -> dict[str, Any]:
             "least": decision.TWO_RUNS.least,
             "equivalent": decision.TWO_RUNS.equivalent,
         },
+        "thresholds": dict(found.thresholds),
+        "filter": found.filter,
         "counts": found.counts,
         "exit_code": found.exit_code,
         "notes": list(found.notes),
@@ -142,14 +155,6 @@ def rows_table(found: Comparison, show_all: bool) -> Table:
     for rows in groups.values():
         table.add_row(*(Text(cell) for cell in _cells(rows, found.unit)))
     return table
-
-
-def work_lines(found: Comparison) -> list[str]:
-    """What may make the work of a technique another one; a declared commit brings its own texts."""
-    said = "comes with the commit" if found.across == "commit" else "measured work may differ"
-    return [
-        f"{said}: {technique} ({'; '.join(differs)})" for technique, differs in found.work.items()
-    ]
 
 
 def _group(row: Row, show_all: bool) -> tuple[str, ...]:
@@ -179,43 +184,25 @@ def _show(found: Comparison, show_all: bool, wide: bool) -> None:
         screen.print(f"declared difference: {one}", soft_wrap=True, markup=False)
     if found.question:
         screen.print(f"question: {found.question}", soft_wrap=True, markup=False)
-    for line in work_lines(found):
+    for line in (*found.work_lines, *(f"{name}: {told}" for name, told in found.asked)):
         screen.print(line, soft_wrap=True, markup=False)
     screen.print(summary_line(found), soft_wrap=True, markup=False)
 
 
 def _cells(rows: Sequence[Row], unit: str) -> list[str]:
     row = rows[0]
-    verdict, change, effect = row.verdict, row.change, row.verdict.smallest_effect
     several = f"{len(rows)} rows" if len(rows) > 1 else ""
     return [
-        verdict.verdict,
+        row.verdict.verdict,
         row.technique,
         several or text.case_label(row.case_id),
         "" if several else row.arm,
-        "–" if change is None else _signed(change),
-        _interval(row),
-        _units(row, unit),
-        "–" if effect is None else seen_from(effect),
-        "; ".join(filter(None, (row.measure, decision.more_than_effect(verdict)))),
+        cells.change(row),
+        cells.interval(row),
+        cells.units(row, unit),
+        cells.smallest_effect(row),
+        cells.reason(row),
     ]
-
-
-def _interval(row: Row) -> str:
-    ratio = row.verdict.difference.ratio if row.verdict.difference else None
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return "–"
-    return f"{_signed(ratio.low - 1)} to {_signed(ratio.high - 1)}"
-
-
-def _units(row: Row, unit: str) -> str:
-    if not row.base or not row.head:
-        return "–"
-    return f"{len(values(row.base, unit))} / {len(values(row.head, unit))}"
-
-
-def _signed(change: float) -> str:
-    return f"{100 * change:+.2f} %"
 
 
 def _explanation(found: Comparison, row: Row) -> str:
@@ -240,6 +227,7 @@ def _row_data(row: Row, unit: str) -> dict[str, Any]:
         "verdict": row.verdict.verdict,
         "reason": row.verdict.reason,
         "measure": row.quantity,
+        "margins": {"least": row.margins.least, "equivalent": row.margins.equivalent},
         "change": row.change,
         "low": difference.ratio.low - 1 if difference and difference.ratio.low else None,
         "high": difference.ratio.high - 1 if difference and difference.ratio.high else None,

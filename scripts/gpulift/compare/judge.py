@@ -9,18 +9,20 @@ card where the question is about cards or models.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from gpulift import decision, stats, steps
+from gpulift import decision, machine, stats, steps
 from gpulift.analysis.hardware import emptied_by_hardware, slowed_by_hardware
 from gpulift.analysis.summary import SEVERITY
+from gpulift.compare import thresholds
 from gpulift.compare.comparability import Common, cards, require_comparable, require_factor
+from gpulift.compare.matching import names_of, selected
 from gpulift.compare.work import log_over_baseline, may_differ, of_own_size, other_work
-from gpulift.decision import Difference, Verdict
+from gpulift.decision import Difference, Margins, Verdict
 from gpulift.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -125,6 +127,7 @@ class Row:
     head: tuple[Launch, ...] = ()
     uncommon: bool = False  # not the same work on both sides, or on one side only
     own_size: bool = False  # not the same work, since each run found the size of it itself
+    margins: Margins = decision.TWO_RUNS
 
     @property
     def name(self) -> str:
@@ -165,6 +168,22 @@ class Comparison:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     work: Mapping[str, tuple[str, ...]]  # of techniques, what may have changed in it
+    filter: str | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # least changes by pattern
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """What the user limited it to, and calls a change."""
+        told = [("filter", self.filter)] if self.filter is not None else []
+        least = [f"{decision.percent(one)} in {name}" for name, one in self.thresholds.items()]
+        return told + ([("least change", ", ".join(least))] if least else [])
+
+    @property
+    def work_lines(self) -> list[str]:
+        """What may make the work of a technique another one; a declared commit brings its own."""
+        brings = self.across == "commit"
+        said = "comes with the commit" if brings else "measured work may differ"
+        return [f"{said}: {name} ({'; '.join(differs)})" for name, differs in self.work.items()]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -191,12 +210,21 @@ class Comparison:
 
 
 def compare(
-    base: Sequence[Run], head: Sequence[Run], across: str | None = None, common: bool = False
+    base: Sequence[Run],
+    head: Sequence[Run],
+    across: str | None = None,
+    common: bool = False,
+    filter: str | None = None,
+    least_changes: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Head against base. With `common`, cases that are not on both sides alike are only listed.
 
-    Raises GpuliftError: usage, not comparable, or instrument broken.
+    `filter` selects rows as that of `run` does; the others are no part of it. `least_changes` has
+    what a user calls a change, by pattern. Raises GpuliftError: usage, not comparable, or
+    instrument broken.
     """
+    asked = thresholds.of_rows(least_changes or {}, _names([*base, *head]))
+    base, head = selected(base, filter), selected(head, filter)
     factor = require_factor(across)
     _require_once([*base, *head])
     notes = [_warned(run, text) for run in (*base, *head) for text in run.warnings]
@@ -207,17 +235,22 @@ def compare(
     notes += [f"{fact} is known on one side only: not compared" for fact in facts.one_sided]
     sides = (_cases(base), _cases(head))
     unit = _unit(base, head, across)
-    rows = _rows(sides, common, unit)
+    rows = [
+        replace(row, margins=decision.TWO_RUNS.asked(asked.get(row.name)))
+        for row in _rows(sides, common, unit, machine.matcher(filter))
+    ]
     return Comparison(
         base=tuple(run.name for run in base),
         head=tuple(run.name for run in head),
         across=across,
-        question=_question(across, unit, len(cards(base)), len(cards(head))),
+        question=_question(across, unit, _count_cards(base), _count_cards(head)),
         unit=unit,
         common=facts,
         rows=tuple(sorted(_decided(rows, unit, across), key=_worst_first)),
         notes=(*notes, *base_notes, *head_notes, *_doubts(base, head)),
         work=_changed_work(sides),
+        filter=filter,
+        thresholds=least_changes or {},
     )
 
 
@@ -251,6 +284,22 @@ def _require_once(runs: Sequence[Run]) -> None:
                     USAGE,
                 )
             seen[record.id] = record
+
+
+def _names(runs: Sequence[Run]) -> set[tuple[str, ...]]:
+    """Of all rows that the runs could have, as filters see them."""
+    return {
+        names_of(record.technique, record.case_id, arm)
+        for run in runs
+        for record in run.records
+        for arm in [one.name for one in record.arms] or [""]
+    }
+
+
+def _count_cards(runs: Sequence[Run]) -> int:
+    """As values are counted: what is of no known card is of one."""
+    gpus = [run.records[0].context.gpu for run in runs]
+    return len({gpu.card if gpu else "" for gpu in gpus})
 
 
 def _kind(runs: Sequence[Run]) -> str:
@@ -299,11 +348,14 @@ def _changed_work(sides: tuple[Side, Side]) -> dict[str, tuple[str, ...]]:
     return {technique: found for technique, of in records.items() if (found := may_differ(of))}
 
 
-def _rows(sides: tuple[Side, Side], common: bool, unit: str) -> list[Row]:
+def _rows(
+    sides: tuple[Side, Side], common: bool, unit: str, matches: Callable[..., bool]
+) -> list[Row]:
     """The rows before anything is decided; what has a verdict already will not be measured."""
     _require_clocks(sides)
     cases = sorted({*sides[0], *sides[1]})
-    rows = [row for case in cases for row in _case_rows(case, sides, unit)]
+    every = [row for case in cases for row in _case_rows(case, sides, unit)]
+    rows = [row for row in every if matches(*names_of(row.technique, row.case_id, row.arm))]
     uncommon = [row for row in rows if row.uncommon]
     apart = [row for row in rows if row.uncommon or (row.own_size and row.verdict.verdict)]
     if len(apart) == len(rows):
@@ -495,7 +547,7 @@ def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
             found = decision.independent(values(row.base, unit), values(row.head, unit))
             if found is not None:
                 differences[index] = found
-    verdicts = decision.decide_family(differences, dict.fromkeys(differences, decision.TWO_RUNS))
+    verdicts = decision.decide_family(differences, {i: rows[i].margins for i in differences})
     decided = [
         row
         if row.verdict.verdict
@@ -517,7 +569,7 @@ def _doubt_shape(row: Row, alpha: float) -> Row:
     look = verdict.difference
     if one_shape or not changed or look is None or abs(look.change) >= SHAPES_APART:
         return row
-    seen = max(SHAPES_APART, look.smallest_effect(alpha, decision.TWO_RUNS.least))
+    seen = max(SHAPES_APART, look.smallest_effect(alpha, row.margins.least))
     path = (*verdict.path[:-1], step(steps.VERDICT, f"{decision.INCONCLUSIVE}: {OWN_SHAPE}"))
     doubted = replace(verdict, verdict=decision.INCONCLUSIVE, smallest_effect=seen)
     return replace(row, verdict=replace(doubted, reason=OWN_SHAPE, path=path))

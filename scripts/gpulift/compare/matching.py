@@ -1,13 +1,16 @@
-"""The rows, or the checks, that --explain names."""
+"""The rows, or the checks, that --explain names, and the records that a filter selects."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from gpulift import machine
 from gpulift.errors import USAGE, GpuliftError
+from gpulift.records.model import Record
+from gpulift.records.read import Run
 
 NEAR = 5  # names that an error shows
 
@@ -23,6 +26,33 @@ class Kind:
 
 
 COMPARED = Kind()
+
+
+def selected(runs: Sequence[Run], filter: str | None) -> list[Run]:
+    """The records of cases of which the filter selects an arm, as `run` selects, with all of their
+    arms, since these are held against each other. Raises GpuliftError where there are none."""
+    if filter is None:
+        return list(runs)
+    matches = machine.matcher(filter)
+    kept = [
+        replace(run, records=tuple(one for one in run.records if _selects(matches, one)))
+        for run in runs
+    ]
+    found = [run for run in kept if run.records]
+    if runs and not found:
+        raise GpuliftError(f"no case of the records matches the filter {filter!r}", USAGE)
+    return found
+
+
+def names_of(technique: str, case_id: str, arm: str) -> tuple[str, ...]:
+    """What a filter looks at, of a case without an arm its own name last."""
+    case = "/".join(part for part in (technique, case_id) if part)
+    return (technique, case, f"{case}/{arm}") if arm else (technique, case)
+
+
+def _selects(matches: Callable[..., bool], record: Record) -> bool:
+    arms = [arm.name for arm in record.arms] or [""]
+    return any(matches(*names_of(record.technique, record.case_id, arm)) for arm in arms)
 
 
 def require_part(wanted: str, kind: Kind = COMPARED) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift.arguments import SomeResults, named
+from gpulift.arguments import Filter, SomeResults, named
 from gpulift.commands import summary_of
+from gpulift.compare.matching import selected
 from gpulift.entry import say
 from gpulift.errors import FAILED, GpuliftError
 from gpulift.exchange import imported, writing
@@ -49,6 +50,7 @@ def export(
         Optional[Path],  # noqa: UP045
         typer.Option(parser=named, metavar="FILE", help="The file; standard output by default."),
     ] = None,
+    filter: Filter = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
 ) -> None:
     """Records for another tool. Exits with 0 whatever the records say.
@@ -63,7 +65,7 @@ def export(
         raise GpuliftError("parquet is no text: name a file with --out")
     if out is not None:
         writing.require_free(out, force)
-    runs = read_results(results, every_case=format in TABLES)
+    runs = selected(read_results(results, every_case=format in TABLES), filter)
     if format not in (GITHUB, "junit"):  # these say the warnings themselves
         for warning in (warning for run in runs for warning in run.warnings):
             say(f"warning: {warning}")

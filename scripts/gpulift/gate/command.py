@@ -13,6 +13,7 @@ import typer
 from gpulift import machine
 from gpulift.arguments import named, time_s
 from gpulift.commands import Gpu
+from gpulift.compare import thresholds
 from gpulift.decision import ARM_TIME_S, DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate import output as gate_output
@@ -38,6 +39,7 @@ MEASURED_WITH = {
     "seed": "--seed",
     "gpu": "--gpu",
     "arm_time": "--arm-time",
+    "thresholds_file": "--thresholds",
 }
 
 
@@ -104,6 +106,7 @@ def gate(
     arm_time: Annotated[
         float, typer.Option(help="Seconds per build, comparison and launch.")
     ] = ARM_TIME_S,
+    thresholds_file: thresholds.ThresholdsFile = None,
 ) -> None:
     """Head against base on one card, confirmed on fresh launches: 1 regressed, 3 instrument broken,
     4 not comparable, 5 inconclusive."""
@@ -134,6 +137,7 @@ def gate(
             out,
             started_s,
             environments,
+            thresholds.read(thresholds_file),
         )
         result, folder = _measured(asked, explain)
     explained = [] if explain is None else gate_output.rows_of(result, explain)

@@ -30,7 +30,7 @@ from gpulift.records.model import Arm, Record
 from gpulift.records.read import parse_line, read_file
 from gpulift.runs import write_error
 
-SCHEMA = "1.2"
+SCHEMA = "1.3"
 GATE_FILE = "gate.json"
 TWO_IN_ONE = "duet"
 ALTERNATING = "alternating processes"
@@ -142,6 +142,7 @@ class Series:
 class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
 
+    `least_changes` has what a user asked for, by row id, and counts in place of `least`.
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
     `out_of_time` has the series that the budget ended; `unsteady` the rows that no filter asked for
     and that most of their trials in the certificate left inconclusive.
@@ -163,6 +164,7 @@ class Setup:
     planted_size: float = 0.0
     out_of_time: tuple[str, ...] = ()
     unsteady: tuple[Row, ...] = ()
+    least_changes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def measurable(self) -> tuple[Row, ...]:
@@ -175,7 +177,8 @@ class Setup:
 
     def margins(self, row: Row) -> Margins:
         """The margins of a row, above its floor where a certificate has one."""
-        return Margins(self.least, self.equivalent).above_floor(self.floors.get(row.id))
+        asked = Margins(self.least, self.equivalent).asked(self.least_changes.get(row.id))
+        return asked.above_floor(self.floors.get(row.id))
 
 
 @dataclass(frozen=True)
@@ -331,6 +334,7 @@ def _setup(document: Fields) -> Setup:
         planted_size=fields.number("planted_size"),
         out_of_time=fields.texts("out_of_time"),
         unsteady=_rows(fields, "unsteady"),
+        least_changes=fields.numbers_by_key("least_changes"),
     )
     _require_sound(made, fields)
     return made
@@ -343,6 +347,9 @@ def _require_sound(setup: Setup, fields: Fields) -> None:
             raise fields.error(key, "must be a fraction above 0 and below 1")
     if setup.planted_size < 0:
         raise fields.error("planted_size", "must not be negative")
+    for id, least in setup.least_changes.items():
+        if not 0 < least < 1:
+            raise fields.child("least_changes").error(id, "must be a fraction above 0 and below 1")
     ids = {row.id for row in setup.rows}
     for id, floor in setup.floors.items():
         if id in ids and floor < 0:

@@ -143,7 +143,9 @@ def _rules(one: RowResult, result: GateResult) -> Iterator[str]:
         return
     yield step(steps.FAMILY, family(result.plan))
     least, floor = percent(one.margins.least), result.setup.floors.get(one.row.id)
+    asked = result.setup.least_changes.get(one.row.id)
     by = "" if floor is None else f" (its floor in the certificate is {percent(floor)})"
+    by += "" if asked is None else f" (--thresholds: {percent(asked)})"
     yield step(steps.SCREEN, f"least change that is called one: {least}{by}")
     if one.row in result.setup.unsteady:
         yield step(steps.SCREEN, "unsteady in the certificate: looked at once")

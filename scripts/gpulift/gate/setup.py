@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
 from gpulift import machine
 from gpulift.certificate import Certificate, find_certificate, sentence
+from gpulift.compare import thresholds
 from gpulift.compare.comparability import require_same_but_commit
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import NOT_COMPARABLE, GpuliftError
@@ -37,6 +38,7 @@ class Asked:
     out: Path | None
     started_s: float
     environments: tuple[str, str] | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # least changes by pattern
 
     @property
     def until_s(self) -> float | None:
@@ -63,6 +65,11 @@ def make_setup(
     require_same_but_commit(base.context, head.context)
     context, arm_time_s = head.context, asked.settings.arm_time_s
     rows = choose_rows(base_infos, head_infos, asked.filter, asked.all_cases)
+    # Of all rows that there are: a file may tell of more than this filter selects.
+    every = sorted({row for infos in (base_infos, head_infos) for row in _cases(infos)})
+    asked_changes = thresholds.of_rows(
+        asked.thresholds, ((row.technique, row.case, row.id) for row in every)
+    )
     not_here = {info.id: info.told_not_here(context) for info in head_infos}
     certificate = find_certificate(machine.checkout_root() / "results", context.slug)
     covering = certificate if certificate and _covers(certificate, arm_time_s) else None
@@ -80,6 +87,7 @@ def make_setup(
         unmeasurable=unmeasurable,
         floors=covering.floors if covering else {},
         unsteady=_unsteady(unasked, covering) if covering else (),
+        least_changes={row.id: asked_changes[row.id] for row in rows if row.id in asked_changes},
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpulift.arguments import SomeResults, named
+from gpulift.arguments import Filter, SomeResults, named
+from gpulift.compare.matching import selected
 from gpulift.entry import make_app
 from gpulift.errors import GpuliftError
 from gpulift.records.read import Run, read_results
@@ -35,6 +36,7 @@ def report(
         Optional[str],  # noqa: UP045
         typer.Option(help="The one declared difference of --compare, as for `compare`."),
     ] = None,
+    filter: Filter = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -53,7 +55,7 @@ def report(
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
-    found = read_results(results or [], every_case=True)
+    found = selected(read_results(results or [], every_case=True), filter)
     from gpulift.report import changes, page
 
     made = []
@@ -64,7 +66,7 @@ def report(
     if base is not None:
         from gpulift.compare.judge import compare
 
-        compared = compare(read_results([base]), found, across)
+        compared = compare(read_results([base]), found, across, filter=filter)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
     typer.echo(page.write([_summed_up(run) for run in found], folder, changes=made))
