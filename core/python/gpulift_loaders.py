@@ -1,0 +1,337 @@
+"""Loaders whose windows can be compared: each begins and ends with all batches ready that were
+asked for.
+
+What a loader made ahead would be a gift to the window that takes it. So a window starts when all
+that was asked for is ready, asks for as many batches as it takes, and ends when those are ready:
+in it as many are made as are taken, and making them may lie beside the steps, but not outside.
+"""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from gpulift_cpu import CpuMeter
+from gpulift_worker import DIE_WITH_PARENT, Skip
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+PREFETCH = 2  # batches ahead of each worker: torch's default
+LOOK_S = 5.0  # between two looks at workers that say nothing
+SHARED_MEMORY = "/dev/shm"
+KILLED = re.compile(r"DataLoader worker .*(killed by signal|exited unexpectedly)")  # says torch
+
+Key = tuple[int, int]  # epoch and number of a sample
+Keys = list[Key]
+Load = Callable[[Key], Any]
+Collate = Callable[[list[tuple[Key, Any]]], Any]
+
+
+class Loader(Protocol):
+    """What gives batches in the order that they are asked for."""
+
+    def take(self) -> tuple[Keys, Any]:
+        """The next batch with the keys of its samples; asks for one more."""
+
+    def wait(self) -> None:
+        """Until all that was asked for is ready: nothing works on any more."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Batches of all samples without end, in each epoch in another order; the same for a seed."""
+
+    samples: int
+    batch: int
+    seed: int
+
+    def __iter__(self) -> Iterator[Keys]:
+        for epoch in itertools.count():
+            numbers = np.random.default_rng([self.seed, epoch]).permutation(self.samples).tolist()
+            for start in range(0, self.samples - self.batch + 1, self.batch):
+                yield [(epoch, number) for number in numbers[start : start + self.batch]]
+
+
+class Samples(Dataset[Any]):
+    """Samples by their keys, loaded one by one or by threads; an error says of which."""
+
+    def __init__(self, load: Load, threads: int = 0) -> None:
+        self._load = load
+        self._threads = threads
+
+    @functools.cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        """Of the process that loads: threads do not live through a fork."""
+        return ThreadPoolExecutor(self._threads)
+
+    def __getitem__(self, key: Key) -> tuple[Key, Any]:
+        try:
+            return key, self._load(key)
+        except Exception as error:
+            raise ValueError(f"sample {key[1]}: {error}") from error
+
+    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+        """Where torch finds this, it asks for a batch at once."""
+        return list((self._pool.map if self._threads else map)(self.__getitem__, keys))
+
+
+def stacked(samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
+    """A batch as torch makes it: in a worker it lies in shared memory."""
+    return [key for key, _ in samples], default_collate([data for _, data in samples])
+
+
+class ProcessLoader:
+    """torch's DataLoader: no worker, and it loads when asked; else processes that load ahead.
+
+    They are forked, which is how Linux had them up to Python 3.13, and end with this process.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        order: Iterable[Keys],
+        workers: int,
+        *,
+        prefetch: int = PREFETCH,
+        collate: Collate = stacked,
+        pin_memory: bool = False,
+    ) -> None:
+        dataset: Any = samples
+        ahead: dict[str, Any] = {}
+        self._asked = 0
+        self._ready = 0
+        if workers > 0:
+            context = multiprocessing.get_context("fork")
+            self._made = context.Semaphore(0)
+            telling = Telling(samples, collate, self._made)
+            dataset, collate = telling, telling.collate
+            self._asked = workers * prefetch
+            ahead = {
+                "prefetch_factor": prefetch,
+                "multiprocessing_context": context,
+                "worker_init_fn": end_with_parent(os.getpid()),
+            }
+        self._batches = iter(
+            DataLoader(
+                dataset,
+                batch_sampler=order,
+                num_workers=workers,
+                collate_fn=collate,
+                pin_memory=pin_memory,
+                **ahead,
+            )
+        )
+        self._workers = workers
+
+    def take(self) -> tuple[Keys, Any]:
+        """Asks the worker that made it for one more, as DataLoader does."""
+        try:
+            batch: tuple[Keys, Any] = next(self._batches)
+        except Exception as error:
+            raise RuntimeError(in_one_line(error)) from error
+        if self._workers > 0:
+            self._asked += 1
+        return batch
+
+    def wait(self) -> None:
+        """Sleeps until the workers have made all batches."""
+        while self._ready < self._asked:
+            try:
+                if self._made.acquire(timeout=LOOK_S):
+                    self._ready += 1
+            except RuntimeError as error:  # torch raises it here when a worker dies
+                raise RuntimeError(in_one_line(error)) from error
+
+    @property
+    def processes(self) -> list[int]:
+        """Those of the workers."""
+        return [one.pid for one in getattr(self._batches, "_workers", ())]
+
+
+class Telling:
+    """Samples and collate of a worker, which say of each batch that it is made, or cannot be."""
+
+    def __init__(self, samples: Samples, collate: Collate, made: Any) -> None:
+        self._samples = samples
+        self._collate = collate
+        self._made = made
+
+    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+        try:
+            return self._samples.__getitems__(keys)
+        except Exception:
+            self._made.release()
+            raise
+
+    def collate(self, samples: list[tuple[Key, Any]]) -> Any:
+        """The batch."""
+        try:
+            return self._collate(samples)
+        finally:
+            self._made.release()
+
+
+class ThreadLoader:
+    """Threads of this process, each of which makes whole batches."""
+
+    def __init__(self, samples: Samples, order: Iterable[Keys], threads: int) -> None:
+        self._samples = samples
+        self._order = iter(order)
+        self._pool = ThreadPoolExecutor(threads)
+        self._asked: deque[Future[tuple[Keys, Any]]] = deque()
+        for _ in range(threads * PREFETCH):
+            self._ask()
+
+    def _ask(self) -> None:
+        keys = next(self._order)
+        self._asked.append(self._pool.submit(lambda: stacked(self._samples.__getitems__(keys))))
+
+    def take(self) -> tuple[Keys, Any]:
+        """Asks for one more, as DataLoader does."""
+        batch = self._asked.popleft().result()
+        self._ask()
+        return batch
+
+    def wait(self) -> None:
+        """Sleeps until the threads have made all batches."""
+        wait_for(self._asked)
+
+
+@dataclass
+class Rounds:
+    """Takes so many batches in a round and a step with each; knows what must come."""
+
+    loader: Loader
+    order: Iterable[Keys]
+    train: Callable[[Any], object]
+    batches: int
+    last: tuple[Keys, Any] = field(default_factory=lambda: ([], None))
+    _taken: list[Keys] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._expected = iter(self.order)
+        self.loader.wait()
+
+    def step(self) -> None:
+        """One round."""
+        for _ in range(self.batches):
+            keys, data = self.last = self.loader.take()
+            self._taken.append(keys)
+            self.train(data)
+
+    def rest(self) -> None:
+        """Nothing works any more. Raises RuntimeError where the window had another batch than its
+        turn's."""
+        self.loader.wait()
+        taken, self._taken = self._taken, []
+        for keys in taken:
+            wanted = next(self._expected)
+            if keys != wanted:
+                raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
+
+    def spent(self, synchronize: Callable[[], object]) -> Spent:
+        """Where the time of a round goes, which begins and ends as a window does."""
+        self.rest()
+        wait_s = 0.0
+        start_s = time.monotonic()
+        for _ in range(self.batches):
+            asked_s = time.monotonic()
+            keys, data = self.last = self.loader.take()
+            wait_s += time.monotonic() - asked_s
+            self._taken.append(keys)
+            self.train(data)
+        synchronize()
+        asked_s = time.monotonic()
+        self.loader.wait()
+        end_s = time.monotonic()
+        self.rest()
+        return Spent(end_s - start_s, wait_s + end_s - asked_s)
+
+    def loading(self, rounds: int) -> Loading:
+        """So many rounds without steps."""
+        self.rest()
+        cpu = CpuMeter()
+        start_s = time.monotonic()
+        for _ in range(rounds * self.batches):
+            keys, _ = self.last = self.loader.take()
+            self._taken.append(keys)
+        self.loader.wait()
+        rounds_s = time.monotonic() - start_s
+        cpu_s = cpu.used_s()
+        self.rest()
+        return Loading(rounds_s, cpu_s)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of a round: all of it, and what passed in waiting for data."""
+
+    round_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Of rounds without steps: their time, and the processors' in all threads and processes."""
+
+    rounds_s: float
+    cpu_s: float
+
+
+def require_shared_memory(needed_bytes: float) -> None:
+    """Skips where the batches of an arm's workers do not fit: containers often have 64 MB, and the
+    kernel kills a worker that finds it full."""
+    try:
+        free = shutil.disk_usage(SHARED_MEMORY).free
+    except OSError as error:
+        raise Skip(f"{SHARED_MEMORY}: {error.strerror}", "mount shared memory there") from error
+    if free < needed_bytes:
+        raise Skip(
+            f"{SHARED_MEMORY} has {free / 1e6:.0f} MB free, and {needed_bytes / 1e6:.0f} MB are"
+            " needed",
+            "give the container more of it: --shm-size",
+        )
+
+
+def end_with_parent(parent: int) -> Callable[[int], None]:
+    """What each worker does first: nobody is left behind where this process is killed."""
+
+    def end(_: int) -> None:
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before
+            os._exit(1)
+
+    return end
+
+
+def in_one_line(error: Exception) -> str:
+    """What happened in a worker: torch hands over whole tracebacks."""
+    said = str(error).strip()
+    if KILLED.search(said):
+        return (
+            "a worker process of the loader was killed: the kernel does that where memory, or"
+            f" {SHARED_MEMORY}, is full"
+        )
+    return said.splitlines()[-1] if said else type(error).__name__
+
+
+def wrong_samples(found: Sequence[Any], wanted: Iterable[Any]) -> int:
+    """How many are not, byte for byte, what they must be."""
+    return sum(
+        not np.array_equal(np.asarray(one), np.asarray(want))
+        for one, want in zip(found, wanted, strict=True)
+    )
