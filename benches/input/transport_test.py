@@ -1,0 +1,91 @@
+"""input/transport: every way brings all bytes of each batch, and other bytes are found."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+FOLDER = Path(__file__).parent
+WORKER = FOLDER.parents[1] / "core" / "python"
+ARMS = ("shared_memory", "shared_memory_by_name", "numpy", "bytes", "arena")
+
+
+@pytest.fixture(name="transport")
+def transport_script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The script; how tensors are shared is as before when the test ends."""
+    monkeypatch.syspath_prepend(str(WORKER))
+    spec = importlib.util.spec_from_file_location("transport_under_test", FOLDER / "transport.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    strategy = torch.multiprocessing.get_sharing_strategy()
+    yield module
+    torch.multiprocessing.set_sharing_strategy(strategy)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("size", [4096, 1 << 20])
+def test_an_arm_brings_every_byte_of_every_batch(transport: Any, arm: str, size: int) -> None:
+    found = transport.make(arm, {"bytes": size}, 7, None)
+    for _ in range(5):  # an arena's slots are all written again
+        found.step()
+        found.synchronize()
+        found.rest()
+        assert found.error() == 0
+    assert found.bytes == 2 * size * found.items
+    assert found.metrics()["loop_cpu_s"] > 0
+
+
+@pytest.mark.parametrize("arm", ["shared_memory", "arena"])
+def test_a_wrong_byte_is_found_by_the_check_and_in_every_window(
+    transport: Any, arm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = transport.CARRIERS[arm]
+
+    def wrong(size: int) -> Any:
+        carrier = right(size)
+
+        def receive(batch: Any) -> Any:
+            found = carrier.receive(batch).copy()
+            found[7] ^= 1
+            return found
+
+        return transport.Carrier(carrier.send, receive)
+
+    monkeypatch.setitem(transport.CARRIERS, arm, wrong)
+    found = transport.make(arm, {"bytes": 4096}, 7, None)
+    found.step()
+    assert found.error() == 1
+    with pytest.raises(RuntimeError, match="4 batches of a window came with other bytes"):
+        found.rest()
+
+
+def test_a_slot_is_not_written_while_its_batch_is_read(transport: Any) -> None:
+    carrier = transport.arena(16)
+    sent = [carrier.send((0, 0), number) for number in range(transport.SLOTS)]
+    # What is ahead and what the loop has are in slots of their own.
+    assert len(set(sent)) == transport.SLOTS >= transport.PREFETCH + 1
+    assert [int(carrier.receive(slot)[0]) for slot in sent] == list(range(transport.SLOTS))
+
+
+def test_too_little_shared_memory_skips_what_uses_it_alone(
+    transport: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaders = sys.modules["gpulift_loaders"]
+    monkeypatch.setattr(loaders, "SHARED_MEMORY", "/nowhere")
+    with pytest.raises(loaders.Skip, match="/nowhere"):
+        transport.make("shared_memory", {"bytes": 4096}, 7, None)
+    transport.make("arena", {"bytes": 4096}, 7, None)
+
+
+def test_every_arm_has_a_carrier(transport: Any) -> None:
+    assert list(transport.CARRIERS) == transport.TECHNIQUE["arms"] == list(ARMS)
