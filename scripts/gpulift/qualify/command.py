@@ -28,7 +28,7 @@ from gpulift.errors import (
     OK,
     GpuliftError,
 )
-from gpulift.qualify import rounds, saved
+from gpulift.qualify import feeding, rounds, saved
 from gpulift.qualify import tables as shown
 from gpulift.qualify.among import Among, judge_among
 from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
@@ -372,6 +372,8 @@ def _tell(
         commands.show(screen, card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)
         screen.print(shown.verdicts(card.results, how.every))
+        for answer in feeding.answers(card.summary):
+            screen.print(answer, soft_wrap=True, markup=False)
         screen.print(f"records: {card.folder}", soft_wrap=True)
     if among is not None:
         screen.print(shown.verdicts(among.results, every=True))
