@@ -1,0 +1,91 @@
+"""distributed/comm_sms: each arm has its own environment, and what is wrong is counted."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).with_name("comm_sms.py")
+sys.path.insert(0, str(Path(__file__).parents[2] / "core" / "python"))
+
+from gpulift_manifest import manifest_of  # noqa: E402
+from gpulift_worker import Skip  # noqa: E402
+from testing.rank_group import RankGroup  # noqa: E402
+
+
+def load() -> ModuleType:
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("comm_sms", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+comm_sms = load()
+MANIFEST = manifest_of("distributed/comm_sms", SCRIPT)
+NVLINK: dict[str, int | str] = {"link": "nvlink"}
+HAS_TWO_GPUS = torch.cuda.is_available() and torch.cuda.device_count() > 1
+
+
+def test_the_arms_differ_in_the_environment_alone() -> None:
+    assert MANIFEST["environment"] == {"ctas_4": {"NCCL_MAX_CTAS": "4"}}
+    assert MANIFEST["ranks"] == {"default": 2, "ctas_4": 2}
+
+
+def test_an_arm_without_its_variable_fails_and_one_with_that_of_the_other_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NCCL_MAX_CTAS", raising=False)
+    with pytest.raises(RuntimeError, match="started without NCCL_MAX_CTAS=4"):
+        comm_sms.make("ctas_4", NVLINK, 7, 0)
+    monkeypatch.setenv("NCCL_MAX_CTAS", "8")
+    with pytest.raises(RuntimeError, match="started without NCCL_MAX_CTAS=4"):
+        comm_sms.make("ctas_4", NVLINK, 7, 0)
+    with pytest.raises(Skip, match="NCCL_MAX_CTAS is set") as skip:
+        comm_sms.make("default", NVLINK, 7, 0)
+    assert skip.value.remedy == "unset NCCL_MAX_CTAS"
+
+
+def test_both_ranks_say_that_they_need_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCCL_MAX_CTAS", raising=False)
+    with RankGroup(SCRIPT) as group:
+        said = group.hello("default", NVLINK)
+        assert group.exit_codes() == [0, 0]
+    assert [one["skipped"] for one in said] == ["its ranks need a GPU each"] * 2
+
+
+def test_counts_every_wrong_element_and_takes_what_was_not_written_for_wrong() -> None:
+    expected = torch.arange(8.0)
+    assert comm_sms.wrong(expected.clone(), expected) == 0
+    found = expected.clone()
+    found[3], found[5] = 7, math.nan
+    assert comm_sms.wrong(found, expected) == 2
+
+
+@pytest.mark.parametrize(("work_s", "other_s"), [(1.6e-3, 0.54e-3), (1.6e-3, 5.2e-3), (1.0, 1.0)])
+def test_the_other_runs_as_long_as_the_work_does_at_a_third_of_its_speed(
+    work_s: float, other_s: float
+) -> None:
+    assert comm_sms.repeats_that_outlast(work_s, other_s) * other_s >= 3 * work_s
+
+
+@pytest.mark.skipif(not HAS_TWO_GPUS, reason="there are no two GPUs")
+@pytest.mark.parametrize(
+    ("arm", "variables"), [("default", {}), ("ctas_4", {"NCCL_MAX_CTAS": "4"})]
+)
+def test_both_results_are_exact_on_two_gpus(arm: str, variables: dict[str, str]) -> None:
+    with RankGroup(SCRIPT, variables=variables) as group:
+        said = group.hello(arm, {"link": "host"}, on_gpus=True)
+    for one in said:
+        assert one["check_error"] == 0
+        assert one["metrics"]["product_alone_s"] > 0
+        assert one["metrics"]["gather_alone_s"] > 0
