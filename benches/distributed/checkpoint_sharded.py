@@ -17,7 +17,15 @@ import torch.distributed.checkpoint as dcp
 from gpulift_checkpoint import Checkpoints, State, bytes_of, differing_bytes, state_of, sync_folder
 from gpulift_distributed import Group, join, library_versions
 from gpulift_files import disk_facts
-from gpulift_training import GPT_SIZES, TWINS, Training, free_memory, make_optimizer, memory_of_step
+from gpulift_training import (
+    GPT_SIZES,
+    TWINS,
+    Training,
+    free_memory,
+    make_batch,
+    make_optimizer,
+    memory_of_step,
+)
 from gpulift_worker import Arm, Skip, scratch
 from torch.distributed.checkpoint.staging import AsyncStager, BlockingAsyncStager
 from torch.distributed.device_mesh import init_device_mesh
@@ -59,7 +67,11 @@ class Sharded(Training):
     """A replica whose weights, gradients and moments are in shards, one on each rank."""
 
     def __init__(self, name: str, group: Group, seed: int) -> None:
-        super().__init__(name, group.device, seed, data_seed=seed + 1 + group.rank)
+        super().__init__(name, group.device, seed)
+        torch.manual_seed(seed + 1 + group.rank)
+        self.input, self.target = (
+            one.to(group.device) for one in make_batch(name, TWINS[name].batch)
+        )
         mesh = init_device_mesh(group.device.type, (group.ranks,))
         for block in self.model.h:
             fully_shard(block, mesh=mesh)

@@ -44,6 +44,7 @@ MODELS = {
 }  # that a link is tried with
 CHECKED_ROWS = 2  # of each shard
 CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
+IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
 RENDEZVOUS_S = 60
 TIMED_GROUPS = 5
 STEPS_OF_GROUP = 2
@@ -221,7 +222,12 @@ class Replica(Training):
 
     def gradient_bytes(self) -> float:
         """That an exchange carries in FP32."""
-        return 4.0 * sum(one.numel() for one in self.model.parameters())
+        return float(4 * sum(one.numel() for one in self.model.parameters()))
+
+    def state(self) -> list[torch.Tensor]:
+        """Weights and moments."""
+        moments = [one for state in self.optimizer.state.values() for one in state.values()]
+        return [*(one.detach() for one in self.model.parameters()), *moments]
 
 
 def gradient_error(replica: Replica) -> float:
@@ -323,9 +329,13 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
     if group.is_alone or not replica.can_be_silent:
         return {}
     with_s = time_of(replica.step, replica)
+    kept = [one.clone() for one in replica.state()]
     replica.is_exchanging = False
     without_s = time_of(replica.step, replica)
     replica.is_exchanging = True
+    for one, before in zip(replica.state(), kept, strict=True):
+        one.copy_(before)  # or ranks would train on from different weights
+    kept.clear()
     buffer = torch.zeros(int(replica.gradient_bytes() / 4), device=group.device)
     alone_s = time_of(lambda: dist.all_reduce(buffer), replica)
     bus_bytes = replica.gradient_bytes() * 2 * (group.ranks - 1) / group.ranks
