@@ -22,7 +22,8 @@ constexpr std::int64_t kBytes = std::int64_t{1} << 20;
 /// Lets each arm take a step on all GPUs of the machine.
 class TrialOnAllGpus final : public TrialOfTest {
  public:
-  TrialOnAllGpus(Device& device, int gpus) : TrialOfTest(&device, {{"bytes", kBytes}}), gpus_(static_cast<std::size_t>(gpus)) {
+  TrialOnAllGpus(Device& device, int gpus)
+      : TrialOfTest(&device, {{"bytes", kBytes}}), gpus_(static_cast<std::size_t>(gpus)) {
     std::iota(gpus_.begin(), gpus_.end(), 0);
   }
   std::vector<int> gpus() const override { return gpus_; }
