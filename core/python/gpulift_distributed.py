@@ -60,7 +60,6 @@ class Group:
     ranks: int
     device: torch.device
     threads: int
-    link: str
 
     @property
     def is_alone(self) -> bool:
@@ -89,7 +88,7 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
             start_group(device, backend)
         if link == "nvlink":
             require_nvlink(device)
-    return Group(rank, ranks, device, torch.get_num_threads(), link)
+    return Group(rank, ranks, device, torch.get_num_threads())
 
 
 def start_group(device: torch.device, backend: str) -> None:
