@@ -330,7 +330,7 @@ import torch
 from gpulift_checkpoint import make_saving
 
 def stop(*_):
-    os.write(1, b"stopped\n")  # in one go: shards stop at once
+    os.write(1, b"stopped\\n")  # in one go: shards stop at once
     time.sleep(600)
 
 name, folder, call = sys.argv[1:]
