@@ -96,6 +96,6 @@ const gpulift::Technique gpulift::technique{
     .claims = {"non-blocking-copies-parallel"},
     .arms = {"blocking", "non_blocking", "two_streams"},
     .sweep = {{"bytes", {64 * kKiB, kMiB, 64 * kMiB}}},
-    .quick = {},
+    .quick = {{{"bytes", kMiB}}},
     .run = run,
 };

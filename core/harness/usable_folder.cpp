@@ -31,10 +31,10 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  /// Error of making the file, or of writing a page; 0 where both worked.
-  int write_page() {
-    constexpr std::array<char, 4096> kPage{};
-    if (error_ == 0 && write(file_, kPage.data(), kPage.size()) != static_cast<ssize_t>(kPage.size()))
+  /// Error of making the file, or of writing more than fits beside its name; 0 where both worked.
+  int write_some() {
+    constexpr std::array<char, 512> kSome{};
+    if (error_ == 0 && write(file_, kSome.data(), kSome.size()) != static_cast<ssize_t>(kSome.size()))
       error_ = errno != 0 ? errno : ENOSPC;
     return error_;
   }
@@ -86,7 +86,7 @@ std::string why_unusable(const std::filesystem::path& folder, const std::string&
   if (!S_ISDIR(found.st_mode)) return folder_refusal(name, ENOTDIR);
   errno = 0;
   Probe probe(folder);
-  if (const int error = probe.write_page(); error != 0) return folder_refusal(name, error);
+  if (const int error = probe.write_some(); error != 0) return folder_refusal(name, error);
   if (needs.runs_code && !probe.may_run()) return name + " is mounted noexec, and libraries are loaded from it";
   if (free_bytes(folder) < needs.free_bytes) return folder_refusal(name, ENOSPC);
   return {};
