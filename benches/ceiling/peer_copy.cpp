@@ -162,53 +162,70 @@ int slowest_partner(gpulift::Trial& trial, std::size_t bytes) {
   return std::get<2>(*of_first);
 }
 
+/// What an arm copies, and where it arrives.
+struct Arrival {
+  bool near = false;
+  bool far = false;
+};
+
+/// A pair with what an arm of it needs besides.
+struct Copying {
+  Copying(gpulift::Trial& trial, std::size_t bytes, Arrival arrival)
+      : pair(trial.device().index(), slowest_partner(trial, bytes), bytes, trial.seed()), arrives(arrival) {}
+
+  double wrong_bytes() const {
+    return (arrives.near ? pair.wrong_at_near() : 0) + (arrives.far ? pair.wrong_at_far() : 0);
+  }
+
+  Pair pair;
+  Arrival arrives;
+};
+
 void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
-  gpulift::require_nvlink(trial.gpus());
-  const Pair pair(trial.device().index(), slowest_partner(trial, bytes), bytes, trial.seed());
-  struct {
-    bool near = false;
-    bool far = false;
-  } reached;  // by the arm that was made last
-
-  // What a GPU sends is counted: both ways, each sends as much.
-  trial.cost({.bytes = static_cast<double>(bytes), .roof = "gpu_link"});
+  std::weak_ptr<const Copying> latest;  // of the arm that was made last
   trial.check({.meaning = "exact bytes",
-               .poison = [&](StreamHandle) { pair.poison(); },
+               .poison = [&](StreamHandle) { latest.lock()->pair.poison(); },
                .error =
                    [&](StreamHandle stream) {
-                     if (!reached.near && !reached.far) return std::numeric_limits<double>::quiet_NaN();
+                     const auto copying = latest.lock();
+                     if (copying == nullptr) return std::numeric_limits<double>::quiet_NaN();
                      check(cudaStreamSynchronize(stream));
-                     return (reached.near ? pair.wrong_at_near() : 0) + (reached.far ? pair.wrong_at_far() : 0);
+                     return copying->wrong_bytes();
                    },
                .tolerance = 0});
 
-  trial.compare({{.name = "write",
-                  .make =
-                      [&] {
-                        reached = {.far = true};
-                        return [&](StreamHandle stream) { pair.write(stream); };
-                      }},
-                 {.name = "read",
-                  .make =
-                      [&] {
-                        reached = {.near = true};
-                        return [&](StreamHandle stream) { pair.read(stream); };
-                      }},
-                 {.name = "both_ways",
-                  .make =
-                      [&] {
-                        reached = {.near = true, .far = true};
-                        return [&](StreamHandle stream) { pair.both_ways(stream); };
-                      }},
-                 {.name = "through_host",
-                  .make =
-                      [&] {
-                        reached = {.far = true};
-                        const auto staging = std::make_shared<gpulift::PinnedBuffer<std::byte>>(trial.device(), bytes);
-                        return [&pair, staging](StreamHandle stream) { pair.through_host(stream, *staging); };
-                      },
-                  .cost = gpulift::Cost{.bytes = static_cast<double>(bytes), .roof = "gpu_link/host"}}});
+  // One process drives all GPUs: a worker, which alone has them.
+  const auto arm = [&](const char* name, Arrival arrival, const char* roof, const auto& step_of) {
+    return gpulift::Arm{.name = name,
+                        .make = [&trial, &latest, bytes, arrival, step_of]() -> gpulift::Work {
+                          gpulift::require_nvlink(trial.gpus());
+                          const auto copying = std::make_shared<const Copying>(trial, bytes, arrival);
+                          latest = copying;
+                          return step_of(copying);
+                        },
+                        .clock = gpulift::Clock::kUnheld,
+                        // What a GPU sends is counted: both ways, each sends as much.
+                        .cost = gpulift::Cost{.bytes = static_cast<double>(bytes), .roof = roof},
+                        .worker = gpulift::Worker{.device = true}};
+  };
+  using Shared = std::shared_ptr<const Copying>;
+  const auto write = [](const Shared& copying) {
+    return [copying](StreamHandle stream) { copying->pair.write(stream); };
+  };
+  const auto read = [](const Shared& copying) {
+    return [copying](StreamHandle stream) { copying->pair.read(stream); };
+  };
+  const auto both_ways = [](const Shared& copying) {
+    return [copying](StreamHandle stream) { copying->pair.both_ways(stream); };
+  };
+  const auto through_host = [&trial, bytes](const Shared& copying) {
+    const auto staging = std::make_shared<const gpulift::PinnedBuffer<std::byte>>(trial.device(), bytes);
+    return [copying, staging](StreamHandle stream) { copying->pair.through_host(stream, *staging); };
+  };
+  trial.compare({arm("write", {.far = true}, "gpu_link", write), arm("read", {.near = true}, "gpu_link", read),
+                 arm("both_ways", {.near = true, .far = true}, "gpu_link", both_ways),
+                 arm("through_host", {.far = true}, "gpu_link/host", through_host)});
 }
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
