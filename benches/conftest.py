@@ -1,17 +1,20 @@
-"""Runs an arm of a script on several ranks, as the engine does, up to its check."""
+"""What tests of techniques share: a disk, and an arm run on several ranks up to its check."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "python" / "testing"))
+PYTHON = Path(__file__).parents[1] / "core" / "python"
+sys.path[:0] = [str(PYTHON), str(PYTHON / "testing")]
 
-import rank_group
+import gpulift_samples  # noqa: E402
+import rank_group  # noqa: E402
+from gpulift_worker import scratch  # noqa: E402
 
 Hello = dict[str, Any]
 Hellos = Callable[[Path, str, Mapping[str, "int | str"]], list[Hello]]
@@ -32,3 +35,13 @@ def ranks_of_an_arm() -> Hellos:
 def altered_script(tmp_path: Path) -> Callable[[Path, str], Path]:
     """altered(script, code): a script that runs the code over the module `technique` first."""
     return lambda script, code: rank_group.altered(tmp_path, script, code)
+
+
+@pytest.fixture(name="disk")
+def scratch_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A case's scratch folder, on what passes for a disk."""
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
+    scratch.cache_clear()
+    yield tmp_path / "case"
+    scratch.cache_clear()

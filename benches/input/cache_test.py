@@ -2,71 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import gpulift_samples
 import pytest
+from gpulift_worker import Arm
+from technique_script import assert_passes_twice, load, made, manifest, points
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).with_name("cache.py")
-sys.path.insert(0, str(ROOT / "core" / "python"))
-
-import gpulift_samples  # noqa: E402
-from gpulift_manifest import manifest_of  # noqa: E402
-from gpulift_worker import Arm, Skip, scratch  # noqa: E402
-
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("cache_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-cache = load()
-MANIFEST = manifest_of("input/cache", SCRIPT)
-POINTS = [case["point"] for case in MANIFEST["cases"]]
+cache = load(__file__)
+MANIFEST = manifest(__file__)
+POINTS = points(__file__)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The case's scratch folder, on what passes for a disk, and work of a small size."""
-    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
-    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
+def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The case's scratch folder, and work of a small size."""
     monkeypatch.setattr(cache, "COUNT", 5)
     monkeypatch.setattr(cache, "STORES", {"100MB_s": (1e12, 0.0), "1GB_s": (1e12, 0.0)})
-    scratch.cache_clear()
-    yield tmp_path / "case"
-    scratch.cache_clear()
+    return disk
 
 
 def make(name: str, point: dict[str, Any]) -> Arm:
     """An arm of the case, after the step that is checked."""
-    try:
-        arm: Arm = cache.make(name, point, 7, None)
-    except (ModuleNotFoundError, Skip) as missing:
-        pytest.skip(str(missing))
-    arm.before()
-    arm.step()
-    return arm
+    return made(cache, name, point)
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point.values())))
 @pytest.mark.parametrize("name", MANIFEST["arms"])
 def test_an_arm_passes_its_check_in_every_case(name: str, point: dict[str, Any]) -> None:
-    arm = make(name, point)
-    assert arm.error is not None
-    assert arm.error() == 0
-    arm.before()
-    arm.step()  # a second one
-    assert arm.error() == 0
+    assert_passes_twice(make(name, point))
 
 
 FIRST = {"store": "1GB_s", "epoch": "first"}
