@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from operator import mul
-from statistics import median
+from statistics import fmean, median, median_high, median_low
 
 import numpy as np
 import scipy
@@ -36,6 +36,8 @@ from gpulift.records.model import Arm, Cost, Record
 
 CONFIDENCE = 0.95
 ONE_LAUNCH_CONFIDENCE = 0.975
+ENOUGH_CARDS = 3  # to stand for their model
+OF_MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values
 # Student's t(0.975) for 1, 2, ... degrees of freedom, as scipy has it, which takes 0.2 s to import.
 T_975 = (
     12.706204736174694,
@@ -164,6 +166,37 @@ def over_launches(launch_logs: Sequence[float], within_one: Values) -> Estimate:
     mean, spread = _mean_and_sd(launch_logs)
     half = _t_quantile(count) * spread / math.sqrt(count)
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), count)
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median of positive values; of an even number the geometric mean of the two in it."""
+    low, high = median_low(values), median_high(values)
+    return low if low == high else math.sqrt(low) * math.sqrt(high)
+
+
+@dataclass(frozen=True)
+class RunSpread:
+    """Half of two 95 % intervals around the median over runs, on the log scale."""
+
+    of_median: float  # for the model
+    of_new_run: float  # for one more run, of a card like these
+
+
+def run_spread(cards: Sequence[Sequence[float]]) -> RunSpread:
+    """From the log values of the runs of each card: three runs or more in all.
+
+    Cards are the sample, each with the mean of its runs, where there are three of them; else runs.
+    One more run varies by what cards do, or by what runs do where that is more.
+    """
+    runs = [log for found in cards for log in found]
+    units = [fmean(found) for found in cards] if len(cards) >= ENOUGH_CARDS else runs
+    sd, sd_of_runs = _mean_and_sd(units)[1], _mean_and_sd(runs)[1]
+    of_median = OF_MEDIAN / len(units)
+    quantile = _t_quantile(len(units))
+    return RunSpread(
+        quantile * sd * math.sqrt(of_median),
+        quantile * max(sd, sd_of_runs) * math.sqrt(1 + of_median),
+    )
 
 
 def _mean_and_sd(values: Sequence[float]) -> tuple[float, float]:

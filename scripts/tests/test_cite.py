@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpulift import cli
-from gpulift.citing.cite import bibtex, sentence
+from gpulift import cli, text
+from gpulift.citing.cite import bibtex, over_runs, sentence
 from gpulift.errors import USAGE
 from gpulift.records.model import Record, record_id
 from gpulift.records.parse import read_record
+from gpulift.stats import PairRatio, pair_ratio
 from gpulift.text import bibtex_text
 from tests import sample
 from tests.sample import Json
@@ -110,7 +112,7 @@ def test_an_arm_that_was_skipped_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "escaped"),
+    ("words", "escaped"),
     [
         ("50 % & #1_a $x", r"50 \% \& \#1\_a \$x"),
         ("a\\b", r"a\textbackslash{}b"),
@@ -119,8 +121,8 @@ def test_an_arm_that_was_skipped_is_named() -> None:
         ("a\x1b\n\u202eb", r"a\textbackslash{}x1b\textbackslash{}n\textbackslash{}u202eb"),
     ],
 )
-def test_letters_that_bibtex_would_obey_are_escaped(text: str, escaped: str) -> None:
-    assert bibtex_text(text) == escaped
+def test_letters_that_bibtex_would_obey_are_escaped(words: str, escaped: str) -> None:
+    assert bibtex_text(words) == escaped
 
 
 def test_no_name_closes_a_field_or_reaches_the_terminal() -> None:
@@ -158,7 +160,34 @@ def test_the_command_prints_entry_and_sentence(
     sample.write(tmp_path, [raw])
     assert cli.main(["cite", record_id(raw)[:5], "--results", str(tmp_path)]) == 0
     one = read_record(raw)
-    assert capfd.readouterr().out == f"{bibtex(one)}\n\n{sentence(one)}\n"
+    over = (
+        "Over runs on NVIDIA H200, against pageable: pinned"
+        f" {text.speedup(pair_of([one]).speedup)}."
+    )
+    assert capfd.readouterr().out == f"{bibtex(one)}\n\n{sentence(one)}\n\n{over}\n"
+    assert over.endswith("one launch.")
+
+
+def pair_of(records: list[Record]) -> PairRatio:
+    pair = pair_ratio(records, "pinned", "pageable")
+    assert pair is not None
+    return pair
+
+
+def test_over_three_runs_the_model_is_cited_and_the_records_own_run_beside_it() -> None:
+    runs = [
+        replace(
+            read_record(sample.record("transfer/pinned_copy", CASE, ARMS, launch, seed=number)),
+            file=Path(f"run-{number}/x.jsonl"),
+        )
+        for number in range(3)
+        for launch in range(2)
+    ]
+    said = over_runs(runs[2], runs)
+    own = text.speedup(pair_of(runs[2:4]).speedup)
+    assert said.endswith(f", 3 runs, 1 card (this one run {own}).")
+    ceiling = read_record(sample.record("ceiling/memory", {"n": 1}, ARMS))
+    assert over_runs(ceiling, [ceiling]) == ""
 
 
 @pytest.mark.parametrize(

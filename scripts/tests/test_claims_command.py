@@ -50,7 +50,8 @@ def test_a_verdict_comes_with_gain_launches_and_record_ids(root: Path, capfd: SH
     assert case["case"] == "direction:h2d/bytes:65536"
     assert case["low"] < case["gain"] < case["high"]
     assert case["gain"] == pytest.approx(2, rel=0.01)
-    assert (case["launches"], case["commit"], case["place"]) == (3, "abc1234", "inside")
+    assert (case["launches"], case["commits"], case["place"]) == (3, ["abc1234"], "inside")
+    assert (case["runs"], case["basis"]) == (1, "one run")
     assert len(set(case["records"])) == 3
     assert all(found.startswith(f"gpulift:{H200}/") for found in case["records"])
     assert case["cards"] == ["1a2b3c4d"]
@@ -67,7 +68,23 @@ def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
     assert "neptune.ai, 2025" in first
     assert " confirmed " in first
     assert "speedup 2." in first
-    assert "1 card, 3 launches a case" in first
+    assert "one card, one run, 3 launches a case" in first
+
+
+def test_a_claim_of_one_run_stands_below_one_of_three(root: Path, capfd: SHOWN) -> None:
+    results = root / "results"
+    pinned_copies(results)
+    arms = [sample.arm("glibc", 2e-3), sample.arm("jemalloc", 1.999e-3)]
+    for number in range(3):
+        made = sample.launches(3, "allocator/host_malloc", {"n": 1}, arms, seed=number)
+        sample.write(results / H200 / f"2026-11-21-abc1234-{number + 2}", made)
+    judged = as_json(capfd)
+    three = [one for one in judged.values() if one["cases"] and one["cases"][0]["runs"] == 3]
+    assert three
+    assert {case["basis"] for one in three for case in one["cases"]} == {"3 runs, 1 card"}
+    assert cli.main(["claims"]) == OK
+    shown = " ".join(capfd.readouterr().out.split())
+    assert shown.index("3 runs") < shown.index("one run,")
 
 
 def test_the_cases_are_named_in_which_a_claim_holds(root: Path, capfd: SHOWN) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,7 +140,7 @@ def test_only_the_cases_that_the_claim_names_count() -> None:
 def test_one_launch_decides_nothing(metric: str) -> None:
     found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
     assert (found.verdict, found.cases) == (NOT_MEASURED, ())
-    assert found.reason == "one launch of a build alone decides nothing"
+    assert found.reason == "one launch alone decides nothing"
 
 
 def test_without_records_nothing_is_measured_yet() -> None:
@@ -225,22 +227,44 @@ def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> l
     return made
 
 
-def test_the_newest_build_with_enough_launches_counts_on_all_of_its_cards() -> None:
-    older = built(case(1, 1.2, count=8), "aaa1111", 1)
+def in_runs(*made: list[Json]) -> list[Record]:
+    """Each in a folder of its own."""
+    return [
+        replace(read_record(one), file=Path(f"run-{number}/a.b.jsonl"))
+        for number, group in enumerate(made)
+        for one in group
+    ]
+
+
+def test_three_runs_of_any_build_give_the_median_over_runs() -> None:
+    older = built(case(1, 2.2, count=8), "aaa1111", 1)
     first = built(case(1, 2.4), "bbb2222", 2, "card1")
     second = built(case(1, 2.6, seed=2), "bbb2222", 3, "card2")
-    too_few = built(case(1, 9.0, count=1), "ccc3333", 4)
-    found = verdict(claim(), second, too_few, older, first)
-    assert found.cases[0].cards == ("card1", "card2")
-    assert found.cases[0].gain.launches == 6
-    assert 2.4 < found.cases[0].gain.value < 2.6
+    (found,) = judge([claim()], in_runs(second, older, first))
+    (one,) = found.cases
+    assert one.cards == ("1a2b3c4d", "card1", "card2")
+    assert (one.gain.launches, one.figure.basis) == (14, "3 runs, 3 cards")
+    assert one.gain.value == pytest.approx(2.4, rel=1e-3)
+    assert one.low < 2.2 < 2.6 < one.high
+    assert found.of_model
+    assert found.verdict == NOT_CONFIRMED
 
 
-def test_single_launches_of_several_builds_are_not_put_together() -> None:
-    made = (built(case(1, 2.4, count=1), commit, 1) for commit in ("aaa1111", "bbb2222"))
-    found = verdict(claim(), *made)
+def test_two_runs_reach_from_the_lowest_to_the_highest_end() -> None:
+    (found,) = judge([claim()], in_runs(case(1, 2.4), case(1, 2.6, seed=2)))
+    (one,) = found.cases
+    assert one.figure.basis == "two runs"
+    assert (one.low, one.high) == pytest.approx((2.4, 2.6), rel=1e-2)
+    assert not found.of_model
+
+
+def test_single_launches_of_two_runs_are_not_put_together_and_of_three_they_are() -> None:
+    made = [built(case(1, 2.4, count=1), commit, 1) for commit in ("aaa1111", "bbb2222", "ccc3333")]
+    (found,) = judge([claim()], in_runs(*made[:2]))
     assert found.verdict == NOT_MEASURED
-    assert found.reason == "one launch of a build alone decides nothing"
+    assert found.reason == "one launch alone decides nothing"
+    (found,) = judge([claim()], in_runs(*made))
+    assert found.verdict == CONFIRMED
 
 
 def test_launches_without_the_arm_and_records_of_duets_do_not_count() -> None:

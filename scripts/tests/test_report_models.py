@@ -1,9 +1,10 @@
-"""Models side by side: means over cards, what is not comparable, what others publish."""
+"""Models side by side: medians over runs, what is not comparable, what others publish."""
 
 from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,26 +33,29 @@ def only(found: tuple[ModelsView, ...]) -> ModelsView:
     return view
 
 
-def test_a_models_figure_is_the_mean_over_its_cards() -> None:
-    cards = [run(gain, on_gpu(A100, card)) for gain, card in ((2.0, "aa"), (8.0, "bb"))]
+def test_a_models_figure_is_the_median_over_its_runs() -> None:
+    cards = [run(gain, on_gpu(A100, card)) for gain, card in ((2.0, "aa"), (8.0, "bb"), (4, "cc"))]
     view = only(models.views([run(3.0, sample.GPU_CONTEXT), *cards], []))
-    assert [column.counted for column in view.columns] == ["one card", "2 cards"]
+    assert [column.counted for column in view.columns] == ["one card", "3 cards"]
     h200, a100 = view.rows[0].cells
     assert h200 is not None
     assert a100 is not None
-    assert (h200.basis, a100.basis) == ("one card, 3 launches", "2 cards")
+    assert (h200.basis, a100.basis) == ("one run, one card", "3 runs, 3 cards")
     assert a100.value.value == pytest.approx(4.0, rel=1e-3)
-    # Student's t with one degree of freedom: 12.7 times ln 4 / sqrt 2 / sqrt 2.
-    assert a100.value.high == pytest.approx(4 * math.exp(12.706 * math.log(4) / 2), rel=0.01)
+    half = 4.3027 * math.log(2) * math.sqrt(math.pi / 2 / 3)
+    assert a100.value.high == pytest.approx(4 * math.exp(half), rel=0.01)
     assert view.rows[0].change == pytest.approx(4 / 3, rel=1e-3)
 
 
 def test_runs_of_one_card_are_no_more_cards() -> None:
-    runs = [run(gain, on_gpu(A100, "aa")) for gain in (2.0, 2.1)]
+    runs = [
+        replace(one, run=replace(one.run, folder=Path(f"run-{number}")))
+        for number, one in enumerate(run(gain, on_gpu(A100, "aa")) for gain in (2.0, 2.1))
+    ]
     view = only(models.views([run(3.0, sample.GPU_CONTEXT), *runs], []))
     cell = view.rows[0].cells[1]
     assert cell is not None
-    assert cell.basis == "one card, 2 runs"
+    assert cell.basis == "two runs, one card"
 
 
 def test_a_machine_without_a_gpu_is_a_column_where_it_measured() -> None:
@@ -128,7 +132,7 @@ def test_figure_and_text_tell_what_changes_most() -> None:
     page, twin = rendered((view,))
     for shown in (page, twin):
         assert "Two single cards never stand for two models" in shown
-        assert "one card, 3 launches" in shown
+        assert "one run, one card" in shown
     assert "1.50×" in page
     assert view.rows[0].cells[0] is not None
     assert f"#r-{view.rows[0].cells[0].records[0].id}" in page
@@ -146,7 +150,9 @@ def test_hostile_names_do_not_break_the_drawing(name: str) -> None:
 def rendered(found: tuple[ModelsView, ...]) -> tuple[str, str]:
     """The section of the page and of its Markdown twin."""
     figures = [view.figure for view in found if view.figure]
-    values = {"models": found, "figures": {one.name: one for one in figures}}
+    cells = (cell for view in found for row in view.rows for cell in row.cells if cell)
+    on_page = {record.id for cell in cells for record in cell.records}
+    values = {"models": found, "figures": {one.name: one for one in figures}, "on_page": on_page}
     made = (render._environment(html=kind) for kind in (True, False))
     names = ("models.html.j2", "models.md.j2")
     page, twin = (

@@ -26,7 +26,7 @@ needs_git = pytest.mark.skipif(
 
 @needs_git
 def test_the_committed_figures_show_what_the_committed_records_give() -> None:
-    for one in showcase.exhibits(showcase.committed_run(CHECKOUT / "results")):
+    for one in showcase.exhibits(showcase.committed(CHECKOUT / "results")):
         shown = showcase.values_in(FIGURES / one.file_name)
         assert (shown["run"], shown["alt"]) == (one.values["run"], one.values["alt"]), MAKE_ANEW
         assert len(shown["rows"]) == len(one.values["rows"]), MAKE_ANEW
@@ -37,7 +37,7 @@ def test_the_committed_figures_show_what_the_committed_records_give() -> None:
 
 @needs_git
 def test_the_committed_figures_say_what_they_would_say_today(tmp_path: Path) -> None:
-    made = showcase.exhibits(showcase.committed_run(CHECKOUT / "results"))
+    made = showcase.exhibits(showcase.committed(CHECKOUT / "results"))
     showcase.write(made, tmp_path)
     for one in made:
         assert words(FIGURES / one.file_name) == words(tmp_path / one.file_name), MAKE_ANEW
@@ -63,9 +63,9 @@ def test_readme_shows_both_with_their_own_texts() -> None:
 
 
 def test_a_written_figure_holds_its_values(tmp_path: Path) -> None:
-    made = showcase.exhibits(summary(runs_made.full_gpu()).run)
+    made = showcase.exhibits(summary(runs_made.full_gpu()))
     showcase.write(made, tmp_path / "new")
-    showcase.write(showcase.exhibits(summary(runs_made.full_gpu()).run), tmp_path / "again")
+    showcase.write(showcase.exhibits(summary(runs_made.full_gpu())), tmp_path / "again")
     for one in made:
         file = tmp_path / "new" / one.file_name
         assert showcase.values_in(file) == one.values
@@ -77,10 +77,10 @@ def test_a_written_figure_holds_its_values(tmp_path: Path) -> None:
 
 
 def test_a_changed_value_is_noticed(tmp_path: Path) -> None:
-    made = showcase.exhibits(summary(runs_made.full_gpu()).run)
+    made = showcase.exhibits(summary(runs_made.full_gpu()))
     showcase.write(made, tmp_path)
     other = summarise(summary(runs_made.full_gpu()[:-3]).run)
-    changed = showcase.exhibits(other.run)
+    changed = showcase.exhibits(other)
     assert showcase.values_in(tmp_path / made[0].file_name) != changed[0].values
 
 
@@ -93,16 +93,16 @@ def test_a_figure_without_values_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_no_committed_records_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match=r"no files|no committed records"):
-        showcase.committed_run(tmp_path)
+        showcase.committed(tmp_path)
     if shutil.which("git"):
         subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
         with pytest.raises(GpuliftError, match="no committed records"):
-            showcase.committed_run(tmp_path)
+            showcase.committed(tmp_path)
 
 
 def test_records_without_pinned_copies_are_a_clear_error() -> None:
     with pytest.raises(GpuliftError, match="has no transfer/pinned_copy"):
-        showcase.exhibits(summary(runs_made.with_troubles()[:1]).run)
+        showcase.exhibits(summary(runs_made.with_troubles()[:1]))
 
 
 def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift import terminal
+from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.arguments import named
 from gpulift.citing import cite as citations
 from gpulift.citing.errata import FILE as ERRATA
@@ -52,11 +53,22 @@ def show(
 
 
 def cite(wanted: Id, places: Places = None) -> None:
-    """A BibTeX entry of one record, and a sentence with its conditions."""
+    """A BibTeX entry of one record, a sentence with its conditions, and what all runs say."""
     record = _find(wanted, places)
     citations.require_result(record)
     errata = _errata(record)
-    typer.echo(f"{citations.bibtex(record, errata)}\n\n{citations.sentence(record, errata)}")
+    texts = (
+        citations.bibtex(record, errata),
+        citations.sentence(record, errata),
+        citations.over_runs(record, _of_model(record, places)),
+    )
+    typer.echo("\n\n".join(one for one in texts if one))
+
+
+def _of_model(record: Record, places: list[Path] | None) -> list[Record]:
+    """Those of its technique on its model; what cannot be read was said in finding it."""
+    files = files_at(places or [results_folder()])
+    return records_of_models(files, [record.context.slug], [record.technique], lambda _: None)
 
 
 def _find(wanted: str, places: list[Path] | None) -> Record:

@@ -79,7 +79,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
 
 
 def table(model: str, judgements: Sequence[Judgement]) -> Table:
-    """The claims of one model, what was decided first; the order of the ledger within a verdict."""
+    """The claims of one model, what was decided best first; then in the order of the ledger."""
     made = terminal.UnbrokenTable(
         title=f"Which published claims hold on {model}?" if model else "There are no records yet",
         title_justify="left",
@@ -91,7 +91,7 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
     made.spared = ("conditions", "source")
     for column in COLUMNS:
         made.add_column(column)
-    for one in sorted(judgements, key=lambda each: VERDICTS.index(each.verdict)):
+    for one in sorted(judgements, key=rank):
         cells = (
             one.claim.statement,
             one.claim.source.label,
@@ -103,12 +103,17 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
     return made
 
 
+def rank(one: Judgement) -> tuple[bool, bool, int]:
+    """What rests on enough runs to speak of the model first, then what on fewer, by verdict."""
+    return not one.cases, not one.of_model, VERDICTS.index(one.verdict)
+
+
 def measured(one: Judgement) -> str:
     """The gain, or its range over the cases, what decided, and what decides nothing."""
     if one.claim.test is None or one.range is None:
         return one.reason
     if len(one.cases) == 1:
-        gain = text.speedup(one.cases[0].gain)
+        gain = one.cases[0].figure.shown
     else:
         low, high = one.range
         gain = f"{low:.3g}× to {high:.3g}× over {len(one.cases)} cases"
@@ -130,6 +135,7 @@ def conditions(one: Judgement) -> str:
         parts.append("holds for " + "; ".join(_first(inside)))
     if all(case.cards for case in one.cases):
         parts.append(_span([len(case.cards) for case in one.cases], "card"))
+    parts.append(_span([len(case.figure.runs) for case in one.cases], "run"))
     parts.append(_span([case.gain.launches for case in one.cases], "launch", "es") + " a case")
     parts.append(f"{len(records)} records, the first {records[0].citation}")
     parts += sorted({record.context.build.doubt for record in records} - {""})
@@ -142,9 +148,9 @@ def _first(cases: Sequence[str]) -> list[str]:
 
 
 def _span(counts: Sequence[int], what: str, plural: str = "s") -> str:
-    """`3 launches` or `1 to 4 cards`."""
+    """`3 launches`, `one run` or `1 to 4 cards`."""
     low, high = min(counts), max(counts)
-    number = f"{low}" if low == high else f"{low} to {high}"
+    number = f"{low} to {high}" if low != high else "one" if low == 1 else f"{low}"
     return f"{number} {what}{'' if high == 1 else plural}"
 
 
@@ -165,10 +171,12 @@ def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
                 "gain": case.gain.value,
                 "low": case.low,
                 "high": case.high,
+                "basis": case.figure.basis,
+                "runs": len(case.figure.runs),
                 "launches": case.gain.launches,
                 "place": case.place,
                 "cards": case.cards,
-                "commit": case.records[0].context.build.commit,
+                "commits": sorted({record.context.build.commit for record in case.records}),
                 "records": [record.citation for record in case.records],
             }
             for case in one.cases

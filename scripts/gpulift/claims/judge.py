@@ -1,9 +1,8 @@
 """What the records of one machine say of each claim; pure functions, no verdict is set by hand.
 
-The evidence of a case is the gain of the claim's arm over its baseline with its 95 % interval over
-launches (Student's t, `stats`). One launch alone decides nothing, but is told. The launches are
-those of the newest build that measured the case in two launches or more, on all of its cards:
-another build may have done other work. Cards are counted, not modelled.
+The evidence of a case is the gain of the claim's arm over its baseline on the model: the median
+over its runs with a 95 % interval over runs (`analysis.over_runs`). Of fewer than three runs it is
+theirs, and is called so. One launch alone decides nothing, but is told.
 
 A case is inside when its whole interval is in the claimed range, outside when none of it is, else
 undecided. All inside: confirmed. Some inside: confirmed under conditions. All outside: corrected to
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulift import stats
+from gpulift.analysis.over_runs import ModelFigure, model_figure
 from gpulift.claims.ledger import Claim, Experiment, Rule
 from gpulift.records.model import Arm, Record
 from gpulift.stats import Estimate
@@ -43,7 +43,6 @@ VERDICTS = (
 INSIDE = "inside"
 OUTSIDE = "outside"
 UNDECIDED = "undecided"
-ENOUGH_LAUNCHES = 2
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,25 @@ class CaseResult:
     """The gain in one case, its interval, and where that is against the claimed range."""
 
     case_id: str
-    gain: Estimate
+    figure: ModelFigure
     low: float
     high: float
     place: str
-    records: tuple[Record, ...]
+
+    @property
+    def gain(self) -> Estimate:
+        """Of the arm over its baseline."""
+        return self.figure.value
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Those behind the gain."""
+        return self.figure.records
 
     @property
     def cards(self) -> tuple[str, ...]:
         """Short hashes of the cards that took part; none without a GPU."""
-        found = {record.context.gpu.card for record in self.records if record.context.gpu}
-        return tuple(sorted(found))
+        return self.figure.cards
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,12 @@ class Judgement:
     verdict: str
     reason: str = ""
     cases: tuple[CaseResult, ...] = ()
-    single: tuple[tuple[str, float], ...] = ()  # ids of cases of one launch a build, and their gain
+    single: tuple[tuple[str, float], ...] = ()  # ids of cases of one launch a run, and their gain
+
+    @property
+    def of_model(self) -> bool:
+        """Whether every case rests on enough runs to speak of the model."""
+        return bool(self.cases) and all(case.figure.of_model for case in self.cases)
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -104,32 +116,37 @@ def judge_claim(claim: Claim, by_technique: Mapping[str, Sequence[Record]]) -> J
     if test.planned:
         return Judgement(claim, NOT_MEASURED, f"{test.technique} is planned")
     records = [r for r in by_technique.get(test.technique, ()) if re.search(test.cases, r.case_id)]
-    cases = _results(records, test)
+    figures = _figures(records, test)
+    cases = _results(figures, test.rule)
     if not cases:
         return Judgement(claim, *_unmeasured(records, test))
     decide = _decide_largest if test.rule.kind == "up_to" else _decide_range
-    known = {case.case_id for case in cases}
-    single = _single([record for record in records if record.case_id not in known], test)
+    single = tuple((id, one.value.value) for id, one in figures if not one.decides)
     return Judgement(claim, *decide(cases, test.rule), cases, single)
 
 
-def _results(records: Sequence[Record], test: Experiment) -> tuple[CaseResult, ...]:
-    """The cases with a gain from enough launches, by id."""
+Figures = Sequence[tuple[str, ModelFigure]]  # by the id of the case
+
+
+def _results(figures: Figures, rule: Rule) -> tuple[CaseResult, ...]:
+    """The cases with a gain from more than single launches."""
     results = []
-    for case_id, found in _by_case(records, test):
-        chosen = _newest_build(found)
-        gain = METRICS[test.metric](chosen, test) if chosen else None
-        if gain is not None and gain.low is not None and gain.high is not None:
-            place = _place(gain.low, gain.high, test.rule)
-            results.append(CaseResult(case_id, gain, gain.low, gain.high, place, chosen))
+    for case_id, figure in figures:
+        low, high = figure.value.low, figure.value.high
+        if figure.decides and low is not None and high is not None:
+            results.append(CaseResult(case_id, figure, low, high, _place(low, high, rule)))
     return tuple(results)
 
 
-def _single(records: Sequence[Record], test: Experiment) -> tuple[tuple[str, float], ...]:
-    """The gain in the newest launch of each case, where there is one."""
-    newest = ((id, max(found, key=lambda r: r.started_at)) for id, found in _by_case(records, test))
-    gains = ((id, METRICS[test.metric]([record], test)) for id, record in newest)
-    return tuple((id, gain.value) for id, gain in gains if gain is not None)
+def _figures(records: Sequence[Record], test: Experiment) -> Figures:
+    """The gain on the model, case by case."""
+    arms = (test.baseline, test.arm)
+
+    def value(launches: Sequence[Record]) -> Estimate | None:
+        return METRICS[test.metric](launches, test)
+
+    found = ((id, model_figure(each, arms, value)) for id, each in _by_case(records, test))
+    return [(id, figure) for id, figure in found if figure is not None]
 
 
 def _by_case(records: Sequence[Record], test: Experiment) -> list[tuple[str, list[Record]]]:
@@ -151,19 +168,6 @@ def _holds(record: Record, test: Experiment) -> bool:
     """Whether both arms were measured in it."""
     arms = (stats.measured_arms([record], name) for name in (test.baseline, test.arm))
     return record.outcome == "ok" and all(arms)
-
-
-def _newest_build(records: Sequence[Record]) -> tuple[Record, ...]:
-    """The launches of the build that was measured last, of those with enough; may be none."""
-    builds: dict[tuple[str, bool], list[Record]] = {}
-    for record in records:
-        builds.setdefault(_build(record), []).append(record)
-    enough = [found for found in builds.values() if len(found) >= ENOUGH_LAUNCHES]
-    return tuple(max(enough, key=lambda found: max(r.started_at for r in found), default=()))
-
-
-def _build(record: Record) -> tuple[str, bool]:
-    return record.context.build.commit, bool(record.context.build.dirty)
 
 
 def _speedup(records: Sequence[Record], test: Experiment) -> Estimate | None:
@@ -277,9 +281,9 @@ def _unmeasured(records: Sequence[Record], test: Experiment) -> tuple[str, str]:
     measured = [record for record in records if _holds(record, test)]
     if not measured:
         return NOT_MEASURED, f"no measured records of {test.technique}"
-    builds = {(record.case_id, *_build(record)) for record in measured}
-    if len(measured) == len(builds):
-        return NOT_MEASURED, "one launch of a build alone decides nothing"
+    runs = {(record.case_id, record.file.parent) for record in measured}
+    if len(measured) == len(runs):
+        return NOT_MEASURED, "one launch alone decides nothing"
     return NOT_MEASURED, f"the records give no {test.metric} with an interval"
 
 

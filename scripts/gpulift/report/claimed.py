@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpulift.analysis.summary import Summary
+from gpulift.claims.command import rank
 from gpulift.claims.judge import (
     CONFIRMED,
     CORRECTED,
@@ -13,7 +14,6 @@ from gpulift.claims.judge import (
     NOT_MEASURED,
     NOT_TESTABLE,
     UNDER_CONDITIONS,
-    VERDICTS,
     Judgement,
     judge,
 )
@@ -63,23 +63,27 @@ CLAIM_STYLES = {
 }
 
 
-def claims_views(ledger: Sequence[Claim], summaries: Sequence[Summary]) -> tuple[ClaimsView, ...]:
+def claims_views(
+    ledger: Sequence[Claim], summaries: Sequence[Summary], further: Iterable[Record] = ()
+) -> tuple[ClaimsView, ...]:
     """A view per model whose records are in the report, in the order of the machines.
 
-    The best supported claims come first.
+    `further` are other records of these models. The best supported claims come first.
     """
-    records: dict[str, list[Record]] = {}
+    records: dict[str, dict[str, Record]] = {}
     names: dict[str, str] = {}
     for one in summaries:
         model = one.run.records[0].context.slug
         names.setdefault(model, one.run.machine)
-        records.setdefault(model, []).extend(one.run.records)
+        records.setdefault(model, {}).update((record.id, record) for record in one.run.records)
+    for record in further:
+        records.get(record.context.slug, {}).setdefault(record.id, record)
     ids = escaping.anchors(names.values(), "claims")
     return tuple(
         ClaimsView(
             names[model],
             ids[names[model]],
-            tuple(sorted(judge(ledger, found), key=lambda one: VERDICTS.index(one.verdict))),
+            tuple(sorted(judge(ledger, [*found.values()]), key=rank)),
         )
         for model, found in records.items()
     )

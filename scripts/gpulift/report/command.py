@@ -10,7 +10,7 @@ import typer
 
 from gpulift.arguments import Filter, SomeResults, named
 from gpulift.compare.matching import selected
-from gpulift.entry import make_app
+from gpulift.entry import make_app, say
 from gpulift.errors import GpuliftError
 from gpulift.records.read import Run, read_results
 
@@ -56,6 +56,8 @@ def report(
     if (base is not None and not results) or (across is not None and base is None):
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
     found = selected(read_results(results or [], every_case=True), filter)
+    from gpulift.analysis.model_records import records_beside
+    from gpulift.commands import results_folder
     from gpulift.report import changes, page
 
     made = []
@@ -69,7 +71,10 @@ def report(
         compared = compare(read_results([base]), found, across, filter=filter)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
-    typer.echo(page.write([_summed_up(run) for run in found], folder, changes=made))
+    summaries = [_summed_up(run) for run in found]
+    places = [*(results or []), results_folder()]
+    further = records_beside(summaries, places, say)
+    typer.echo(page.write(summaries, folder, changes=made, further=further))
 
 
 def _summed_up(run: Run) -> Summary:

@@ -1,27 +1,25 @@
 """Models side by side: what the same case gives on each, and what others publish, kept apart.
 
-The figure of a model is a mean over its cards of log values, each card's a mean over its runs; its
-interval is Student's t over cards (over runs of one card, over launches of one run). One card does
-not show the spread between cards of its model, so two single cards never stand for two models.
+The figure of a model is that of `analysis.over_runs`. One card does not show the spread between
+cards of its model, so two single cards never stand for two models.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gpulift import stats, text
+from gpulift import text
+from gpulift.analysis.over_runs import ModelFigure, RunFigure, over_runs
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import Published, Reference, read_reference
-from gpulift.analysis.summary import Roof, Summary, Worth
+from gpulift.analysis.summary import Summary, Worth
 from gpulift.records.model import Context, Cost, Record, slug
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
@@ -33,7 +31,7 @@ TEXT_LETTERS = 90
 ROOFS = "ceilings"
 DODGE_ROWS = 0.32  # between the first and the last model of a row
 MODEL_IN = 0.08  # more height of a row for each
-LEVEL = "95 % intervals over cards, of one card over its launches"
+LEVEL = "95 % intervals over runs, of one run over its launches"
 
 
 @dataclass(frozen=True)
@@ -58,22 +56,27 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A quantity on one model: of how many cards, over what its interval is, from which records."""
+    """A quantity on one model, and the work of a step."""
 
-    value: Estimate
-    cards: int
+    figure: ModelFigure
     gpu: bool
-    unit: str  # what the interval is over: "launches", "runs" or "cards"
-    records: tuple[Record, ...] = field(repr=False)
     work: Cost | None = None
 
     @property
+    def value(self) -> Estimate:
+        """With its interval."""
+        return self.figure.value
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All that it stands on."""
+        return self.figure.records
+
+    @property
     def basis(self) -> str:
-        """`one card, 3 launches`."""
-        count = self.value.launches
-        what = self.unit if count != 1 else {"launches": "launch", "runs": "run"}[self.unit]
-        cards = counted_cards(self.cards, self.gpu)
-        return cards if self.unit == "cards" else f"{cards}, {count} {what}"
+        """`12 runs, 9 cards`, `one run, one card`."""
+        runs = f"{len(self.figure.runs)} runs" if self.figure.of_model else self.figure.basis
+        return f"{runs}, {counted_cards(len(self.figure.cards) or 1, self.gpu)}"
 
 
 @dataclass(frozen=True)
@@ -214,65 +217,52 @@ def _card(summary: Summary) -> str:
     return gpu.card if gpu else ""
 
 
-def _worths(column: Column, technique: str) -> list[tuple[str, Worth]]:
-    """With the card of each."""
-    return [(_card(one), row) for one in column.summaries for row in one.worths_of(technique)]
+def _worths(column: Column, technique: str) -> list[tuple[Summary, Worth]]:
+    """With the run of each."""
+    return [(one, row) for one in column.summaries for row in one.worths_of(technique)]
 
 
 def _technique_rows(columns: Sequence[Column], technique: str) -> list[Row]:
     found: dict[tuple[str, str, str], list[Cell | None]] = {}
     for number, column in enumerate(columns):
-        groups: dict[tuple[str, str, str], list[tuple[str, Worth]]] = {}
-        for card, row in _worths(column, technique):
-            groups.setdefault((row.case.case_id, row.arm, row.baseline), []).append((card, row))
+        groups: dict[tuple[str, str, str], list[tuple[Summary, Worth]]] = {}
+        for one, row in _worths(column, technique):
+            groups.setdefault((row.case.case_id, row.arm, row.baseline), []).append((one, row))
         for key, members in groups.items():
             cells = found.setdefault(key, [None] * len(columns))
             cells[number] = _speedup_cell(members, column.gpu)
     return _largest_change_first([Row(*key, tuple(cells)) for key, cells in found.items()])
 
 
-def _speedup_cell(members: Sequence[tuple[str, Worth]], gpu: bool) -> Cell:
-    estimate, unit, cards = _over_cards([(card, row.speedup) for card, row in members])
+def _speedup_cell(members: Sequence[tuple[Summary, Worth]], gpu: bool) -> Cell:
+    """The figure over all known runs of the model, else over those that are here."""
     first = members[0][1]
-    records = tuple(record for _, row in members for record in row.case.measured)
+    runs = [_run_figure(one, row.speedup, row.case.measured) for one, row in members]
     arm = first.case.first.arm(first.arm)
-    return Cell(estimate, cards, gpu, unit, records, arm.cost if arm else None)
+    return Cell(first.of_model or over_runs(runs), gpu, arm.cost if arm else None)
+
+
+def _run_figure(summary: Summary, value: Estimate, records: tuple[Record, ...]) -> RunFigure:
+    return RunFigure(str(summary.run.folder), _card(summary), value, records)
 
 
 def _roof_rows(columns: Sequence[Column]) -> list[Row]:
     found: dict[tuple[str, str, str], list[Cell | None]] = {}
     for number, column in enumerate(columns):
-        groups: dict[tuple[str, str, str], list[tuple[str, Roof]]] = {}
+        groups: dict[tuple[str, str, str], list[RunFigure]] = {}
         for one in column.summaries:
             for roof in one.roofs:
                 key = (roof.name, roof.regime, roof.unit)
-                groups.setdefault(key, []).append((_card(one), roof))
-        for key, members in groups.items():
+                run = _run_figure(one, roof.rate, roof.case.measured)
+                groups.setdefault(key, []).append(run)
+        for key, runs in groups.items():
             cells = found.setdefault(key, [None] * len(columns))
-            values = [(card, roof.rate) for card, roof in members]
-            estimate, unit, cards = _over_cards(values)
-            records = tuple(record for _, roof in members for record in roof.case.measured)
-            cells[number] = Cell(estimate, cards, column.gpu, unit, records)
+            cells[number] = Cell(over_runs(runs), column.gpu)
     rows = [
         Row(f"regime:{regime}", name, "", tuple(cells), unit)
         for (name, regime, unit), cells in found.items()
     ]
     return _largest_change_first(rows)
-
-
-def _over_cards(values: Sequence[tuple[str, Estimate]]) -> tuple[Estimate, str, int]:
-    """The mean over the highest level of which there are two: cards, runs, else launches."""
-    cards: dict[str, list[Estimate]] = {}
-    for card, estimate in values:
-        cards.setdefault(card, []).append(estimate)
-    by_card = [[math.log(one.value) for one in mine] for mine in cards.values()]
-    if len(by_card) > 1:
-        logs, unit = [float(np.mean(mine)) for mine in by_card], "cards"
-    elif len(by_card[0]) > 1:
-        logs, unit = by_card[0], "runs"
-    else:
-        return values[0][1], "launches", 1
-    return stats.over_launches(logs, np.asarray(logs)), unit, len(by_card)
 
 
 def _largest_change_first(rows: Sequence[Row]) -> list[Row]:
@@ -330,16 +320,17 @@ def _measured(column: Column | None, subject: str) -> str:
     """The measured rates of that roof: of both regimes, or of the one that the subject names."""
     if column is None:
         return ""
-    rates: dict[str, list[tuple[str, Estimate]]] = {}
+    rates: dict[str, list[RunFigure]] = {}
     units = {}
     for one in column.summaries:
         for roof in one.roofs:
             if subject in (roof.name, f"roof/{roof.name}/{roof.regime}"):
-                rates.setdefault(roof.regime, []).append((_card(one), roof.rate))
+                run = _run_figure(one, roof.rate, roof.case.measured)
+                rates.setdefault(roof.regime, []).append(run)
                 units[roof.regime] = roof.unit
     return ", ".join(
-        f"{text.rate(_over_cards(found)[0].value, units[regime])} {regime}"
-        for regime, found in rates.items()
+        f"{text.rate(over_runs(runs).value.value, units[regime])} {regime}"
+        for regime, runs in rates.items()
     )
 
 

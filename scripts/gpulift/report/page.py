@@ -7,11 +7,13 @@ from pathlib import Path
 
 from gpulift import machine
 from gpulift.analysis.duets import duet_rows
+from gpulift.analysis.over_runs import with_models
 from gpulift.analysis.summary import Summary, with_roofs
 from gpulift.claims.ledger import read_ledger
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
 from gpulift.qualify.saved import health_of
+from gpulift.records.model import Record
 from gpulift.report import (
     claimed,
     error_rates,
@@ -35,15 +37,17 @@ def write(
     verdicts: Mapping[Path, Sequence[CheckResult]] | None = None,
     changes: Sequence[Change] = (),
     results: Path | None = None,
+    further: Sequence[Record] = (),
 ) -> Path:
     """Writes the report of machines and changes into a folder; returns the page's path.
 
     `verdicts` of a run folder are shown as they are; others are made from the records alone.
-    Certificates come from `results`, by default the checkout's.
+    Certificates come from `results`, by default the checkout's. `further` are records of other runs
+    of the same models, for figures that are about the model.
     """
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
-    summaries = _ordered(_distinct(summaries))
+    summaries = with_models(_ordered(_distinct(summaries)), further)
     summaries = [with_roofs(one, summaries) for one in summaries]
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
     judged = [(one, _judged(one, verdicts or {})) for one in summaries]
@@ -70,10 +74,11 @@ def write(
         "duets": duets,
         "undrawn": planned.left_out(machines, anchors, len(compared), most),
         "most": most,
+        "on_page": {record.id for one in summaries for record in one.run.records},
     }
     values["contents"] = _contents(values)
     try:
-        claims = claimed.claims_views(read_ledger(), summaries)
+        claims = claimed.claims_views(read_ledger(), summaries, further)
         techniques = views.technique_views(machines, anchors, claims, most.strips)
         drawn = figures.drawn([drawing for drawing in wanted if drawing], out / "figures")
         values |= {"claims": claims, "techniques": techniques, "figures": drawn}

@@ -19,9 +19,11 @@ from xml.sax.saxutils import escape, unescape
 from matplotlib.figure import Figure
 
 from gpulift import machine, text
+from gpulift.analysis.model_records import committed_files, records_of_models
+from gpulift.analysis.over_runs import as_model, with_models
 from gpulift.analysis.summary import Summary, Worth, headline, summarise
+from gpulift.entry import say
 from gpulift.errors import USAGE, GpuliftError
-from gpulift.programs import finished, text_of
 from gpulift.records.read import Run, newest_run
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
@@ -29,8 +31,9 @@ from gpulift.runs import write_error
 
 MODEL = "nvidia-h200"
 PINNED = "transfer/pinned_copy"
+AXIS = "median speedup over runs, 95 % interval over runs (above 1: faster)"
+ONE_RUN = "one run"
 DIGITS = 6
-GIT_LIMIT_S = 300
 DATA = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
 
 
@@ -47,32 +50,34 @@ class Exhibit:
         return f"{self.drawing.name}.svg"
 
 
-def committed_run(results: Path) -> Run:
-    """The run of the model to show, of those that git has. GpuliftError where there is none."""
-    command = ["git", "ls-files", "-z", "--", f"{MODEL}/*.jsonl", f"{MODEL}/*.jsonl.zst"]
-    listed = finished(command, GIT_LIMIT_S, results)
-    if listed.returncode:
-        said = text_of(listed.stderr).strip()
-        raise GpuliftError(f"{results}: git lists no files here: {said}", USAGE)
-    folders = {(results / name).parent for name in text_of(listed.stdout).split("\0") if name}
-    found = newest_run(sorted(folders))
-    if found is None:
+def committed(results: Path) -> Summary:
+    """The model's run to show, of those that git has, with the figures over all of its runs.
+
+    GpuliftError where there is none.
+    """
+    files = committed_files(results, MODEL)
+    run = newest_run(sorted({file.parent for file in files}))
+    if run is None:
         raise GpuliftError(f"{results}: there are no committed records of {MODEL}", USAGE)
-    return found
-
-
-def exhibits(run: Run) -> list[Exhibit]:
-    """What each technique is worth, and pinned copies by size."""
     summary = summarise(run)
+    techniques = {row.technique for row in summary.worths}
+    records = records_of_models(files, [MODEL], techniques, say)
+    return with_models([summary], records)[0]
+
+
+def exhibits(of_run: Summary) -> list[Exhibit]:
+    """What each technique is worth on the model, as far as known, and in one run copies by size:
+    most sizes were measured in fewer than three."""
+    run, summary = of_run.run, as_model(of_run)
     best = headline(summary)
-    copies = summary.worths_of(PINNED)
+    copies = of_run.worths_of(PINNED)
     if not copies:
         raise GpuliftError(f"{run.folder}: has no {PINNED} to show", USAGE)
-    forest = partial(plots.forest, [plots.worth_row(row) for row in best], plots.SPEEDUP_AXIS)
-    sweep = partial(plots.sweep, copies)
+    forest = partial(plots.forest, [plots.worth_row(row) for row in best], AXIS)
+    sweep = partial(plots.sweep, copies, ONE_RUN)
     return [
         _exhibit("techniques", _of_techniques(summary, best), forest, run, best),
-        _exhibit("pinned-copy", _of_copies(summary, copies), sweep, run, copies),
+        _exhibit("pinned-copy", _of_copies(of_run, copies), sweep, run, copies),
     ]
 
 
@@ -132,7 +137,9 @@ def _of_copies(summary: Summary, rows: Sequence[Worth]) -> str:
         f"{arm} from {text.ratio(min(found))} to {text.ratio(max(found))}"
         for arm, found in arms.items()
     )
-    return f"Host copies by size on {summary.run.machine}, speedup over pageable memory: {ends}."
+    return (
+        f"Copies by size on {summary.run.machine}, {ONE_RUN}, speedup over pageable memory: {ends}."
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -141,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Makes the figures of README.md anew.")
     parser.add_argument("--out", type=Path, default=results / "figures")
     folder: Path = parser.parse_args(arguments).out
-    write(exhibits(committed_run(results)), folder)
+    write(exhibits(committed(results)), folder)
     print(folder)
 
 

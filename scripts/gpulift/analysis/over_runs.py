@@ -1,0 +1,210 @@
+"""The figure of a model: a median over runs, with its interval over runs.
+
+Whatever says what something is worth on a model (`claims`, `report`, `cite`, README's figures)
+takes it from here. Launches of one run share card, host and day: their interval is about that run
+alone, and is called one run's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpulift import stats, text
+from gpulift.analysis.summary import TECHNIQUE, Summary, Worth
+from gpulift.compare.work import of_own_size, other_work
+from gpulift.records.model import Record
+from gpulift.stats import Estimate
+
+ENOUGH_RUNS = 3
+
+Value = Callable[[Sequence[Record]], "Estimate | None"]  # of the launches of a run
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class RunFigure:
+    """What one run says of a case, with its own interval, and the card that it was on."""
+
+    run: str
+    card: str
+    value: Estimate
+    records: tuple[Record, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ModelFigure:
+    """What all runs of a model say of a case. Of fewer than three it is called theirs."""
+
+    value: Estimate
+    new_run: Interval | None  # holds what one more run gives, in 95 of 100 cases
+    runs: tuple[RunFigure, ...]  # oldest first
+
+    @property
+    def of_model(self) -> bool:
+        """Whether there are enough runs to speak of the model."""
+        return len(self.runs) >= ENOUGH_RUNS
+
+    @property
+    def decides(self) -> bool:
+        """Whether its interval holds more than what one launch varies by."""
+        return self.of_model or any(one.value.launches > 1 for one in self.runs)
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """Short hashes of the cards that took part; none where no run tells its card."""
+        return tuple(sorted({one.card for one in self.runs} - {""}))
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All that it stands on."""
+        return tuple(record for one in self.runs for record in one.records)
+
+    def run_of(self, records: Sequence[Record]) -> RunFigure | None:
+        """The run that any of these records is of; None where it took no part."""
+        ids = {record.id for record in records}
+        return next((run for run in self.runs if any(one.id in ids for one in run.records)), None)
+
+    @property
+    def basis(self) -> str:
+        """`12 runs, 9 cards`, `two runs`, `one run`, `one launch`."""
+        if not self.of_model:
+            alone = "one launch" if self.value.one_launch else "one run"
+            return "two runs" if len(self.runs) == 2 else alone
+        cards = len(self.cards)
+        return f"{len(self.runs)} runs" + (f", {cards} card{'s'[: cards > 1]}" if cards else "")
+
+    @property
+    def shown(self) -> str:
+        """`5.31× [5.02, 5.61], 12 runs, 9 cards`."""
+        said = text.speedup(self.value)
+        return said if self.value.one_launch else f"{said}, {self.basis}"
+
+
+def over_runs(runs: Sequence[RunFigure]) -> ModelFigure:
+    """The figure of these runs, of which there is one at least.
+
+    Two runs have no interval of their own kind: theirs reaches from the lowest to the highest end.
+    """
+    if len(runs) == 1:
+        return ModelFigure(runs[0].value, None, tuple(runs))
+    values = [one.value.value for one in runs]
+    middle, launches = stats.middle(values), sum(one.value.launches for one in runs)
+    if len(runs) < ENOUGH_RUNS:
+        low = min(one.value.low or one.value.value for one in runs)
+        high = max(one.value.high or one.value.value for one in runs)
+        return ModelFigure(Estimate(middle, low, high, launches), None, tuple(runs))
+    cards: dict[str, list[float]] = {}
+    for one in runs:
+        cards.setdefault(one.card, []).append(math.log(one.value.value))
+    half = stats.run_spread([*cards.values()])
+    low, high = _around(middle, half.of_median)
+    new_run = _around(middle, half.of_new_run)
+    return ModelFigure(Estimate(middle, low, high, launches), new_run, tuple(runs))
+
+
+def model_figure(
+    records: Iterable[Record], arms: Sequence[str], value: Value
+) -> ModelFigure | None:
+    """Of the records of one case on one model: its runs of the newest kind of work in these arms
+    of which there are enough; else of which there is more than a launch each; else of the newest.
+    None where no run has the value."""
+    found = [over_runs(runs) for works in _by_work(records, arms) if (runs := _runs(works, value))]
+    return max(
+        found, key=lambda one: (one.of_model, one.decides), default=None
+    )  # the first of equals
+
+
+def speedup_over_runs(records: Iterable[Record], arm: str, baseline: str) -> ModelFigure | None:
+    """The same for baseline time / arm time."""
+
+    def speedup(launches: Sequence[Record]) -> Estimate | None:
+        pair = stats.pair_ratio(launches, arm, baseline)
+        return pair.speedup if pair else None
+
+    return model_figure(records, (arm, baseline), speedup)
+
+
+def with_models(summaries: Sequence[Summary], records: Iterable[Record]) -> list[Summary]:
+    """The runs with the figure of their model beside each of theirs, from its records; none where
+    theirs is of other work."""
+    cases: dict[tuple[str, str, str], dict[str, Record]] = {}
+    every = [*records, *(one for summary in summaries for one in summary.run.records)]
+    for record in every:
+        if record.kind == TECHNIQUE and not record.synthetic:
+            cases.setdefault(_case(record), {})[record.id] = record
+    return [_with_model(summary, cases) for summary in summaries]
+
+
+def as_model(summary: Summary) -> Summary:
+    """The run's cases with the model's figures as their speedups, best first, where there are any
+    that are about the model; else as they are."""
+    worths = [
+        replace(row, pair=replace(row.pair, ratio=row.of_model.value.inverse()))
+        for row in summary.worths
+        if row.of_model and row.of_model.of_model
+    ]
+    worths.sort(key=lambda row: -row.speedup.value)
+    return replace(summary, worths=tuple(worths)) if worths else summary
+
+
+def _with_model(summary: Summary, cases: dict[tuple[str, str, str], dict[str, Record]]) -> Summary:
+    def of(row: Worth) -> Worth:
+        found = cases.get(_case(row.case.first), {}).values()
+        figure = speedup_over_runs(found, row.arm, row.baseline)
+        of_same_work = figure and figure.run_of(row.case.measured)
+        return replace(row, of_model=figure if of_same_work else None)
+
+    return replace(summary, worths=tuple(map(of, summary.worths)))
+
+
+def _case(record: Record) -> tuple[str, str, str]:
+    return (record.context.slug, record.technique, record.case_id)
+
+
+def _around(middle: float, half: float) -> Interval:
+    return middle * math.exp(-half), middle * math.exp(half)
+
+
+def _by_work(records: Iterable[Record], arms: Sequence[str]) -> list[list[Record]]:
+    """The records in which all these arms were measured, by kind of work; the newest comes first.
+
+    The work of two is the same where the technique's files, what judges the arms, and the costs
+    that they tell are; a size that a run found itself may differ.
+    """
+    groups: list[list[Record]] = []
+    for record in sorted(records, key=lambda one: one.started_at, reverse=True):
+        if record.outcome != "ok" or not all(stats.measured_arms([record], arm) for arm in arms):
+            continue
+        for group in groups:
+            if _same_work(group[0], record, arms):
+                group.append(record)
+                break
+        else:
+            groups.append([record])
+    return groups
+
+
+def _same_work(one: Record, other: Record, arms: Sequence[str]) -> bool:
+    both = (one, other)
+    return one.source == other.source and all(
+        not other_work(arm, both) or of_own_size(arm, both) for arm in arms
+    )
+
+
+def _runs(records: Sequence[Record], value: Value) -> list[RunFigure]:
+    """Those with a value, oldest first."""
+    runs: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda one: (one.started_at, one.launch)):
+        runs.setdefault(str(record.file.parent), []).append(record)
+    found = ((run, launches, value(launches)) for run, launches in runs.items())
+    return [
+        RunFigure(run, _card(launches[0]), of_run, tuple(launches))
+        for run, launches, of_run in found
+        if of_run is not None and 0 < of_run.value < math.inf
+    ]
+
+
+def _card(record: Record) -> str:
+    return record.context.gpu.card if record.context.gpu else ""
