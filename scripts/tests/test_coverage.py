@@ -1,0 +1,44 @@
+"""results/COVERAGE.md: how it is computed, and that it is of the committed records."""
+
+from __future__ import annotations
+
+from gpulift.analysis import coverage
+from gpulift.analysis.model_records import committed_files, records_of_models
+from gpulift.analysis.over_runs import RunFigure, over_runs
+from gpulift.stats import Estimate
+from tests.conftest import CHECKOUT
+from tests.test_showcase import needs_git
+
+RESULTS = CHECKOUT / "results"
+CHEAP = "launch/cuda_graph"
+MAKE_ANEW = "run python -m gpulift.analysis.coverage in scripts/, commit what it writes"
+
+
+def run(value: float, half: float = 0.001) -> RunFigure:
+    return RunFigure("", "", Estimate(value, value - half, value + half, 3), ())
+
+
+def test_each_run_is_predicted_by_the_others() -> None:
+    found = coverage.left_out(over_runs([run(one) for one in (1.0, 1.01, 0.99, 1.02, 3.0)]))
+    assert found is not None
+    assert (found.runs, found.held, found.own_held) == (5, 4, 1)
+    assert found.half_width < found.new_run_half_width
+
+
+def test_three_runs_are_too_few_to_leave_one_out() -> None:
+    assert coverage.left_out(over_runs([run(1.0), run(1.1), run(1.2)])) is None
+    assert coverage.line("a/b", []) == ""
+
+
+def test_a_line_has_shares_of_all_runs_and_widths_of_the_median_row() -> None:
+    rows = [coverage.LeftOut(4, 4, 2, 0.01, 0.03), coverage.LeftOut(6, 5, 1, 0.02, 0.05)]
+    assert coverage.line("a/b", rows) == "| a/b | 2 | 10 | 90.0 % | 30.0 % | 1.5 % | 4.0 % |\n"
+
+
+@needs_git
+def test_the_committed_table_is_of_the_committed_records() -> None:
+    files = committed_files(RESULTS, coverage.MODEL)
+    table = (RESULTS / coverage.TABLE).read_text("utf-8")
+    assert f"of the records {coverage.digest(files)}" in " ".join(table.split()), MAKE_ANEW
+    records = records_of_models(files, [coverage.MODEL], [CHEAP], print)
+    assert coverage.row(CHEAP, records)[0] in table, MAKE_ANEW
