@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift import commands, doctor, machine, measuring, runs, tables, terminal
+from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.arguments import Wide, time_s
@@ -359,10 +360,12 @@ def _tell(
 ) -> None:
     from gpulift.report import page as reports
 
+    summaries = [*(card.summary for card in cards), *beside]
     page = reports.write(
-        [*(card.summary for card in cards), *beside],
+        summaries,
         cards[0].folder / "report",
         {card.summary.run.folder: card.results for card in cards},
+        further=records_beside(summaries, [commands.results_folder()], say),
     )
     if how.as_json:
         documents = [saved.document(card.summary, card.results) for card in cards]
