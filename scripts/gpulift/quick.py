@@ -30,13 +30,17 @@ class Choice:
 
 
 def with_default(arguments: Iterable[str]) -> list[str]:
-    """The command line, in which a `--quick` without a time has the default."""
+    """The command line, in which a `--quick` without a time has the default; what follows `--`, as
+    the command of a job does, is left alone."""
     told: list[str] = []
-    for argument in arguments:
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    for argument in given[:end]:
         if told and told[-1] == "--quick" and not NEAR_A_TIME.fullmatch(argument):
             told.append(DEFAULT)
         told.append(argument)
-    return [*told, DEFAULT] if told and told[-1] == "--quick" else told
+    told += [DEFAULT] if told and told[-1] == "--quick" else []
+    return told + given[end:]
 
 
 def choose(

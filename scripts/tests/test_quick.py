@@ -130,6 +130,8 @@ def test_too_little_time_for_any_case_is_refused(here: Context) -> None:
         (["run", "--quick", "300"], ["run", "--quick", "300"]),
         (["run", "--quick", "5min"], ["run", "--quick", "5min"]),
         (["run", "--quick", "8x8"], ["run", "--quick", "120s", "8x8"]),
+        (["watch", "--", "job", "--quick"], ["watch", "--", "job", "--quick"]),
+        (["run", "--quick", "--", "-RE"], ["run", "--quick", "120s", "--", "-RE"]),
         ([], []),
     ],
 )
