@@ -49,3 +49,11 @@ SomeResults = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP),
 ]
+PRICE_HELP = (
+    "USD an hour of one GPU with its share of the host (without a GPU, of the machine);"
+    " MODEL=PRICE for one model; may be repeated."
+)
+Price = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--usd-per-hour", metavar="[MODEL=]PRICE", help=PRICE_HELP),
+]

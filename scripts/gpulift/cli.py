@@ -30,6 +30,7 @@ from gpulift.commands import (
     results_folder,
 )
 from gpulift.compare.command import compare
+from gpulift.costing import cost
 from gpulift.entry import call, make_app, say
 from gpulift.errors import FAILED, OK, GpuliftError
 from gpulift.exchange.command import export, import_
@@ -90,6 +91,7 @@ app.command()(verify)
 app.command()(export)
 app.command("import")(import_)
 app.command()(claims)
+app.command()(cost)
 app.command()(publish)
 app.add_typer(reference_command.app)
 
@@ -229,7 +231,6 @@ def check(
 
 
 def _shown(folders: Sequence[Path]) -> Iterable[Path]:
-    """How far a check is, where a person watches."""
     screen = Console(stderr=True)
     return track(
         folders, "checking", console=screen, transient=True, disable=not screen.is_terminal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from gpulift.arguments import Filter, SomeResults, named
+from gpulift.arguments import Filter, Price, SomeResults, named
 from gpulift.compare.matching import selected
 from gpulift.entry import make_app, say
 from gpulift.errors import GpuliftError
@@ -37,6 +37,7 @@ def report(
         typer.Option(help="The one declared difference of --compare, as for `compare`."),
     ] = None,
     filter: Filter = None,
+    usd_per_hour: Price = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -70,11 +71,16 @@ def report(
 
         compared = compare(read_results([base]), found, across, filter=filter)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
+    prices = None
+    if usd_per_hour:
+        from gpulift.costing import read_prices
+
+        prices = read_prices(usd_per_hour, [run.records[0].context.slug for run in found])
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
     summaries = [_summed_up(run) for run in found]
     places = [*(results or []), results_folder()]
     further = records_beside(summaries, places, say)
-    typer.echo(page.write(summaries, folder, changes=made, further=further))
+    typer.echo(page.write(summaries, folder, changes=made, further=further, prices=prices))
 
 
 def _summed_up(run: Run) -> Summary:

@@ -10,6 +10,7 @@ from gpulift.analysis.duets import duet_rows
 from gpulift.analysis.over_runs import with_models
 from gpulift.analysis.summary import Summary, with_roofs
 from gpulift.claims.ledger import read_ledger
+from gpulift.costing import Prices
 from gpulift.errors import GpuliftError
 from gpulift.qualify.checks import CheckResult, judge_run
 from gpulift.qualify.saved import health_of
@@ -38,12 +39,14 @@ def write(
     changes: Sequence[Change] = (),
     results: Path | None = None,
     further: Sequence[Record] = (),
+    prices: Prices | None = None,
 ) -> Path:
     """Writes the report of machines and changes into a folder; returns the page's path.
 
     `verdicts` of a run folder are shown as they are; others are made from the records alone.
     Certificates come from `results`, by default the checkout's. `further` are records of other runs
-    of the same models, for figures that are about the model.
+    of the same models, for figures that are about the model. `prices`
+    add what a million items cost.
     """
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
@@ -75,6 +78,7 @@ def write(
         "undrawn": planned.left_out(machines, anchors, len(compared), most),
         "most": most,
         "on_page": {record.id for one in summaries for record in one.run.records},
+        "prices": prices,
     }
     values["contents"] = _contents(values)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gpulift import decision, tables, text
+from gpulift import costing, decision, tables, text
 from gpulift.claims import command as claims
 from gpulift.qualify.tables import GLYPHS, quantity
 from gpulift.report import escaping, views
@@ -81,6 +81,8 @@ def _environment(html: bool) -> Environment:
         short_case=partial(text.case_label, short=True),
         check=tables.check,
         cpu=views.cpu,
+        usd=costing.of_comparison,
+        usd_of_records=costing.of_records,
         energy=views.energy,
         launches=views.launches,
         memory=views.memory,
