@@ -44,6 +44,7 @@ from gpulift.quick import with_default
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
 from gpulift.report.command import report
+from gpulift.watch.command import watch
 
 app = make_app()
 
@@ -92,6 +93,7 @@ app.command()(export)
 app.command("import")(import_)
 app.command()(claims)
 app.command()(cost)
+app.command()(watch)
 app.command()(publish)
 app.add_typer(reference_command.app)
 
@@ -231,6 +233,7 @@ def check(
 
 
 def _shown(folders: Sequence[Path]) -> Iterable[Path]:
+    """How far a check is, where a person watches."""
     screen = Console(stderr=True)
     return track(
         folders, "checking", console=screen, transient=True, disable=not screen.is_terminal
