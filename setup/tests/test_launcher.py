@@ -37,6 +37,8 @@ READING = [
     "publish",
     "check",
     "duet",
+    "cost",
+    "watch",
 ]
 
 
@@ -104,6 +106,18 @@ def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, 
         done = builder.call("gpulift", command, "x", GPULIFT_TORCH="off", CUDACXX="/another/nvcc")
     assert (done.returncode, done.stderr) == (0, "")
     assert builder.lines() == [*before, f"python scripts {command} x"]
+
+
+def test_a_watched_job_gets_the_environment_of_the_call_and_not_that_of_our_python(builder: Sandbox) -> None:
+    builder.call("gpulift", "setup")
+    told = 'tr "\\0" "\\n" <&"$GPULIFT_JOB_ENVIRONMENT" > "$LOG"; echo "ours $PYTHONSAFEPATH ${PYTHONPATH##*/}" >> "$LOG"'
+    builder.fake("python", told)
+    done = builder.call("gpulift", "watch", "--", "x", PYTHONPATH="theirs", TEXT="of two\nlines")
+    assert (done.returncode, done.stderr) == (0, "")
+    *theirs, ours = builder.lines()
+    assert {"PYTHONPATH=theirs", f"PATH={builder.bin}", "TEXT=of two", "lines"} <= set(theirs)
+    assert not [line for line in theirs if line.startswith(("PYTHONSAFEPATH", "GPULIFT"))]
+    assert ours == "ours 1 scripts"
 
 
 def test_another_shell_finds_what_is_set_up(builder: Sandbox) -> None:
