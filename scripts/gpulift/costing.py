@@ -226,7 +226,7 @@ def _why_no_joules(case: Case, gpus: int) -> str:
 
 def table(rows: Sequence[CostRow]) -> Table:
     """The rows of one model; money and joules are those of a million."""
-    machine = rows[0].summary.run.machine
+    machine = f"{rows[0].summary.run.machine} ({rows[0].model})"
     made = terminal.titled(f"What does a million cost on {machine}?", ["time", "speedup"])
     priced = any(row.usd for row in rows)
     for name in ("technique", "case", "arm", "a million"):

@@ -66,7 +66,7 @@ def test_the_table_has_speedup_money_and_why_joules_are_missing(root: Path, capf
     training(root / "results")
     assert cli.main(["cost", "--usd-per-hour", "3.6"]) == OK
     title, header, first, second, *rest = capfd.readouterr().out.splitlines()
-    assert title == "What does a million cost on NVIDIA H200?"
+    assert title == "What does a million cost on NVIDIA H200 (nvidia-h200)?"
     assert header.split() == [
         *("technique", "case", "arm", "a", "million", "speedup", "time", "USD"),
         *("joules", "of", "the", "card"),

@@ -66,7 +66,7 @@ def _environment(html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(claim_styles=CLAIM_STYLES)
+    made.globals.update(claim_styles=CLAIM_STYLES, prices=None)
     made.filters.update(
         rate=text.rate,
         ratio=text.ratio,
