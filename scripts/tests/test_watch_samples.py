@@ -140,7 +140,7 @@ def test_the_rules_that_apply_come_with_their_limits(means: rules.Means, says: l
     assert all(words in said for words in says)
     assert said.count("its limit: ") == len(says)
     assert ("None of the articles' rules applies" in said) == (not says)
-    assert "below 50%" in said
+    assert "low is below 50 % and high 80 % or more" in said
 
 
 def test_without_a_gpu_no_rule_is_applied() -> None:

@@ -117,7 +117,10 @@ def paragraph(of: Means, model: str | None, results: Path) -> str:
             "The articles' rules are about GPUs, and none was watched: none of them can be applied."
         )
     applying = [rule for rule in RULES if rule.applies(of)]
-    parts = [f"Low is below {LOW:.0%} and high {HIGH:.0%} or more here: articles give no figures."]
+    parts = [
+        f"Of means over the whole job, its start included; low is below {100 * LOW:.0f} % and high"
+        f" {100 * HIGH:.0f} % or more here, since the articles give no figures."
+    ]
     if of.gpu is None:
         parts.append("The GPU utilisation is not known, so that rules on it cannot be applied.")
     if not applying:
