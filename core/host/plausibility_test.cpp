@@ -79,6 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Datasheets, OperationsPerClock,
                                          Datasheet{80, 108, 1.41e9, "bf16", 312e12},      // A100
                                          Datasheet{80, 108, 1.41e9, "fp32", 19.5e12},     // A100
                                          Datasheet{120, 170, 2.407e9, "fp32", 104.8e12},  // GeForce RTX 5090
+                                         Datasheet{120, 170, 2.407e9, "fp16", 419e12},    // with FP16 accumulation
+                                         Datasheet{120, 170, 2.407e9, "fp8", 838e12},     // with FP16 accumulation
                                          Datasheet{80, 108, 1.41e9, "tf32", 156e12},      // A100
                                          Datasheet{86, 84, 1.74e9, "fp16", 149.7e12},     // A40
                                          Datasheet{89, 142, 2.52e9, "fp8", 733e12},       // L40S

@@ -72,6 +72,22 @@ def test_geforce_does_half_with_fp32_accumulation() -> None:
     assert peak("gemm/fp16", "NVIDIA RTX 6000 Ada", **ada) == pytest.approx(330.3e12, rel=1e-3)
 
 
+def test_architecture_12_0_has_all_its_peaks() -> None:
+    blackwell: dict[str, Any] = {"architecture": 120, "multiprocessors": 170}
+    at_boost = blackwell | {"max_sm_clock_hz": 2.407e9}
+    name = "NVIDIA GeForce RTX 5090"
+    datasheet = {"fp32": 104.8, "tf32": 104.8, "bf16": 209.5, "fp8": 419, "int8": 838}
+    for number_type, expected in datasheet.items():
+        assert peak(f"gemm/{number_type}", name, **at_boost) == pytest.approx(
+            expected * 1e12, rel=1e-3
+        )
+    professional = blackwell | {"multiprocessors": 188, "max_sm_clock_hz": 2.617e9}
+    name = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
+    ordinary, matrix = (peak(roof, name, **professional) for roof in ("gemm/fp32", "gemm/bf16"))
+    assert ordinary == pytest.approx(125e12, rel=1e-2)  # its datasheet
+    assert matrix == 4 * ordinary, "no half, as of GeForce cards"
+
+
 def test_expected_shares() -> None:
     assert expected_share("gemm/fp8", "burst") == 0.65
     assert expected_share("gemm/fp8", "sustained") == 0.50

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.reference import Conditions, Measured, Peak, Reference
+from gpulift.analysis.reference import Conditions, Measured, Peak, Published, Reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.qualify.checks import (
     FAIL,
@@ -237,6 +237,21 @@ def test_without_a_computed_peak_the_datasheet_bounds() -> None:
     one = result(summary, reference(peaks=peaks), MEMORY)
     assert (one.verdict, one.kind) == (FAIL, "datasheet's peak")
     assert "implausible" in one.reason
+
+
+@pytest.mark.parametrize("measured", [(), (entry(MEMORY, 4.5e12),)])
+@pytest.mark.parametrize("rate", [4.5e12, 3.0e12])
+@pytest.mark.parametrize("times", [0.01, 1.0, 100.0])
+def test_published_figures_change_no_verdict(
+    measured: tuple[Measured, ...], rate: float, times: float
+) -> None:
+    about = ({"roof": "device_memory"}, {"check": MEMORY})
+    figures = [Published(times * rate, "B/s", "m", "c", "s", "2026-01-01", **one) for one in about]
+    known = reference(*measured)
+    summary = run_of(*memory(rate))
+    told = judge_run(summary, replace(known, published=tuple(figures)))
+    assert told == judge_run(summary, known)
+    assert overall(told) == overall(judge_run(summary, None if not measured else known))
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ def test_files_of_1_0_hold_datasheets_without_a_kind(tmp_path: Path) -> None:
         (PUBLISHED, {"check": "roof/gemm/bf16/burst"}, "roof or check must be there, and not both"),
         (PUBLISHED, {"roof": None}, "roof or check must be there, and not both"),
         (PUBLISHED, {"conditions": ""}, "conditions must not be empty"),
+        (PUBLISHED, {"regime": "warm"}, "regime must be one of burst, short, sustained"),
+        (PUBLISHED, {"mood": "good"}, "mood is not known here"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_entry_and_field(
@@ -121,6 +123,26 @@ def test_the_same_entry_twice_is_refused(tmp_path: Path, entry: dict[str, Any]) 
         read_reference(written(tmp_path, entry, copy.deepcopy(entry)))
 
 
+def test_one_figure_with_other_operands_is_another_one(tmp_path: Path) -> None:
+    told = PUBLISHED | {"operation": "matrix product", "regime": "short", "operands": "zeros"}
+    file = written(tmp_path, told, told | {"operands": "random normal"}, schema="1.3")
+    first, second = read_reference(file).published
+    assert first.told == "matrix product; short; operands zeros; best shape; mean of 100"
+    assert second.operands == "random normal"
+    assert [one["operands"] for one in json.loads(to_json(read_reference(file)))["entries"]] == [
+        "zeros",
+        "random normal",
+    ]
+
+
+def test_figures_of_older_files_stay_without_what_they_do_not_tell(tmp_path: Path) -> None:
+    reference = read_reference(written(tmp_path, PUBLISHED, schema="1.2"))
+    assert reference.published[0].told == "best shape; mean of 100"
+    assert not {"operation", "regime", "operands"} & set(
+        json.loads(to_json(reference))["entries"][0]
+    )
+
+
 def test_unknown_versions_and_keys_of_the_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match=r"schema is 2.0, but this gpulift reads 1.0, 1.1"):
         read_reference(written(tmp_path, DATASHEET, schema="2.0"))
@@ -139,3 +161,22 @@ def test_committed_files_are_named_after_their_gpu_and_written_as_the_writer_wri
         assert file.name == f"{slug(reference.name)}.json"
         assert file.read_text(encoding="utf-8") == to_json(reference)
         assert all(entry.source.find("http") < 0 for entry in reference.published)
+        if file.stem.startswith("nvidia-"):
+            assert reference.published, file
+        for entry in reference.published:
+            assert all((entry.operation, entry.regime, entry.operands)), (file, entry)
+
+
+def test_the_memory_of_a_b200_is_that_of_its_bus() -> None:
+    reference = find_reference(CHECKOUT / "results", "nvidia-b200")
+    assert reference is not None
+    assert reference.peak("device_memory") == 2 * 3.996e9 * 7680 / 8
+
+
+def test_no_published_figure_is_beyond_what_a_card_can_do() -> None:
+    """But for clocks above the listed boost, by which cards beat datasheets."""
+    for file in (CHECKOUT / "results" / "reference").glob("nvidia-*.json"):
+        reference = read_reference(file)
+        for entry in reference.published:
+            peak = reference.peak(entry.roof)
+            assert peak is None or entry.value < 1.2 * peak, (file, entry)

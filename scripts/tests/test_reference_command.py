@@ -191,6 +191,18 @@ def test_dates_stand_beside_what_a_datasheet_says(root: Path, capfd: SHOWN) -> N
     assert "Dates: datasheet: the day on which" in said
 
 
+def test_a_published_figure_says_what_was_done_with_what_and_for_how_long(
+    root: Path, capfd: SHOWN
+) -> None:
+    name = "nvidia-geforce-rtx-5090.json"
+    shutil.copy(CHECKOUT / "results" / "reference" / name, root / "results/reference" / name)
+    assert cli.main(["reference", "show", "5090", "--entry", "gemm/bf16", "--wide"]) == OK
+    said = " ".join(capfd.readouterr().out.split())
+    assert "242 TFLOP/s" in said
+    assert "matrix product; short; operands random normal" in said
+    assert "(2026-01-12)" in said
+
+
 def test_a_model_without_published_figures_says_so(root: Path, capfd: SHOWN) -> None:
     known(root)
     words = "No published figures: no dated source that states its conditions is known for"
@@ -199,9 +211,7 @@ def test_a_model_without_published_figures_says_so(root: Path, capfd: SHOWN) -> 
     assert capfd.readouterr().out.endswith(f"{words} NVIDIA H100.\n")
     for file in ("nvidia-h200", "nvidia-l40s"):
         shutil.copy(CHECKOUT / "results" / "reference" / f"{file}.json", root / "results/reference")
-    assert cli.main(["reference", "show", "l40s"]) == OK
-    assert f"{words} NVIDIA L40S." in capfd.readouterr().out
-    for arguments in (["h200"], ["l40s", "--entry", "power"]):
+    for arguments in (["h200"], ["l40s"], ["l40s", "--entry", "power"]):
         assert cli.main(["reference", "show", *arguments]) == OK
         assert words not in capfd.readouterr().out
 

@@ -16,16 +16,18 @@ from gpulift.errors import GpuliftError
 from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 
-SCHEMA = "1.2"
-READABLE = ("1.0", "1.1", SCHEMA)
+SCHEMA = "1.3"
+READABLE = ("1.0", "1.1", "1.2", SCHEMA)
 KINDS = ("datasheet", "measured", "published")
 VARIES = "varies"  # where the tolerance would be so large that it told nothing
 TOLERANCES_FROM = ("cards", "default", VARIES)
+# Short: the mean of tens to hundreds of repetitions, too few to tell that the clock has settled.
+REGIMES = ("burst", "short", "sustained")
 UNITS = ("B/s", "FLOP/s", "OP/s", "s", "W")
 DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
 FOLDER = "reference"  # below results
 PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
-PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions"}
+PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions", "operation", "regime", "operands"}
 MEASURED_KEYS = frozenset(
     {"kind", "check", "value", "unit", "tolerance", "tolerance_from", "cards", "launches"}
     | {"conditions", "source", "date"}
@@ -86,7 +88,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Published:
-    """A figure that others report, for a roof or for a check."""
+    """A figure that others report, for a roof or for a check.
+
+    What was done, with what data, and for how long: figures of one card differ by half between
+    these. Files below schema 1.3 do not tell them.
+    """
 
     value: float
     unit: str
@@ -96,11 +102,21 @@ class Published:
     date: str
     roof: str = ""
     check: str = ""
+    operation: str = ""
+    regime: str = ""
+    operands: str = ""
 
     @property
     def subject(self) -> str:
         """The roof or the check that it is about."""
         return self.roof or self.check
+
+    @property
+    def told(self) -> str:
+        """What was done and how, as its source tells it."""
+        operands = f"operands {self.operands}" if self.operands else ""
+        parts = (self.operation, self.regime, operands, self.meaning, self.conditions)
+        return "; ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
@@ -150,7 +166,7 @@ def read_reference(file: Path) -> Reference:
     published = [_published(entry) for kind, entry in entries if kind == "published"]
     _require_unique(fields, [peak.roof for peak in peaks])
     _require_unique(fields, [entry.check for entry in measured])
-    _require_unique(fields, [f"{p.subject} ({p.conditions}; {p.source})" for p in published])
+    _require_unique(fields, [f"{p.subject} ({p.told}; {p.source})" for p in published])
     return Reference(
         name=fields.text("name"),
         peaks={peak.roof: peak for peak in peaks},
@@ -252,7 +268,17 @@ def _published(fields: Fields) -> Published:
         date=_filled(fields, "date"),
         roof=fields.text("roof", ""),
         check=fields.text("check", ""),
+        operation=fields.text("operation", ""),
+        regime=_regime(fields),
+        operands=fields.text("operands", ""),
     )
+
+
+def _regime(fields: Fields) -> str:
+    regime = fields.text("regime", "")
+    if regime and regime not in REGIMES:
+        raise fields.error("regime", f"must be one of {', '.join(REGIMES)}, not {regime!r}")
+    return regime
 
 
 def _only(fields: Fields, known: frozenset[str]) -> None:

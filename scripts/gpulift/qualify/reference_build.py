@@ -285,7 +285,7 @@ def _measured_json(entry: Measured) -> Mapping[str, Any]:
 def _published_json(entry: Published) -> Mapping[str, Any]:
     subject = _filled({"roof": entry.roof, "check": entry.check})
     rest = {key: value for key, value in asdict(entry).items() if key not in ("roof", "check")}
-    return {"kind": "published", **subject, **rest}
+    return {"kind": "published", **subject, **_filled(rest)}
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:

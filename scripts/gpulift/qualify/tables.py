@@ -68,8 +68,7 @@ def reference_table(reference: Reference, every: bool = False) -> Table:
         table.add_row("datasheet", peak.roof, value, "", "", peak.meaning, source)
     for figure in reference.published:
         value, source = quantity(figure.value, figure.unit), f"{figure.source} ({figure.date})"
-        told = f"{figure.meaning}; {figure.conditions}"
-        table.add_row("published", figure.subject, value, "", "", told, source)
+        table.add_row("published", figure.subject, value, "", "", figure.told, source)
     return table
 
 
