@@ -83,9 +83,11 @@ def test_architecture_12_0_has_all_its_peaks() -> None:
         )
     professional = blackwell | {"multiprocessors": 188, "max_sm_clock_hz": 2.617e9}
     name = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
-    ordinary, matrix = (peak(roof, name, **professional) for roof in ("gemm/fp32", "gemm/bf16"))
+    ordinary = peak("gemm/fp32", name, **professional)
     assert ordinary == pytest.approx(125e12, rel=1e-2)  # its datasheet
-    assert matrix == 4 * ordinary, "no half, as of GeForce cards"
+    halved = peak("gemm/bf16", "NVIDIA GeForce RTX 5090", **professional)
+    assert halved is not None
+    assert peak("gemm/bf16", name, **professional) == 2 * halved
 
 
 def test_expected_shares() -> None:
