@@ -44,6 +44,7 @@ from gpulift.quick import with_default
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
 from gpulift.report.command import report
+from gpulift.submitting import submit
 from gpulift.watch.command import watch
 
 app = make_app()
@@ -95,6 +96,7 @@ app.command()(claims)
 app.command()(cost)
 app.command()(watch)
 app.command()(publish)
+app.command()(submit)
 app.add_typer(reference_command.app)
 
 

@@ -35,6 +35,7 @@ READING = [
     "export",
     "import",
     "publish",
+    "submit",
     "check",
     "duet",
     "cost",
