@@ -20,10 +20,11 @@ from gpulift.records.fields import Fields
 from gpulift.records.read import parse_line
 from gpulift.runs import write_error
 
-SCHEMA = "1.1"
+SCHEMA = "1.2"
+READABLE = ("1.1", SCHEMA)
+SINCE_1_2 = ("suites_by_gate", "detection_by_gate", "detection_by_row")
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
-LEAST_SAID = 0.005  # of the planted sizes that the sentence names
 MOST_INCONCLUSIVE = 0.5  # of the trials with a row that a gate may decide
 
 
@@ -69,6 +70,41 @@ class Detection:
     verified_low: float = field(metadata=strict.SIGNED)
     verified_median: float = field(metadata=strict.SIGNED)  # of the slow-downs as measured
     verified_high: float = field(metadata=strict.SIGNED)
+
+
+@dataclass(frozen=True)
+class SuitesByGate:
+    """Suites of unchanged code whose gates were alike: in how many rows shared the error budget,
+    and whether the runs of a screen carried on the order in which sides prepare."""
+
+    gate: str
+    order_carried: bool
+    suites: int
+    alarms: int
+    upper: float
+
+
+@dataclass(frozen=True)
+class DetectionByGate:
+    """Planted slow-downs of one size in gates that were alike."""
+
+    gate: str
+    order_carried: bool
+    size: float
+    trials: int
+    found: int
+    lower: float
+
+
+@dataclass(frozen=True)
+class DetectionByRow:
+    """Planted slow-downs of one size in one row."""
+
+    row: str
+    size: float
+    trials: int
+    found: int
+    lower: float
 
 
 @dataclass(frozen=True)
@@ -168,6 +204,9 @@ class Certificate:
     incumbents: tuple[RuleTally, ...]
     errors: tuple[RowError, ...]
     trials: tuple[TrialNote, ...]
+    suites_by_gate: tuple[SuitesByGate, ...]
+    detection_by_gate: tuple[DetectionByGate, ...]
+    detection_by_row: tuple[DetectionByRow, ...]
 
     @property
     def name(self) -> str:
@@ -205,12 +244,14 @@ def read_certificate(file: Path) -> Certificate:
         raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
     fields = Fields(parse_line(content, str(file)), str(file))
     schema = fields.text("schema")
-    if schema != SCHEMA:
+    if schema not in READABLE:
         raise fields.error(
             "schema",
-            f"is {schema}; only {SCHEMA} can be read: gpulift certify --reissue makes it anew from"
-            " its trials",
+            f"is {schema}; only {' and '.join(READABLE)} can be read: gpulift certify --reissue"
+            " makes it anew from its trials",
         )
+    if schema != SCHEMA:
+        fields = Fields({**{key: [] for key in SINCE_1_2}, **fields.values}, str(file))
     made = strict.read(Certificate, fields)
     for row, floor in made.floors.items():
         if not 0 < floor < 1:
@@ -245,10 +286,9 @@ def sentence(certificate: Certificate) -> str:
     ]
     found: dict[float, list[int]] = {}
     for line in certificate.detection:
-        if line.size >= LEAST_SAID:
-            sums = found.setdefault(line.size, [0, 0])
-            sums[0] += line.found
-            sums[1] += line.trials
+        sums = found.setdefault(line.size, [0, 0])
+        sums[0] += line.found
+        sums[1] += line.trials
     said = [f"{percent(size)} in {hits} of {trials}" for size, (hits, trials) in found.items()]
     parts.append(
         f"planted slow-downs were found: {', '.join(said)} trials"

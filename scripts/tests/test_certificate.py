@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpulift.certificate import (
+    SINCE_1_2,
     Certificate,
     file_of,
     find_certificate,
@@ -59,7 +60,7 @@ def _floors(floors: Any) -> Json:
     ("change", "words"),
     [
         ({"schema": "2.0"}, "schema is 2.0"),
-        ({"schema": "1.0"}, "only 1.1 can be read: gpulift certify --reissue makes it anew"),
+        ({"schema": "1.0"}, "only 1.1 and 1.2 can be read: gpulift certify --reissue makes it"),
         ({"more": 1}, "more is not a known field"),
         ({"arm_time_s": -0.1}, "arm_time_s must not be negative"),
         ({"citable": "yes"}, "citable must be true or false"),
@@ -97,6 +98,17 @@ def test_every_field_is_required(tmp_path: Path, made: Certificate, key: str) ->
     assert refused.value.exit_code == 2
 
 
+def test_one_of_1_1_is_read_without_what_it_does_not_tell(
+    tmp_path: Path, made: Certificate
+) -> None:
+    content = {key: value for key, value in asdict(made).items() if key not in SINCE_1_2}
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**content, "schema": "1.1"}))
+    older = read_certificate(file)
+    assert (older.detection_by_row, older.suites_by_gate, older.detection_by_gate) == ((), (), ())
+    assert (older.aa, older.floors) == (made.aa, made.floors)
+
+
 def test_what_may_be_below_zero_may(tmp_path: Path, made: Certificate) -> None:
     content = json.loads(json.dumps(asdict(made)))
     content["autocorrelation"]["value"] = -0.3
@@ -127,5 +139,5 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, made: Certif
 def test_the_sentence_says_both_rates(made: Certificate) -> None:
     assert sentence(made) == (
         "nvidia-h200 (1 card): 0 of 3 A/A suites raised an alarm (95 % bound 63.2 %);"
-        " planted slow-downs were found: 0.5 % in 0 of 1, 1 % in 1 of 1 trials."
+        " planted slow-downs were found: 0.2 % in 0 of 1, 0.5 % in 0 of 1, 1 % in 1 of 1 trials."
     )

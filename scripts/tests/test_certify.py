@@ -16,12 +16,14 @@ from gpulift.certificate import (
     UnsteadyRow,
     file_of,
     find_certificate,
+    read_certificate,
     sentence,
     write_certificate,
 )
 from gpulift.decision import DECISION_METHOD
 from gpulift.errors import GpuliftError
 from gpulift.gate.certify import issue as certify
+from gpulift.gate.certify import page
 from gpulift.gate.certify.issue import (
     autocorrelation,
     issue,
@@ -31,6 +33,7 @@ from gpulift.gate.certify.issue import (
     replay_suites,
     upper_bound,
 )
+from tests.conftest import CHECKOUT
 from tests.trials_made import ROWS, noise, planted, row, trial, unchanged
 
 GPU, HOST = ROWS
@@ -411,3 +414,51 @@ def test_a_row_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     content["rows"] = [*content["rows"], content["rows"][0]]
     with pytest.raises(GpuliftError, match="names a row twice"):
         read_trials(write(tmp_path / "x.trials", json.dumps(content) + "\n"))
+
+
+def test_gates_of_one_row_of_a_few_and_of_suites_stand_apart() -> None:
+    few = [f"ceiling/memory/n:{number}/copy" for number in range(5)]
+    many = [*few, ROWS[1]]
+    trials = [
+        planted(1, {ROWS[0]: 0.01}),
+        planted(2, {ROWS[0]: 0.01}, blind=ROWS),
+        replace(planted(3, {ROWS[0]: 0.01}), started_at=certify.ORDER_CARRIED_FROM),
+        planted(4, dict.fromkeys(few, 0.01)),
+        planted(5, dict.fromkeys(many, 0.01), blind=[ROWS[1]]),
+        unchanged(6, {ROWS[0]: 0.01}),
+        unchanged(7),
+        replace(unchanged(8), started_at=certify.ORDER_CARRIED_FROM),
+        replace(planted(9, {ROWS[0]: 0.02}), cases=32),
+    ]
+    made = issue(trials)
+    assert [
+        (one.gate, one.order_carried, one.size, one.found, one.trials)
+        for one in made.detection_by_gate
+    ] == [
+        ("1 row", False, 0.01, 1, 2),
+        ("1 row", True, 0.01, 1, 1),
+        ("2 to 5 rows", False, 0.01, 5, 5),
+        ("6 rows or more", False, 0.01, 5, 6),
+        ("6 rows or more", False, 0.02, 1, 1),
+    ]
+    assert made.detection_by_gate[0].lower == lower_bound(1, 2)
+    assert [
+        (one.gate, one.order_carried, one.alarms, one.suites) for one in made.suites_by_gate
+    ] == [("2 to 5 rows", False, 0, 2), ("2 to 5 rows", True, 0, 1)]
+
+
+def test_each_row_has_a_bound_of_its_own() -> None:
+    made = issue([planted(1, {ROWS[0]: 0.01, ROWS[1]: 0.005}, blind=[ROWS[1]])])
+    assert [
+        (one.row, one.size, one.found, one.trials, one.lower) for one in made.detection_by_row
+    ] == [(ROWS[0], 0.01, 1, 1, lower_bound(1, 1)), (ROWS[1], 0.005, 0, 1, 0.0)]
+
+
+def test_the_committed_tables_of_trials_are_those_of_the_committed_certificate() -> None:
+    results = CHECKOUT / "results"
+    certificate = read_certificate(file_of(results, page.MODEL))
+    assert (results / page.FILE).read_text(encoding="utf-8") == page.text(certificate)
+    trials = sum(one.trials for one in certificate.detection)
+    assert trials == sum(one.trials for one in certificate.detection_by_row)
+    assert trials == sum(one.trials for one in certificate.detection_by_gate)
+    assert certificate.aa.suites == sum(one.suites for one in certificate.suites_by_gate)

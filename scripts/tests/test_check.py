@@ -13,7 +13,7 @@ import pytest
 
 from gpulift import checking as check
 from gpulift import cli
-from gpulift.certificate import TrialNote, read_certificate, write_certificate
+from gpulift.certificate import SINCE_1_2, TrialNote, read_certificate, write_certificate
 from gpulift.errors import GpuliftError
 from gpulift.gate.certify import issue as certify
 from gpulift.gate.certify.issue import Trial, issue, line_of
@@ -255,6 +255,17 @@ def test_a_certificate_that_was_edited_is_named(
     edit(file, old, new)
     complaints = checked(certified).complaints
     assert any(one.startswith(str(file)) and words in one for one in complaints)
+
+
+def test_one_of_1_1_is_held_against_what_it_tells(certified: Path) -> None:
+    file = certified / CERTIFICATE
+    content = json.loads(file.read_text(encoding="utf-8"))
+    older = {key: value for key, value in content.items() if key not in SINCE_1_2}
+    file.write_text(json.dumps({**older, "schema": "1.1"}), encoding="utf-8")
+    assert check.check_results([certified]).complaints == ()
+    file.write_text(json.dumps({**older, "schema": "1.1", "first_trial": "x"}), encoding="utf-8")
+    (said,) = check.check_results([certified]).complaints
+    assert "is not what its trials give: first_trial" in said
 
 
 def test_figures_may_differ_in_their_last_digits(certified: Path) -> None:

@@ -25,10 +25,13 @@ from gpulift.certificate import (
     Certificate,
     Correlation,
     Detection,
+    DetectionByGate,
+    DetectionByRow,
     Missed,
     RowError,
     RuleTally,
     Suites,
+    SuitesByGate,
     TrialNote,
     UnchangedRow,
 )
@@ -60,6 +63,10 @@ PLANTED = "planted"
 KINDS = (AA, PLANTED)
 SIZES = (0.002, 0.005, 0.01, 0.02, 0.05)  # planted slow-downs
 MUST_FIND = 0.005  # a row that misses this size or a larger one gets a floor
+# Of commit 75a03a7. In earlier screens the head prepared first in all of the first four launches.
+ORDER_CARRIED_FROM = "2026-11-24T20:48:46Z"
+ONE_ROW, FEW_ROWS, SUITE = "1 row", "2 to 5 rows", "6 rows or more"
+MOST_OF_FEW = 5
 BY_GPU = "GPU"
 BY_HOST = "launches or host"
 
@@ -162,6 +169,18 @@ class Trial:
         """The rows of which every launch was measured."""
         return [row for row in self.rows if row.outcome == OK]
 
+    @property
+    def gate(self) -> str:
+        """Among how many rows it shared its error budget: of one row, the whole is spent on it."""
+        if self.cases == 1:
+            return ONE_ROW
+        return FEW_ROWS if self.cases <= MOST_OF_FEW else SUITE
+
+    @property
+    def order_carried(self) -> bool:
+        """Whether the runs of a screen went on with the order in which sides prepare."""
+        return self.started_at >= ORDER_CARRIED_FROM
+
     def verdict(self, row: RowTrial) -> Verdict:
         """What the gate says of one of its rows."""
         return decide_gate(row.first, row.second, DUET, self.plan)
@@ -241,6 +260,9 @@ def issue(trials: Sequence[Trial]) -> Certificate:
             TrialNote(t.id, t.kind, t.started_at, t.seconds, t.card, t.schedule_sha256)
             for t in trials
         ),
+        suites_by_gate=tuple(_suites_by_gate(unchanged, {alarm.trial for alarm in alarms})),
+        detection_by_gate=tuple(_detection_by_gate(planted)),
+        detection_by_row=tuple(_detection_by_row(planted)),
     )
 
 
@@ -404,6 +426,37 @@ def _detection(planted: Sequence[Trial]) -> Iterator[Detection]:
             float(np.median(verified)),
             max(verified),
         )
+
+
+def _suites_by_gate(unchanged: Sequence[Trial], alarmed: set[str]) -> Iterator[SuitesByGate]:
+    groups: dict[tuple[str, bool], list[bool]] = {}
+    for trial in unchanged:
+        groups.setdefault((trial.gate, trial.order_carried), []).append(trial.id in alarmed)
+    for (gate, carried), found in sorted(groups.items()):
+        bound = upper_bound(sum(found), len(found))
+        yield SuitesByGate(gate, carried, len(found), sum(found), bound)
+
+
+def _detection_by_gate(planted: Sequence[Trial]) -> Iterator[DetectionByGate]:
+    groups: dict[tuple[str, bool, float], list[bool]] = {}
+    for trial in planted:
+        for row in trial.measured:
+            key = (trial.gate, trial.order_carried, row.size)
+            groups.setdefault(key, []).append(trial.verdict(row).verdict == REGRESSED)
+    for (gate, carried, size), found in sorted(groups.items()):
+        bound = lower_bound(sum(found), len(found))
+        yield DetectionByGate(gate, carried, size, len(found), sum(found), bound)
+
+
+def _detection_by_row(planted: Sequence[Trial]) -> Iterator[DetectionByRow]:
+    groups: dict[tuple[str, float], list[bool]] = {}
+    for trial in planted:
+        for row in trial.measured:
+            found = trial.verdict(row).verdict == REGRESSED
+            groups.setdefault((row.row, row.size), []).append(found)
+    for (name, size), each in sorted(groups.items()):
+        bound = lower_bound(sum(each), len(each))
+        yield DetectionByRow(name, size, len(each), sum(each), bound)
 
 
 def _floors(unchanged: Sequence[Trial], planted: Sequence[Trial]) -> dict[str, tuple[float, str]]:
