@@ -98,10 +98,17 @@ def test_published_figures_stand_apart_beside_what_was_measured() -> None:
     assert view.rows == ()
     measured = [(row.model, row.shown, row.measured) for row in view.published]
     both = "848 TFLOP/s burst, 738 TFLOP/s sustained"
-    assert measured == [("NVIDIA H200", "900 TFLOP/s", both), ("Other", "900 TFLOP/s", "")]
+    assert measured == [("NVIDIA H200", "900 TFLOP/s", both)]
     for shown in rendered((view,)):
         assert "ublished by others, not measured by gpulift" in shown
         assert "a paper" in shown
+
+
+def test_where_nothing_is_published_of_a_model_that_of_others_is_shown() -> None:
+    entry = Published(9e14, "FLOP/s", "best shape", "torch", "a paper", "2026-01-01", "gemm/bf16")
+    known = [Reference("NVIDIA H200", {}), Reference("Other", {}, {}, (entry,))]
+    view = only(models.views([summary(runs_made.full_gpu())], known))
+    assert [(row.model, row.measured) for row in view.published] == [("Other", "")]
 
 
 def test_a_check_names_one_regime() -> None:

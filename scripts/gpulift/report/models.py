@@ -309,8 +309,10 @@ def _differences(columns: Sequence[Column]) -> Iterable[str]:
 def _published(
     columns: Sequence[Column], references: Sequence[Reference]
 ) -> Iterable[PublishedRow]:
+    """Of the models of the report; of all where nothing is published of these."""
     by_slug = {column.slug: column for column in columns}
-    for reference in references:
+    own = [one for one in references if slug(one.name) in by_slug and one.published]
+    for reference in own or references:
         column = by_slug.get(slug(reference.name))
         for entry in reference.published:
             yield PublishedRow(reference.name, entry, _measured(column, entry.subject))
