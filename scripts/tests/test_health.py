@@ -10,7 +10,7 @@ import pytest
 
 from gpulift.errors import RecordError
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
-from gpulift.qualify.health import Health, judge_health, read_health
+from gpulift.qualify.health import Health, judge_health, judge_links, read_health
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, record, unmeasured
@@ -171,6 +171,19 @@ def test_what_grew_during_the_run() -> None:
 def test_nvlinks(down: tuple[int, ...], verdict: str) -> None:
     links = [{"link": i, "active": i not in down} for i in range(4)]
     assert results(health(nvlinks=links))["nvlinks"].verdict == verdict
+
+
+def test_errors_that_came_while_links_were_busy_are_named_by_link() -> None:
+    counts = [0, 7, 0, 2]
+    later = [{"link": i, "active": True, "errors": n} for i, n in enumerate(counts)]
+    earlier = [{"link": i, "active": True, "errors": n // 7} for i, n in enumerate(counts)]
+    links, replays = judge_links(health(nvlinks=earlier), health(nvlinks=later))
+    assert (links.id, links.verdict) == ("health/nvlinks", INCONCLUSIVE)
+    assert links.reason == "8 errors on NVLinks during the run: link 1 (6), link 3 (2)"
+    assert "nvidia-smi nvlink" in links.remedy
+    assert replays.verdict == PASS
+    same, _ = judge_links(health(nvlinks=later), health(nvlinks=later))
+    assert same.verdict == PASS
 
 
 def test_a_card_without_nvlink_is_skipped() -> None:

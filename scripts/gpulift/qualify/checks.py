@@ -382,11 +382,11 @@ def _judge_by_peak(check: Check, peak: _Bound, lacks: str) -> CheckResult:
         if check.roof:
             lacks += ", and no peak can be computed"
         return _result(check, Verdict(SKIPPED, reason=lacks), BUILD_REFERENCE, _Bound())
-    verdict = _judge_share(check.estimate, peak.value, share, peak.kind)
+    verdict = judge_share(check.estimate, peak.value, share, peak.kind)
     return _result(check, verdict, _remedy(check, verdict), peak)
 
 
-def _judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
+def judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
     """Passes from a share of the peak on and fails below half of it."""
     upper = judge(estimate, peak, 1 - share)
     lower = judge(estimate, peak, 1 - share / 2)

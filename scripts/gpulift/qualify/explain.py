@@ -171,7 +171,7 @@ def _end(result: CheckResult) -> Iterator[str]:
 
 def _section(result: CheckResult) -> str:
     """Where METHOD.md has the rule that gave the verdict."""
-    if result.id.startswith("siblings/"):
+    if result.id.startswith("siblings/") or result.kind in ("pairs", "ranks"):
         return steps.SIBLINGS
     if result.id.startswith(INTEGRITY_CHECK):
         return steps.INTEGRITY

@@ -78,6 +78,11 @@ def judge_health(
     return (*own, *(judge(last, on_gpu) for judge in _OF_THE_RUN), _integrity(records))
 
 
+def judge_links(before: Health, after: Health) -> tuple[CheckResult, ...]:
+    """What links between GPUs and to the host say of the time between two looks."""
+    return (_nvlinks(before, after), _replays(before, after))
+
+
 def _lost(before: Health | None, after: Health | None) -> bool:
     """Whether the driver knew the card before the run and does not after it."""
     gone = [health.fields.has("gpu_missing") for health in (before, after) if health is not None]
@@ -208,13 +213,21 @@ def _nvlinks(start: Health, last: Health) -> CheckResult:
     if down:
         seen = f"{len(down)} of {len(links)} NVLinks are down: {', '.join(down)}"
         return _result("nvlinks", FAIL, seen, remedy)
-    before = start.fields.children("nvlinks")
-    errors = sum(link.maybe_whole("errors") or 0 for link in links)
-    first = sum(link.maybe_whole("errors") or 0 for link in before)
-    if before and errors > first:
-        seen = f"{errors - first} errors on NVLinks during the run"
+    new = _new_errors(start.fields.children("nvlinks"), links)
+    if new:
+        told = ", ".join(f"link {link} ({count})" for link, count in new.items())
+        seen = f"{sum(new.values())} errors on NVLinks during the run: {told}"
         return _result("nvlinks", INCONCLUSIVE, seen, remedy)
     return _result("nvlinks", PASS, f"{len(links)} active, no new errors")
+
+
+def _new_errors(before: Sequence[Fields], after: Sequence[Fields]) -> dict[int, int]:
+    """By link, those that came between two looks at the same links."""
+    first, last = (
+        {link.whole("link", i): link.maybe_whole("errors") or 0 for i, link in enumerate(links)}
+        for links in (before, after)
+    )
+    return {link: last[link] - first[link] for link in first if last.get(link, 0) > first[link]}
 
 
 def _power_limit(start: Health, last: Health) -> CheckResult:

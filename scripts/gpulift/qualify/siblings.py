@@ -10,7 +10,7 @@ its own interval, over launches, is away from the median as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -162,10 +162,8 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
     for id, cards in sorted(checks.items()):
         if len(cards) < ENOUGH_CARDS:
             continue
-        logs = [math.log(check.estimate.value) for check in cards.values()]
-        center = float(np.median(logs))
-        scale = max(float(scipy.stats.median_abs_deviation(logs, scale="normal")), FLOOR)
-        for (card, check), log in zip(cards.items(), logs, strict=True):
+        median, distances = distances_from_median([one.estimate.value for one in cards.values()])
+        for (card, check), distance in zip(cards.items(), distances, strict=True):
             standings.append(
                 Standing(
                     card=card,
@@ -173,17 +171,25 @@ def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[
                     setting=setting,
                     value=check.estimate.value,
                     unit=check.unit,
-                    median=math.exp(center),
-                    distance=(log - center) / scale,
+                    median=median,
+                    distance=distance,
                     higher_is_better=check.higher_is_better,
-                    nearest=_nearest(check.estimate, math.exp(center)),
+                    nearest=nearest_to(check.estimate, median),
                     measured=check,
                 )
             )
     return standings
 
 
-def _nearest(estimate: Estimate, median: float) -> float:
+def distances_from_median(values: Sequence[float]) -> tuple[float, list[float]]:
+    """The median of positive values, and how far each is off in robust standard deviations."""
+    logs = [math.log(value) for value in values]
+    center = float(np.median(logs))
+    scale = max(float(scipy.stats.median_abs_deviation(logs, scale="normal")), FLOOR)
+    return math.exp(center), [(log - center) / scale for log in logs]
+
+
+def nearest_to(estimate: Estimate, median: float) -> float:
     """The end of the interval towards the median, or the median where the interval holds it."""
     if estimate.one_launch or estimate.low is None or estimate.high is None:
         return median  # one launch tells nothing of the next
