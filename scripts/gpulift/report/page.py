@@ -23,6 +23,7 @@ from gpulift.report import (
     models,
     planned,
     render,
+    topology,
     twin,
     views,
 )
@@ -73,6 +74,7 @@ def write(
         "settings": settings(machines),
         "changes": list(changes),
         "certificates": certificates,
+        "topology": topology.views(summaries),
         "models": beside,
         "duets": duets,
         "undrawn": planned.left_out(machines, anchors, len(compared), most),
@@ -120,6 +122,7 @@ def _contents(values: Mapping[str, object]) -> list[tuple[str, str]]:
         ("changes", "Verdicts on changes", "changes"),
         ("duets", "Two builds", "duets"),
         ("roofs", "Roofs", "machines"),
+        ("topology", "How the GPUs are linked", "topology"),
         ("techniques", "Techniques", "machines"),
         ("claims", "Published claims", "machines"),
         ("models", "Models side by side", "models"),

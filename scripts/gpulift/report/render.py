@@ -21,6 +21,7 @@ PARTS = {
     "answer": "the answer",
     "verdicts": "verdicts on changes",
     "roofs": "the roofs",
+    "topology": "the links between GPUs",
     "techniques": "the techniques",
     "claims": "the claims",
     "models": "the models side by side",
@@ -29,6 +30,7 @@ PARTS = {
     "certificates": "how often the verdict is wrong",
     "records": "the records",
 }
+WHERE_THERE_ARE = ("models", "topology")
 
 
 def page(values: Mapping[str, Any]) -> str:
@@ -46,7 +48,7 @@ def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (title, environment.get_template(f"{name}.md.j2").render(values))
         for name, title in PARTS.items()
-        if name != "models" or values["models"]
+        if name not in WHERE_THERE_ARE or values[name]
     ]
 
 
