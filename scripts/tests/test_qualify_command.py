@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -21,12 +22,16 @@ from gpulift.errors import (
     OK,
     USAGE,
 )
+from gpulift.qualify import topology
 from gpulift.qualify.among import judge_together
 from gpulift.qualify.checks import CheckResult
 from gpulift.qualify.command import exit_code_of
+from gpulift.qualify.topology import Topology
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from tests import runs_made, sample
+from tests.test_qualify_links import copies as copies_between_gpus
+from tests.test_qualify_node import KNOWN
 
 
 def roof(verdict: str, name: str = "device_memory") -> CheckResult:
@@ -145,6 +150,7 @@ class FakeCards:
 
     interrupt: set[str] = field(default_factory=set)  # names of folders
     measured: list[str] = field(default_factory=list)
+    shared: list[sample.Json] = field(default_factory=list)  # what the cards do together
 
     def measure_all(
         self,
@@ -158,7 +164,8 @@ class FakeCards:
     def _measure(self, folder: Path) -> int:
         self.measured.append(folder.name)
         if not any(folder.glob("*.jsonl")):
-            sample.write(folder, runs_made.full_gpu())
+            shared = folder.name == "node"
+            sample.write(folder, self.shared if shared else runs_made.full_gpu())
         return INTERRUPTED if folder.name in self.interrupt else 0
 
 
@@ -237,7 +244,7 @@ def test_cards_are_busy_together_anew_where_only_some_had_ended(
 def test_what_several_cards_have_no_time_for_is_said_once(
     root: Path, cards: FakeCards, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert two_gpus(root, "--quick", "4s", "--filter", "host_malloc|pinned_copy") == OK
+    assert two_gpus(root, "--quick", "13s", "--filter", "host_malloc|pinned_copy") == OK
     assert cards.measured == [*EACH_ALONE, *ALL_AT_ONCE]
     assert capfd.readouterr().err.count("left out for time: 1 case (transfer/pinned_copy/") == 1
     for name in cards.measured:
@@ -294,3 +301,70 @@ def test_what_is_kept_of_several_gpus_is_told_as_json(
     assert two_gpus(root, "--json") == OK
     told = json.loads(capfd.readouterr().out)[-1]
     assert told == json.loads((root / "both" / "siblings.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def linked(cards: FakeCards, monkeypatch: pytest.MonkeyPatch) -> FakeCards:
+    """The same with links: one direction is slow, and at each look they have had an error more."""
+    known = machine.catalogue(machine.find_bench())
+    copies = next(info for info in KNOWN if info.id == "ceiling/peer_copy")
+    monkeypatch.setattr(machine, "catalogue", lambda *_: [*known, copies])
+    looks = itertools.count()
+
+    def health(bench: Path, gpu: int | None = None) -> bytes:
+        links = [{"link": 0, "active": True, "errors": next(looks)}]
+        return json.dumps({"card": "0a1b2c3d", "nvlinks": links}).encode()
+
+    monkeypatch.setattr(machine, "health", health)
+    found = Topology((0, 1), (("X", "NV18"), ("NV18", "X")), ("0", "0"))
+    monkeypatch.setattr(topology, "ask", lambda: found)
+    cards.shared = copies_between_gpus(*3 * [{(1, 0): 100}], gpus=2)
+    return cards
+
+
+def test_what_gpus_do_together_is_measured_judged_and_kept(
+    root: Path, linked: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert two_gpus(root, "--all", "--wide") == FAILED
+    assert linked.measured == ["node", *EACH_ALONE, *ALL_AT_ONCE]
+    told = capfd.readouterr().out
+    assert "pairs/1 (1a2b3c4d) to 0 (1a2b3c4d)" in told
+    assert "2 errors on NVLinks during the run: link 0 (2)" in told
+    node = root / "both" / "node"
+    rows = (node / runs.ROWS_FILE).read_text("utf-8")
+    assert rows.splitlines()[0] == "ceiling/peer_copy\tbytes:268435456\twrite"
+    assert topology.kept(node) is not None
+    page = (root / "both" / "gpu0" / "report" / "report.html").read_text("utf-8")
+    assert "18 NVLinks, 100.0 GB/s" in page
+    linked.measured = []
+    assert two_gpus(root, "--explain", "pairs/1") == FAILED
+    explained = capfd.readouterr()
+    assert linked.measured == []
+    assert f"measured already: {node}" in explained.err
+    assert "pairs/1 (1a2b3c4d) to 0 (1a2b3c4d): fail" in explained.out
+
+
+def test_what_gpus_do_together_goes_on_after_an_interrupt(root: Path, linked: FakeCards) -> None:
+    linked.interrupt = {"node"}
+    assert two_gpus(root) == INTERRUPTED
+    assert linked.measured == ["node"]
+    linked.interrupt, linked.measured = set(), []
+    two_gpus(root)
+    assert linked.measured == ["node", *EACH_ALONE, *ALL_AT_ONCE]
+
+
+def test_of_one_gpu_a_line_says_why_there_are_no_pairs(
+    root: Path, linked: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["qualify", "--gpus", "0", "--out", str(root / "one")])
+    assert linked.measured == ["gpu0", "together0"]
+    said = capfd.readouterr().err
+    assert said.count("left out: 1 GPU: pairs, all-reduces and a data-parallel step take two") == 1
+
+
+def test_a_filter_may_leave_nothing_to_do_together(
+    root: Path, linked: FakeCards, capfd: pytest.CaptureFixture[str]
+) -> None:
+    two_gpus(root, "--filter", "host_malloc")
+    assert linked.measured == [*EACH_ALONE, *ALL_AT_ONCE]
+    assert "leave nothing of what the GPUs do together" in capfd.readouterr().err

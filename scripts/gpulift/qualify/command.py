@@ -29,31 +29,24 @@ from gpulift.errors import (
     OK,
     GpuliftError,
 )
-from gpulift.qualify import feeding, rounds, saved
+from gpulift.qualify import feeding, links, node, rounds, saved
 from gpulift.qualify import tables as shown
 from gpulift.qualify.among import Among, judge_among
 from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
 from gpulift.qualify.checks import INCONCLUSIVE as NOT_TOLD
 from gpulift.qualify.explain import explanation
 from gpulift.qualify.health import judge_health, read_health
+from gpulift.qualify.qualified import Asked, Qualified, card_of
+from gpulift.qualify.shared_run import measure_shared
 from gpulift.quick import FIRST_SHARE
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_run
 
 CHECKS = Kind("check", "a check's name")
-DECIDING = ("roof/", "health/", "siblings/")
+DECIDING = ("roof/", "health/", "siblings/", "pairs", "all_reduce", "ranks")
 INFORMING = ("time/", "cost/")
 MOST_INCONCLUSIVE = 0.1
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user wants measured."""
-
-    quick_s: float | None
-    filter: str | None
-    out: Path | None
 
 
 @dataclass(frozen=True)
@@ -64,16 +57,6 @@ class Shown:
     explain: str | None
     as_json: bool
     wide: bool
-
-
-@dataclass(frozen=True)
-class Qualified:
-    """One measured card: its records, their summary, every verdict."""
-
-    folder: Path
-    exit_code: int
-    summary: Summary
-    results: tuple[CheckResult, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,8 @@ def qualify(
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="all|I,J,...",
-            help="Several GPUs: each alone, then all at once, and which one stands out.",
+            help="Several GPUs: each alone, all at once, and what they do together: pairs,"
+            " all-reduces, data-parallel steps; and which card, pair or rank stands out.",
         ),
     ] = None,
     every: Annotated[
@@ -161,26 +145,30 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     bench = machine.find_bench()
     contexts = _cards(bench, gpus)
     _require_one_model(gpus, contexts)
-    asked = replace(asked, filter=asked.filter or _on_gpu_only(bench))
-    options = _options(asked, next(iter(contexts.values())), None)  # all are of one model
+    share = node.times(1.0, len(contexts)).alone_s  # of a quick run's time, for each card alone
+    own = replace(asked, filter=asked.filter or _on_one_gpu_only(bench))
+    options = _options(own, next(iter(contexts.values())), None, share)
+    shared = measure_shared(asked, contexts, bench)
+    own = replace(own, quick_s=asked.quick_s and share * asked.quick_s)
     alone: dict[int, Qualified] = {}
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        alone[index] = _alone(replace(options, gpu=index), context, index, asked)
+        alone[index] = _alone(replace(options, gpu=index), context, index, own)
     together = _measure_together(options, contexts, bench, asked.out)
-    names = {index: _card_of(context) for index, context in contexts.items()}
+    names = {index: card_of(context) for index, context in contexts.items()}
     among = judge_among(
         {names[index]: card.summary for index, card in alone.items()},
         {names[index]: summary for index, summary in together.items()},
         (asked.out or next(iter(alone.values())).folder) / saved.SIBLINGS_FILE,
     )
-    _tell(list(alone.values()), [], how, among)
+    _tell(list(alone.values()), [], how, among, shared)
     codes = {card.exit_code for card in alone.values()}
     if codes == {NOTHING_RAN}:
         return NOTHING_RAN
-    results = [result for card in alone.values() for result in card.results]
+    measured = [*alone.values(), *([shared] if shared else [])]
+    results = [result for one in measured for result in one.results]
     judged = exit_code_of([*results, *among.results])
-    return FAILED if FAILED in codes else judged
+    return FAILED if FAILED in {one.exit_code for one in measured} else judged
 
 
 def _alone(options: measuring.Options, context: Context, index: int, asked: Asked) -> Qualified:
@@ -203,11 +191,10 @@ def _alone(options: measuring.Options, context: Context, index: int, asked: Aske
 def _read_of_card(folder: Path, context: Context) -> Summary:
     """The finished run in a folder. Refuses (exit code 4) one of another card than is here now."""
     summary = commands.summary_of(read_run(folder))
-    card = _card_of(summary.run.records[0].context)
-    if card != _card_of(context):
+    card = card_of(summary.run.records[0].context)
+    if card != card_of(context):
         raise GpuliftError(
-            f"{folder}: is of card {card}, and {_card_of(context)} is here now: name another"
-            " folder",
+            f"{folder}: is of card {card}, and {card_of(context)} is here now: name another folder",
             NOT_COMPARABLE,
         )
     return summary
@@ -252,12 +239,15 @@ def _speeds(folder: Path) -> Sequence[CheckResult]:
     return judge_run(summarise(run, known), known)
 
 
-def _options(asked: Asked, context: Context, gpu: int | None) -> measuring.Options:
+def _options(
+    asked: Asked, context: Context, gpu: int | None, share: float = 1.0
+) -> measuring.Options:
+    """Of one card, which has a share of the time where there are several, all of one model."""
     options = measuring.Options(filter=asked.filter, quick=asked.quick_s is not None, gpu=gpu)
     if asked.quick_s is None:
         return options
     known = machine.catalogue(machine.find_bench())
-    return measuring.within(asked.quick_s, options, known, context, say, FIRST_SHARE)
+    return measuring.within(asked.quick_s, options, known, context, say, FIRST_SHARE * share)
 
 
 def _measure_together(
@@ -342,14 +332,10 @@ def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
         raise GpuliftError(f"--gpus {gpus}: cards of several models: {listed}; name those of one")
 
 
-def _on_gpu_only(bench: Path) -> str | None:
-    """A filter that leaves out what is the same for every card."""
-    host = [info.id for info in machine.catalogue(bench) if not info.gpus]
-    return f"-^({'|'.join(host)})/" if host else None
-
-
-def _card_of(context: Context) -> str:
-    return context.gpu.card if context.gpu else ""
+def _on_one_gpu_only(bench: Path) -> str | None:
+    """A filter that leaves out what is the same for every card, and what takes several."""
+    others = [info.id for info in machine.catalogue(bench) if info.gpus != 1]
+    return f"-^({'|'.join(others)})/" if others else None
 
 
 def _tell(
@@ -357,25 +343,27 @@ def _tell(
     beside: Sequence[Summary],
     how: Shown,
     among: Among | None = None,
+    shared: Qualified | None = None,
 ) -> None:
     from gpulift.report import page as reports
 
-    summaries = [*(card.summary for card in cards), *beside]
+    every = [*cards, *([shared] if shared else [])]
+    summaries = [*(one.summary for one in every), *beside]
     page = reports.write(
         summaries,
         cards[0].folder / "report",
-        {card.summary.run.folder: card.results for card in cards},
+        {one.summary.run.folder: one.results for one in every},
         further=records_beside(summaries, [commands.results_folder()], say),
     )
     if how.as_json:
-        documents = [saved.document(card.summary, card.results) for card in cards]
+        documents = [saved.document(one.summary, one.results) for one in every]
         return commands.print_json([*documents, *([among.document] if among else [])])
     screen = terminal.console(wide=how.wide)
-    for card in cards:
+    for card in every:
         commands.show(screen, card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)
         screen.print(shown.verdicts(card.results, how.every))
-        for answer in feeding.answers(card.summary):
+        for answer in [*feeding.answers(card.summary), *links.told(card.summary)]:
             screen.print(answer, soft_wrap=True, markup=False)
         screen.print(f"records: {card.folder}", soft_wrap=True)
     if among is not None:
@@ -385,16 +373,20 @@ def _tell(
         screen.print(f"siblings: {among.file}", soft_wrap=True)
     screen.print(f"report:  {page}", soft_wrap=True)
     if how.explain is not None:
-        _explain(cards, among, how.explain)
+        _explain(cards, among, shared, how.explain)
     return None
 
 
-def _explain(cards: Sequence[Qualified], among: Among | None, wanted: str) -> None:
+def _explain(
+    cards: Sequence[Qualified], among: Among | None, shared: Qualified | None, wanted: str
+) -> None:
     """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
     which says where the results are: they are kept, whatever was asked about them."""
     results = [result for card in cards for result in card.results]
     if among is not None:
         results = [result for card in cards for result in _of_card(card)] + [*among.results]
+    if shared is not None:
+        results += shared.results
     try:
         chosen = matching(results, lambda result: result.id, wanted, CHECKS)
     except GpuliftError as error:
@@ -405,5 +397,5 @@ def _explain(cards: Sequence[Qualified], among: Among | None, wanted: str) -> No
 
 def _of_card(card: Qualified) -> list[CheckResult]:
     """Named so that checks of several cards can be told apart, as those of all at once are."""
-    name = _card_of(card.summary.run.records[0].context)
+    name = card_of(card.summary.run.records[0].context)
     return [replace(result, id=f"{result.id} ({name}, alone)") for result in card.results]
