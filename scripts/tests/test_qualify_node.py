@@ -7,6 +7,7 @@ import pytest
 from gpulift import machine, quick
 from gpulift.machine import CaseInfo, TechniqueInfo
 from gpulift.qualify import node
+from tests.conftest import CHECKOUT
 
 UNLIMITED_S = float("inf")
 
@@ -102,3 +103,10 @@ def test_a_filter_and_the_build_choose_among_them() -> None:
     assert not node.choose(2, [], EVERYTHING, UNLIMITED_S).rows
     missing = technique("ceiling/collectives", [], [], unavailable="built without NCCL")
     assert names(node.choose(2, [missing], EVERYTHING, 0.0)) == ["ceiling/collectives//-"]
+
+
+@pytest.mark.parametrize("part", node.parts(2), ids=lambda part: str(part.name))
+def test_parts_are_arms_of_techniques_that_there_are(part: node.Part) -> None:
+    sources = list((CHECKOUT / "benches").glob(f"{part.technique}.*"))
+    text = "".join(file.read_text("utf-8") for file in sources)
+    assert all(f'"{arm}"' in text for arm in part.arms), sources
