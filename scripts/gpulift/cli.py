@@ -40,6 +40,7 @@ from gpulift.machine import TechniqueInfo
 from gpulift.publishing import publish
 from gpulift.qualify import reference_command
 from gpulift.qualify.command import qualify
+from gpulift.qualify.siblings_command import siblings
 from gpulift.quick import with_default
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
@@ -97,6 +98,7 @@ app.command()(cost)
 app.command()(watch)
 app.command()(publish)
 app.command()(submit)
+app.command()(siblings)
 app.add_typer(reference_command.app)
 
 

@@ -38,6 +38,7 @@ READING = [
     "submit",
     "check",
     "duet",
+    "siblings",
     "cost",
     "watch",
 ]
