@@ -1,10 +1,11 @@
-"""What tests of techniques share: a disk, and an arm run on several ranks up to its check."""
+"""What tests of techniques share: the script, a disk, an arm run on several ranks."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,10 +15,18 @@ sys.path[:0] = [str(PYTHON), str(PYTHON / "testing")]
 
 import gpulift_samples  # noqa: E402
 import rank_group  # noqa: E402
+import technique_script  # noqa: E402
 from gpulift_worker import scratch  # noqa: E402
 
 Hello = dict[str, Any]
 Hellos = Callable[[Path, str, Mapping[str, "int | str"]], list[Hello]]
+
+
+@pytest.fixture(name="technique", scope="module")
+def script_beside(request: pytest.FixtureRequest) -> ModuleType:
+    """technique: the script NAME.py beside NAME_test.py, as a module."""
+    pytest.importorskip("torch")
+    return technique_script.load(str(request.path))
 
 
 @pytest.fixture(name="hellos_of_ranks")

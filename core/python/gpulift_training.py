@@ -8,6 +8,7 @@ Data are synthetic: seeded noise, classes and tokens from a uniform distribution
 from __future__ import annotations
 
 import atexit
+import copy
 import logging
 import math
 import os
@@ -116,11 +117,16 @@ class Gpt(nn.Module):
         self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.ln_f = nn.LayerNorm(size.width)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What the output layer is given."""
         state = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.h:
             state = block(state)
-        return nnf.linear(self.ln_f(state), self.wte.weight)
+        found: torch.Tensor = self.ln_f(state)
+        return found
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return nnf.linear(self.hidden(tokens), self.wte.weight)
 
 
 class Lstm(nn.Module):
@@ -268,17 +274,21 @@ class Training:
         self.loss: torch.Tensor | None = None
         self.losses: list[float] = []
         loss_of = Loss(self.model)
-        self._loss_of = torch.compile(loss_of, mode=mode) if mode else loss_of
+        self.loss_of: Any = torch.compile(loss_of, mode=mode) if mode else loss_of
 
     def step(self) -> None:
         """Zeroes the gradients, runs forward and backward, lets the optimizer step."""
+        self.make_gradients()
+        self.optimizer.step()
+
+    def make_gradients(self) -> None:
+        """A step without its update."""
         self.loss = None
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            loss = self._loss_of(self.input, self.target)
+            loss = self.loss_of(self.input, self.target)
         loss.backward()
         self.loss = loss.detach()
-        self.optimizer.step()
 
     def record(self) -> None:
         """Keeps the loss of the last step."""
@@ -426,18 +436,59 @@ def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
             return found
         return {**found, **compilation(cold_start_s, eager_step_s, training.step_time_s())}
 
-    notes = {"device": device.type}
+    return arm_on(device, threads, step=training.step, error=error, metrics=metrics)
+
+
+def arm_on(device: torch.device, threads: int, **said: Any) -> Arm:
+    """An arm whose steps a GPU's queue holds, or the host takes; `said` is what else it says."""
+    said["notes"] = {"device": device.type, **said.get("notes", {})}
     if device.type == "cpu":
-        notes["torch_threads"] = str(threads)
-        return Arm(step=training.step, error=error, notes=notes, metrics=metrics)
+        said["notes"]["torch_threads"] = str(threads)
+        return Arm(**said)
     return Arm(
-        step=training.step,
-        error=error,
-        synchronize=training.synchronize,
-        mark=training.mark,
-        notes=notes,
-        metrics=metrics,
+        synchronize=lambda: torch.cuda.synchronize(device), mark=lambda: mark_on(device), **said
     )
+
+
+def require_gpu_for(name: str, gpu: int | None) -> None:
+    """Skips what a processor takes too long for: all but the models whose twins are in FP32."""
+    if gpu is None and TWINS[name].bf16:
+        raise Skip(
+            f"a training step of {name} takes seconds on a processor",
+            "take a smaller model, or a machine with a GPU",
+        )
+
+
+def tokens_of_step(name: str) -> int:
+    """That a step of this GPT trains on."""
+    twin = TWINS[name]
+    return twin.batch * GPT_SIZES[twin.model or name].tokens
+
+
+def gradients_of(training: Training) -> torch.Tensor:
+    """Of the last backward pass, in one row."""
+    found = (one.grad for one in training.model.parameters() if one.grad is not None)
+    return torch.cat([one.reshape(-1) for one in found])
+
+
+def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Relative to the norm of what is expected."""
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def gradient_error(training: Training, rows: int) -> float:
+    """Of a step on so many rows in the training's own precision: the gradients' distance from those
+    of the plain model and loss in FP64. Changes no weight."""
+    given, target = training.input[:rows], training.target[:rows]
+    training.optimizer.zero_grad(set_to_none=True)
+    exact = Loss(copy.deepcopy(training.model).double())
+    exact(given.double() if given.is_floating_point() else given, target).backward()
+    expected = torch.cat([one.grad.reshape(-1) for one in exact.parameters()])
+    del exact
+    with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
+        loss = training.loss_of(given, target)
+    loss.backward()
+    return distance(gradients_of(training), expected)
 
 
 def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
