@@ -34,16 +34,15 @@ TECHNIQUE = {
     "question": "What does a step save whose logits are made, and turned into gradients, chunk by "
     "chunk?",
     "expectation": """
-        GPT-2, 8 x 1024 tokens, BF16 on an H100. The logits are 8192 x 50257 = 412 M values:
-        0.8 GB in BF16 and 1.65 GB in each of the FP32 copies, of which cross entropy keeps
-        one and makes another in the backward pass: 4 GB of a peak of 8.5 GB. In chunks of
-        1024 tokens it is 0.5 GB, and an FP32 gradient of the weight, 0.15 GB: 4.9 GB, 1.7
-        times less. Time: the whole loss moves about 15 GB, 5 ms of 39. Chunks move the
-        same, and add 8 times 0.4 GB for the weight's gradient, 1 ms: 0.97. By checkpoint
-        the product of 0.63 TFLOP is made twice, 1.1 ms, and the gradient is added up in
-        BF16: 0.96. Compiled, the softmax and its gradient read the logits twice and write
-        once, 3 GB: 4 ms less, 1.08. The toy has 64 words and nothing to save: 4 chunks are
-        4 times the calls of its loss, 0.9; by checkpoint 0.8.
+        GPT-2, 8 x 1024 tokens, BF16 on an H100. The logits are 8192 x 50257 = 412 M values: 0.8
+        GB in BF16 and 1.65 GB in each of the FP32 copies, of which cross entropy keeps one and
+        makes another in the backward pass: 4 GB of a peak of 8.5 GB. In chunks of 1024 tokens it
+        is 0.5 GB, and an FP32 gradient of the weight, 0.15 GB: 4.9 GB, 1.7 times less. Time: the
+        whole loss moves about 15 GB, 5 ms of 39. Chunks move the same, and add 8 times 0.4 GB for
+        the weight's gradient, 1 ms: 0.97. By checkpoint the product of 0.63 TFLOP is made twice,
+        1.1 ms, and the gradient is added up in BF16: 0.96. Compiled, the softmax and its gradient
+        read the logits twice and write once, 3 GB: 4 ms less, 1.08. The toy has 64 words and
+        nothing to save: 4 chunks are 4 times the calls of its loss, 0.9; by checkpoint 0.8.
     """,
     "claims": [],
     "gpus": 0,

@@ -15,16 +15,16 @@ TECHNIQUE = {
     "question": "What does a step at the largest length first, or a pool that can grow, save where "
     "lengths vary?",
     "expectation": """
-        GPT-2, 8 rows of 1 to 1024 tokens, BF16, on an H100; a step is a round of 32 batches from an
-        empty cache. Its longest batch needs 6 GB of activations, in some 200 segments; cudaMalloc
-        takes 20 to 56 us, so the pool grows within 10 ms, and a round takes 32 x 22 ms = 700 ms: by
-        time alone every arm is within 2 %. What differs is p99: a batch that is longer than all
-        before asks the driver 10 to 60 times, 1 to 3 ms in 30, and after the longest none does.
-        Reserved over allocated: 1.15 to 1.4 where the pool grew in the order of the lengths, 1.1 to 1.2
-        after the longest, under 1.1 with expandable segments. Tight, at 1.25 times what the longest
-        batch needs, the first pool fills: some retries in a round, each of which waits for the GPU
-        and gives all free segments back, 20 ms: 0.95 of the speed of the other two, and p99 twice
-        theirs.
+        GPT-2, 8 rows of 1 to 1024 tokens, BF16, on an H100; a step is a round of 32 batches from
+        an empty cache. Its longest batch needs 6 GB of activations, in some 200 segments;
+        cudaMalloc takes 20 to 56 us, so the pool grows within 10 ms, and a round takes 32 x 22 ms
+        = 700 ms: by time alone every arm is within 2 %. What differs is p99: a batch that is
+        longer than all before asks the driver 10 to 60 times, 1 to 3 ms in 30, and after the
+        longest none does. Reserved over allocated: 1.15 to 1.4 where the pool grew in the order
+        of the lengths, 1.1 to 1.2 after the longest, under 1.1 with expandable segments. Tight,
+        at 1.25 times what the longest batch needs, the first pool fills: some retries in a round,
+        each of which waits for the GPU and gives all free segments back, 20 ms: 0.95 of the speed
+        of the other two, and p99 twice theirs.
     """,
     "claims": [],
     "gpus": 1,

@@ -8,7 +8,6 @@ Data are synthetic: seeded noise, classes and tokens from a uniform distribution
 from __future__ import annotations
 
 import atexit
-import copy
 import logging
 import math
 import os
@@ -30,6 +29,7 @@ from torch._inductor import config as inductor_config
 
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
+FP8_CAPABILITY = (8, 9)
 COLD_STEPS = 3  # the first compiles, the next two warm up and record graphs where a mode has them
 
 
@@ -261,6 +261,7 @@ class Training:
         `batch` where it is not the twin's."""
         twin = TWINS[name]
         model = twin.model or name
+        self.model_name = model
         torch.manual_seed(seed)
         self.device = device
         self.bf16 = twin.bf16 and not plain
@@ -459,6 +460,15 @@ def require_gpu_for(name: str, gpu: int | None) -> None:
         )
 
 
+def require_fp8(device: torch.device) -> None:
+    """Products and compiled kernels of 8-bit floats need a card that has them."""
+    if torch.cuda.get_device_capability(device) < FP8_CAPABILITY:
+        raise Skip(
+            "the GPU has no 8-bit floats",
+            "use one of compute capability 8.9 or later",
+        )
+
+
 def tokens_of_step(name: str) -> int:
     """That a step of this GPT trains on."""
     twin = TWINS[name]
@@ -481,7 +491,9 @@ def gradient_error(training: Training, rows: int) -> float:
     of the plain model and loss in FP64. Changes no weight."""
     given, target = training.input[:rows], training.target[:rows]
     training.optimizer.zero_grad(set_to_none=True)
-    exact = Loss(copy.deepcopy(training.model).double())
+    # A model of its own: what an arm changed in the training's is not in it.
+    exact = Loss(make_model(training.model_name).to(training.device, torch.float64))
+    exact.model.load_state_dict(training.model.state_dict())
     exact(given.double() if given.is_floating_point() else given, target).backward()
     expected = torch.cat([one.grad.reshape(-1) for one in exact.parameters()])
     del exact
@@ -489,6 +501,33 @@ def gradient_error(training: Training, rows: int) -> float:
         loss = training.loss_of(given, target)
     loss.backward()
     return distance(gradients_of(training), expected)
+
+
+def parameters_of(training: Training) -> list[torch.Tensor]:
+    """Copies of the weights as they are."""
+    return [one.detach().clone() for one in training.model.parameters()]
+
+
+def update_error(training: Training, start: list[torch.Tensor], steps: int) -> float:
+    """How far the weights are from where torch's AdamW brings `start` by the same gradients,
+    relative to how far it brings them; 1 for weights that did not move. The first step was taken
+    already."""
+    exact = [one.clone().requires_grad_() for one in start]
+    optimizer = make_optimizer(training.model_name, exact)
+    parameters = list(training.model.parameters())
+    for step in range(steps):
+        if step > 0:
+            training.step()
+        training.synchronize()
+        for one, parameter in zip(exact, parameters, strict=True):
+            one.grad = parameter.grad
+        optimizer.step()
+    squares = [
+        ((found - one).square().sum().item(), (one - old).square().sum().item())
+        for found, one, old in zip(parameters, exact, start, strict=True)
+    ]
+    apart, moved = map(sum, zip(*squares, strict=True))
+    return math.sqrt(apart / moved)
 
 
 def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
