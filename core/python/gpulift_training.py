@@ -15,6 +15,7 @@ import shutil
 import sysconfig
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -74,6 +75,16 @@ TWINS = {
 }
 
 
+# Of queries, keys and values, each with tokens, heads and their values as its last dimensions.
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def causal_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Each token to those before it in its row."""
+    query, key, value = (one.transpose(1, 2) for one in (query, key, value))
+    return nnf.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
+
+
 class Block(nn.Module):
     """One layer of a GPT-2, without dropout."""
 
@@ -95,12 +106,9 @@ class Block(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(self, state: torch.Tensor) -> torch.Tensor:
-        rows, tokens, width = state.shape
-        parts = self.c_attn(self.ln_1(state)).view(rows, tokens, 3, self.heads, -1)
-        query, key, value = (part.transpose(1, 2) for part in parts.unbind(2))
-        mixed = nnf.scaled_dot_product_attention(query, key, value, is_causal=True)
-        state = state + self.c_proj(mixed.transpose(1, 2).reshape(rows, tokens, width))
+    def forward(self, state: torch.Tensor, attend: Attend = causal_attention) -> torch.Tensor:
+        parts = self.c_attn(self.ln_1(state)).unflatten(-1, (3, self.heads, -1))
+        state = state + self.c_proj(attend(*parts.unbind(-3)).flatten(-2))
         hidden = nnf.gelu(self.c_fc(self.ln_2(state)), approximate="tanh")
         return state + self.mlp_c_proj(hidden)
 
@@ -117,11 +125,18 @@ class Gpt(nn.Module):
         self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.ln_f = nn.LayerNorm(size.width)
 
-    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What the output layer is given."""
-        state = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+    def hidden(
+        self,
+        tokens: torch.Tensor,
+        places: torch.Tensor | slice | None = None,
+        attend: Attend = causal_attention,
+    ) -> torch.Tensor:
+        """What the output layer is given. `places` of the tokens in their rows, from 0 on."""
+        state = (
+            self.wte(tokens) + self.wpe.weight[slice(tokens.shape[1]) if places is None else places]
+        )
         for block in self.h:
-            state = block(state)
+            state = block(state, attend)
         found: torch.Tensor = self.ln_f(state)
         return found
 
@@ -347,12 +362,16 @@ def free_memory(device: torch.device) -> None:
 
 def memory_of_step(training: Training) -> dict[str, float]:
     """The peaks of one step, in bytes; none on the host."""
-    device = training.device
+    return memory_of(training.step, training.device)
+
+
+def memory_of(work: Callable[[], object], device: torch.device) -> dict[str, float]:
+    """The peaks of one call, in bytes; none on the host."""
     if device.type != "cuda":
         return {}
     torch.cuda.reset_peak_memory_stats(device)
-    training.step()
-    training.synchronize()
+    work()
+    torch.cuda.synchronize(device)
     allocated_bytes = torch.cuda.max_memory_allocated(device)
     return {
         "peak_allocated_bytes": float(
