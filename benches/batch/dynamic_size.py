@@ -19,14 +19,13 @@ import torch.nn.functional as nnf
 from gpulift_training import (
     GPT_SIZES,
     Gpt,
-    Loss,
     Training,
     arm_on,
     device_of,
     distance,
+    exact_model,
     free_memory,
     gradients_of,
-    make_model,
     memory_of,
     require_gpu_for,
     set_up,
@@ -160,8 +159,7 @@ class Epoch:
 
     def _exact_gradient(self) -> torch.Tensor:
         training = self.training
-        exact = Loss(make_model(training.model_name).to(training.device, torch.float64))
-        exact.model.load_state_dict(training.model.state_dict())
+        exact = exact_model(training)
         for sample, length in zip(self.samples, self.lengths, strict=True):
             row = sample[None].to(training.device)
             loss = exact(row[:, :-1], row[:, 1:]) * (length / self.real_tokens)

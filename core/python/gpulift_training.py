@@ -15,7 +15,7 @@ import shutil
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -505,14 +505,22 @@ def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
-def gradient_error(training: Training, rows: int) -> float:
-    """Of a step on so many rows in the training's own precision: the gradients' distance from those
-    of the plain model and loss in FP64. Changes no weight."""
-    given, target = training.input[:rows], training.target[:rows]
-    training.optimizer.zero_grad(set_to_none=True)
+def exact_model(training: Training, state: Mapping[str, torch.Tensor] | None = None) -> Loss:
+    """The plain model with its loss in FP64, and this state or the training's."""
     # A model of its own: what an arm changed in the training's is not in it.
     exact = Loss(make_model(training.model_name).to(training.device, torch.float64))
-    exact.model.load_state_dict(training.model.state_dict())
+    exact.model.load_state_dict(training.model.state_dict() if state is None else state)
+    return exact
+
+
+def gradient_error(
+    training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
+) -> float:
+    """Of a step on so many rows in the training's own precision: the gradients' distance from those
+    of the exact model. Changes no weight."""
+    given, target = training.input[:rows], training.target[:rows]
+    training.optimizer.zero_grad(set_to_none=True)
+    exact = exact_model(training, state)
     exact(given.double() if given.is_floating_point() else given, target).backward()
     expected = torch.cat([one.grad.reshape(-1) for one in exact.parameters()])
     del exact

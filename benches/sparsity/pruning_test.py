@@ -1,0 +1,101 @@
+"""sparsity/pruning: which weights are left, and that products with others are found."""
+
+from __future__ import annotations
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+CPU = torch.device("cpu")
+TASKS = ["inference", "step"]
+
+
+class Compressed(SimpleNamespace):
+    """Stands for the library's tensor: the same products on a host."""
+
+    def t(self) -> Any:
+        return self.dense.t()
+
+    def to_dense(self) -> Any:
+        return self.dense
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.dense
+
+
+def larger_two(_: Any, weight: Any) -> Compressed:
+    """Of each four in a row."""
+    fours = weight.to(torch.bfloat16).view(-1, 4)
+    kept = fours.abs().topk(2, dim=1).indices
+    mask = torch.zeros_like(fours).scatter_(1, kept, 1.0)
+    return Compressed(dense=(fours * mask).view(weight.shape))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ["dense", "unstructured"])
+def test_an_arm_computes_with_the_weights_that_are_left(
+    technique: ModuleType, name: str, task: str
+) -> None:
+    arm = technique.make(name, {"model": "gpt_toy", "task": task}, 7, None)
+    arm.step()
+    assert arm.error() < arm.tolerance
+
+
+def test_pruned_weights_stay_zero_in_training(technique: ModuleType) -> None:
+    training = technique.Training("gpt_toy", CPU, 7)
+    technique.prune_anywhere(training)
+    layers = technique.linears_of(training.model)
+    zeros = [one.weight == 0 for one in layers.values()]
+    assert len(zeros) == 8
+    assert all(0.49 < float(one.float().mean()) < 0.51 for one in zeros)
+    training.step()
+    assert all(
+        torch.equal(one.weight == 0, zero) for one, zero in zip(layers.values(), zeros, strict=True)
+    )
+
+
+def two_four(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A toy in training, whose products are those of the host."""
+    monkeypatch.setattr(technique.TwoFourLinear, "compress", larger_two)
+    training = technique.Training("gpt_toy", CPU, 7)
+    training.bf16 = True
+    technique.replace_linears(training.model, technique.TwoFourLinear)
+    return training
+
+
+def test_two_of_four_gives_the_gradients_of_what_is_left(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = two_four(technique, monkeypatch)
+    whole = dict(training.model.state_dict())
+    training.step()
+    left = technique.weights_left(training.model)
+    assert technique.error_of(training, training.step, left) < 0.03
+    # Against all weights: the check tells them apart.
+    assert technique.error_of(training, training.step, whole) > 0.1
+
+
+def test_inference_keeps_what_is_left_alone(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = two_four(technique, monkeypatch)
+    whole = dict(training.model.state_dict())
+    logits = technique.work_of("inference", training)
+    assert all(layer.weight is None for layer in technique.linears_of(training.model).values())
+    assert logits().shape == (8, 64)
+    left = technique.weights_left(training.model)
+    assert technique.error_of(training, logits, left) < 0.03
+    assert technique.error_of(training, logits, whole) > 0.1
+
+
+def test_what_a_machine_lacks_is_said(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(technique.Skip, match="a processor has no products"):
+        technique.make("two_four", {"model": "gpt_toy", "task": "step"}, 7, None)
+    monkeypatch.setattr(torch.backends.cusparselt, "is_available", lambda: False)
+    with pytest.raises(technique.Skip, match="torch has no cuSPARSELt"):
+        technique.require_sparse_products(0)
