@@ -54,8 +54,8 @@ TECHNIQUE = {
     "arms": ["fixed", "token_budget", "packed", "search"],
     "sweep": {"model": ["gpt2", "gpt_toy"]},
     "check": {
-        "meaning": "gradient of the mean loss over all tokens against samples one by one in FP64, "
-        "relative; every sample is seen once",
+        "meaning": "gradient of the mean loss over all tokens against samples one by one in more "
+        "bits, relative; every sample is seen once",
         "tolerance": 0.03,
     },
 }
@@ -154,7 +154,7 @@ class Epoch:
             self.take(batch)
             training.make_gradients()
             share = sum(self.lengths[place] for place in batch) / self.real_tokens
-            found = found.to(training.device) + share * gradients_of(training)
+            found = found.to(training.device) + share * gradients_of(training.model)
         return distance(found, self._exact_gradient())
 
     def _exact_gradient(self) -> torch.Tensor:
@@ -164,7 +164,7 @@ class Epoch:
             row = sample[None].to(training.device)
             loss = exact(row[:, :-1], row[:, 1:]) * (length / self.real_tokens)
             loss.backward()
-        return torch.cat([one.grad.reshape(-1) for one in exact.parameters()])
+        return gradients_of(exact)
 
     def facts(self) -> dict[str, float]:
         """How many batches it took, and what part of their tokens is real."""

@@ -90,8 +90,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         threads,
         step=training.step,
         error=error,
+        rest=lambda: free_memory(device),  # all arms are in memory at the same time
         tolerance=FP32_TOLERANCE if arm == "fp32" else None,
         metrics=metrics,
+        notes={} if arm == "fp32" else {"update": "eager" if device.type == "cpu" else "compiled"},
         items=tokens_of_step(name),
         item="token",
     )

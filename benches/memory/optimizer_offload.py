@@ -75,6 +75,7 @@ def arm_of(arm: str, name: str, seed: int, device: torch.device, threads: int) -
         threads,
         step=training.step,
         error=error,
+        rest=lambda: free_memory(device),  # all arms are in memory at the same time
         metrics=lambda: memory_of_step(training),
         notes={"host_threads": str(threads)},
         items=tokens_of_step(name),

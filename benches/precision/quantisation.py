@@ -39,7 +39,7 @@ TECHNIQUE = {
     "sweep": {"model": ["gpt2", "gpt_toy"], "task": ["inference", "step"]},
     "check": {
         "meaning": "logits, or gradients of a step, against those of the quantised weights in "
-        "FP64, relative",
+        "more bits, relative",
         "tolerance": 0.03,
     },
 }

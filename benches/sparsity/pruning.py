@@ -46,7 +46,7 @@ TECHNIQUE = {
     "sweep": {"model": ["gpt2", "gpt_toy"], "task": ["inference", "step"]},
     "check": {
         "meaning": "logits, or gradients of a step, against those of the weights that are left in "
-        "FP64, relative",
+        "more bits, relative",
         "tolerance": 0.03,
     },
 }

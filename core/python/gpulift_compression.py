@@ -129,7 +129,7 @@ def inference_of(training: Training) -> Callable[[], torch.Tensor]:
 
 
 def error_of(training: Training, work: Callable[[], Any], state: State) -> float:
-    """Of the gradients of a step, or the logits of an inference, against this state in FP64."""
+    """Of the gradients of a step or the logits of an inference, against this state in more bits."""
     if work == training.step:
         return gradient_error(training, CHECKED_ROWS, state)
     exact = exact_model(training, state).model

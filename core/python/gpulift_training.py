@@ -494,21 +494,23 @@ def tokens_of_step(name: str) -> int:
     return twin.batch * GPT_SIZES[twin.model or name].tokens
 
 
-def gradients_of(training: Training) -> torch.Tensor:
-    """Of the last backward pass, in one row."""
-    found = (one.grad for one in training.model.parameters() if one.grad is not None)
-    return torch.cat([one.reshape(-1) for one in found])
+def gradients_of(model: nn.Module) -> torch.Tensor:
+    """Of the last backward pass, in FP32 and in one row."""
+    found = (one.grad for one in model.parameters() if one.grad is not None)
+    return torch.cat([one.float().reshape(-1) for one in found])
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
     """Relative to the norm of what is expected."""
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
+    return float((found - expected).norm() / expected.norm())
 
 
 def exact_model(training: Training, state: Mapping[str, torch.Tensor] | None = None) -> Loss:
-    """The plain model with its loss in FP64, and this state or the training's."""
+    """The plain model with its loss and this state or the training's: in FP32, which is exact
+    beside BF16, or for trainings in FP32 in FP64."""
     # A model of its own: what an arm changed in the training's is not in it.
-    exact = Loss(make_model(training.model_name).to(training.device, torch.float64))
+    kind = torch.float32 if training.bf16 else torch.float64
+    exact = Loss(make_model(training.model_name).to(training.device, kind))
     exact.model.load_state_dict(training.model.state_dict() if state is None else state)
     return exact
 
@@ -516,18 +518,18 @@ def exact_model(training: Training, state: Mapping[str, torch.Tensor] | None = N
 def gradient_error(
     training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
 ) -> float:
-    """Of a step on so many rows in the training's own precision: the gradients' distance from those
-    of the exact model. Changes no weight."""
+    """Of a step on so many rows of tokens in the training's own precision: the gradients' distance
+    from those of the exact model. Changes no weight."""
     given, target = training.input[:rows], training.target[:rows]
     training.optimizer.zero_grad(set_to_none=True)
     exact = exact_model(training, state)
-    exact(given.double() if given.is_floating_point() else given, target).backward()
-    expected = torch.cat([one.grad.reshape(-1) for one in exact.parameters()])
+    exact(given, target).backward()
+    expected = gradients_of(exact)
     del exact
     with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
         loss = training.loss_of(given, target)
     loss.backward()
-    return distance(gradients_of(training), expected)
+    return distance(gradients_of(training.model), expected)
 
 
 def parameters_of(training: Training) -> list[torch.Tensor]:
