@@ -51,6 +51,7 @@ TECHNIQUE = {
     """,
     "claims": ["dynamic-batch-faster"],
     "gpus": 0,
+    "whole_steps": True,
     "arms": ["fixed", "token_budget", "packed", "search"],
     "sweep": {"model": ["gpt2", "gpt_toy"]},
     "check": {

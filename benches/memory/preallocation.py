@@ -28,6 +28,7 @@ TECHNIQUE = {
     """,
     "claims": [],
     "gpus": 1,
+    "whole_steps": True,
     "arms": ["none", "longest_first", "expandable_segments"],
     "sweep": {"memory": ["ample", "tight"]},
     "check": {
