@@ -60,6 +60,7 @@ def test_pruned_weights_stay_zero_in_training(technique: ModuleType) -> None:
 def two_four(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A toy in training, whose products are those of the host."""
     monkeypatch.setattr(technique.TwoFourLinear, "compress", larger_two)
+    monkeypatch.setattr(technique, "for_products", lambda pruned: Compressed(dense=pruned))
     training = technique.Training("gpt_toy", CPU, 7)
     training.bf16 = True
     technique.replace_linears(training.model, technique.TwoFourLinear)
