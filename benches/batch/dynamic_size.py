@@ -292,10 +292,10 @@ def limit_memory(device: torch.device) -> None:
 def search_in_child(name: str, seed: int, gpu: int | None) -> dict[str, float]:
     """What the search finds, in a process of its own: the arm's is free of what failed steps
     leave."""
-    folder = Path(gpulift_training.__file__).parent
+    folders = [str(Path(gpulift_training.__file__).parent), os.environ.get("PYTHONPATH")]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).resolve()), name, str(seed), str(gpu)],
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
         capture_output=True,
         text=True,
         check=False,

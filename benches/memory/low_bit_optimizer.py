@@ -191,7 +191,8 @@ def update_on(device: torch.device) -> Callable[..., None]:
     require_fp8(device)
     require_compiler(device)
     keep_the_compiler_quiet()
-    compiled: Callable[..., None] = torch.compile(update_weight, dynamic=True)
+    # From the second shape on the number of blocks is a variable; their length never is.
+    compiled: Callable[..., None] = torch.compile(update_weight)
     return compiled
 
 

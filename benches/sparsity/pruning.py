@@ -120,7 +120,7 @@ class TwoFourLinear(CompressedLinear):
 
     def dense(self, kept: Any) -> torch.Tensor:
         found: torch.Tensor = kept.to_dense()
-        return found
+        return found.contiguous()  # products with `in_rows` hand it over by columns
 
     def product(self, rows: torch.Tensor, kept: Any) -> torch.Tensor:
         found: torch.Tensor = rows @ kept.t()

@@ -113,8 +113,9 @@ def work_of(task: str, training: Training) -> Callable[[], object]:
 
 def inference_of(training: Training) -> Callable[[], torch.Tensor]:
     """The logits of each row's last token. All is in the training's precision from now on, and
-    compressed layers keep nothing but what is left."""
+    compressed layers keep nothing but what is left; nothing can be trained any more."""
     model = training.model
+    del training.optimizer  # which would keep the weights that are given up
     if training.bf16:
         model.to(torch.bfloat16)
     for layer in linears_of(model).values():
