@@ -1,0 +1,212 @@
+"""batch/large_batch_optimizer: what a model has learned from as many samples in larger batches."""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import gpulift_courses as courses
+import torch
+import torch.nn.functional as nnf
+from gpulift_shapes import SHAPES, draw
+from gpulift_training import arm_on, device_of, free_memory, make_model, memory_of, set_up
+from gpulift_worker import Arm, Skip
+from torch import nn
+
+TECHNIQUE = {
+    "question": "What does a larger batch cost of what a model learns from as many samples, and "
+    "which optimizer gives it back?",
+    "expectation": """
+        A training sees 65,536 images of ten shapes once, 1024 steps of 64, 256 of 256, 64 of 1024
+        and 16 of 4096; each arm may choose among three learning rates. Up to 256 twice and more
+        the rate gives the same loss. At 1024 the rate of small batches leaves it far behind, 3
+        times the held-out loss; 16 times the rate is too much in part, 1.2 to 1.5; LARS and LAMB,
+        whose steps are a share of each weight's norm, 1.1 to 1.3. At 4096 16 steps are too few
+        for any: 3 to 10 times the loss, least by LAMB. Time: a step of ResNet-18 with 64 images
+        is bound by launches, 5.6 ms on an H100, some 11,000 images/s; 1024 take 7 ms, 13 times
+        the rate, 4096 25 ms, 14 times. LARS and LAMB add some 10 calls for each of 62 weights, 2
+        ms of launches in front of what the GPU is busy with: 0.7 to 1.0 of SGD's rate. The toy on
+        a host learns from 8,192 images: the arithmetic bounds it, and its rate grows 1.5 times.
+    """,
+    "claims": [],
+    "gpus": 0,
+    "whole_steps": True,
+    "arms": ["small_batch", "sgd", "sgd_scaled", "lars", "lamb"],
+    "sweep": {"model": ["resnet18", "toy"], "batch": [256, 1024, 4096]},
+    "check": {
+        "meaning": "held-out loss after all samples, mean of 5 seeds, over that of guessing",
+        "tolerance": 0.99,
+    },
+}
+SMALL = 64
+SAMPLES = {"resnet18": 65536, "toy": 8192}
+HELD_OUT = 2048
+HELD_OUT_BATCH = 256
+TARGET = 1.0  # of the held-out loss: guessing has 2.3
+SEEDS = 5
+RATES = {"small_batch": 0.15, "sgd": 0.15, "sgd_scaled": 0.15, "lars": 10.0, "lamb": 0.05}
+MOMENTUM, DECAY, TRUST = 0.9, 1e-4, 0.01
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """Steps on one batch; the check trains models from their beginning."""
+    name, batch = str(point["model"]), SMALL if arm == "small_batch" else int(point["batch"])
+    if gpu is None and name != "toy":
+        raise Skip(f"trainings of {name} take hours on a processor", "use a GPU")
+    device = device_of(gpu)
+    threads = set_up(device)
+    trial = Trial(arm, name, batch, device)
+    model, optimizer = trial.start(seed, trial.rate)
+    given = draw(batch, generator_on(device, seed))
+    taken: list[courses.Course] = []
+
+    def step() -> None:
+        take_step(model, optimizer, *given)
+
+    def error() -> float:
+        best = courses.best_rate(trial.rate, lambda rate: trial.train(seed, rate))
+        taken.extend(trial.train(seed + number, best) for number in range(SEEDS))
+        free_memory(device)
+        return courses.mean_loss(taken) / math.log(len(SHAPES))
+
+    return arm_on(
+        device,
+        threads,
+        step=step,
+        error=error,
+        metrics=lambda: {
+            **memory_of(step, device),
+            **courses.facts_of(taken, TARGET, "samples"),
+        },
+        items=batch,
+        item="image",
+    )
+
+
+class Trial:
+    """Trainings with an arm's optimizer and batch."""
+
+    def __init__(self, arm: str, name: str, batch: int, device: torch.device) -> None:
+        self.arm, self.name, self.batch, self.device = arm, name, batch, device
+        self.rate = RATES[arm] * (batch / SMALL if arm == "sgd_scaled" else 1.0)
+
+    def start(self, seed: int, rate: float) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """A model of the seed's weights, and its optimizer."""
+        torch.manual_seed(seed)
+        model = (toy() if self.name == "toy" else make_model(self.name)).to(self.device)
+        return model, OPTIMIZERS.get(self.arm, sgd)(list(model.parameters()), rate)
+
+    def train(self, seed: int, rate: float) -> courses.Course:
+        """All samples once."""
+        model, optimizer = self.start(seed, rate)
+        generator = generator_on(self.device, seed)
+        return courses.train(
+            optimizer,
+            rate,
+            SAMPLES[self.name] // self.batch,
+            seen_in_step=self.batch,
+            step=lambda: take_step(model, optimizer, *draw(self.batch, generator)),
+            look=lambda: held_out_loss(model, self.device),
+        )
+
+
+def take_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, given: torch.Tensor, target: torch.Tensor
+) -> None:
+    """On one batch."""
+    optimizer.zero_grad(set_to_none=True)
+    nnf.cross_entropy(model(given), target).backward()
+    optimizer.step()
+
+
+def held_out_loss(model: nn.Module, device: torch.device) -> float:
+    """On images that no training sees. Norms take the means of these, since few steps leave none
+    that are worth much."""
+    images, kinds = draw(HELD_OUT, generator_on(device, -1))
+    with torch.no_grad():
+        logits = [model(part) for part in images.split(HELD_OUT_BATCH)]
+        return float(nnf.cross_entropy(torch.cat(logits), kinds))
+
+
+def generator_on(device: torch.device, seed: int) -> torch.Generator:
+    """Of images; a seed below 0 is of those held out."""
+    return torch.Generator(device).manual_seed(seed + 1 if seed >= 0 else 2**40)
+
+
+def toy() -> nn.Module:
+    """Three convolutions with norms."""
+    layers: list[nn.Module] = []
+    for channels, wider in ((3, 8), (8, 16), (16, 32)):
+        layers += [
+            nn.Conv2d(channels, wider, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(wider),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, len(SHAPES)))
+
+
+def sgd(parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    """With momentum."""
+    return torch.optim.SGD(parameters, lr=rate, momentum=MOMENTUM, weight_decay=DECAY)
+
+
+class Layerwise(torch.optim.Optimizer):
+    """Steps whose length is a share of each weight's norm; norms and biases keep their own."""
+
+    def __init__(self, parameters: list[nn.Parameter], rate: float) -> None:
+        super().__init__(parameters, {"lr": rate})
+
+    def step(self, closure: None = None) -> None:
+        """Of all weights."""
+        with torch.no_grad():
+            for group in self.param_groups:
+                for one in group["params"]:
+                    self.update(one, self.state[one], group["lr"])
+
+    def update(self, weight: nn.Parameter, state: dict[str, torch.Tensor], rate: float) -> None:
+        """Of one weight."""
+        raise NotImplementedError
+
+
+def ratio(weight: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """Of their norms; 1 where one of them is zero, and for norms and biases."""
+    of_weight, of_change = weight.norm(), change.norm()
+    useful = (of_weight > 0) & (of_change > 0) & (weight.dim() > 1)
+    return torch.where(useful, of_weight / of_change, torch.ones_like(of_weight))
+
+
+class Lars(Layerwise):
+    """SGD with momentum of gradients that were scaled to a share of the weight."""
+
+    def update(self, weight: nn.Parameter, state: dict[str, torch.Tensor], rate: float) -> None:
+        assert weight.grad is not None
+        if not state:
+            state["momentum"] = torch.zeros_like(weight)
+        change = weight.grad + DECAY * weight if weight.dim() > 1 else weight.grad
+        scale = TRUST * ratio(weight, change) if weight.dim() > 1 else 1.0
+        state["momentum"].mul_(MOMENTUM).add_(rate * scale * change)
+        weight.sub_(state["momentum"])
+
+
+class Lamb(Layerwise):
+    """AdamW whose whole step is scaled to the weight."""
+
+    def update(self, weight: nn.Parameter, state: dict[str, torch.Tensor], rate: float) -> None:
+        assert weight.grad is not None
+        if not state:
+            state.update({name: torch.zeros_like(weight) for name in ("mean", "square")})
+            state["steps"] = torch.zeros((), device=weight.device)
+        state["steps"] += 1
+        state["mean"].lerp_(weight.grad, 0.1)
+        state["square"].mul_(0.99).addcmul_(weight.grad, weight.grad, value=0.01)
+        mean = state["mean"] / (1 - 0.9 ** state["steps"])
+        square = state["square"] / (1 - 0.99 ** state["steps"])
+        change = mean / (square.sqrt() + 1e-6) + (DECAY * weight if weight.dim() > 1 else 0)
+        weight.sub_(rate * ratio(weight, change) * change)
+
+
+OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], float], torch.optim.Optimizer]] = {
+    "lars": Lars,
+    "lamb": Lamb,
+}
