@@ -76,7 +76,7 @@ const gpulift::Technique gpulift::technique{
         30 us with the synchronisation, more than 1000x, but it needs 12 GiB as it reuses nothing within the step. One
         block of 1 MiB: pool 10x; with threshold 0 no better than cudaMalloc or worse. No kernel runs in these steps: in
         a program cudaFree also waits for what is in flight, which is not counted here.)",
-    .claims = {"preallocation-faster"},
+    .claims = {},
     .arms = {"cuda_malloc", "malloc_async_default", "malloc_async_pooled", "arena"},
     .sweep = {{"trace", {"training", "trivial"}}},
     .quick = {{{"trace", "training"}}},

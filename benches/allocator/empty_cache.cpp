@@ -51,7 +51,7 @@ const gpulift::Technique gpulift::technique{
         with cudaMalloc alone), so 20 to 25 and 30 to 40 ms a step, and the host, which has waited for the device,
         starts the next step 3 to 8 ms later than it could: 42 to 50 against 18 ms and 60 to 70 against 25 ms, so 0.36
         to 0.45 of the speed. p50 and p99 grow by the same milliseconds. Losses are the same bits.)",
-    .claims = {"empty-cache-helps"},
+    .claims = {"empty-cache-less-fragmentation"},
     .whole_steps = true,
     .arms = {"off", "each_step"},
     .sweep = {{"model", {"encoder", "gpt2"}}},

@@ -92,7 +92,7 @@ const gpulift::Technique gpulift::technique{
         ResNet-18's image is 4.4 ms and its optimizer, 11 M parameters x 20 bytes / 10 GB/s, 22 ms: knee at 128; an LSTM
         of 32 units takes some 600 operations at 5 us for its 16 steps in time, 3 ms, and a row 35 us: knee at 1024. Out
         of memory is recorded as skipped: the limit of the model on this machine.)",
-    .claims = {"larger-batch-faster"},
+    .claims = {"larger-batch-faster", "larger-batch-more-memory"},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"smallest_batch", "batch"},

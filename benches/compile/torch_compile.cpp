@@ -32,7 +32,7 @@ const gpulift::Technique gpulift::technique{
         instead of 6, so 1.5. Cold: 20 to 40 s, max_autotune, which times kernels for every shape, 3 to 8 minutes; it
         has paid after 30 s / 18 ms = 1700 steps of GPT-2, 30 s / 3 ms = 10000 of the small one. No graph breaks, no
         recompiles. On a CPU, FP32: ResNet-18 1.1, the toy GPT, all overhead, 1.5; cpp_eager 1.1 there.)",
-    .claims = {"torch-compile-faster"},
+    .claims = {"torch-compile-faster", "torch-compile-slow-at-first"},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"eager", "default", "reduce_overhead", "max_autotune", "cpp_eager"},

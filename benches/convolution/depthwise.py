@@ -36,7 +36,7 @@ TECHNIQUE = {
         launches bound it: 0.9 separable, 1.0 grouped; on a host, at a third of the rate and with
         the same norms and optimizer of a tenth of the weights, 2 separable and 2.5 grouped.
     """,
-    "claims": ["depthwise-convolution-faster"],
+    "claims": ["depthwise-convolution-faster", "grouped-convolution-faster"],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["dense", "grouped", "separable"],

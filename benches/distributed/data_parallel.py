@@ -22,7 +22,14 @@ TECHNIQUE = {
     "in each step, 498 MB at 390 GB/s in 148 calls, and one thread per GPU shares Python's lock: "
     "1.5 for ResNet-50 and GPT-2, below 1 for the small GPT. Gloo takes the gradients through the "
     "host, 498 MB down, summed by a core and up, at some 1 GB/s: 0.5 s a step, 0.15 for GPT-2.",
-    "claims": ["data-parallel-for-large-models", "data-parallel-faster"],
+    "claims": [
+        "data-parallel-for-large-models",
+        "data-parallel-faster",
+        "more-gpus-double-speed",
+        "data-parallel-more-memory",
+        "ddp-faster-than-data-parallel",
+        "nccl-fastest",
+    ],
     "gpus": 2,
     "whole_steps": True,
     "arms": ["one_gpu", "ddp", "data_parallel", "ddp_gloo"],

@@ -28,7 +28,7 @@ TECHNIQUE = {
         "LZ4 0.7, Zstandard 1.1; of a tenth, 5 requests of latency and 8 ms for Parquet, 16 for "
         "Arrow: 0.8."
     ),
-    "claims": ["arrow-when-processor-bound"],
+    "claims": ["arrow-when-processor-bound", "parquet-when-storage-bound"],
     "arms": ["parquet", "parquet_zstd", "arrow", "arrow_lz4"],
     "sweep": {"columns": ["tenth", "all"], "store": ["local_warm", "emulated_100MB_s"]},
     "check": {"meaning": "wrong bytes of the columns", "tolerance": 0},

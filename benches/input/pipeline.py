@@ -52,7 +52,6 @@ TECHNIQUE = {
         "later rungs 1.0."
     ),
     "arms": ["naive", "workers", "libjpeg_turbo", "uint8", "packed", "gpu_decode"],
-    "claims": ["loading-tips-5x-to-10x"],
     "sweep": {"model": ["resnet50", "resnet18"], "cores": [4, "all"]},
     "quick": [{"model": "resnet50", "cores": "all"}],
     "check": {

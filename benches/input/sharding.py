@@ -39,6 +39,7 @@ TECHNIQUE = {
         "reader adds 5 ms of copies, and 22 for shards: 1.0, 1.1, 1.3; an index asks at random, "
         "120 us a sample, 35 ms by one reader, 0.7, and at the disk's rate by four, 1.3."
     ),
+    "claims": ["dataset-sharding-faster"],
     "arms": ["scan_and_skip", "strided_index", "contiguous_shards"],
     "sweep": {"readers": [1, 2, 4], "store": ["cold_disk", "emulated_200MB_s"]},
     "check": {"meaning": "wrong bytes, where each sample comes once", "tolerance": 0},

@@ -39,7 +39,7 @@ TECHNIQUE = {
         "subprocess: as processes where the lock is let go, 1.15 where not, whatever the step."
     ),
     "arms": ["in_process", "processes", "threads", "threads_in_subprocess"],
-    "claims": ["workers-faster"],
+    "claims": ["workers-faster", "processes-faster-than-threads"],
     "sweep": {
         "work": ["releases_lock", "holds_lock"],
         "step": ["sleeping", "launching"],

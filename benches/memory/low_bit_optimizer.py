@@ -37,7 +37,7 @@ TECHNIQUE = {
         two of them turn an update by 5 %. Losses after 100 steps differ by under 1 %. The toy on
         a host, uncompiled: 15 calls a weight in place of a part of one, 0.5 of the speed.
     """,
-    "claims": ["quantisation-saves-memory"],
+    "claims": [],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["fp32", "blockwise_8bit", "torchao_8bit"],

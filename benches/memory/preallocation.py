@@ -26,7 +26,7 @@ TECHNIQUE = {
         each of which waits for the GPU and gives all free segments back, 20 ms: 0.95 of the speed
         of the other two, and p99 twice theirs.
     """,
-    "claims": [],
+    "claims": ["preallocation-less-fragmentation"],
     "gpus": 1,
     "whole_steps": True,
     "arms": ["none", "longest_first", "expandable_segments"],

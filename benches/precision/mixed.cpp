@@ -83,7 +83,7 @@ const gpulift::Technique gpulift::technique{
         16 bits far below. Peak memory does not halve, since FP32 weights, gradients and moments stay: gpt2 0.73,
         ResNet-50 0.4. Within 12 GiB 1.5 times the rows of gpt2 fit, 2.4 times the images: the batch doubles for images
         only, and the rate of neither rises by more than 5 % over that of the equal batch.)",
-    .claims = {"half-precision-half-memory", "mixed-precision-doubles-batch", "mixed-precision-faster"},
+    .claims = {"mixed-precision-doubles-batch", "mixed-precision-faster"},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"fp32", "tf32", "fp16", "bf16", "pure_bf16"},

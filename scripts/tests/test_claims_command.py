@@ -38,8 +38,11 @@ def test_without_records_every_testable_claim_is_not_yet_measured(root: Path, ca
     for one in judged.values():
         wanted = "not yet measured" if one["test"] else "not testable here"
         assert (one["model"], one["verdict"]) == ("", wanted)
+        assert bool(one["command"]) == (wanted == "not yet measured" and not one["test"]["planned"])
     assert cli.main(["claims"]) == OK
-    assert "There are no records yet" in capfd.readouterr().out
+    shown = capfd.readouterr().out
+    assert "There are no records yet" in shown
+    assert "./gpulift run transfer/pinned_copy" in " ".join(shown.split())
 
 
 def test_a_verdict_comes_with_gain_launches_and_record_ids(root: Path, capfd: SHOWN) -> None:

@@ -217,6 +217,90 @@ def test_batch_is_how_many_more_items_a_step_does() -> None:
     assert verdict(claim(Rule("up_to", 2.0), "batch"), made[:1]).verdict == NOT_MEASURED
 
 
+def with_facts(made: list[Json], *facts: dict[str, float]) -> list[Json]:
+    for one in made:
+        for each, found in zip(one["arms"], facts, strict=True):
+            each["metrics"] = found
+    return made
+
+
+def test_fragmentation_is_what_the_allocator_holds_over_what_is_in_it() -> None:
+    facts = [
+        {"peak_reserved_bytes": 3e9, "peak_allocated_bytes": 2e9},
+        {"peak_reserved_bytes": 6e9, "peak_allocated_bytes": 5e9},
+    ]
+    made = with_facts(case(1, 1.0), *facts)
+    assert verdict(claim(metric="fragmentation"), made).range == pytest.approx((1.25, 1.25))
+    without = with_facts(case(1, 1.0), facts[0], {"peak_reserved_bytes": 6e9})
+    found = verdict(claim(metric="fragmentation"), without)
+    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
+    assert found.reason == "the records give no fragmentation with an interval"
+
+
+def test_a_cold_start_is_held_against_a_step_of_the_baseline() -> None:
+    slow = Rule("at_most", high=0.3)
+    made = with_facts(case(1, 2.0), {}, {"cold_start_s": 4.0})
+    found = verdict(claim(slow, "cold_start"), made)
+    assert found.verdict == CONFIRMED
+    assert found.cases[0].gain.value == pytest.approx(2e-3 / 4, rel=1e-3)
+    quick = with_facts(case(1, 2.0), {}, {"cold_start_s": 3e-3})
+    assert verdict(claim(slow, "cold_start"), quick).verdict == CORRECTED
+    assert verdict(claim(slow, "cold_start"), case(1, 2.0)).verdict == NOT_MEASURED
+
+
+def test_a_held_out_loss_is_the_baselines_over_the_arms() -> None:
+    made = with_facts(case(1, 1.0), {"held_out_loss": 0.6}, {"held_out_loss": 0.8})
+    assert verdict(claim(metric="held_out_loss"), made).range == pytest.approx((0.75, 0.75))
+
+
+@pytest.mark.parametrize("gain", [1.5, 0.5])
+def test_a_difference_either_way_is_one(gain: float) -> None:
+    apart = claim(Rule("faster_or_slower_by", low=1.1))
+    assert verdict(apart, case(1, gain)).verdict == CONFIRMED
+    found = verdict(apart, case(1, gain), case(2, 1.05))
+    assert (found.verdict, found.reason) == (
+        UNDER_CONDITIONS,
+        "faster or slower by 1.1× in 1 of 2 cases",
+    )
+
+
+@pytest.mark.parametrize("gain", [1.05, 0.95])
+def test_a_difference_that_is_too_small_is_corrected(gain: float) -> None:
+    found = verdict(claim(Rule("faster_or_slower_by", low=1.1)), case(1, gain))
+    assert (found.verdict, found.reason) == (
+        CORRECTED,
+        "not faster or slower by 1.1× in any case",
+    )
+
+
+def test_a_difference_around_the_bound_is_undecided() -> None:
+    made = case(1, 1.1, launch_noise=0.2)
+    found = verdict(claim(Rule("faster_or_slower_by", low=1.1)), made)
+    assert [one.place for one in found.cases] == [UNDECIDED]
+
+
+def test_a_claim_about_another_model_is_not_tested_on_this_one() -> None:
+    of_h200 = Experiment("a/b", "speedup", AT_LEAST_2, "", "old", "new", gpu="h200")
+    of_a100 = replace(of_h200, gpu="a100")
+    assert verdict(Claim("one", "It is.", SOURCE, of_h200), case(1, 2.5)).verdict == CONFIRMED
+    about = Claim("one", "It is.", SOURCE, of_a100)
+    found = verdict(about, case(1, 2.5))
+    assert (found.verdict, found.reason) == (
+        NOT_TESTABLE,
+        "the statement is about another GPU, a100",
+    )
+    assert verdict(about).verdict == NOT_MEASURED
+
+
+def test_what_lacks_a_record_says_which_command_makes_it() -> None:
+    assert verdict(claim()).command == "./gpulift run a/b"
+    assert verdict(claim(), case(1, 2.5, count=1)).command == "./gpulift run a/b"
+    assert verdict(claim(), case(1, 2.5)).command == ""
+    planned = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
+    assert verdict(Claim("one", "It is.", SOURCE, planned)).command == ""
+    assert verdict(Claim("one", "It is.", SOURCE, None, "a survey")).command == ""
+
+
 def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> list[Json]:
     context = copy.deepcopy(GPU_CONTEXT)
     context["build"]["commit"] = commit

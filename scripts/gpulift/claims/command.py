@@ -125,9 +125,10 @@ def measured(one: Judgement) -> str:
 
 
 def conditions(one: Judgement) -> str:
-    """Cases where it holds only in some, cards, launches, and the records that were used."""
+    """Cases where it holds only in some, cards, launches, and the records that were used; without
+    any, the command that makes them."""
     if not one.records:
-        return ""
+        return one.command
     records = one.records
     parts = []
     if one.verdict == UNDER_CONDITIONS:
@@ -164,6 +165,7 @@ def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
         "test": asdict(one.claim.test) if one.claim.test else None,
         "verdict": one.verdict,
         "reason": one.reason,
+        "command": one.command,
         "range": one.range,
         "cases": [
             {

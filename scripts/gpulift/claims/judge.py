@@ -14,7 +14,7 @@ the largest gain otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,14 @@ class Judgement:
         """All records that the verdict stands on."""
         return tuple(record for case in self.cases for record in case.records)
 
+    @property
+    def command(self) -> str:
+        """What makes the records that are missing; empty where none are, or none can be made."""
+        test = self.claim.test
+        if self.verdict != NOT_MEASURED or test is None or test.planned:
+            return ""
+        return f"./gpulift run {test.technique}"
+
 
 def judge(claims: Sequence[Claim], records: Sequence[Record]) -> tuple[Judgement, ...]:
     """All claims against the records of one machine, in the order of the ledger."""
@@ -113,6 +121,9 @@ def judge_claim(claim: Claim, by_technique: Mapping[str, Sequence[Record]]) -> J
     test = claim.test
     if test is None:
         return Judgement(claim, NOT_TESTABLE, claim.not_testable)
+    measured = by_technique.get(test.technique)
+    if measured and test.gpu not in measured[0].context.slug:
+        return Judgement(claim, NOT_TESTABLE, f"the statement is about another GPU, {test.gpu}")
     if test.planned:
         return Judgement(claim, NOT_MEASURED, f"{test.technique} is planned")
     records = [r for r in by_technique.get(test.technique, ()) if re.search(test.cases, r.case_id)]
@@ -199,16 +210,58 @@ def _memory(records: Sequence[Record], test: Experiment) -> Estimate | None:
 
     None where an arm needed none beyond what all share.
     """
+    return _ratio(records, test, _peaks)
+
+
+def _fragmentation(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """What the baseline's allocator holds over what is in it, over the same of the arm."""
+    return _ratio(records, test, lambda *pair: _both(map(_held_over_used, pair)))
+
+
+def _cold_start(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """A step of the baseline over the arm's cold start, which is its first three."""
+
+    def values(baseline: Arm, arm: Arm) -> Values | None:
+        return _both((baseline.step_quartiles_s[1], arm.metrics.get("cold_start_s")))
+
+    return _ratio(records, test, values)
+
+
+def _held_out_loss(records: Sequence[Record], test: Experiment) -> Estimate | None:
+    """The baseline's, after as many samples, over the arm's."""
+    return _ratio(
+        records, test, lambda *pair: _both(arm.metrics.get("held_out_loss") for arm in pair)
+    )
+
+
+Values = tuple[float, float]  # of the baseline and the arm
+
+
+def _ratio(
+    records: Sequence[Record], test: Experiment, values: Callable[[Arm, Arm], Values | None]
+) -> Estimate | None:
+    """The baseline's value over the arm's, over launches; None where a launch has none."""
     logs = []
     for record in records:
         baseline, arm = (
             stats.measured_arms([record], name)[0] for name in (test.baseline, test.arm)
         )
-        pair = _peaks(baseline, arm)
+        pair = values(baseline, arm)
         if pair is None:
             return None
         logs.append(float(np.log(pair[0] / pair[1])))
     return stats.over_launches(logs, np.asarray(logs))
+
+
+def _both(values: Iterable[float | None]) -> Values | None:
+    """None where one of them is missing."""
+    first, second = values
+    return (first, second) if first and second else None
+
+
+def _held_over_used(arm: Arm) -> float | None:
+    held, used = (arm.metrics.get(f"peak_{kind}_bytes") for kind in ("reserved", "allocated"))
+    return held / used if held and used else None
 
 
 def _peaks(baseline: Arm, arm: Arm) -> tuple[int, int] | None:
@@ -227,10 +280,15 @@ METRICS: Mapping[str, Callable[[Sequence[Record], Experiment], Estimate | None]]
     "memory": _memory,
     "rate": _rate,
     "batch": _batch,
+    "fragmentation": _fragmentation,
+    "cold_start": _cold_start,
+    "held_out_loss": _held_out_loss,
 }
 
 
 def _place(low: float, high: float, rule: Rule) -> str:
+    if rule.kind == "faster_or_slower_by":
+        return _place_apart(low, high, rule.low or 1.0)
     least = 0.0 if rule.low is None else rule.low
     most = float("inf") if rule.high is None else rule.high
     if least <= low and high <= most:
@@ -238,8 +296,16 @@ def _place(low: float, high: float, rule: Rule) -> str:
     return OUTSIDE if high < least or low > most else UNDECIDED
 
 
+def _place_apart(low: float, high: float, least: float) -> str:
+    if low >= least or high <= 1 / least:
+        return INSIDE
+    return OUTSIDE if 1 / least < low and high < least else UNDECIDED
+
+
 def _right_sign(case: CaseResult, rule: Rule) -> bool:
     """Whether the effect is shown to go the way that the claim says; any way if it names none."""
+    if rule.kind == "faster_or_slower_by":
+        return True
     if rule.low is not None and rule.low > 1:
         return case.low > 1
     if rule.high is not None and rule.high < 1:

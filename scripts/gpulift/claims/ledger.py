@@ -2,8 +2,11 @@
 
 A test compares an arm with a baseline. Its metric is always a gain, baseline over arm, so that more
 than 1 is better: `speedup` (time), `memory` (peak memory), `rate` (items per second, arm over
-baseline, for arms whose steps differ in size) or `batch` (items of a step, arm over baseline). Its
-rule is one of `at_least`, `at_most`, `between` (in every case) and `up_to` (in some case).
+baseline, for arms whose steps differ in size), `batch` (items of a step, arm over baseline),
+`fragmentation` (what the allocator holds over what is in it, at their peaks), `cold_start` (a step
+of the baseline over the arm's first three) or `held_out_loss` (after as many samples). Its rule is
+one of `at_least`, `at_most`, `between`, `faster_or_slower_by` (in every case) and `up_to` (in some
+case). With `gpu` it is about models whose names have that word, and no other.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from gpulift import toml
 from gpulift.records.fields import Fields
 
 FILE = Path(__file__).parent / "claims.toml"
-METRICS = ("speedup", "memory", "rate", "batch")
-RULES = ("at_least", "at_most", "between", "up_to")
+METRICS = ("speedup", "memory", "rate", "batch", "fragmentation", "cold_start", "held_out_loss")
+RULES = ("at_least", "at_most", "between", "up_to", "faster_or_slower_by")
 SOURCE_KEYS = frozenset({"name", "author", "date", "url"})
 CLAIM_KEYS = frozenset({"id", "statement", "source", "test", "not_testable"})
 PLAN_KEYS = frozenset({"technique", "metric", "planned", *RULES})
-TEST_KEYS = PLAN_KEYS | {"cases", "baseline", "arm"}
+TEST_KEYS = PLAN_KEYS | {"cases", "baseline", "arm", "gpu"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Experiment:
     baseline: str = ""
     arm: str = ""
     planned: bool = False
+    gpu: str = ""  # as in slugs of models: "a100"
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,7 @@ def _experiment(fields: Fields) -> Experiment:
         cases=cases,
         baseline=_filled(fields, "baseline"),
         arm=_filled(fields, "arm"),
+        gpu=_filled(fields, "gpu") if fields.has("gpu") else "",
     )
 
 
