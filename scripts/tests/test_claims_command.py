@@ -103,6 +103,26 @@ def test_the_cases_are_named_in_which_a_claim_holds(root: Path, capfd: SHOWN) ->
     assert one["reason"] == "at least 1.01× in 1 of 2 cases"
 
 
+ERRATUM = f"""
+[[errata]]
+short = "copies were counted twice"
+runs = ["{H200}/2026-11-21-abc*"]
+records = "some"
+wrong = "what"
+later = "mended"
+"""
+
+
+def test_known_errors_of_its_records_are_said(root: Path, capfd: SHOWN) -> None:
+    pinned_copies(root / "results")
+    assert as_json(capfd)["pinned-copy-faster"]["errata"] == []
+    (root / "results" / "errata.toml").write_text(ERRATUM, encoding="utf-8")
+    said = "known error: copies were counted twice"
+    assert as_json(capfd)["pinned-copy-faster"]["errata"] == [said]
+    assert cli.main(["claims", "--wide"]) == OK
+    assert said in " ".join(capfd.readouterr().out.split())
+
+
 def test_what_was_measured_with_all_cards_busy_decides_no_claim(root: Path, capfd: SHOWN) -> None:
     pinned_copies(root / "results")
     sample.mark_crowded(root / "results" / H200 / "2026-11-21-abc1234")

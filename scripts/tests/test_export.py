@@ -300,6 +300,31 @@ def test_csv_has_the_scalar_columns_and_a_row_for_a_skip(
     assert rows_in_duckdb(fastest) == [("jemalloc",)]
 
 
+ERRATUM = """
+[[errata]]
+short = "copies were counted twice"
+runs = ["nvidia-h200/wrong"]
+techniques = "^transfer/"
+records = "some"
+wrong = "what"
+later = "mended"
+"""
+
+
+def test_known_errors_are_in_tables_summaries_and_contexts(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "results" / "errata.toml").write_text(ERRATUM, encoding="utf-8")
+    folder = made(tmp_path / "wrong", runs_made.full_gpu())
+    table = csv.DictReader(io.StringIO(exported(capsys, "csv", folder)))
+    said = {(row["technique"].split("/")[0], row["errata"]) for row in table}
+    assert ("transfer", "copies were counted twice") in said
+    assert {errors for theme, errors in said if theme != "transfer"} == {""}
+    assert "<code>copies were counted twice</code> |" in exported(capsys, "github", folder)
+    context = json.loads(exported(capsys, "gbench", folder))["context"]
+    assert context["gpulift_known_errors"] == ["copies were counted twice"]
+
+
 def test_joules_and_rates_have_columns(tmp_path: Path) -> None:
     cost = {"flops": 1e9, "roof": "gemm/bf16"}
     one = sample.record("ceiling/gemm", {"n": 1}, [sample.arm("a", 1e-3, cost=cost, power_w=500.0)])

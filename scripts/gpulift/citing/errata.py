@@ -54,6 +54,11 @@ class Erratum:
     metrics: tuple[str, ...]
     launch: int | None
 
+    @property
+    def of_times(self) -> bool:
+        """Whether times are in doubt: what names metrics is about these alone."""
+        return not self.metrics
+
     def is_of(self, record: Record) -> bool:
         """Whether the record has this error."""
         run = f"{record.context.slug}/{record.file.parent.name}"

@@ -14,6 +14,8 @@ from rich.table import Table
 
 from gpulift import commands, terminal, text
 from gpulift.arguments import Wide, named
+from gpulift.citing import errata
+from gpulift.citing.errata import Erratum, errata_of
 from gpulift.claims.judge import INSIDE, UNDER_CONDITIONS, VERDICTS, Judgement, judge
 from gpulift.claims.ledger import Claim, read_ledger
 from gpulift.commands import Json
@@ -49,11 +51,13 @@ def claims(
         model = commands.require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}
     judged = {model: judge(ledger, found) for model, found in (models or {"": []}).items()}
+    known = errata.read_errata(commands.results_folder() / errata.FILE)
     if as_json:
-        commands.print_json([as_dict(model, one) for model in judged for one in judged[model]])
+        found = [as_dict(model, one, known) for model in judged for one in judged[model]]
+        commands.print_json(found)
         return
     for model, judgements in judged.items():
-        terminal.console(wide=wide).print(table(model, judgements))
+        terminal.console(wide=wide).print(table(model, judgements, known))
 
 
 def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
@@ -78,7 +82,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
     return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))
 
 
-def table(model: str, judgements: Sequence[Judgement]) -> Table:
+def table(model: str, judgements: Sequence[Judgement], known: Sequence[Erratum] = ()) -> Table:
     """The claims of one model, what was decided best first; then in the order of the ledger."""
     made = terminal.UnbrokenTable(
         title=f"Which published claims hold on {model}?" if model else "There are no records yet",
@@ -97,7 +101,7 @@ def table(model: str, judgements: Sequence[Judgement]) -> Table:
             one.claim.source.label,
             one.verdict,
             measured(one),
-            conditions(one),
+            "; ".join(filter(None, (conditions(one), *errors(one, known)))),
         )
         made.add_row(*(escape(cell) for cell in cells))
     return made
@@ -143,6 +147,12 @@ def conditions(one: Judgement) -> str:
     return ", ".join(parts)
 
 
+def errors(one: Judgement, known: Sequence[Erratum]) -> list[str]:
+    """`known error: ...` for each that a record of the verdict has, as `show` says it."""
+    found = (erratum for record in one.records for erratum in errata_of(record, known))
+    return [f"known error: {erratum.short}" for erratum in dict.fromkeys(found)]
+
+
 def _first(cases: Sequence[str]) -> list[str]:
     rest = len(cases) - SHOWN_CASES
     return [*cases[:SHOWN_CASES], *([f"{rest} more"] if rest > 0 else [])]
@@ -155,7 +165,7 @@ def _span(counts: Sequence[int], what: str, plural: str = "s") -> str:
     return f"{number} {what}{'' if high == 1 else plural}"
 
 
-def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
+def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mapping[str, Any]:
     """All of it as JSON."""
     return {
         "model": model,
@@ -184,5 +194,6 @@ def as_dict(model: str, one: Judgement) -> Mapping[str, Any]:
             for case in one.cases
         ],
         "single": [{"case": id, "gain": gain} for id, gain in one.single],
+        "errata": errors(one, known),
         "drivers": sorted({record.context.driver for record in one.records}),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulift.errors import GpuliftError
 from gpulift.exchange.imported import BENCHMARK
-from gpulift.exchange.rows import Row, rows_of
+from gpulift.exchange.rows import Row, known_errors, rows_of
 from gpulift.records.model import IMPORT, Record
 from gpulift.records.read import Run
 
@@ -98,6 +98,7 @@ def _context(run: Run, rows: Sequence[Row]) -> Json:
         "gpulift_commit": context.build.commit,
         "gpulift_driver": context.driver or None,
         "gpulift_cpu_time": NO_CPU_TIME,
+        "gpulift_known_errors": sorted({known_errors(one) for one in run.records} - {""}) or None,
         "gpulift_not_measured": [_missing(row) for row in rows if row.step_s is None] or None,
     }
     return {key: value for key, value in known.items() if value is not None}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpulift import text
 from gpulift.analysis.summary import Roof, Summary, Worth, headline
 from gpulift.citing import conditions
+from gpulift.exchange.rows import known_errors
 from gpulift.exchange.verdicts import checks_of
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, basis, coverage, overall
 from gpulift.text import visible
@@ -53,7 +54,7 @@ def _run(summary: Summary) -> Iterator[str]:
     yield ""
     yield from _checks(checks)
     yield from _table(
-        ("technique", "case", "arm", "speedup", "fraction of the roof"),
+        ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
         [_worth(row) for row in headline(summary)],
     )
     yield from _table(
@@ -94,7 +95,13 @@ def _worth(row: Worth) -> tuple[str, ...]:
         code(row.arm),
         f"{glyph} {word}, {text.speedup(row.speedup)}",
         text.percent(row.roof_fraction),
+        _errors(row),
     )
+
+
+def _errors(row: Worth) -> str:
+    found = dict.fromkeys(map(known_errors, row.case.measured))
+    return code("; ".join(filter(None, found))) if any(found) else "–"
 
 
 def _roof(one: Roof) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
-from gpulift import stats
+from gpulift import machine, stats
 from gpulift.analysis import arms
-from gpulift.citing import conditions
+from gpulift.citing import conditions, errata
 from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
 from gpulift.records.read import Run
 
@@ -124,6 +125,7 @@ def _of_record() -> list[Column]:
         Column("record_remedy", str, lambda row: row.record.remedy or None),
         *(Column(name, str, _record(name)) for name in later),
         Column("claims", str, lambda row: ", ".join(row.record.claims) or None),
+        Column("errata", str, lambda row: known_errors(row.record) or None),
         Column("notes_json", str, lambda row: as_json(row.record.notes)),
         Column("stop_reason", str, _inside("stop", "reason")),
         Column("blocks", int, _inside("stop", "blocks")),
@@ -232,6 +234,17 @@ def _of_result() -> list[Column]:
         Column("flops_per_s", float, lambda row: row.rate("flops")),
         Column("items_per_s", float, lambda row: row.rate("items")),
     ]
+
+
+def known_errors(record: Record) -> str:
+    """What the checkout's errata say of a record, in short."""
+    known = _errata(machine.checkout_root() / "results" / errata.FILE)
+    return "; ".join(one.short for one in errata.errata_of(record, known))
+
+
+@cache
+def _errata(file: Path) -> tuple[errata.Erratum, ...]:
+    return errata.read_errata(file)
 
 
 def _checked(row: Row) -> bool | None:
