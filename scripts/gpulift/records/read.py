@@ -173,6 +173,12 @@ def newest_run(folders: Sequence[Path]) -> Run | None:
     return read_run(best) if best else None
 
 
+def cases_of(folders: Sequence[Path]) -> list[Run]:
+    """All cases of one machine's run folders, each as one run has it; as `read_results` has them
+    of a folder above. None in which several GPUs were busy at once."""
+    return _every_case([_run(*_files_of(one)) for one in _ranked(folders)])
+
+
 def _newest(folders: Sequence[Path]) -> Path | None:
     return next(iter(_ranked(folders)), None)
 
