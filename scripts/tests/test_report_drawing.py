@@ -84,7 +84,7 @@ def test_figures_say_how_many_launches_they_rest_on() -> None:
 def test_costs_stand_beside_a_speedup() -> None:
     best = summary(runs_made.full_gpu()).worths[0]
     assert plots.costs(best).startswith("device memory 384 MiB against 1.00 MiB")
-    assert plots.worth_row(best).beside == plots.costs(best)
+    assert plots.worth_row(best).beside == f"baseline {best.baseline}, {plots.costs(best)}"
     assert plots.worth_row(best, short=True).beside == ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.analysis.summary import summarise
+from gpulift.citing import errata
 from gpulift.errors import GpuliftError
 from gpulift.report import showcase
 from tests import runs_made
@@ -24,22 +24,35 @@ needs_git = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def committed() -> list[showcase.Exhibit]:
+    """The figures of today's records."""
+    results = CHECKOUT / "results"
+    known = errata.read_errata(results / errata.FILE)
+    return showcase.exhibits(showcase.committed(results), known)
+
+
 @needs_git
-def test_the_committed_figures_show_what_the_committed_records_give() -> None:
-    for one in showcase.exhibits(showcase.committed(CHECKOUT / "results")):
+def test_the_committed_figures_show_what_the_committed_records_give(
+    committed: list[showcase.Exhibit],
+) -> None:
+    for one in committed:
         shown = showcase.values_in(FIGURES / one.file_name)
-        assert (shown["run"], shown["alt"]) == (one.values["run"], one.values["alt"]), MAKE_ANEW
+        assert shown["alt"] == one.values["alt"], MAKE_ANEW
         assert len(shown["rows"]) == len(one.values["rows"]), MAKE_ANEW
-        for committed, today in zip(shown["rows"], one.values["rows"], strict=True):
-            assert committed.pop("name") == today.pop("name"), MAKE_ANEW
-            assert committed == pytest.approx(today, rel=1e-4), MAKE_ANEW
+        for drawn, today in zip(shown["rows"], one.values["rows"], strict=True):
+            row = dict(today)
+            for key in ("name", "run"):
+                assert drawn.pop(key) == row.pop(key), MAKE_ANEW
+            assert drawn == pytest.approx(row, rel=1e-4), MAKE_ANEW
 
 
 @needs_git
-def test_the_committed_figures_say_what_they_would_say_today(tmp_path: Path) -> None:
-    made = showcase.exhibits(showcase.committed(CHECKOUT / "results"))
-    showcase.write(made, tmp_path)
-    for one in made:
+def test_the_committed_figures_say_what_they_would_say_today(
+    committed: list[showcase.Exhibit], tmp_path: Path
+) -> None:
+    showcase.write(committed, tmp_path)
+    for one in committed:
         assert words(FIGURES / one.file_name) == words(tmp_path / one.file_name), MAKE_ANEW
 
 
@@ -63,24 +76,25 @@ def test_readme_shows_both_with_their_own_texts() -> None:
 
 
 def test_a_written_figure_holds_its_values(tmp_path: Path) -> None:
-    made = showcase.exhibits(summary(runs_made.full_gpu()))
+    made = showcase.exhibits([summary(runs_made.full_gpu())])
     showcase.write(made, tmp_path / "new")
-    showcase.write(showcase.exhibits(summary(runs_made.full_gpu())), tmp_path / "again")
+    showcase.write(showcase.exhibits([summary(runs_made.full_gpu())]), tmp_path / "again")
     for one in made:
         file = tmp_path / "new" / one.file_name
         assert showcase.values_in(file) == one.values
         assert file.read_bytes() == (tmp_path / "again" / one.file_name).read_bytes()
         assert "<text" not in file.read_text("utf-8")  # outlines, which look the same everywhere
     rows = made[0].values["rows"]
-    assert rows[0]["speedup"] == pytest.approx(27.0, rel=0.01)
-    assert rows[0]["launches"] == 3
+    assert rows[0]["name"].startswith("transfer/pinned_copy/"), "of which most was measured"
+    largest = max(rows, key=lambda row: float(row["speedup"]))
+    assert largest["speedup"] == pytest.approx(27.0, rel=0.01)
+    assert largest["launches"] == 3
 
 
 def test_a_changed_value_is_noticed(tmp_path: Path) -> None:
-    made = showcase.exhibits(summary(runs_made.full_gpu()))
+    made = showcase.exhibits([summary(runs_made.full_gpu())])
     showcase.write(made, tmp_path)
-    other = summarise(summary(runs_made.full_gpu()[:-3]).run)
-    changed = showcase.exhibits(other)
+    changed = showcase.exhibits([summary(runs_made.full_gpu()[:-3])])
     assert showcase.values_in(tmp_path / made[0].file_name) != changed[0].values
 
 
@@ -102,7 +116,7 @@ def test_no_committed_records_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_records_without_pinned_copies_are_a_clear_error() -> None:
     with pytest.raises(GpuliftError, match="has no transfer/pinned_copy"):
-        showcase.exhibits(summary(runs_made.with_troubles()[:1]))
+        showcase.exhibits([summary(runs_made.with_troubles()[:1])])
 
 
 def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:

@@ -138,15 +138,15 @@ def with_models(summaries: Sequence[Summary], records: Iterable[Record]) -> list
 
 
 def as_model(summary: Summary) -> Summary:
-    """The run's cases with the model's figures as their speedups, best first, where there are any
-    that are about the model; else as they are."""
+    """The run's rows, best first, with the model's figure as their speedup where runs enough speak
+    of the model."""
     worths = [
         replace(row, pair=replace(row.pair, ratio=row.of_model.value.inverse()))
-        for row in summary.worths
         if row.of_model and row.of_model.of_model
+        else row
+        for row in summary.worths
     ]
-    worths.sort(key=lambda row: -row.speedup.value)
-    return replace(summary, worths=tuple(worths)) if worths else summary
+    return replace(summary, worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)))
 
 
 def _with_model(summary: Summary, cases: dict[tuple[str, str, str], dict[str, Record]]) -> Summary:

@@ -32,12 +32,13 @@ def answers(summary: Summary) -> list[str]:
     return [
         _answer(case, rungs)
         for case in cases
-        if case.first.case.get("model") == MODEL and len(rungs := _rungs(case)) > 1
+        if case.first.case.get("model") == MODEL and len(rungs := rungs_of(case)) > 1
     ]
 
 
-def _rungs(case: Case) -> list[Rung]:
-    """Those that were measured and say what the answer needs, from the naive one upwards."""
+def rungs_of(case: Case) -> list[Rung]:
+    """The arms of a case that say what their loader makes and what the step alone takes, from the
+    naive one upwards; none where the case is no ladder."""
     rungs = []
     for name, launches in case.arms.items():
         cost = launches[0].cost

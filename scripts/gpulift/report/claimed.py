@@ -20,6 +20,7 @@ from gpulift.claims.judge import (
 from gpulift.claims.ledger import Claim
 from gpulift.records.model import Record
 from gpulift.report import escaping
+from gpulift.report.doubts import NO_DOUBTS, Doubts
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,20 @@ CLAIM_STYLES = {
 
 
 def claims_views(
-    ledger: Sequence[Claim], summaries: Sequence[Summary], further: Iterable[Record] = ()
+    ledger: Sequence[Claim],
+    summaries: Sequence[Summary],
+    further: Iterable[Record] = (),
+    doubts: Doubts = NO_DOUBTS,
 ) -> tuple[ClaimsView, ...]:
     """A view per model whose records are in the report, in the order of the machines.
 
-    `further` are other records of these models. The best supported claims come first.
+    `further` are other records of these models. The best supported claims come first, of these the
+    ones without known errors.
     """
+
+    def order(one: Judgement) -> tuple[tuple[bool, bool, int], bool]:
+        return rank(one), doubts.wrong_times(one.records)
+
     records: dict[str, dict[str, Record]] = {}
     names: dict[str, str] = {}
     for one in summaries:
@@ -83,7 +92,7 @@ def claims_views(
         ClaimsView(
             names[model],
             ids[names[model]],
-            tuple(sorted(judge(ledger, [*found.values()]), key=rank)),
+            tuple(sorted(judge(ledger, [*found.values()]), key=order)),
         )
         for model, found in records.items()
     )

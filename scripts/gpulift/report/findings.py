@@ -22,11 +22,11 @@ from gpulift.qualify.checks import (
 )
 from gpulift.qualify.tables import GLYPHS
 from gpulift.report import plots
+from gpulift.report.gains import memory_ratio
 
 FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12
 MOST_CASES = 6  # that a sentence names one by one; of more it names the ends
-SAME_MEMORY = 0.01  # a difference that is not worth a word
 BATCH = "batch"  # an axis: samples of a step
 KNEE = 0.95  # of the best rate, which the smallest batch at the knee reaches
 LEAST_BATCHES = 3
@@ -156,15 +156,8 @@ def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
 
 def _gain(row: Worth) -> str:
     """`4.32× (resnet50, equal; 0.53× the memory)`."""
-    return f"{text.ratio(row.speedup.value)} ({_case(row)}{_memory(row)})"
-
-
-def _memory(row: Worth) -> str:
-    """The arm's peak over its baseline's on the device, where it is another."""
-    mine, theirs = row.facts.device_bytes, row.baseline_facts.device_bytes
-    if not mine or not theirs or abs(mine / theirs - 1) < SAME_MEMORY:
-        return ""
-    return f"; {text.ratio(mine / theirs)} the memory"
+    about = "; ".join(filter(None, (_case(row), memory_ratio(row))))
+    return f"{text.ratio(row.speedup.value)} ({about})"
 
 
 def _where_faster(rows: Sequence[Worth], axis: str) -> str:

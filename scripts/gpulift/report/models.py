@@ -239,7 +239,8 @@ def _speedup_cell(members: Sequence[tuple[Summary, Worth]], gpu: bool) -> Cell:
     first = members[0][1]
     runs = [_run_figure(one, row.speedup, row.case.measured) for one, row in members]
     arm = first.case.first.arm(first.arm)
-    return Cell(first.of_model or over_runs(runs), gpu, arm.cost if arm else None)
+    of_model = next((row.of_model for _, row in members if row.of_model), None)
+    return Cell(of_model or over_runs(runs), gpu, arm.cost if arm else None)
 
 
 def _run_figure(summary: Summary, value: Estimate, records: tuple[Record, ...]) -> RunFigure:

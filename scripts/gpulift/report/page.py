@@ -9,6 +9,7 @@ from gpulift import machine
 from gpulift.analysis.duets import duet_rows
 from gpulift.analysis.over_runs import with_models
 from gpulift.analysis.summary import Summary, with_roofs
+from gpulift.citing import errata
 from gpulift.claims.ledger import read_ledger
 from gpulift.costing import Prices
 from gpulift.errors import GpuliftError
@@ -19,6 +20,7 @@ from gpulift.report import (
     claimed,
     error_rates,
     escaping,
+    feeding,
     figures,
     models,
     planned,
@@ -28,6 +30,8 @@ from gpulift.report import (
     views,
 )
 from gpulift.report.changes import Change
+from gpulift.report.doubts import doubts_of
+from gpulift.report.gains import FIRST_MODELS
 from gpulift.report.limits import limits
 from gpulift.report.settings import settings
 from gpulift.runs import write_error
@@ -45,18 +49,20 @@ def write(
     """Writes the report of machines and changes into a folder; returns the page's path.
 
     `verdicts` of a run folder are shown as they are; others are made from the records alone.
-    Certificates come from `results`, by default the checkout's. `further` are records of other runs
-    of the same models, for figures that are about the model. `prices`
-    add what a million items cost.
+    Certificates and known errors come from `results`, by default the checkout's. `further` are
+    records of other runs of the same models, for figures that are about the model. `prices` add
+    what a million items cost.
     """
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
     summaries = with_models(_ordered(_distinct(summaries)), further)
     summaries = [with_roofs(one, summaries) for one in summaries]
+    results = results or machine.checkout_root() / "results"
+    doubts = doubts_of(summaries, errata.read_errata(results / errata.FILE))
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
     judged = [(one, _judged(one, verdicts or {})) for one in summaries]
-    machines = views.machine_views(judged, anchors)
-    results = results or machine.checkout_root() / "results"
+    machines = views.machine_views(judged, anchors, doubts)
+    anchors = views.in_order(anchors, machines)
     slugs = [one.run.records[0].context.slug for one in summaries]
     certificates = error_rates.views([*slugs, *(change.machine for change in changes)], results)
     beside = models.views(summaries, models.known_references(results))
@@ -65,6 +71,8 @@ def write(
     compared = [one.figure for one in beside if one.figure]
     wanted = [*planned.of_machines(machines, most)]
     wanted += planned.of_techniques(machines, anchors, most)
+    fed = feeding.drawings(machines[: most.machines])
+    wanted += fed
     wanted += [*(one.curve for one in certificates), *compared[: most.models]]
     wanted.append(planned.of_duets(duets))
     values: dict[str, object] = {
@@ -77,6 +85,9 @@ def write(
         "topology": topology.views(summaries),
         "models": beside,
         "duets": duets,
+        "doubts": doubts,
+        "models_first": list(FIRST_MODELS.values()),
+        "fed": fed,
         "undrawn": planned.left_out(machines, anchors, len(compared), most),
         "most": most,
         "on_page": {record.id for one in summaries for record in one.run.records},
@@ -84,8 +95,8 @@ def write(
     }
     values["contents"] = _contents(values)
     try:
-        claims = claimed.claims_views(read_ledger(), summaries, further)
-        techniques = views.technique_views(machines, anchors, claims, most.strips)
+        claims = claimed.claims_views(read_ledger(), summaries, further, doubts)
+        techniques = views.technique_views(machines, anchors, claims, most.strips, doubts)
         drawn = figures.drawn([drawing for drawing in wanted if drawing], out / "figures")
         values |= {"claims": claims, "techniques": techniques, "figures": drawn}
         (out / "report.md").write_text(twin.fit(render.twin_parts(values)), encoding="utf-8")
@@ -124,11 +135,13 @@ def _contents(values: Mapping[str, object]) -> list[tuple[str, str]]:
         ("roofs", "Roofs", "machines"),
         ("topology", "How the GPUs are linked", "topology"),
         ("techniques", "Techniques", "machines"),
+        ("feeding", "Feeding", "fed"),
         ("claims", "Published claims", "machines"),
         ("models", "Models side by side", "models"),
         ("missing", "What was not measured", "machines"),
         ("conditions", "Conditions", "machines"),
         ("certificates", "How often the verdict is wrong", "certificates"),
+        ("errata", "Known errors", "doubts"),
         ("reading", "How to read a number", "machines"),
         ("records", "Records", "machines"),
     )

@@ -32,6 +32,7 @@ TITLE_LETTERS = 66
 ROW_IN = 0.42
 BESIDE_IN = 0.22  # more height where rows have a second line of text
 LIFT = 0.25  # of the first line, in rows
+VALUE_ROOM = 1.2  # of an axis whose line must not cross the values on the right
 DODGE = 1.06  # of sizes on a log axis, between kinds of rows
 FACTORS = (2.0, 4.0, 10.0, 100.0, 1e4)  # between the ticks of a wide axis of ratios
 MOST_TICKS = 7
@@ -86,7 +87,8 @@ def worth_row(row: Worth, short: bool = False) -> ForestRow:
     glyph, _ = text.verdict(row.speedup)
     label = f"{row.arm}, {case}" if short else f"{row.technique}: {row.arm}, {case}"
     value = f"{glyph} {text.ratio(row.speedup.value)}"
-    return ForestRow(label, row.speedup, value, beside="" if short else costs(row))
+    beside = ", ".join(filter(None, (f"baseline {row.baseline}", costs(row))))
+    return ForestRow(label, row.speedup, value, beside="" if short else beside)
 
 
 def costs(row: Worth) -> str:
@@ -129,6 +131,42 @@ def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
             _row_beside(axes, position, row.beside)
         ends = [v for r in rows for v in (r.estimate.low, r.estimate.high, r.estimate.value) if v]
         ratio_axis(axes, ends, f"{axis}\n{launches(row.estimate for row in rows)}")
+        return figure
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """A rate: of what, how large, and as text."""
+
+    label: str
+    estimate: Estimate
+    value: str
+
+
+def rates(rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None) -> Figure:
+    """A rate a row with its interval: bars from 0 up to a line that is named, or without such a
+    line marks on a log axis."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _row_figure(len(rows))
+        for position, row in enumerate(rows):
+            low, high = row.estimate.low, row.estimate.high
+            if line:
+                axes.barh(position, row.estimate.value, height=0.32, color=BLUE, linewidth=0)
+            else:
+                axes.plot(row.estimate.value, position, "o", color=BLUE, markersize=6)
+            if low is not None and high is not None:
+                axes.plot([low, high], [position] * 2, color=INK if line else BLUE, linewidth=1.6)
+            label_row(axes, position, row.label, row.value)
+        if line:
+            axes.axvline(line[0], color=INK, linewidth=1.4, linestyle="--", label=line[1])
+            axes.set_xlim(0, VALUE_ROOM * max(line[0], *(row.estimate.value for row in rows)))
+            figure.legend(loc="outside upper left", fontsize=9)
+        else:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.rate(value, "B/s")))
+            axes.grid(visible=True, axis="x", linewidth=0.6)
+        axes.set_xlabel(f"{axis}\n{launches(row.estimate for row in rows)}")
         return figure
 
 

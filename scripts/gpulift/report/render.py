@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
 
 from gpulift import costing, decision, tables, text
 from gpulift.claims import command as claims
 from gpulift.qualify.tables import GLYPHS, quantity
+from gpulift.records.model import Record
 from gpulift.report import escaping, views
 from gpulift.report.claimed import CLAIM_STYLES
 
@@ -25,9 +28,11 @@ PARTS = {
     "techniques": "the techniques",
     "claims": "the claims",
     "models": "the models side by side",
+    "feeding": "how training is fed",
     "missing": "what was not measured",
     "conditions": "the conditions",
     "certificates": "how often the verdict is wrong",
+    "errata": "the known errors",
     "records": "the records",
 }
 WHERE_THERE_ARE = ("models", "topology")
@@ -50,6 +55,23 @@ def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, title in PARTS.items()
         if name not in WHERE_THERE_ARE or values[name]
     ]
+
+
+@pass_context
+def _runs(context: Context, records: Sequence[Record]) -> Markup:
+    return views.runs(records, context["doubts"])
+
+
+@pass_context
+def _errors(context: Context, records: Sequence[Record]) -> Markup:
+    """`E1 E3`, each a link to a known error of any of the records."""
+    return views.error_links(records, context["doubts"])
+
+
+@pass_context
+def _error_names(context: Context, records: Sequence[Record]) -> str:
+    """` E1 E3`, for the twin."""
+    return "".join(f" E{number}" for number in context["doubts"].errors(records))
 
 
 def _file(environment: Environment, name: str) -> str:
@@ -90,7 +112,9 @@ def _environment(html: bool) -> Environment:
         memory=views.memory,
         rates=views.rates,
         roof_share=views.roof_share,
-        runs=views.runs,
+        runs=_runs,
+        errors=_errors,
+        error_names=_error_names,
         quantity=quantity,
         judged=lambda result: GLYPHS[result.verdict],
         groups=tables.group_problems,

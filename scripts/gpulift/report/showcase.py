@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.sax.saxutils import escape, unescape
 
 from matplotlib.figure import Figure
@@ -21,19 +21,26 @@ from matplotlib.figure import Figure
 from gpulift import machine, text
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.over_runs import as_model, with_models
-from gpulift.analysis.summary import Summary, Worth, headline, summarise
+from gpulift.analysis.summary import Summary, Worth, summarise
+from gpulift.citing import errata
+from gpulift.citing.errata import Erratum
 from gpulift.entry import say
 from gpulift.errors import USAGE, GpuliftError
-from gpulift.records.read import Run, newest_run
-from gpulift.report import plots
+from gpulift.records.read import cases_of
+from gpulift.report import escaping, gains, planned, plots, views
+from gpulift.report.doubts import doubts_of
 from gpulift.report.drawing import Drawing
+from gpulift.report.gains import AnswerLine, StepLine
 from gpulift.runs import write_error
 
 MODEL = "nvidia-h200"
 PINNED = "transfer/pinned_copy"
-AXIS = "median speedup over runs, 95 % interval over runs (above 1: faster)"
-ONE_RUN = "one run"
 DIGITS = 6
+MOST_STEPS, MOST_BLOCKS = 8, 6  # techniques of a figure
+SAID_STEPS = 3  # of them in the text that stands for it
+AXIS = "speedup, 95 % interval, over runs where three are known (above 1: faster)"
+ONE_RUN = "one run"
+Line = TypeVar("Line", StepLine, AnswerLine)
 DATA = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
 
 
@@ -50,35 +57,52 @@ class Exhibit:
         return f"{self.drawing.name}.svg"
 
 
-def committed(results: Path) -> Summary:
-    """The model's run to show, of those that git has, with the figures over all of its runs.
+def committed(results: Path) -> list[Summary]:
+    """All cases of the model that git has, each as one run has it, with the figure over all runs.
 
     GpuliftError where there is none.
     """
     files = committed_files(results, MODEL)
-    run = newest_run(sorted({file.parent for file in files}))
-    if run is None:
+    found = cases_of(sorted({file.parent for file in files}))
+    if not found:
         raise GpuliftError(f"{results}: there are no committed records of {MODEL}", USAGE)
-    summary = summarise(run)
-    techniques = {row.technique for row in summary.worths}
-    records = records_of_models(files, [MODEL], techniques, say)
-    return with_models([summary], records)[0]
+    summaries = [summarise(run) for run in found]
+    techniques = {row.technique for one in summaries for row in one.worths}
+    return with_models(summaries, records_of_models(files, [MODEL], techniques, say))
 
 
-def exhibits(of_run: Summary) -> list[Exhibit]:
-    """What each technique is worth on the model, as far as known, and in one run copies by size:
+def exhibits(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> list[Exhibit]:
+    """What is worth turning on, as the report's first screen has it, and in one run copies by size:
     most sizes were measured in fewer than three."""
-    run, summary = of_run.run, as_model(of_run)
-    best = headline(summary)
-    copies = of_run.worths_of(PINNED)
+    copies = [row for one in summaries for row in one.worths_of(PINNED)]
+    run = summaries[0].run
     if not copies:
         raise GpuliftError(f"{run.folder}: has no {PINNED} to show", USAGE)
-    forest = partial(plots.forest, [plots.worth_row(row) for row in best], AXIS)
+    copies.sort(key=lambda row: -row.speedup.value)
+    of_models = [as_model(one) for one in summaries]
+    anchors = escaping.anchors(views.technique_ids(of_models), "t")
+    judged = [(one, ()) for one in of_models]
+    view = views.machine_views(judged, anchors, doubts_of(of_models, known))[0]
+    steps = _leading(view.steps, MOST_STEPS)
+    blocks = _leading(view.lines, MOST_BLOCKS)
+    rows = list(gains.in_order(steps, blocks))
+    forest = partial(plots.forest, [_forest_row(row) for row in rows], AXIS)
     sweep = partial(plots.sweep, copies, ONE_RUN)
     return [
-        _exhibit("techniques", _of_techniques(summary, best), forest, run, best),
-        _exhibit("pinned-copy", _of_copies(of_run, copies), sweep, run, copies),
+        _exhibit("techniques", _of_techniques(run.machine, steps, blocks), forest, rows),
+        _exhibit("pinned-copy", _of_copies(run.machine, copies), sweep, copies),
     ]
+
+
+def _forest_row(row: Worth) -> plots.ForestRow:
+    made = plots.worth_row(row)
+    basis = row.of_model.basis if row.of_model else ONE_RUN
+    return replace(made, beside=f"{made.beside}, {basis}")
+
+
+def _leading(lines: Sequence[Line], most: int) -> list[Line]:
+    """The first ones that show an effect and are not in doubt."""
+    return [one for one in lines if one.matters and not one.doubted][:most]
 
 
 def write(found: Sequence[Exhibit], folder: Path) -> None:
@@ -106,10 +130,8 @@ def values_in(file: Path) -> Mapping[str, Any]:
     return values
 
 
-def _exhibit(
-    name: str, alt: str, draw: Callable[[], Figure], run: Run, rows: Sequence[Worth]
-) -> Exhibit:
-    values = {"alt": alt, "run": run.name, "rows": [_values(row) for row in rows]}
+def _exhibit(name: str, alt: str, draw: Callable[[], Figure], rows: Iterable[Worth]) -> Exhibit:
+    values = {"alt": alt, "rows": [_values(row) for row in rows]}
     return Exhibit(Drawing(name, alt, draw), values)
 
 
@@ -118,18 +140,19 @@ def _values(row: Worth) -> dict[str, Any]:
     ends = {"speedup": one.value, "low": one.low, "high": one.high}
     rounded = {key: end and float(f"{end:.{DIGITS}g}") for key, end in ends.items()}
     name = f"{row.technique}/{row.case.case_id}/{row.arm}"
-    return {"name": name, "launches": one.launches, **rounded}
+    run = row.case.first.file.parent.name
+    return {"name": name, "run": run, "launches": one.launches, **rounded}
 
 
-def _of_techniques(summary: Summary, rows: Sequence[Worth]) -> str:
-    best: dict[str, Worth] = {}
-    for row in rows:
-        best.setdefault(row.technique, row)
-    said = [f"{one.technique} up to {text.ratio(one.speedup.value)}" for one in best.values()]
-    return f"Best and worst case of each technique on {summary.run.machine}: {', '.join(said)}."
+def _of_techniques(name: str, steps: Sequence[StepLine], blocks: Sequence[AnswerLine]) -> str:
+    said = [planned.step_words(one) for one in steps[:SAID_STEPS]]
+    if not steps:
+        said = [planned.line_words(one) for one in blocks]
+    what = "Whole training steps, then building blocks" if steps else "Building blocks"
+    return f"{what} on {name}: {'; '.join(said)}."
 
 
-def _of_copies(summary: Summary, rows: Sequence[Worth]) -> str:
+def _of_copies(name: str, rows: Sequence[Worth]) -> str:
     arms: dict[str, list[float]] = {}
     for row in rows:
         arms.setdefault(row.arm, []).append(row.speedup.value)
@@ -137,9 +160,7 @@ def _of_copies(summary: Summary, rows: Sequence[Worth]) -> str:
         f"{arm} from {text.ratio(min(found))} to {text.ratio(max(found))}"
         for arm, found in arms.items()
     )
-    return (
-        f"Copies by size on {summary.run.machine}, {ONE_RUN}, speedup over pageable memory: {ends}."
-    )
+    return f"Copies by size on {name}, {ONE_RUN}, speedup over pageable memory: {ends}."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -148,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Makes the figures of README.md anew.")
     parser.add_argument("--out", type=Path, default=results / "figures")
     folder: Path = parser.parse_args(arguments).out
-    write(exhibits(committed(results)), folder)
+    known = errata.read_errata(results / errata.FILE)
+    write(exhibits(committed(results), known), folder)
     print(folder)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from markupsafe import Markup
 
@@ -23,34 +23,15 @@ from gpulift.qualify.checks import (
     basis,
 )
 from gpulift.records.model import IMPORT, Record
-from gpulift.report import findings, marks, roofline, strips
+from gpulift.report import findings, gains, marks, roofline, strips
 from gpulift.report.claimed import ClaimsView
+from gpulift.report.doubts import NO_DOUBTS, Doubts
+from gpulift.report.gains import AnswerLine, Gain, StepLine, Theme
 from gpulift.stats import Estimate
 
 SYNTHETIC = "synthetic test data"
-NO_DIFFERENCE = "no difference shown"
-NO_INTERVAL = "no interval"
 ITEMS = "items/s"
 MOST_GAPS = 4
-
-
-@dataclass(frozen=True)
-class AnswerLine:
-    """A technique on the first screen: its largest gain, and where it gains least."""
-
-    technique: str
-    anchor: str
-    best: Worth
-    worst: Worth | None
-    plot: Markup
-    run: str  # the folder's name of the run that it comes from
-
-    @property
-    def matters(self) -> bool:
-        """Whether any effect is shown in the two."""
-        shown = [self.best, self.worst] if self.worst else [self.best]
-        words = {text.verdict(row.speedup)[1] for row in shown}
-        return bool(words - {NO_DIFFERENCE, NO_INTERVAL})
 
 
 @dataclass(frozen=True)
@@ -78,18 +59,30 @@ class MachineView:
     summary: Summary
     results: tuple[CheckResult, ...]
     answer: findings.Answer
-    lines: tuple[AnswerLine, ...]
-    axis: str
     marks: tuple[str, ...]
     added: tuple[str, ...] = ()  # techniques that no run of the machine before it has
     known: frozenset[str] = frozenset()  # checks that the machine's first run answers for
     further: tuple[MachineView, ...] = ()  # the other runs of its machine, in the first run's view
     main: bool = True  # the first run of its machine: its lines are those of all of them
+    steps: tuple[StepLine, ...] = ()  # whole training steps
+    themes: tuple[Theme, ...] = ()  # building blocks
+    axis: str = ""
 
     @property
     def group(self) -> tuple[MachineView, ...]:
         """It and the other runs of its machine."""
         return (self, *self.further)
+
+    @cached_property
+    def lines(self) -> tuple[AnswerLine, ...]:
+        """The building blocks of all themes."""
+        return tuple(line for theme in self.themes for line in theme.lines)
+
+    @property
+    def shown_themes(self) -> list[Theme]:
+        """With the lines that show an effect, where there are any."""
+        kept = ((one.name, tuple(filter(_matters, one.lines))) for one in self.themes)
+        return [Theme(name, lines) for name, lines in kept if lines]
 
     @property
     def runs(self) -> int:
@@ -230,7 +223,8 @@ class MachineView:
     @property
     def quiet(self) -> list[str]:
         """Techniques in which no difference is shown."""
-        return [line.technique for line in self.lines if not line.matters]
+        every: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
+        return list(dict.fromkeys(line.technique for line in every if not line.matters))
 
 
 @dataclass(frozen=True)
@@ -338,7 +332,9 @@ class TechniqueView:
 
 
 def machine_views(
-    judged: Sequence[tuple[Summary, Sequence[CheckResult]]], techniques: Mapping[str, str]
+    judged: Sequence[tuple[Summary, Sequence[CheckResult]]],
+    techniques: Mapping[str, str],
+    doubts: Doubts = NO_DOUBTS,
 ) -> list[MachineView]:
     """Each run with its checks; the first of a machine speaks for all of its runs.
 
@@ -348,7 +344,7 @@ def machine_views(
     for number, (summary, results) in enumerate(judged):
         before = groups.setdefault(summary.run.machine, [])
         before.append(_machine_view(summary, results, number, before))
-    made = [view for group in groups.values() for view in _joined(group, techniques)]
+    made = [view for group in groups.values() for view in _joined(group, techniques, doubts)]
     return sorted(made, key=lambda view: view.number)
 
 
@@ -363,8 +359,6 @@ def _machine_view(
         summary=summary,
         results=tuple(results),
         answer=findings.answer(results, basis(summary)),
-        lines=(),
-        axis="",
         marks=(*synthetic, *summary.marks),
         added=tuple(one for one in technique_ids([summary]) if one not in seen),
         known=frozenset(one.id for one in before[0].results) if before else frozenset(),
@@ -372,44 +366,65 @@ def _machine_view(
     )
 
 
-def _joined(group: Sequence[MachineView], techniques: Mapping[str, str]) -> Iterator[MachineView]:
-    """The first run gets a line per technique of the machine's runs."""
+def _joined(
+    group: Sequence[MachineView], techniques: Mapping[str, str], doubts: Doubts
+) -> Iterator[MachineView]:
+    """The first run gets the lines of all of the machine's runs."""
     main, *further = group
-    pairs = sorted(_ends(group), key=lambda pair: -pair[0].speedup.value)
-    axis = marks.scale([row.speedup for best, worst, _ in pairs for row in (best, worst) if row])
-    lines = tuple(
-        AnswerLine(
-            best.technique,
-            techniques[best.technique],
-            best,
-            worst,
-            marks.draw([row.speedup for row in (best, worst) if row], axis),
-            run,
-        )
-        for best, worst, run in pairs
+    found = list(_gains(group, doubts))
+    steps, themes = gains.step_lines(found, techniques), gains.themes(found, techniques)
+    blocks = [line for theme in themes for line in theme.lines]
+    axis = gains.scale_of(row for line in blocks for row in (line.best, line.worst) if row)
+    yield replace(
+        main,
+        steps=tuple(steps),
+        themes=tuple(
+            Theme(
+                theme.name,
+                tuple(replace(one, plot=_plot([one.best, one.worst], axis)) for one in theme.lines),
+            )
+            for theme in themes
+        ),
+        axis=axis.label,
+        further=tuple(further),
     )
-    label = axis.label if lines else ""
-    yield replace(main, lines=lines, axis=label, further=tuple(further))
     yield from further
 
 
-def _ends(group: Sequence[MachineView]) -> Iterator[tuple[Worth, Worth | None, str]]:
-    """Largest and least gain of each technique, and the run of the largest.
+def _plot(rows: Sequence[Worth | None], axis: marks.Scale) -> Markup:
+    return marks.draw([row.speedup for row in rows if row], axis)
+
+
+def _gains(group: Sequence[MachineView], doubts: Doubts) -> Iterator[Gain]:
+    """All comparisons of a machine's runs.
 
     A case is taken from the first run that has it: of many runs of a case, the extremes would be
     those of noise.
     """
     owner: dict[tuple[str, str], MachineView] = {}
-    rows: dict[str, list[tuple[Worth, str]]] = {}
     for view in group:
+        folder = view.summary.run.folder
         for row in view.summary.worths:
             if owner.setdefault((row.technique, row.case.case_id), view) is view:
-                found = rows.setdefault(row.technique, [])
-                found.append((row, view.summary.run.folder.name))
-    for found in rows.values():
-        found.sort(key=lambda pair: -pair[0].speedup.value)
-        (best, run), (worst, _) = found[0], found[-1]
-        yield best, worst if len(found) > 1 else None, run
+                doubted, unfinished = doubts.bars(row, folder), folder in doubts.unfinished
+                yield Gain(row, folder.name, doubted, unfinished)
+
+
+def _matters(line: AnswerLine) -> bool:
+    return line.matters
+
+
+def in_order(techniques: Mapping[str, str], machines: Sequence[MachineView]) -> dict[str, str]:
+    """The anchors of techniques in the order of the first screen."""
+    first = [
+        technique
+        for view in machines
+        for technique in (
+            *(step.technique for step in view.steps),
+            *(block.technique for block in view.lines),
+        )
+    ]
+    return {id: techniques[id] for id in dict.fromkeys([*first, *techniques])}
 
 
 def technique_views(
@@ -417,14 +432,16 @@ def technique_views(
     techniques: Mapping[str, str],
     claims: Sequence[ClaimsView],
     most_strips: int,
+    doubts: Doubts = NO_DOUBTS,
 ) -> tuple[TechniqueView, ...]:
-    """Every technique in the given order, on every machine that measured it.
+    """Every technique in the given order, on every machine that measured it; rows in doubt last.
 
     At most so many cases have their raw windows drawn, as many of each technique and machine.
     """
     rows: dict[tuple[str, int], list[Worth]] = {}
     for machine in machines:
-        for row in machine.summary.worths:
+        bars = partial(doubts.bars, folder=machine.summary.run.folder)
+        for row in sorted(machine.summary.worths, key=bars):
             rows.setdefault((row.technique, machine.number), []).append(row)
     made = []
     strips_each = max(1, most_strips // max(1, len(rows)))
@@ -542,11 +559,20 @@ def _metric(found: facts.Facts, name: str) -> str:
     return facts.UNKNOWN if value is None else arms.metric(name, value)
 
 
-def runs(records: Sequence[Record]) -> Markup:
-    """The launches by number, each leads to its id; a template takes twice as long for these."""
+def runs(records: Sequence[Record], doubts: Doubts) -> Markup:
+    """The launches by number, each leads to its id, and their known errors; a template takes twice
+    as long for these."""
     # Only numbers and ids, which are digits of a hash, are in it.
     links = (f'<a href="#r-{r.id}" title="{r.id}">{r.launch + 1}</a>' for r in records)
-    return Markup(f'<span class="runs">{"".join(links)}</span>')
+    errors = error_links(records, doubts)
+    return Markup(f'<span class="runs">{"".join(links)}</span>') + errors
+
+
+def error_links(records: Sequence[Record], doubts: Doubts) -> Markup:
+    """`E1 E3`, each leads to a known error that any of the records has."""
+    link = Markup('<a class="err" href="#e-{0}" title="known error: {1}">E{0}</a>')
+    links = (link.format(one, doubts.errata[one - 1].short) for one in doubts.errors(records))
+    return Markup(" ").join(links)
 
 
 def memory(row: Worth) -> tuple[str, ...]:

@@ -61,7 +61,7 @@
     for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const body = table.tBodies[0];
-    const keyed = Array.from(body.rows, (row) => [key(row, head.cellIndex), row]);
+    const keyed = all("tbody tr", table).map((row) => [key(row, head.cellIndex), row]);
     keyed.sort((a, b) => (down ? order(b[0], a[0]) : order(a[0], b[0])));
     body.append(...keyed.map((pair) => pair[1]));
   };
