@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.qualify import feeding
 from gpulift.records.model import Context
 
 DEFAULT = "120s"
@@ -52,7 +53,8 @@ def choose(
     arm_time_s: float | None = None,
 ) -> Choice:
     """Of the quick cases that match: first those that the machine is judged by, then one of each
-    technique, then the others, of equals the shorter first; as many as fit into the time.
+    technique, then the others, of equals the shorter first; as many as fit into the time. Without a
+    GPU how many images the machine can feed goes before what it is worth in parts.
 
     What needs a GPU takes no time where there is none: its rows say why.
     """
@@ -80,6 +82,7 @@ def _ranked(
     matches: Callable[..., bool],
     arm_s: float,
 ) -> Iterable[tuple[int, float, str, str, tuple[str, ...]]]:
+    asked_first = "" if context.gpu else feeding.TECHNIQUE
     for info in techniques:
         judged = info.ceiling  # the integrity checks are ceilings, too
         quick = sorted(
@@ -88,7 +91,8 @@ def _ranked(
             if case.quick and (arms := _arms(info, case, matches))
         )
         for number, (launch_s, case_id, arms) in enumerate(quick):
-            yield (0 if judged else min(number, 1) + 1, launch_s, info.id, case_id, arms)
+            rank = 0 if judged else 1 if info.id == asked_first else min(number, 1) + 2
+            yield (rank, launch_s, info.id, case_id, arms)
 
 
 def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from gpulift import measuring, runs
 from gpulift.arguments import time_s
 from gpulift.errors import GpuliftError
 from gpulift.machine import CaseInfo, TechniqueInfo, matcher
+from gpulift.qualify import feeding
 from gpulift.quick import ARM_TIME_S, LAUNCHES, choose, with_default
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
@@ -59,6 +60,18 @@ def test_what_judges_the_machine_comes_first_then_one_case_of_each_technique(her
         assert sorted([*cases(chosen.rows), *chosen.left_out]) == sorted(order)
         assert chosen.left_out, "not all fit"
         assert cases(chosen.rows)[0] == "y/roof/n:0"
+
+
+def test_how_many_images_it_can_feed_is_asked_first_of_a_machine_without_a_gpu(
+    here: Context,
+) -> None:
+    known = [technique("a/short"), technique(feeding.TECHNIQUE, slow=True), technique("y/roof")]
+    known[2] = replace(known[2], ceiling=True)
+    order = ["y/roof/n:0", f"{feeding.TECHNIQUE}/n:0", "a/short/n:0"]
+    assert cases(choose(known, here, 1e6, EVERYTHING).rows) == order
+    with_gpu = read_context(sample.GPU_CONTEXT, "here")
+    gpu_order = [order[0], order[2], order[1]]
+    assert cases(choose(known, with_gpu, 1e6, EVERYTHING).rows) == gpu_order
 
 
 def test_what_cannot_run_here_takes_no_time(here: Context) -> None:
