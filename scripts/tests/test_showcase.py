@@ -29,7 +29,9 @@ def committed() -> list[showcase.Exhibit]:
     """The figures of today's records."""
     results = CHECKOUT / "results"
     known = errata.read_errata(results / errata.FILE)
-    return showcase.exhibits(showcase.committed(results), known)
+    fed = showcase.committed(results, showcase.FED_MODEL)
+    steps = showcase.steps_and_blocks(showcase.committed(results), known)
+    return [steps, showcase.ladder(fed)]
 
 
 @needs_git
@@ -63,39 +65,39 @@ def words(file: Path) -> list[str]:
     return sorted(found)
 
 
-def test_readme_shows_both_with_their_own_texts() -> None:
+def test_readme_shows_them_with_their_own_texts() -> None:
     shown = dict(
         (file, alt)
         for alt, file in re.findall(
             r"!\[([^\]]*)\]\(results/figures/([^)]*)\)", (CHECKOUT / "README.md").read_text("utf-8")
         )
     )
-    assert sorted(shown) == ["pinned-copy.svg", "techniques.svg"]
+    assert sorted(shown) == ["ladder.svg", "techniques.svg"]
     for file, alt in shown.items():
         assert alt == showcase.values_in(FIGURES / file)["alt"], MAKE_ANEW
 
 
 def test_a_written_figure_holds_its_values(tmp_path: Path) -> None:
-    made = showcase.exhibits([summary(runs_made.full_gpu())])
-    showcase.write(made, tmp_path / "new")
-    showcase.write(showcase.exhibits([summary(runs_made.full_gpu())]), tmp_path / "again")
-    for one in made:
-        file = tmp_path / "new" / one.file_name
-        assert showcase.values_in(file) == one.values
-        assert file.read_bytes() == (tmp_path / "again" / one.file_name).read_bytes()
-        assert "<text" not in file.read_text("utf-8")  # outlines, which look the same everywhere
-    rows = made[0].values["rows"]
+    made = showcase.steps_and_blocks([summary(runs_made.full_gpu())])
+    again = showcase.steps_and_blocks([summary(runs_made.full_gpu())])
+    showcase.write([made], tmp_path / "new")
+    showcase.write([again], tmp_path / "again")
+    file = tmp_path / "new" / made.file_name
+    assert showcase.values_in(file) == made.values
+    assert file.read_bytes() == (tmp_path / "again" / made.file_name).read_bytes()
+    assert "<text" not in file.read_text("utf-8")  # outlines, which look the same everywhere
+    rows = made.values["rows"]
     assert rows[0]["name"].startswith("transfer/pinned_copy/"), "of which most was measured"
-    largest = max(rows, key=lambda row: float(row["speedup"]))
-    assert largest["speedup"] == pytest.approx(27.0, rel=0.01)
+    largest = max(rows, key=lambda row: float(row["value"]))
+    assert largest["value"] == pytest.approx(27.0, rel=0.01)
     assert largest["launches"] == 3
 
 
 def test_a_changed_value_is_noticed(tmp_path: Path) -> None:
-    made = showcase.exhibits([summary(runs_made.full_gpu())])
-    showcase.write(made, tmp_path)
-    changed = showcase.exhibits([summary(runs_made.full_gpu()[:-3])])
-    assert showcase.values_in(tmp_path / made[0].file_name) != changed[0].values
+    made = showcase.steps_and_blocks([summary(runs_made.full_gpu())])
+    showcase.write([made], tmp_path)
+    changed = showcase.steps_and_blocks([summary(runs_made.full_gpu()[:-3])])
+    assert showcase.values_in(tmp_path / made.file_name) != changed.values
 
 
 def test_a_figure_without_values_is_a_clear_error(tmp_path: Path) -> None:
@@ -114,12 +116,12 @@ def test_no_committed_records_is_a_clear_error(tmp_path: Path) -> None:
             showcase.committed(tmp_path)
 
 
-def test_records_without_pinned_copies_are_a_clear_error() -> None:
-    with pytest.raises(GpuliftError, match="has no transfer/pinned_copy"):
-        showcase.exhibits([summary(runs_made.with_troubles()[:1])])
-
-
 def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GpuliftError, match="cannot be written"):
         showcase.write([], tmp_path / "file" / "below")
+
+
+def test_records_without_the_ladder_are_a_clear_error() -> None:
+    with pytest.raises(GpuliftError, match="has no input/pipeline"):
+        showcase.ladder([summary(runs_made.full_gpu())])

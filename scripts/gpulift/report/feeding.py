@@ -26,20 +26,26 @@ MOST_LADDERS = 4
 
 def drawings(machines: Iterable[MachineView]) -> list[Drawing]:
     """The ladders and the storage of each machine."""
-    return [one for view in machines for one in (*_ladders(view), *_storage(view))]
+    return [
+        one
+        for view in machines
+        for one in (*(drawing for drawing, _ in ladders(view)), *_storage(view))
+    ]
 
 
-def _ladders(view: MachineView) -> Iterator[Drawing]:
+def ladders(view: MachineView) -> Iterator[tuple[Drawing, Sequence[Rung]]]:
+    """Those of the machine, and what each shows."""
     found = ((case, rungs_of(case)) for case in view.summary.cases)
-    ladders = [(case, rungs) for case, rungs in found if len(rungs) > 1]
-    for number, (case, rungs) in enumerate(ladders[:MOST_LADDERS]):
+    long = [(case, rungs) for case, rungs in found if len(rungs) > 1]
+    for number, (case, rungs) in enumerate(long[:MOST_LADDERS]):
         item = _item(case)
         rows = [RateRow(one.name, one.per_s, text.digits(one.per_s.value)) for one in rungs]
         alone = stats.median_over([one.step_per_s for one in rungs])
         axis = f"{item}s/s with their 95 % interval (more is better)"
         line = (alone, f"the step alone: {text.digits(alone)}") if alone else None
         draw = partial(plots.rates, rows, axis, line)
-        yield Drawing(f"ladder-{view.number}-{number}", _ladder_alt(view, case, rungs, alone), draw)
+        alt = _ladder_alt(view, case, rungs, alone)
+        yield Drawing(f"ladder-{view.number}-{number}", alt, draw), rungs
 
 
 def _ladder_alt(view: MachineView, case: Case, rungs: Sequence[Rung], alone: float | None) -> str:

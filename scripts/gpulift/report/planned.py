@@ -164,8 +164,11 @@ def _forest_alt(view: MachineView, steps: Sequence[StepLine], lines: Sequence[An
 
 
 def step_words(line: StepLine) -> str:
-    """`precision/mixed 4.3× on GPT-2`."""
-    said = (f"{text.ratio(one.row.speedup.value)} on {_model(one)}" for one in line.drawn)
+    """`precision/mixed pure_bf16 4.3× on GPT-2`."""
+    said = (
+        f"{escaping.brief(one.row.arm)} {text.ratio(one.row.speedup.value)} on {_model(one)}"
+        for one in line.drawn
+    )
     return f"{escaping.brief(line.technique)} {', '.join(said)}"
 
 

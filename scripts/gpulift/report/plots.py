@@ -234,11 +234,8 @@ def detection(lines: Sequence[Detection]) -> Figure:
         return figure
 
 
-def sweep(rows: Sequence[Worth], of: str = "") -> Figure:
-    """Speedup along a numeric axis of the cases, a panel for each value of the other axes.
-
-    `of` what the intervals are, where that is to be said.
-    """
+def sweep(rows: Sequence[Worth]) -> Figure:
+    """Speedup along a numeric axis of the cases, a panel for each value of the other axes."""
     axis = sweep_axis(rows)
     assert axis is not None, "sweep_axis says whether there is one"
     rows = [row for row in rows if _along(row, axis) is not None]
@@ -257,7 +254,7 @@ def sweep(rows: Sequence[Worth], of: str = "") -> Figure:
             axes.set_title(short(title, TITLE_LETTERS), fontsize=10, loc="left")
         grid[-1, 0].set_xlabel(f"{short(axis, TITLE_LETTERS)} (log scale)")
         figure.supylabel("speedup (above 1: faster)", fontsize=10)
-        level = f"bars: 95 % intervals{of and f' of {of}'}, {launches(row.speedup for row in rows)}"
+        level = f"bars: 95 % intervals, {launches(row.speedup for row in rows)}"
         figure.supxlabel(level, fontsize=9, color=MUTED)
         _speedup_ticks(grid[0, 0])
         handles, labels = _legend(list(grid[:, 0]))

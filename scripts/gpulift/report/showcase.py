@@ -1,4 +1,4 @@
-"""The two figures of README.md, made from committed records: `python -m gpulift.report.showcase`.
+"""The figures of README.md, made from committed records: `python -m gpulift.report.showcase`.
 
 Each SVG holds what it shows as JSON in a description. Fonts differ from machine to machine, so that
 a test holds these values, and not the drawing, against what the committed records give today.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from xml.sax.saxutils import escape, unescape
 
-from matplotlib.figure import Figure
-
-from gpulift import machine, text
+from gpulift import machine
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.over_runs import as_model, with_models
 from gpulift.analysis.summary import Summary, Worth, summarise
@@ -26,18 +24,22 @@ from gpulift.citing import errata
 from gpulift.citing.errata import Erratum
 from gpulift.entry import say
 from gpulift.errors import USAGE, GpuliftError
+from gpulift.qualify import feeding
 from gpulift.records.read import cases_of
 from gpulift.report import escaping, gains, planned, plots, views
+from gpulift.report import feeding as fed
 from gpulift.report.doubts import doubts_of
 from gpulift.report.drawing import Drawing
 from gpulift.report.gains import AnswerLine, StepLine
 from gpulift.runs import write_error
+from gpulift.stats import Estimate
 
 MODEL = "nvidia-h200"
-PINNED = "transfer/pinned_copy"
+FED_MODEL = "cpu-amd-epyc-26-2-1"  # the machine that has climbed the ladder of loading
+LADDER = f"{feeding.TECHNIQUE}/model:{feeding.MODEL}/cores:all"
 DIGITS = 6
 MOST_STEPS, MOST_BLOCKS = 8, 6  # techniques of a figure
-SAID_STEPS = 3  # of them in the text that stands for it
+SAID_STEPS = 2  # of them in the text that stands for it
 AXIS = "speedup, 95 % interval, over runs where three are known (above 1: faster)"
 ONE_RUN = "one run"
 Line = TypeVar("Line", StepLine, AnswerLine)
@@ -57,41 +59,52 @@ class Exhibit:
         return f"{self.drawing.name}.svg"
 
 
-def committed(results: Path) -> list[Summary]:
+def committed(results: Path, model: str = MODEL) -> list[Summary]:
     """All cases of the model that git has, each as one run has it, with the figure over all runs.
 
     GpuliftError where there is none.
     """
-    files = committed_files(results, MODEL)
+    files = committed_files(results, model)
     found = cases_of(sorted({file.parent for file in files}))
     if not found:
-        raise GpuliftError(f"{results}: there are no committed records of {MODEL}", USAGE)
+        raise GpuliftError(f"{results}: there are no committed records of {model}", USAGE)
     summaries = [summarise(run) for run in found]
     techniques = {row.technique for one in summaries for row in one.worths}
-    return with_models(summaries, records_of_models(files, [MODEL], techniques, say))
+    return with_models(summaries, records_of_models(files, [model], techniques, say))
 
 
-def exhibits(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> list[Exhibit]:
-    """What is worth turning on, as the report's first screen has it, and in one run copies by size:
-    most sizes were measured in fewer than three."""
-    copies = [row for one in summaries for row in one.worths_of(PINNED)]
-    run = summaries[0].run
-    if not copies:
-        raise GpuliftError(f"{run.folder}: has no {PINNED} to show", USAGE)
-    copies.sort(key=lambda row: -row.speedup.value)
-    of_models = [as_model(one) for one in summaries]
-    anchors = escaping.anchors(views.technique_ids(of_models), "t")
-    judged = [(one, ()) for one in of_models]
-    view = views.machine_views(judged, anchors, doubts_of(of_models, known))[0]
+def steps_and_blocks(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit:
+    """What is worth turning on, as the report's first screen has it."""
+    view = _views([as_model(one) for one in summaries], known)[0]
     steps = _leading(view.steps, MOST_STEPS)
     blocks = _leading(view.lines, MOST_BLOCKS)
     rows = list(gains.in_order(steps, blocks))
-    forest = partial(plots.forest, [_forest_row(row) for row in rows], AXIS)
-    sweep = partial(plots.sweep, copies, ONE_RUN)
-    return [
-        _exhibit("techniques", _of_techniques(run.machine, steps, blocks), forest, rows),
-        _exhibit("pinned-copy", _of_copies(run.machine, copies), sweep, copies),
-    ]
+    alt = _of_techniques(summaries[0].run.machine, steps, blocks)
+    draw = partial(plots.forest, [_forest_row(row) for row in rows], AXIS)
+    return Exhibit(
+        Drawing("techniques", alt, draw), {"alt": alt, "rows": [_values(row) for row in rows]}
+    )
+
+
+def ladder(summaries: Sequence[Summary]) -> Exhibit:
+    """What each way of loading images feeds a training step. GpuliftError where it is not known."""
+    for view in _views(summaries):
+        for case in view.summary.cases:
+            if f"{case.technique}/{case.case_id}" != LADDER:
+                continue
+            alone = replace(view, summary=replace(view.summary, cases=(case,)))
+            for drawing, rungs in fed.ladders(alone):
+                run = case.first.file.parent.name
+                rows = [{"name": one.name, "run": run, **_ends(one.per_s)} for one in rungs]
+                named = replace(drawing, name="ladder")
+                return Exhibit(named, {"alt": drawing.alt, "rows": rows})
+    raise GpuliftError(f"{summaries[0].run.folder}: has no {LADDER} to show", USAGE)
+
+
+def _views(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> list[views.MachineView]:
+    anchors = escaping.anchors(views.technique_ids(summaries), "t")
+    judged = [(one, ()) for one in summaries]
+    return views.machine_views(judged, anchors, doubts_of(summaries, known))
 
 
 def _forest_row(row: Worth) -> plots.ForestRow:
@@ -130,18 +143,15 @@ def values_in(file: Path) -> Mapping[str, Any]:
     return values
 
 
-def _exhibit(name: str, alt: str, draw: Callable[[], Figure], rows: Iterable[Worth]) -> Exhibit:
-    values = {"alt": alt, "rows": [_values(row) for row in rows]}
-    return Exhibit(Drawing(name, alt, draw), values)
-
-
 def _values(row: Worth) -> dict[str, Any]:
-    one = row.speedup
-    ends = {"speedup": one.value, "low": one.low, "high": one.high}
-    rounded = {key: end and float(f"{end:.{DIGITS}g}") for key, end in ends.items()}
     name = f"{row.technique}/{row.case.case_id}/{row.arm}"
-    run = row.case.first.file.parent.name
-    return {"name": name, "run": run, "launches": one.launches, **rounded}
+    return {"name": name, "run": row.case.first.file.parent.name, **_ends(row.speedup)}
+
+
+def _ends(one: Estimate) -> dict[str, Any]:
+    ends = {"value": one.value, "low": one.low, "high": one.high}
+    rounded = {key: end and float(f"{end:.{DIGITS}g}") for key, end in ends.items()}
+    return {"launches": one.launches, **rounded}
 
 
 def _of_techniques(name: str, steps: Sequence[StepLine], blocks: Sequence[AnswerLine]) -> str:
@@ -152,17 +162,6 @@ def _of_techniques(name: str, steps: Sequence[StepLine], blocks: Sequence[Answer
     return f"{what} on {name}: {'; '.join(said)}."
 
 
-def _of_copies(name: str, rows: Sequence[Worth]) -> str:
-    arms: dict[str, list[float]] = {}
-    for row in rows:
-        arms.setdefault(row.arm, []).append(row.speedup.value)
-    ends = "; ".join(
-        f"{arm} from {text.ratio(min(found))} to {text.ratio(max(found))}"
-        for arm, found in arms.items()
-    )
-    return f"Copies by size on {name}, {ONE_RUN}, speedup over pageable memory: {ends}."
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Writes the figures; --out names another folder than results/figures."""
     results = machine.checkout_root() / "results"
@@ -170,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=results / "figures")
     folder: Path = parser.parse_args(arguments).out
     known = errata.read_errata(results / errata.FILE)
-    write(exhibits(committed(results), known), folder)
+    found = steps_and_blocks(committed(results), known), ladder(committed(results, FED_MODEL))
+    write(found, folder)
     print(folder)
 
 
