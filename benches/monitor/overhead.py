@@ -1,6 +1,6 @@
 """monitor/overhead: training steps while something watches them.
 
-Found on a processor (one launch on two virtual cores, all of one taken by others): proc_10hz 0.99,
+Found on a processor (one launch on two cores, of which others kept 1.4 busy): proc_10hz 0.99,
 torch_profiler 0.89, with stacks 0.88 and not 0.5. What the profiler puts off is in stop_s: 0.4 s,
 and 1.4 s with stacks, for 100 steps of 5.6 ms. NVML, GPM and py-spy are not measured yet.
 """

@@ -1,6 +1,6 @@
 """state/format: the weights of a model in files of several formats, written and restored.
 
-Found with the small tensors (one launch on two virtual cores, half to all of one taken by others):
+Found with the small tensors (one launch on two cores, of which others kept 0.3 to 1.1 busy):
 saved to return no_checksum 1.1, safetensors 1.8, direct 3.5, dcp 0.2; durable 1.0, 1.6, 2.9, 0.2;
 restored, cold and warm alike, mapped 1.0, safetensors 4.4, direct 6, dcp 0.3. Reading costs 50 us a
 tensor in torch.load and not 20. GPT-2 is not measured yet.

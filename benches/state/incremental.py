@@ -1,6 +1,6 @@
 """state/incremental: checkpoints that write all, what changed, or all of it compressed.
 
-Found (one launch on two virtual cores, all of one taken by others): dense 0.93 and 0.41, frozen 2.2
+Found (one launch on two cores, of which others kept 1.2 busy): dense 0.93 and 0.41, frozen 2.2
 with 4.0 times fewer bytes, and 0.38; Zstandard leaves 93 and 90 % of the bytes.
 """
 
