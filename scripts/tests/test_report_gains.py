@@ -108,7 +108,7 @@ def test_steps_come_before_blocks_and_the_largest_ratio_heads_nothing(tmp_path: 
     figure = planned.of_machines([view], USUAL)
     alt = next(one.alt for one in figure if one and one.name == "techniques-0")
     assert alt.startswith(
-        "Gains in whole training steps on NVIDIA H200: precision/mixed 4.30× on GPT-2; "
+        "Gains in whole training steps on NVIDIA H200: precision/mixed better 4.30× on GPT-2; "
     )
 
 
