@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "core/cuda/error.hpp"
@@ -72,6 +73,7 @@ ArmChecks::ArmChecks(const Job& job, const LaunchContext& launch, DeviceSession*
     : job_(job), launch_(launch), device_(device), uses_device_(device != nullptr), record_(record) {}
 
 void ArmChecks::check(std::vector<Entry>& entries, const std::vector<std::size_t>& order) {
+  start_workers(entries, order);
   for (Entry& entry : entries) {
     if (!entry.arm.worker) prepare(entry);
   }
@@ -80,6 +82,28 @@ void ArmChecks::check(std::vector<Entry>& entries, const std::vector<std::size_t
   }
   compare_values(entries);
   for (const Entry& entry : entries) require_roof(entry.record);
+}
+
+// All at once, since a start loads libraries for seconds. No check begins before all are done: some take times.
+void ArmChecks::start_workers(std::vector<Entry>& entries, const std::vector<std::size_t>& order) {
+  const auto attempt = [](Entry& entry, const std::function<void()>& begin) {
+    try {
+      begin();
+    } catch (...) {
+      entry.failed_start = std::current_exception();
+      entry.workers.reset();
+    }
+  };
+  for (const std::size_t place : order) {
+    Entry& entry = entries[place];
+    if (entry.arm.worker && entry.arm.unavailable.empty()) attempt(entry, [&] { start(entry); });
+  }
+  for (const std::size_t place : order) {
+    Entry& entry = entries[place];
+    if (entry.workers == nullptr) continue;
+    if (launch_.tell) launch_.tell(entry.record.name + ": starting");
+    attempt(entry, [&] { entry.workers->await_start(); });
+  }
 }
 
 // Check and memory with this arm alone.
@@ -121,6 +145,14 @@ void ArmChecks::check_here(Entry& entry) {
 }
 
 void ArmChecks::check_workers(Entry& entry) {
+  if (entry.failed_start) std::rethrow_exception(entry.failed_start);
+  auto group = std::move(entry.workers);  // it ends here where it cannot run
+  group->check();
+  take(entry, group->hello());
+  entry.workers = std::move(group);
+}
+
+void ArmChecks::start(Entry& entry) {
   const Worker& worker = *entry.arm.worker;
   RunSettings settings = launch_.settings;
   if (!is_planted(entry, job_, settings)) settings.plant = 0;
@@ -144,9 +176,14 @@ void ArmChecks::check_workers(Entry& entry) {
     watched_gpus_ = std::max(watched_gpus_, static_cast<std::size_t>(worker.ranks));
     record_.gpus = watched_gpus_;
   }
-  auto group = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu}, entry.arm);
-  take(entry, group->hello());
-  entry.workers = std::move(group);
+  const int port = worker.ranks > 1 ? own_port() : 0;
+  entry.workers = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port}, entry.arm);
+}
+
+int ArmChecks::own_port() {
+  int port = free_port();
+  while (port != 0 && !ports_.insert(port).second) port = free_port();
+  return port;
 }
 
 void ArmChecks::take(Entry& entry, const Hello& hello) {

@@ -3,8 +3,10 @@
 // passed.
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Entry {
   const Check& check;
   ArmRecord record;                           // with its name, role and cost
   std::unique_ptr<GroupRunner> workers = {};  // until the arms are made
+  std::exception_ptr failed_start = {};       // of its workers, said when it is the arm's turn
   std::unique_ptr<ArmRunner> runner = {};
   std::optional<double> value = {};  // that a Python arm gave, to be held against the others'
 
@@ -39,14 +42,18 @@ class ArmChecks {
   /// `device` is that of this process, null where its arms use none.
   ArmChecks(const Job& job, const LaunchContext& launch, DeviceSession* device, CaseRecord& record);
 
-  /// Checks all, those in workers in the order in which arms allocate: these keep what they allocate. An arm that
-  /// cannot run here is skipped in its record. Throws Failed where one is wrong, or names a roof that there is not.
+  /// Starts the workers of all, then checks one after the other, those in workers in the order in which arms allocate:
+  /// these keep what they allocate. An arm that cannot run here is skipped in its record. Throws Failed where one is
+  /// wrong, or names a roof that there is not.
   void check(std::vector<Entry>& entries, const std::vector<std::size_t>& order);
 
   bool uses_device() const { return uses_device_; }           // here, or in a worker
   std::size_t watched_gpus() const { return watched_gpus_; }  // those whose telemetry counts
 
  private:
+  void start_workers(std::vector<Entry>& entries, const std::vector<std::size_t>& order);
+  void start(Entry& entry);
+  int own_port();
   void prepare(Entry& entry);
   void check_here(Entry& entry);
   void check_workers(Entry& entry);
@@ -57,6 +64,7 @@ class ArmChecks {
   DeviceSession* device_;
   bool uses_device_;
   std::size_t watched_gpus_ = 1;
+  std::set<int> ports_;  // that groups meet at: the system may call one free again until it is used
   CaseRecord& record_;
 };
 

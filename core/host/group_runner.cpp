@@ -32,20 +32,6 @@ std::vector<std::string> python_command(const WorkerStart& start) {
   return {start.python, worker.string(), script.string()};
 }
 
-/// A port of this machine that nobody uses now: 0 where there is none.
-int free_port() {
-  const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listening < 0) return 0;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast): POSIX
-  const bool bound = bind(listening, generic, size) == 0 && getsockname(listening, generic, &size) == 0;
-  close(listening);
-  return bound ? ntohs(address.sin_port) : 0;
-}
-
 std::map<std::string, std::string> environment_of(const WorkerStart& start, const Worker& worker) {
   auto environment = worker.environment;
   // So that scripts take as many threads as arms in C++, which know what control groups allow.
@@ -125,6 +111,12 @@ bool is_worse(std::optional<double> one, std::optional<double> other) {
   return one && (!other || (std::isnan(*one) ? !std::isnan(*other) : *one > *other));
 }
 
+void require_able(const std::vector<Json>& answers) {
+  for (const Json& answer : answers) {
+    if (answer.contains("skipped")) throw Skipped(answer.at("skipped"), answer.value("remedy", ""));
+  }
+}
+
 Hello of_group(const std::vector<Hello>& ranks) {
   Hello hello = ranks.front();
   for (std::size_t place = 0; place < ranks.size(); ++place) {
@@ -142,6 +134,19 @@ Hello of_group(const std::vector<Hello>& ranks) {
 }
 
 }  // namespace
+
+int free_port() {
+  const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listening < 0) return 0;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast): POSIX
+  const bool bound = bind(listening, generic, size) == 0 && getsockname(listening, generic, &size) == 0;
+  close(listening);
+  return bound ? ntohs(address.sin_port) : 0;
+}
 
 Window slowest(std::span<const Window> ranks) {
   Window window = ranks.front();
@@ -169,12 +174,21 @@ GroupRunner::GroupRunner(const WorkerStart& start, const Arm& arm)
     const std::filesystem::path library = arm.worker->preload;  // a record holds no path
     throw Skipped("the library " + library.filename().string() + " is not installed", arm.worker->remedy);
   }
-  const int ranks = arm.worker->ranks;
-  const int port = ranks > 1 ? free_port() : 0;
-  for (int rank = 0; rank < ranks; ++rank) start_rank(start, arm, rank, port);
+  for (int rank = 0; rank < arm.worker->ranks; ++rank) start_rank(start, arm, rank);
+}
+
+void GroupRunner::await_start() {
+  started_ = answers_of_all();
+  require_able(started_);
+}
+
+void GroupRunner::check() {
+  // A worker of an older build, on the other side of a duet, does not wait: it has said all by now.
+  const bool waits = started_.front().contains("ready");
+  const std::vector<Json> answers = waits ? ask_all(Json{{"check", true}}) : started_;
+  require_able(answers);
   std::vector<Hello> hellos;
-  for (const Json& answer : ask_all(questions_)) {
-    if (answer.contains("skipped")) throw Skipped(answer.at("skipped"), answer.value("remedy", ""));
+  for (const Json& answer : answers) {
     try {
       hellos.push_back(hello_from_json(answer));
     } catch (const Json::exception&) {
@@ -184,14 +198,14 @@ GroupRunner::GroupRunner(const WorkerStart& start, const Arm& arm)
   hello_ = of_group(hellos);
 }
 
-void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank, int port) {
+void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank) {
   const Worker& worker = *arm.worker;
   const bool on_device = start.has_device && (worker.python || worker.device);
   const auto place = worker.ranks > 1 ? static_cast<std::size_t>(rank) : 0;
   const Json gpu = on_device ? Json(start.settings.gpus.at(place)) : Json(nullptr);
   const Json group{{"rank", rank}, {"ranks", worker.ranks}};
   auto environment = environment_of(start, worker);
-  if (worker.ranks > 1) add_rank(environment, rank, worker.ranks, port);
+  if (worker.ranks > 1) add_rank(environment, rank, worker.ranks, start.port);
   std::vector<std::string> command =
       worker.python ? python_command(start) : std::vector<std::string>{own_program(), "--serve-worker"};
   command.insert(command.begin(), worker.wrapper.begin(), worker.wrapper.end());
@@ -211,8 +225,10 @@ void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank,
                       : Json{{"job", to_json(start.job)}, {"settings", to_json(start.settings)}};
   question["arm"] = arm.name;
   question["gpu"] = gpu;
+  question["waits"] = true;
   question.update(group);
-  questions_.push_back(std::move(question));
+  // When a child no longer reads, its answer does not come either, and that says more.
+  ranks_.back()->send(question.dump());
 }
 
 Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
@@ -236,12 +252,12 @@ std::optional<double> GroupRunner::launches_per_step() {
 }
 
 std::vector<Json> GroupRunner::ask_all(const Json& question) {
-  return ask_all(std::vector<Json>(ranks_.size(), question));
+  for (const auto& rank : ranks_) rank->send(question.dump());
+  return answers_of_all();
 }
 
-std::vector<Json> GroupRunner::ask_all(const std::vector<Json>& questions) {
-  // When a child no longer reads, its answer does not come either, and that says more.
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank]->send(questions[rank].dump());
+/// One of each rank, or the one of a rank that skips: the others may wait for it in vain.
+std::vector<Json> GroupRunner::answers_of_all() {
   std::vector<Json> answers(ranks_.size());
   std::vector<std::size_t> waited_for(ranks_.size());
   std::iota(waited_for.begin(), waited_for.end(), std::size_t{0});
@@ -265,7 +281,6 @@ std::vector<Json> GroupRunner::ask_all(const std::vector<Json>& questions) {
     waited_for.erase(waited_for.begin() + static_cast<std::ptrdiff_t>(who));
     if (answer.contains("error")) blame_for(rank, answer.at("error"), waited_for);
     if (answer.contains("failed")) throw Failed(name_of(rank) + ": " + answer.at("failed").get<std::string>());
-    // The others may wait for this one in vain.
     if (answer.contains("skipped")) return {answer};
     answers[rank] = std::move(answer);
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Arms in child processes: one, or one for each rank of a group. Each answers in JSON lines: what its check found, then
-// windows. A child is this program (worker.hpp), or for a python_arm() the interpreter of its side with
-// core/python/gpulift_worker.py.
+// Arms in child processes: one, or one for each rank of a group. Each answers in JSON lines: that it has started, what
+// its check found, then windows. A child is this program (worker.hpp), or for a python_arm() the interpreter of its
+// side with core/python/gpulift_worker.py.
 
 #include <map>
 #include <memory>
@@ -24,7 +24,11 @@ struct WorkerStart {
   RunSettings settings;  // its plant is 0 for an arm that is not slowed down
   std::string python;    // the interpreter of the arm's side; a file, or a name that is looked up in PATH
   bool has_device;       // whether the arm may use the GPUs that the settings name
+  int port = 0;          // where several ranks meet
 };
+
+/// A port of this machine that nobody uses now: 0 where there is none.
+int free_port();
 
 /// What the children said once they had checked their arm. Of a group the worst error, the largest peak, and the rest
 /// of rank 0.
@@ -56,9 +60,13 @@ class WorkerFailed : public std::runtime_error {
 /// Throws WorkerFailed when a child ends, falls silent or reports an error; the others are ended with the object.
 class GroupRunner : public ArmRunner {
  public:
-  /// Starts the children; they check their arm before they answer. Throws Skipped where they say that they cannot run.
+  /// Starts the children, which make nothing of their arm yet. Throws Skipped where they cannot be started.
   GroupRunner(const WorkerStart& start, const Arm& arm);
 
+  /// Waits until they have loaded what they need and found each other. Throws Skipped where they say that they cannot.
+  void await_start();
+  /// After await_start(): they make and check their arm. Throws Skipped where they say that they cannot run.
+  void check();
   const Hello& hello() const { return hello_; }
   /// How windows are taken: kHost unless told otherwise, or kUnheld where the children have device events.
   void judge_by(Clock clock) { clock_ = clock; }
@@ -72,9 +80,9 @@ class GroupRunner : public ArmRunner {
  private:
   using Json = nlohmann::ordered_json;
 
-  void start_rank(const WorkerStart& start, const Arm& arm, int rank, int port);
-  std::vector<Json> ask_all(const std::vector<Json>& questions);
+  void start_rank(const WorkerStart& start, const Arm& arm, int rank);
   std::vector<Json> ask_all(const Json& question);
+  std::vector<Json> answers_of_all();
   bool relay(std::size_t from, const Json& answer);
   std::string name_of(std::size_t rank) const;
   [[noreturn]] void fail(std::size_t rank, const std::string& what);
@@ -83,7 +91,7 @@ class GroupRunner : public ArmRunner {
   std::string arm_;
   double timeout_s_;
   std::vector<std::unique_ptr<Process>> ranks_;
-  std::vector<Json> questions_;  // the first of each rank
+  std::vector<Json> started_;  // what each said when it had
   Hello hello_;
   Clock clock_ = Clock::kHost;
   std::optional<double> planted_;

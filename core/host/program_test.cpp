@@ -406,8 +406,8 @@ TEST_F(Program, ARankThatGoesWrongIsNamedAndTheOtherIsEnded) {
               HasSubstr("out of memory: rank 1 asked for too much"));
 }
 
-TEST_F(Program, KillingTheRunLeavesNoRankBehind) {
-  const pid_t run = start(measure_arguments(modules({"ranks"}), {"--benchmark_filter=hangs", "--timeout", "600"}));
+TEST_F(Program, KillingTheRunOrCtrlCLeavesNoRankBehind) {
+  const auto arguments = measure_arguments(modules({"ranks"}), {"--benchmark_filter=hangs", "--timeout", "600"});
   const auto ranks = [this] {
     int found = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -423,10 +423,27 @@ TEST_F(Program, KillingTheRunLeavesNoRankBehind) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return ranks();
   };
-  ASSERT_EQ(wait_for(2), 2);
-  kill(-run, SIGKILL);
-  finish(run);
-  EXPECT_EQ(wait_for(0), 0);
+  for (const auto& [sent, exit_code] : {std::pair{SIGKILL, -SIGKILL}, std::pair{SIGINT, 130}}) {
+    const pid_t run = start(arguments);
+    ASSERT_EQ(wait_for(2), 2);
+    kill(-run, sent);
+    EXPECT_EQ(finish(run).exit_code, exit_code);
+    EXPECT_EQ(wait_for(0), 0) << "after signal " << sent;
+  }
+}
+
+TEST_F(Program, TheWorkersOfAllArmsStartBeforeTheFirstIsMade) {
+  const auto log = folder_ / "log";
+  const auto arguments = measure_arguments(modules({"script_starts"}), {});
+  EXPECT_EQ(run(arguments, {{"GPULIFT_TESTING_LOG", log.string()}}).exit_code, 0);
+  EXPECT_EQ(testing_programs::content_of(log), "loaded\nloaded\nloaded\nmade one\nmade other\n");
+  const Json arms = record_of("script_starts").at("arms");
+  EXPECT_EQ(arms[0].at("outcome"), "ok");
+  EXPECT_EQ(arms[1].at("outcome"), "ok");
+  EXPECT_EQ(arms[2].at("reason"), "the Python package gpulift_that_does_not_exist is not installed");
+  EXPECT_EQ(arms[3].at("reason"), "the library libgpulift_that_does_not_exist.so.1 is not installed");
+  EXPECT_THAT(arms[3].at("remedy").get<std::string>(),
+              StartsWith("install the package that has libgpulift_that_does_not_exist.so.1"));
 }
 
 TEST_F(Program, RanksInPythonFindTheirPlaceAndEachOther) {
@@ -1143,24 +1160,23 @@ TEST_F(Duet, EachSideHasItsOwnInterpreter) {
   EXPECT_EQ(notes.at("base:python"), records().at(0).at("context").at("versions").at("python"));
 }
 
-TEST_F(Duet, TheSideWhoseWorkerStartsFirstAlternates) {
-  const auto started = folder_ / "started";
+TEST_F(Duet, TheSideWhoseWorkerIsMadeFirstAlternates) {
+  const auto log = folder_ / "log";
   const auto python = [&](const std::string& side) {
     const auto file = folder_ / (side + "-python");
-    std::ofstream(file) << "#!/bin/sh\necho " << side << " >> " << started.string() << "\nexec "
-                        << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
+    std::ofstream(file) << "#!/bin/sh\nGPULIFT_TESTING_LOG=" << log.string() << " GPULIFT_TESTING_SIDE=" << side
+                        << " exec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file.string();
   };
   const auto folder = (build() / "testing-modules").string();
   ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
-                 "--benchmark_filter=python_fine/other", "--python", python("head"), "--base-python", python("base"),
+                 "--benchmark_filter=script_starts/other", "--python", python("head"), "--base-python", python("base"),
                  "--arm-time", "0.01"})
                 .exit_code,
             0);
-  std::ostringstream all;
-  all << std::ifstream(started).rdbuf();
-  EXPECT_EQ(all.str(), "base\nhead\nhead\nbase\n");
+  EXPECT_EQ(testing_programs::content_of(log),
+            "loaded\nloaded\nmade base\nmade head\nloaded\nloaded\nmade head\nmade base\n");
   for (const Json& record : records()) {
     const Json first = record.at("launch") == 0 ? Json{0, 1} : Json{1, 0};
     EXPECT_EQ(record.at("order").at("allocation"), first);

@@ -112,7 +112,11 @@ Worker worker_of_script(const Json& manifest, const std::string& arm, const Tria
   const auto of_arm = [&](const char* key) { return manifest.value(key, Json::object()).value(arm, Json()); };
   if (const Json ranks = of_arm("ranks"); !ranks.is_null())
     worker.ranks = ranks.is_string() ? static_cast<int>(trial.number(ranks.get<std::string>())) : ranks.get<int>();
-  if (const Json preload = of_arm("preload"); !preload.is_null()) worker.preload = preload;
+  if (const Json preload = of_arm("preload"); !preload.is_null()) {
+    worker.preload = preload;
+    worker.remedy = "install the package that has " + std::filesystem::path(worker.preload).filename().string() +
+                    ": ./gpulift doctor names those of known allocators";
+  }
   if (const Json environment = of_arm("environment"); !environment.is_null())
     worker.environment = environment.get<std::map<std::string, std::string>>();
   return worker;

@@ -159,6 +159,8 @@ int serve_worker() {
     launch.device = device.get();
     launch.has_gpu = device != nullptr;
     const Module module(job.module);
+    channel.send({{"ready", true}});
+    if (!channel.receive()) return 0;  // until it is this arm's turn
     run_up_to_compare(module.technique(), job, launch, [&](const PreparedArms& prepared) {
       answer_windows(channel, prepared, request->at("arm"), launch.settings.plant, launch.device);
     });

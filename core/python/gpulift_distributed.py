@@ -34,7 +34,7 @@ from gpulift_training import (
     memory_of_step,
     set_up,
 )
-from gpulift_worker import Arm, Failed, Skip, cores
+from gpulift_worker import TURN, Arm, Failed, Skip, cores
 from torch.nn.parallel import DistributedDataParallel
 
 MODELS = {
@@ -68,8 +68,8 @@ class Group:
 
 
 def join(link: str, gpu: int | None, backend: str = "") -> Group:
-    """Waits until all ranks of the arm are there. Throws Skip where they cannot exchange by this
-    link. `backend` where it is not the device's usual one."""
+    """Waits until all ranks of the arm are there, and until it is the arm's turn. Throws Skip where
+    they cannot exchange by this link. `backend` where it is not the device's usual one."""
     rank, ranks = (
         int(os.environ.get("RANK", "0")),
         int(os.environ.get("WORLD_SIZE", "1")),
@@ -86,8 +86,11 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
     if ranks > 1:
         with naming_what_is_too_small():
             start_group(device, backend)
+        if device.type == "cuda":
+            require_equal_gpus(device)
         if link == "nvlink":
             require_nvlink(device)
+    TURN.wait()
     return Group(rank, ranks, device, torch.get_num_threads())
 
 
@@ -118,6 +121,20 @@ def naming_what_is_too_small() -> Iterator[None]:
         ) from error
 
 
+def require_equal_gpus(device: torch.device) -> None:
+    """Throws Skip where ranks have GPUs of different models: all would wait for the slower, and the
+    record names one."""
+    models: list[str] = [""] * dist.get_world_size()
+    dist.all_gather_object(models, model_of(device))
+    if len(set(models)) > 1:
+        raise Skip(f"the GPUs of its ranks differ: {', '.join(models)}", "name equal ones: --gpus")
+
+
+def model_of(device: torch.device) -> str:
+    """What its maker calls it."""
+    return str(torch.cuda.get_device_name(device))
+
+
 def require_nvlink(device: torch.device) -> None:
     """Of two GPUs only those with NVLink between them have atomics on each other's memory."""
     devices: list[int | None] = [None] * dist.get_world_size()
@@ -130,7 +147,10 @@ def require_nvlink(device: torch.device) -> None:
                 ctypes.byref(atomics), NATIVE_ATOMICS, device.index, other
             )
             if atomics.value == 0:
-                raise Skip("there is no NVLink between the GPUs")
+                raise Skip(
+                    "there is no NVLink between the GPUs, or they may not use it",
+                    "name GPUs that have it: nvidia-smi topo -m shows NV between them",
+                )
 
 
 class Replica(Training):

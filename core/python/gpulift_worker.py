@@ -49,6 +49,8 @@ COUNTED_STEPS = 2
 FRAMEWORKS = ("torch", "jax")
 INSTALLED_AS = {"PIL": "pillow"}  # packages whose distributions have other names
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
+BUSY = "busy or unavailable"  # of what CUDA says where one process alone may use a GPU
+FREE_THE_GPU = "end what uses it, which nvidia-smi shows, or name another: --gpus"
 NAME_A_DISK = "name a folder on a disk: --scratch DIR"
 EXHAUSTED = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "RESOURCE_EXHAUSTED")
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
@@ -156,6 +158,32 @@ def scratch() -> Path:
     except OSError as error:
         raise Skip(f"the scratch folder cannot be made: {error.strerror}", NAME_A_DISK) from error
     return folder
+
+
+class Turn:
+    """That of this process to make and check its arm: the engine starts all arms of a case at once,
+    and lets them go on one by one."""
+
+    def __init__(self) -> None:
+        self._line: tuple[TextIO, TextIO] | None = None
+
+    def expect(self, questions: TextIO, replies: TextIO) -> None:
+        """From now on there is somebody to wait for."""
+        self._line = questions, replies
+
+    def wait(self) -> None:
+        """Says that all is loaded, and returns when it is this arm's turn: at once where it came
+        before, or nobody asks to wait. Ranks wait where they have found each other."""
+        if self._line is None:
+            return
+        questions, replies = self._line
+        self._line = None
+        _reply(replies, {"ready": True})
+        if not questions.readline():
+            raise BrokenPipeError
+
+
+TURN = Turn()
 
 
 class Changed(Exception):
@@ -297,6 +325,7 @@ def make_arm(script: Path, module: ModuleType, question: Json) -> Arm:
         raise TypeError(f"make() returned {type(arm).__name__}, not an Arm")
     if not callable(arm.step):
         raise TypeError(f"make() returned an Arm whose step is {type(arm.step).__name__}")
+    TURN.wait()  # of ranks that have not met in join()
     return arm
 
 
@@ -398,6 +427,10 @@ def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
         question = json.loads(line)
         require_unchanged(script)
         module = load(script)
+        if question.get("waits"):
+            TURN.expect(questions, replies)
+            if question["ranks"] == 1:
+                TURN.wait()
         arm, hello = check_in_memory(lambda: make_arm(script, module, question))
         hello |= {"notes": dict(arm.notes), "versions": {**versions(module), **arm.versions}}
         if scratch.cache_info().currsize:  # the script asked
@@ -433,10 +466,12 @@ def require_unchanged(script: Path) -> None:
 
 
 def check_in_memory(make: Callable[[], Arm]) -> tuple[Arm, Json]:
-    """The same as check(); throws Skip where there is too little memory."""
+    """The same as check(); throws Skip where memory is too small, or the GPU is another's."""
     try:
         return check(make)
     except Exception as error:
+        if BUSY in str(error):
+            raise Skip("the GPU is busy or unavailable", FREE_THE_GPU) from error
         if not ran_out_of_memory(error):
             raise
         said = said_by(error).partition(" If reserved but ")[0]  # torch advises on its settings
@@ -493,8 +528,9 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 
 def said_by(error: Exception) -> str:
-    """What an error says, of files only their names: it goes into records, which hold no path."""
-    return f"{type(error).__name__}: {FOLDERS.sub('', str(error))}"
+    """What an error says, in one line, of files only their names: records hold no path."""
+    lines = filter(None, map(str.strip, FOLDERS.sub("", str(error)).splitlines()))
+    return f"{type(error).__name__}: {' '.join(lines)}"
 
 
 def describe(scripts: Sequence[Path]) -> Json:

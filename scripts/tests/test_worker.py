@@ -349,6 +349,20 @@ def test_what_goes_wrong_is_an_error_with_its_text(tmp_path: Path, body: str, to
         assert "Traceback" in worker.errors.read_text()
 
 
+def test_a_gpu_that_another_uses_alone_skips_the_arm(tmp_path: Path) -> None:
+    said = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\\nCompile with DSA."
+    with Worker(tmp_path, f"raise RuntimeError('{said}')") as worker:
+        assert worker.hello() == {
+            "skipped": "the GPU is busy or unavailable",
+            "remedy": "end what uses it, which nvidia-smi shows, or name another: --gpus",
+        }
+
+
+def test_an_error_of_several_lines_is_told_in_one(tmp_path: Path) -> None:
+    with Worker(tmp_path, "raise RuntimeError('NCCL error\\n\\n  Last error:\\nnone')") as worker:
+        assert worker.hello() == {"error": "RuntimeError: NCCL error Last error: none"}
+
+
 def test_an_error_in_the_tenth_step_is_told_in_one_answer(tmp_path: Path) -> None:
     body = "steps = []\nreturn Arm(lambda: steps.append(1) or 1 / (10 - len(steps)), float)"
     with Worker(tmp_path, body) as worker:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import socket
+import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ import torch
 import torch.distributed as dist
 from gpulift_worker import Arm
 
-gpulift_distributed.RENDEZVOUS_S = 5
+gpulift_distributed.RENDEZVOUS_S = 10
 
 
 def make(arm, point, seed, gpu):
@@ -31,12 +33,16 @@ def make(arm, point, seed, gpu):
 
     def step():
         steps.append(1)
-        if arm == "killed" and group.rank == 1 and len(steps) == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if group.rank == 1 and len(steps) == 3:
+            if arm == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if arm == "silent":
+                return
         dist.all_reduce(torch.ones(4))
 
     return Arm(step=step, error=float)
 """
+IMPATIENT = "\ngpulift_distributed.RENDEZVOUS_S = 1\n"
 TOO_SMALL = """
 
 def refuse(*_, **__):
@@ -50,18 +56,42 @@ dist.init_process_group = refuse
 """
 
 
-def load() -> ModuleType:
-    """The module, which lies with the worker and not in the package."""
-    file = LIBRARY / "testing" / "rank_group.py"
-    spec = importlib.util.spec_from_file_location("rank_group", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+MADE = """
+def noted_join(*given):
+    group = join(*given)
+    open({file!r}, "w").close()
+    return group
+
+gpulift_distributed.join = noted_join
+"""
+# Ranks that have GPUs by what they say of themselves, and nothing else.
+GPUS = """
+import ctypes, os
+from types import SimpleNamespace
+
+device = SimpleNamespace(index=int(os.environ["RANK"]))
+gpulift_distributed.model_of = lambda device: "Card " + "{cards}"[device.index]
 
 
-rank_group = load()
+def no_atomics(value, kind, one, other):
+    value.value = 0
+
+
+def require(*given):
+    group = join(*given)
+    gpulift_distributed.require_equal_gpus(device)
+    ctypes.CDLL = lambda name: SimpleNamespace(cuDeviceGetP2PAttribute=no_atomics)
+    ctypes.byref = lambda value: value
+    gpulift_distributed.require_nvlink(device)
+    return group
+
+
+join = gpulift_distributed.join
+gpulift_distributed.join = require
+"""
+
+sys.path.insert(0, str(LIBRARY / "testing"))
+rank_group = importlib.import_module("rank_group")  # lies with the worker and not in the package
 
 
 @pytest.fixture
@@ -85,13 +115,84 @@ def test_ranks_that_all_start_exchange_and_end(script: Path) -> None:
         assert group.exit_codes() == [0, 0]
 
 
+def test_ranks_meet_before_their_turn_and_make_nothing_until_then(
+    script: Path, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    script.write_text(SCRIPT + "\njoin = gpulift_distributed.join\n" + MADE.format(file=str(made)))
+    with rank_group.RankGroup(script) as group:
+        assert group.start("fine", {}) == [{"ready": True}] * 2
+        assert not made.exists()
+        assert [one["check_error"] for one in group.check()] == [0, 0]
+        assert made.exists()
+
+
+def test_ranks_whose_turn_never_comes_end(script: Path) -> None:
+    with rank_group.RankGroup(script) as group:
+        assert group.start("fine", {}) == [{"ready": True}] * 2
+        assert group.exit_codes() == [1, 1]
+
+
+def test_ranks_that_meet_without_join_wait_once_their_arm_is_made(script: Path) -> None:
+    script.write_text("from gpulift_worker import Arm\ndef make(*_):\n    return Arm(int, float)\n")
+    with rank_group.RankGroup(script) as group:
+        assert group.start("fine", {}) == [{"ready": True}] * 2
+        assert [one["check_error"] for one in group.check()] == [0, 0]
+
+
 def test_a_rank_that_never_starts_is_not_waited_for_without_end(script: Path) -> None:
+    script.write_text(SCRIPT + IMPATIENT)
     with rank_group.RankGroup(script, started=1) as group:
         (said,) = group.hello("fine", {})
         assert group.exit_codes() == [1]
     assert set(said) == {"error"}
     assert is_one_line(said)
     assert "1/2 clients joined" in said["error"]
+
+
+def test_a_rendezvous_that_cannot_be_reached_is_said(script: Path) -> None:
+    """As behind a firewall."""
+    script.write_text(SCRIPT + IMPATIENT)
+    with rank_group.RankGroup(script, started=1, first=1) as group:
+        (said,) = group.hello("fine", {})
+        assert group.exit_codes() == [1]
+    assert set(said) == {"error"}
+    assert is_one_line(said)
+    assert "timed out" in said["error"]
+
+
+def test_a_rank_that_takes_no_part_in_an_exchange_is_not_waited_for_without_end(
+    script: Path,
+) -> None:
+    script.write_text(SCRIPT + IMPATIENT)
+    with rank_group.RankGroup(script) as group:
+        group.hello("silent", {})
+        other, silent = group.window(2)
+        assert group.exit_codes() == [1, 0]
+    assert silent["host_s"] > 0
+    assert is_one_line(other)
+    assert "imed out" in other["error"]
+
+
+def test_a_rank_that_is_terminated_ends_the_other(script: Path) -> None:
+    with rank_group.RankGroup(script) as group:
+        group.hello("fine", {})
+        group.ranks[1].process.terminate()
+        group.ranks[1].process.join()
+        other, ended = group.window(2)
+        assert group.exit_codes() == [1, -15]
+    assert ended == {}
+    assert is_one_line(other)
+    assert "onnection" in other["error"]
+
+
+def test_ctrl_c_is_left_to_the_engine(script: Path) -> None:
+    with rank_group.RankGroup(script) as group:
+        group.hello("fine", {})
+        for one in group.ranks:
+            os.kill(one.process.pid, signal.SIGINT)
+        assert all(one["host_s"] > 0 for one in group.window(2))
+        assert group.exit_codes() == [0, 0]
 
 
 def test_a_rank_that_is_killed_in_a_step_ends_the_other(script: Path) -> None:
@@ -125,9 +226,31 @@ def test_a_dev_shm_that_is_too_small_says_what_to_raise(script: Path) -> None:
     assert said == [{"skipped": "/dev/shm is too small for NCCL", "remedy": remedy}] * 2
 
 
+@pytest.mark.parametrize(
+    ("cards", "reason", "remedy"),
+    [
+        ("AB", "the GPUs of its ranks differ: Card A, Card B", "name equal ones: --gpus"),
+        (
+            "AA",
+            "there is no NVLink between the GPUs, or they may not use it",
+            "name GPUs that have it: nvidia-smi topo -m shows NV between them",
+        ),
+    ],
+)
+def test_gpus_that_do_not_go_together_are_skipped(
+    script: Path, cards: str, reason: str, remedy: str
+) -> None:
+    script.write_text(SCRIPT + GPUS.format(cards=cards))
+    with rank_group.RankGroup(script) as group:
+        said = group.hello("fine", {})
+        assert group.exit_codes() == [0, 0]
+    assert said == [{"skipped": reason, "remedy": remedy}] * 2
+
+
 def test_another_error_of_the_backend_is_no_skip(script: Path) -> None:
     script.write_text(SCRIPT + TOO_SMALL.replace("shared memory segment", "a ring"))
     with rank_group.RankGroup(script) as group:
         said = group.hello("fine", {})
         assert group.exit_codes() == [1, 1]
     assert all(one["error"].startswith("DistBackendError: NCCL error") for one in said)
+    assert all(map(is_one_line, said))
