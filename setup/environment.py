@@ -43,14 +43,17 @@ OLDEST_PACKAGES = {
     "matplotlib": (3, 7),
     "msgspec": (0, 22),  # older ones take numbers that no float can hold
     "numpy": (1, 24),
+    "nvidia-ml-py": (13,),
     "orjson": (3, 11, 7),  # older ones spell large numbers otherwise, and records would get other ids
+    "psutil": (7,),
     "pyarrow": (14,),
     "rich": (13, 8),  # what typer needs
     "scipy": (1, 10),
     "typer": (0, 27),  # the first with errors of its own
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
-BASE_MODULES = tuple(OLDEST_PACKAGES)
+MODULES = {"nvidia-ml-py": "pynvml"}  # of packages whose modules have other names
+BASE_MODULES = tuple(MODULES.get(name, name) for name in OLDEST_PACKAGES)
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
 OLDEST_CMAKE = (3, 28)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_no_chunk_is_larger_than_asked_for(
 ) -> None:
     rows = []
 
-    def noted(whole: Callable[..., object], first: torch.Tensor, *others: object) -> object:
+    def noted(whole: Callable[..., object], first: Sized, *others: object) -> object:
         rows.append(len(first))
         return whole(first, *others)
 
@@ -44,7 +45,7 @@ def test_a_gradient_of_another_scale_is_found_though_adamw_hides_it(
 ) -> None:
     right = technique.loss_and_gradient
 
-    def doubled(*given: object) -> tuple[torch.Tensor, torch.Tensor]:
+    def doubled(*given: object) -> tuple[Any, Any]:
         loss, gradient = right(*given)
         return loss, 2 * gradient
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 import time
@@ -207,7 +208,8 @@ def test_every_base_package_is_looked_for_in_an_own_python() -> None:
     needed = [line.split(";") for line in lines]
     here = {name.strip() for name, *when in needed if not when or sys.version_info < (3, 11)}
     assert {when.strip() for _, *rest in needed for when in rest} == {'python_version < "3.11"'}
-    assert set(environment.BASE_MODULES) == here
+    assert set(environment.OLDEST_PACKAGES) == here
+    assert all(importlib.util.find_spec(module) for module in environment.BASE_MODULES)
 
 
 def test_own_python_that_lacks_something_gets_an_environment_on_top(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,8 @@ def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, 
 
 def test_a_watched_job_gets_the_environment_of_the_call_and_not_that_of_our_python(builder: Sandbox) -> None:
     builder.call("gpulift", "setup")
-    told = 'tr "\\0" "\\n" <&"$GPULIFT_JOB_ENVIRONMENT" > "$LOG"; echo "ours $PYTHONSAFEPATH ${PYTHONPATH##*/}" >> "$LOG"'
+    dump = 'tr "\\0" "\\n" <&"$GPULIFT_JOB_ENVIRONMENT" > "$LOG"'
+    told = dump + '; echo "ours $PYTHONSAFEPATH ${PYTHONPATH##*/}" >> "$LOG"'
     builder.fake("python", told)
     done = builder.call("gpulift", "watch", "--", "x", PYTHONPATH="theirs", TEXT="of two\nlines")
     assert (done.returncode, done.stderr) == (0, "")
