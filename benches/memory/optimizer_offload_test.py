@@ -39,7 +39,8 @@ def test_gradients_that_arrive_too_late_are_found(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arm = make(technique, "offloaded")
-    right, late = technique.send_down, {}
+    right = technique.send_down
+    late: dict[int, Any] = {}
 
     def send_the_last(parameter: Any, copy: Any) -> None:
         now = parameter.grad.clone()
@@ -57,9 +58,12 @@ def test_the_overlapped_arm_sends_gradients_while_the_backward_pass_runs(
 ) -> None:
     sent = []
     right = technique.send_down
-    monkeypatch.setattr(
-        technique, "send_down", lambda one, copy: (sent.append(one), right(one, copy))
-    )
+
+    def noted(parameter: Any, copy: Any) -> None:
+        sent.append(parameter)
+        right(parameter, copy)
+
+    monkeypatch.setattr(technique, "send_down", noted)
     training = technique.Training("gpt_toy", torch.device("cpu"), 7)
     parameters = list(training.model.parameters())
     training.optimizer = technique.OverlappedHostOptimizer(

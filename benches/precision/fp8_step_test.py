@@ -19,9 +19,7 @@ TOLERANCE = 0.25
 def products_by_rows_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's scaled product takes one scale for each tensor alone."""
 
-    def scaled(
-        left: Any, right: Any, left_scale: Any, right_scale: Any, **options: Any
-    ) -> torch.Tensor:
+    def scaled(left: Any, right: Any, left_scale: Any, right_scale: Any, **options: Any) -> Any:
         assert left.is_contiguous()
         assert right.T.is_contiguous()  # as the library asks
         assert left.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
