@@ -74,6 +74,15 @@ def test_only_roofs_fail_a_card() -> None:
     assert {one.verdict for one in judge_siblings(found)} == {PASS}
 
 
+def test_a_card_without_roofs_is_held_against_nothing() -> None:
+    bare = card(4.0e12)
+    bare = summarise(Run(bare.run.folder, bare.run.records[3:]))
+    cards = {"a": card(4.0e12), "b": card(4.001e12), "c": card(3.999e12), "d": bare}
+    verdicts = {result.id: result.verdict for result in judge_siblings(compare_siblings(cards))}
+    assert verdicts["siblings/d"] == SKIPPED
+    assert verdicts["siblings/a"] == PASS
+
+
 def test_a_card_whose_own_launches_vary_that_much_does_not_stand_out() -> None:
     cards = {"a": card(4.0e12), "b": card(4.001e12), "c": card(3.999e12), "d": card(3.8e12, 0.05)}
     assert not compare_siblings(cards).outliers

@@ -131,6 +131,10 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
     own = [standing for standing in siblings.standings if standing.card == card]
     roofs = tuple(standing for standing in own if standing.check.startswith("roof/"))
+    if not roofs:
+        reason = f"no roof of it was measured that {ENOUGH_CARDS} cards have"
+        remedy = "./gpulift qualify --quick measures them"
+        return CheckResult(f"siblings/{card}", SKIPPED, reason, remedy, kind="siblings")
     outliers = [standing for standing in roofs if standing.outlier and standing.slower]
     slow = sorted(outliers, key=lambda standing: -abs(standing.deviation))
     if not slow:
