@@ -153,7 +153,7 @@ def test_a_report_has_money_where_a_price_is_given(root: Path, tmp_path: Path) -
     assert re.search(r'class="c16"><span>0\.1\d+ / 0\.[12]\d+<br>per million tokens</span>', page)
     assert re.search(r"<br>0\.1\d+ USD per million tokens</span>", page)
     assert re.search(r"\| 0\.1\d+ / 0\.[12]\d+ per million tokens \|", twin)
-    assert re.search(r"launches, 0\.1\d+ USD per million tokens \|", twin)
+    assert re.search(r"card, 0\.1\d+ USD per million tokens \|", twin)
     assert cli.main(["report", *folders, "--out", str(out)]) == OK
     assert "USD" not in (out / "report.md").read_text("utf-8")
     wrong = ["report", *folders, "--out", str(out), "--usd-per-hour", "b200=1"]

@@ -123,7 +123,7 @@ def test_claims_have_computed_verdicts_and_the_open_ones_are_folded(tmp_path: Pa
         r"<details><summary>\d+ claims that are planned.*?</details>", html, re.S
     )
     assert "… not yet measured" in folded
-    assert "is planned" in folded
+    assert "no measured records of" in folded
     about = text[text.index("Published claims about it:") :]
     assert about[:200].count("✓ confirmed") == 1
 

@@ -16,7 +16,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.errors import OK, USAGE
-from gpulift.watch import screen, session
+from gpulift.watch import screen, session, signals
 from gpulift.watch.job import attached
 from gpulift.watch.samples import Sample
 from gpulift.watch.signals import Signals
@@ -123,9 +123,21 @@ def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
     assert capfd.readouterr().err.count("No space left on device; the log ends here") == 1
 
 
-def test_a_signal_of_the_watch_alone_reaches_the_job(root: Path) -> None:
+def test_a_signal_of_the_watch_alone_reaches_the_job() -> None:
     script = "trap 'exit 9' INT; kill -INT $PPID; while :; do :; done"
-    assert cli.main(["watch", *shell(script)]) == 9
+    watch = [sys.executable, "-m", "gpulift", "watch", *shell(script)]
+    done = subprocess.run(watch, capture_output=True, start_new_session=True, timeout=60)
+    assert done.returncode == 9
+
+
+@pytest.mark.parametrize("in_foreground", [False, True])
+def test_of_an_interruption_that_a_thread_got_the_terminal_tells_who_sent_it(
+    monkeypatch: pytest.MonkeyPatch, in_foreground: bool
+) -> None:
+    monkeypatch.setattr(signals, "_is_in_foreground", lambda: in_foreground)
+    with Signals() as kept:
+        kept._note(signal.SIGINT, None)
+        assert kept.wait(0) == (signal.SIGINT, in_foreground)
 
 
 def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from types import FrameType, TracebackType
 
@@ -38,8 +39,8 @@ class Signals:
         """One that came until the limit, and whether a terminal sent it to its whole foreground
         group, the job included. None where none came, or only the end of a child."""
         if self._noted:
-            number = self._noted.pop(0)
-            return number, number == signal.SIGINT
+            number = self._noted.pop(0)  # of a thread's, who sent it is not told
+            return number, number == signal.SIGINT and _is_in_foreground()
         info = signal.sigtimedwait(self._waited, limit_s)
         if info is None or info.si_signo == signal.SIGCHLD:
             return None
@@ -47,3 +48,12 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._noted.append(number)
+
+
+def _is_in_foreground() -> bool:
+    """Whether a Ctrl-C on a terminal reaches this process and its job."""
+    try:
+        with open("/dev/tty", encoding="ascii") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
