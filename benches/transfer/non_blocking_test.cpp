@@ -1,0 +1,32 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using NonBlocking = DeviceTest;
+
+TEST_F(NonBlocking, EveryArmDeliversItsBatchAndRunsItsKernelInEitherOrder) {
+  for (const char* first : {"copy", "kernel"}) {
+    CheckingTrial trial(device(), {{"queued_first", first}, {"bytes", std::int64_t{1} << 16}});
+    technique->run(trial);
+    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    for (const auto& [name, arm] : trial.results()) {
+      EXPECT_EQ(arm.error, 0) << name << ", first: " << first;
+      EXPECT_EQ(arm.cost.bytes, 1 << 16) << name;
+    }
+  }
+}
+
+TEST_F(NonBlocking, LeavesNoMemoryLocked) {
+  CheckingTrial trial(device(), {{"queued_first", "copy"}, {"bytes", std::int64_t{1} << 16}});
+  technique->run(trial);
+  EXPECT_GT(device().pinned_memory().peak_bytes(), 0);
+  EXPECT_EQ(device().pinned_memory().live_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace gpulift
