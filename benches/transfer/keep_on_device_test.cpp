@@ -1,0 +1,27 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using KeepOnDevice = DeviceTest;
+
+TEST_F(KeepOnDevice, BothArmsComputeTheSameAndSayWhatBoundsThem) {
+  for (const std::int64_t bytes : {4000, 1 << 20}) {
+    CheckingTrial trial(device(), {{"bytes", bytes}});
+    technique->run(trial);
+    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    for (const auto& [name, arm] : trial.results()) {
+      EXPECT_EQ(arm.error, 0) << name << ", bytes: " << bytes;
+      EXPECT_EQ(arm.cost.bytes, 2.0 * static_cast<double>(bytes)) << name;
+    }
+    EXPECT_EQ(trial.results().at("round_trip").cost.roof, "host_link/both");
+    EXPECT_EQ(trial.results().at("resident").cost.roof, "device_memory");
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
