@@ -1,0 +1,25 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using Readback = DeviceTest;
+
+TEST_F(Readback, EveryArmSeesTheLossesOfItsSteps) {
+  for (const char* bound : {"launches", "device"}) {
+    CheckingTrial trial(device(), {{"bound_by", bound}});
+    technique->run(trial);
+    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    for (const auto& [name, arm] : trial.results()) {
+      EXPECT_EQ(arm.error, 0) << name << ", bound by: " << bound;
+      EXPECT_EQ(arm.cost.items, 100) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
