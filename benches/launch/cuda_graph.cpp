@@ -9,6 +9,7 @@
 #include "core/harness/technique.hpp"
 #include "kernels/spin.hpp"
 #include "workloads/device_time.hpp"
+#include "workloads/recorded_graph.hpp"
 
 namespace {
 
@@ -25,22 +26,6 @@ struct Chain {
   std::int64_t cycles;
   std::uint64_t* counter;
 };
-
-/// The chain recorded once from a stream, and uploaded, so that the first replay is like all others.
-gpulift::UniqueGraphExec record(const Chain& chain) {
-  const gpulift::UniqueStream stream = gpulift::make_stream();
-  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-  chain.enqueue(stream.get());
-  cudaGraph_t captured = nullptr;
-  check(cudaStreamEndCapture(stream.get(), &captured));
-  const gpulift::UniqueGraph graph(captured);
-  cudaGraphExec_t executable = nullptr;
-  check(cudaGraphInstantiate(&executable, graph.get(), 0));
-  gpulift::UniqueGraphExec owned(executable);
-  check(cudaGraphUpload(owned.get(), stream.get()));
-  check(cudaStreamSynchronize(stream.get()));
-  return owned;
-}
 
 void run(gpulift::Trial& trial) {
   gpulift::Device& device = trial.device();
@@ -69,7 +54,8 @@ void run(gpulift::Trial& trial) {
                  Arm{.name = "graph_replay",
                      .make =
                          [&] {
-                           auto graph = std::make_shared<const gpulift::UniqueGraphExec>(record(chain));
+                           auto graph = std::make_shared<const gpulift::UniqueGraphExec>(
+                               gpulift::record_graph([&](StreamHandle stream) { chain.enqueue(stream); }));
                            return [graph](StreamHandle stream) { check(cudaGraphLaunch(graph->get(), stream)); };
                          },
                      .clock = gpulift::Clock::kHost}});

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+#include "core/cuda/check.hpp"
+#include "core/cuda/handles.hpp"
+
+namespace gpulift {
+
+/// What `enqueue` puts on a stream, recorded once, and uploaded, so that the first replay is like all others.
+inline UniqueGraphExec record_graph(const std::function<void(cudaStream_t)>& enqueue) {
+  const UniqueStream stream = make_stream();
+  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  enqueue(stream.get());
+  cudaGraph_t captured = nullptr;
+  check(cudaStreamEndCapture(stream.get(), &captured));
+  const UniqueGraph graph(captured);
+  cudaGraphExec_t executable = nullptr;
+  check(cudaGraphInstantiate(&executable, graph.get(), 0));
+  UniqueGraphExec owned(executable);
+  check(cudaGraphUpload(owned.get(), stream.get()));
+  check(cudaStreamSynchronize(stream.get()));
+  return owned;
+}
+
+}  // namespace gpulift
