@@ -1,0 +1,23 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using Priorities = DeviceTest;
+
+TEST_F(Priorities, EveryRequestIsServedWhileTheBackgroundRuns) {  // the step throws where it does not
+  CheckingTrial trial(device(), {{"block_us", std::int64_t{100}}});
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  for (const auto& [name, arm] : trial.results()) {
+    EXPECT_EQ(arm.error, 0) << name;
+    EXPECT_EQ(arm.cost.items, 5) << name;
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
