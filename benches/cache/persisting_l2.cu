@@ -1,0 +1,169 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/cuda/buffer.hpp"
+#include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
+#include "core/harness/technique.hpp"
+#include "kernels/fill.hpp"
+#include "kernels/verify.hpp"
+
+namespace {
+
+using gpulift::Arm;
+using gpulift::check;
+using gpulift::Device;
+using gpulift::StreamHandle;
+using gpulift::Work;
+
+constexpr int kPoison = 0xFF;
+constexpr std::size_t kTrafficBytes = std::size_t{512} << 20;  // at least
+constexpr int kSweeps = 10;                                    // kernels of a step: the first finds a cold cache
+constexpr unsigned kThreads = 256;
+constexpr unsigned kWarp = 32;
+constexpr unsigned kBlocksPerMultiprocessor = 8;
+
+/// How the traffic is loaded.
+enum class Traffic { kPlain, kEvictFirst };
+
+__device__ std::uint32_t sum_words(uint4 value) { return value.x + value.y + value.z + value.w; }
+
+/// For every 16 bytes of the traffic, read once, 16 bytes of the working set, over and over. Writes a sum a warp.
+template <Traffic kTraffic>
+__global__ __launch_bounds__(kThreads) void read_both(const uint4* set, unsigned set_count, const uint4* traffic,
+                                                      unsigned traffic_count, std::uint32_t* sums) {
+  const unsigned first = blockIdx.x * kThreads + threadIdx.x;
+  std::uint32_t sum = 0;
+  for (unsigned i = first; i < traffic_count; i += gridDim.x * kThreads) {
+    sum += sum_words(kTraffic == Traffic::kPlain ? traffic[i] : __ldcs(traffic + i)) + sum_words(set[i % set_count]);
+  }
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
+  if (threadIdx.x % kWarp == 0) sums[first / kWarp] = sum;
+}
+
+/// A working set, which fits into the cache or not, and traffic that is a whole number of times as large.
+class Reads {
+ public:
+  Reads(Device& device, std::size_t set_bytes, std::uint64_t seed)
+      : blocks_(device.multiprocessors() * kBlocksPerMultiprocessor),
+        repeats_((kTrafficBytes + set_bytes - 1) / set_bytes),
+        set_(device, set_bytes / sizeof(uint4)),
+        traffic_(device, repeats_ * set_.size()),
+        sums_(device, blocks_ * kThreads / kWarp) {
+    gpulift::fill_pattern(set_.data(), set_.bytes(), seed, nullptr);
+    gpulift::fill_pattern(traffic_.data(), traffic_.bytes(), seed + 1, nullptr);
+    check(cudaDeviceSynchronize());
+  }
+
+  void enqueue(Traffic traffic, cudaLaunchAttribute* window, StreamHandle stream) const {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks_);
+    config.blockDim = dim3(kThreads);
+    config.stream = stream;
+    config.attrs = window;
+    config.numAttrs = window != nullptr ? 1 : 0;
+    const auto kernel = traffic == Traffic::kPlain ? read_both<Traffic::kPlain> : read_both<Traffic::kEvictFirst>;
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      check(cudaLaunchKernelEx(&config, kernel, static_cast<const uint4*>(set_.data()),
+                               static_cast<unsigned>(set_.size()), static_cast<const uint4*>(traffic_.data()),
+                               static_cast<unsigned>(traffic_.size()), sums_.data()));
+    }
+  }
+
+  /// The working set stays as far as `set_aside_bytes` hold it; what does not fit passes through.
+  cudaLaunchAttribute window(std::size_t set_aside_bytes, std::size_t largest_bytes) const {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeAccessPolicyWindow;
+    cudaAccessPolicyWindow& policy = attribute.val.accessPolicyWindow;
+    policy.base_ptr = set_.data();
+    policy.num_bytes = std::min(set_.bytes(), largest_bytes);
+    policy.hitRatio = std::min(1.0F, static_cast<float>(set_aside_bytes) / static_cast<float>(policy.num_bytes));
+    policy.hitProp = cudaAccessPropertyPersisting;
+    policy.missProp = cudaAccessPropertyStreaming;
+    return attribute;
+  }
+
+  double bytes() const { return 2.0 * kSweeps * static_cast<double>(traffic_.bytes()); }
+  void poison(StreamHandle stream) const { check(cudaMemsetAsync(sums_.data(), kPoison, sums_.bytes(), stream)); }
+  double error(const gpulift::Verifier& verifier, StreamHandle stream) const {
+    const std::uint32_t of_set = verifier.sum_of_words(set_.data(), set_.bytes() / sizeof(std::uint32_t), stream);
+    const std::uint32_t of_traffic =
+        verifier.sum_of_words(traffic_.data(), traffic_.bytes() / sizeof(std::uint32_t), stream);
+    const auto expected = static_cast<std::uint32_t>(of_traffic + repeats_ * of_set);
+    return std::abs(static_cast<double>(verifier.sum_of_words(sums_.data(), sums_.size(), stream)) - expected);
+  }
+
+ private:
+  unsigned blocks_;
+  std::size_t repeats_;
+  gpulift::DeviceBuffer<uint4> set_;
+  gpulift::DeviceBuffer<uint4> traffic_;
+  gpulift::DeviceBuffer<std::uint32_t> sums_;
+};
+
+std::size_t attribute_of(const Device& device, cudaDeviceAttr name) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, name, device.index()));
+  return static_cast<std::size_t>(value);
+}
+
+void run(gpulift::Trial& trial) {
+  Device& device = trial.device();
+  const Reads reads(device, static_cast<std::size_t>(trial.number("working_set_mib")) << 20, trial.seed());
+  const gpulift::Verifier verifier(device);
+  const std::size_t set_aside_bytes = attribute_of(device, cudaDevAttrMaxPersistingL2CacheSize);
+  const std::size_t largest_bytes = attribute_of(device, cudaDevAttrMaxAccessPolicyWindowSize);
+  trial.note("set_aside_bytes", std::to_string(set_aside_bytes));
+
+  trial.cost({.bytes = reads.bytes(), .roof = {}});  // no roof: some of it comes from the cache
+  trial.check({.meaning = "exact sum of all words",
+               .poison = [&](StreamHandle stream) { reads.poison(stream); },
+               .error = [&](StreamHandle stream) { return reads.error(verifier, stream); },
+               .tolerance = 0});
+
+  const auto without_window = [&](Traffic traffic) {
+    return [&, traffic] { return [&, traffic](StreamHandle stream) { reads.enqueue(traffic, nullptr, stream); }; };
+  };
+  const auto persisting = [&] {
+    return Work([&, window = reads.window(set_aside_bytes, largest_bytes)](StreamHandle stream) mutable {
+             reads.enqueue(Traffic::kPlain, &window, stream);
+           })
+        .before([set_aside_bytes] { check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, set_aside_bytes)); })
+        .rest([] {  // the other arms have the whole cache again
+          check(cudaCtxResetPersistingL2Cache());
+          check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
+        });
+  };
+  trial.compare(
+      {Arm{.name = "default", .make = without_window(Traffic::kPlain)},
+       Arm{.name = "persisting",
+           .make = persisting,
+           .unavailable = set_aside_bytes == 0 ? "this device sets no part of its L2 cache aside, as those of "
+                                                 "compute capability 8.0 and later do"
+                                               : ""},
+       Arm{.name = "evict_first", .make = without_window(Traffic::kEvictFirst)}});
+}
+
+}  // namespace
+
+const gpulift::Technique gpulift::technique{
+    .question = "What is it worth to keep a working set in the L2 cache while other data stream through?",
+    .expectation = R"(
+        An H100 has 50 MiB of L2 and sets up to 31 MiB of it aside. As many bytes are read of a stream of 512 MiB as of the
+        working set, over and over: a line comes back after twice the set's size. 8 MiB: 16 MiB lie between, and it
+        stays by itself: 1.0. 24 MiB: 48 MiB lie between, more than a cache of two halves that hold some lines twice
+        keeps, so by default all comes from memory, 1.07 GB at 3.0 TB/s, 0.36 ms; kept, half of it comes from the L2:
+        0.2 ms, 1.7 times. 48 MiB: 65 % of it are kept: 1.3. 120 MiB: 26 %, 1.15. Loads of the stream that are to be
+        evicted first keep as much without setting anything aside at 24 MiB, 1.7, but cannot choose which part of 48 and
+        120 MiB stays: 1.1 and 1.0.)",
+    .claims = {},
+    .arms = {"default", "persisting", "evict_first"},
+    .sweep = {{"working_set_mib", {8, 24, 48, 120}}},
+    .quick = {{{"working_set_mib", 24}}},
+    .run = run,
+};
