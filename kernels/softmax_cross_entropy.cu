@@ -1,0 +1,295 @@
+#include <stdexcept>
+
+#include "kernels/packed.hpp"
+#include "kernels/softmax_cross_entropy.hpp"
+
+namespace gpulift {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kBatch = 4;  // packs that a thread has under way at a time
+constexpr int kRowThreads = 256;
+constexpr float kLowest = -3.4e38F;  // finite, so that a logit of minus infinity gives exp(-inf), not NaN
+
+/// A row in whole aligned packs, and what is loose before and behind them.
+struct Row {
+  __device__ Row(std::size_t index, int classes)
+      : start(index * static_cast<std::size_t>(classes)),
+        head(min(classes, (kPack - static_cast<int>(start % kPack)) % kPack)),
+        packs((classes - head) / kPack),
+        loose(classes - packs * kPack) {}
+  __device__ std::size_t pack_at(int pack) const { return start + head + static_cast<std::size_t>(pack) * kPack; }
+  __device__ std::size_t loose_at(int i) const { return start + (i < head ? i : i + packs * kPack); }
+  std::size_t start;
+  int head;
+  int packs;
+  int loose;  // at most 14
+};
+
+/// Calls f(bits, index of the pack) on all packs of the row and g(number) on the loose ones.
+template <typename F, typename G>
+__device__ void walk(const Row& row, const __nv_bfloat16* matrix, F f, G g) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int first = thread; first < row.packs; first += kThreads * kBatch) {
+    uint4 bits[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int pack = first + b * kThreads;
+      if (pack < row.packs) bits[b] = load_bits(matrix + row.pack_at(pack));
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int pack = first + b * kThreads;
+      if (pack < row.packs) f(bits[b], pack);
+    }
+  }
+  if (thread < row.loose) g(__bfloat162float(matrix[row.loose_at(thread)]));
+}
+
+/// The same in all threads of a block of kThreads.
+template <typename F>
+__device__ float block_reduce(float value, F combine) {
+  __shared__ float of_warps[kThreads / kWarp];
+  value = warp_reduce(value, combine);
+  __syncthreads();  // all have read what an earlier call left
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float result = of_warps[0];
+#pragma unroll
+  for (int w = 1; w < kThreads / kWarp; ++w) result = combine(result, of_warps[w]);
+  return result;
+}
+
+struct Larger {
+  __device__ float operator()(float left, float right) const { return fmaxf(left, right); }
+};
+struct Plus {
+  __device__ float operator()(float left, float right) const { return left + right; }
+};
+
+__device__ float largest_of(const Pack& values) {
+  float largest = values.at[0];
+#pragma unroll
+  for (int k = 1; k < kPack; ++k) largest = fmaxf(largest, values.at[k]);
+  return largest;
+}
+
+/// A sum of exponentials relative to the largest number so far (Milakov and Gimelshein, 2018).
+struct RunningSum {
+  float largest = kLowest;
+  float sum = 0;
+  __device__ void raise(float to) {
+    if (to <= largest) return;
+    sum *= __expf(largest - to);
+    largest = to;
+  }
+  __device__ void add(float value) { sum += __expf(value - largest); }
+};
+
+/// A block a row. With room for the row in shared memory the logits are read once.
+template <bool kHeld>
+__global__ __launch_bounds__(kThreads, 2) void fused_kernel(CrossEntropy data) {
+  extern __shared__ uint4 held[];
+  const Row row(blockIdx.x, data.classes);
+  RunningSum own;
+  walk(
+      row, data.logits,
+      [&](uint4 bits, int pack) {
+        if constexpr (kHeld) held[pack] = bits;  // read back by the same thread
+        const Pack values = unpack(bits);
+        own.raise(largest_of(values));
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) own.add(values.at[k]);
+      },
+      [&](float value) {
+        own.raise(value);
+        own.add(value);
+      });
+  const float largest = block_reduce(own.largest, Larger{});
+  const float sum = block_reduce(own.sum * __expf(own.largest - largest), Plus{});
+  const float factor = data.scale / sum;
+
+  const auto to_gradient = [&](float value) { return __expf(value - largest) * factor; };
+  const auto thread = static_cast<int>(threadIdx.x);
+  if constexpr (kHeld) {
+#pragma unroll 4
+    for (int pack = thread; pack < row.packs; pack += kThreads) {
+      store(data.gradient + row.pack_at(pack), each(to_gradient, unpack(held[pack])));
+    }
+  } else {
+    walk(
+        row, data.logits,
+        [&](uint4 bits, int pack) { store(data.gradient + row.pack_at(pack), each(to_gradient, unpack(bits))); },
+        [](float) {});
+  }
+  if (thread < row.loose) {
+    const std::size_t place = row.loose_at(thread);
+    data.gradient[place] = __float2bfloat16_rn(to_gradient(__bfloat162float(data.logits[place])));
+  }
+  __syncthreads();  // the target's number is written again
+  if (thread != 0) return;
+  const std::size_t place = row.start + static_cast<std::size_t>(data.targets[blockIdx.x]);
+  const float target = __bfloat162float(data.logits[place]);
+  data.gradient[place] = __float2bfloat16_rn(to_gradient(target) - data.scale);
+  data.losses[blockIdx.x] = (largest - target) + logf(sum);
+}
+
+__global__ __launch_bounds__(kThreads) void maxima_kernel(const __nv_bfloat16* matrix, int classes, float* maxima) {
+  float largest = kLowest;
+  const auto take = [&](float value) { largest = fmaxf(largest, value); };
+  walk(Row(blockIdx.x, classes), matrix, [&](uint4 bits, int) { take(largest_of(unpack(bits))); }, take);
+  largest = block_reduce(largest, Larger{});
+  if (threadIdx.x == 0) maxima[blockIdx.x] = largest;
+}
+
+__global__ __launch_bounds__(kThreads) void sums_kernel(const __nv_bfloat16* matrix, int classes, float* sums) {
+  float sum = 0;
+  const auto take = [&](float value) { sum += value; };
+  const auto take_pack = [&](uint4 bits, int) {
+    const Pack values = unpack(bits);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) sum += values.at[k];
+  };
+  walk(Row(blockIdx.x, classes), matrix, take_pack, take);
+  sum = block_reduce(sum, Plus{});
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void logarithms_kernel(std::size_t rows, const float* sums, float* logarithms) {
+  const std::size_t row = std::size_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  if (row < rows) logarithms[row] = logf(sums[row]);
+}
+
+__global__ void losses_kernel(CrossEntropy data, const float* maxima, const float* logarithms) {
+  const std::size_t row = std::size_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  if (row >= data.rows) return;
+  const std::size_t place = row * static_cast<std::size_t>(data.classes) + static_cast<std::size_t>(data.targets[row]);
+  data.losses[row] = (maxima[row] - __bfloat162float(data.logits[place])) + logarithms[row];
+}
+
+/// A pack of a matrix whose rows begin anywhere: f(number, its index in the matrix, terms(its row)).
+template <typename Terms, typename F>
+__device__ Pack each_with_row(const Pack& values, std::size_t index, const CrossEntropy& data, Terms terms, F f) {
+  const auto classes = static_cast<std::size_t>(data.classes);
+  const std::size_t first = index * kPack;
+  std::size_t row = first / classes;
+  std::size_t next_row = (row + 1) * classes;
+  auto of_row = terms(row);
+  Pack result;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+    if (first + k == next_row && row + 1 < data.rows) {  // the last pack may reach behind the last row
+      of_row = terms(++row);
+      next_row += classes;
+    }
+    result.at[k] = f(values.at[k], first + k, of_row);
+  }
+  return result;
+}
+
+struct Exponential {
+  CrossEntropy data;
+  const float* maxima;
+  __device__ Pack operator()(std::size_t index, const Pack& logits) const {
+    return each_with_row(
+        logits, index, data, [this](std::size_t row) { return maxima[row]; },
+        [](float value, std::size_t, float largest) { return __expf(value - largest); });
+  }
+};
+
+struct Gradient {
+  struct Terms {
+    float inverse_sum;
+    std::size_t target;
+  };
+  CrossEntropy data;
+  const float* sums;
+  __device__ Terms terms(std::size_t row) const {
+    const auto target = static_cast<std::size_t>(data.targets[row]);
+    return {1 / sums[row], row * static_cast<std::size_t>(data.classes) + target};
+  }
+  __device__ Pack operator()(std::size_t index, const Pack& exponentials) const {
+    return each_with_row(
+        exponentials, index, data, [this](std::size_t row) { return terms(row); },
+        [this](float value, std::size_t place, const Terms& of_row) {
+          return (value * of_row.inverse_sum - (place == of_row.target ? 1.0F : 0.0F)) * data.scale;
+        });
+  }
+};
+
+__device__ double sum_of_warp(double value) {
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, offset);
+  return value;
+}
+
+/// A warp a row. Logits are so small that nothing overflows without subtracting their maximum.
+__global__ void reference_kernel(CrossEntropy data, float* losses, float* gradient) {
+  const std::size_t start = std::size_t{blockIdx.x} * static_cast<std::size_t>(data.classes);
+  const auto lane = static_cast<int>(threadIdx.x);
+  const auto logit = [&](int i) { return static_cast<double>(__bfloat162float(data.logits[start + i])); };
+  double sum = 0;
+  for (int i = lane; i < data.classes; i += kWarp) sum += exp(logit(i));
+  sum = sum_of_warp(sum);
+  const int target = data.targets[blockIdx.x];
+  for (int i = lane; i < data.classes; i += kWarp) {
+    const double one_hot = i == target ? 1 : 0;
+    gradient[start + i] = static_cast<float>((exp(logit(i)) / sum - one_hot) * static_cast<double>(data.scale));
+  }
+  if (lane == 0) losses[blockIdx.x] = static_cast<float>(log(sum) - logit(target));
+}
+
+void require(const CrossEntropy& data) {
+  if (data.classes < 1) throw std::invalid_argument("cross_entropy: there must be a class");
+  require_aligned({data.logits, data.gradient});
+}
+
+unsigned grid_of(std::size_t rows) { return static_cast<unsigned>(rows); }
+
+}  // namespace
+
+std::size_t cross_entropy_held_bytes(int classes) {
+  int device = 0;
+  int most = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  const std::size_t bytes = static_cast<std::size_t>(classes) / kPack * sizeof(uint4);
+  constexpr std::size_t kReductions = 2 * sizeof(float) * (kThreads / kWarp);
+  if (bytes + kReductions > static_cast<std::size_t>(most)) return 0;
+  check(cudaFuncSetAttribute(fused_kernel<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  return bytes;
+}
+
+void cross_entropy(const CrossEntropy& data, std::size_t held_bytes, cudaStream_t stream) {
+  require(data);
+  if (data.rows == 0) return;
+  const auto kernel = held_bytes > 0 ? fused_kernel<true> : fused_kernel<false>;
+  kernel<<<grid_of(data.rows), kThreads, held_bytes, stream>>>(data);
+  check(cudaGetLastError());
+}
+
+void cross_entropy_by_operations(const CrossEntropy& data, const CrossEntropySteps& steps, cudaStream_t stream) {
+  require(data);
+  if (data.rows == 0) return;
+  const std::size_t count = data.rows * static_cast<std::size_t>(data.classes);
+  const auto row_blocks = static_cast<unsigned>((data.rows + kRowThreads - 1) / kRowThreads);
+  const __nv_bfloat16* const exponentials = steps.exponentials;
+  maxima_kernel<<<grid_of(data.rows), kThreads, 0, stream>>>(data.logits, data.classes, steps.maxima);
+  check(cudaGetLastError());
+  map(count, steps.exponentials, Exponential{data, steps.maxima}, stream, data.logits);
+  sums_kernel<<<grid_of(data.rows), kThreads, 0, stream>>>(exponentials, data.classes, steps.sums);
+  check(cudaGetLastError());
+  logarithms_kernel<<<row_blocks, kRowThreads, 0, stream>>>(data.rows, steps.sums, steps.logarithms);
+  check(cudaGetLastError());
+  losses_kernel<<<row_blocks, kRowThreads, 0, stream>>>(data, steps.maxima, steps.logarithms);
+  check(cudaGetLastError());
+  map(count, data.gradient, Gradient{data, steps.sums}, stream, exponentials);
+}
+
+void cross_entropy_reference(const CrossEntropy& data, float* losses, float* gradient, cudaStream_t stream) {
+  require(data);
+  if (data.rows == 0) return;
+  reference_kernel<<<grid_of(data.rows), kWarp, 0, stream>>>(data, losses, gradient);
+  check(cudaGetLastError());
+}
+
+}  // namespace gpulift
