@@ -14,6 +14,17 @@ inline UniqueGraphExec record_graph(const std::function<void(cudaStream_t)>& enq
   const UniqueStream stream = make_stream();
   check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
   enqueue(stream.get());
+#include "core/cuda/check.hpp"
+#include "core/cuda/handles.hpp"
+#include "core/harness/technique.hpp"
+
+namespace gpulift {
+
+/// What a step enqueues, recorded once, and uploaded, so that the first replay is like all others.
+inline UniqueGraphExec record_graph(const Step& step) {
+  const UniqueStream stream = make_stream();
+  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  step(stream.get());
   cudaGraph_t captured = nullptr;
   check(cudaStreamEndCapture(stream.get(), &captured));
   const UniqueGraph graph(captured);
