@@ -27,12 +27,22 @@ class Compressed(SimpleNamespace):
         return other @ self.dense
 
 
-def larger_two(_: Any, weight: Any) -> Compressed:
+def larger_two(weight: Any) -> Any:
     """Of each four in a row."""
-    fours = weight.to(torch.bfloat16).view(-1, 4)
+    assert weight.dtype == torch.bfloat16
+    fours = weight.reshape(-1, 4)
     kept = fours.abs().topk(2, dim=1).indices
     mask = torch.zeros_like(fours).scatter_(1, kept, 1.0)
-    return Compressed(dense=(fours * mask).view(weight.shape))
+    return (fours * mask).view(weight.shape)
+
+
+def compressed(pruned: Any, transposed: Any = None) -> Compressed:
+    """Of rows, which is all that the library takes."""
+    assert pruned.is_contiguous()
+    if transposed is not None:
+        assert transposed.is_contiguous()
+        assert torch.equal(transposed.t(), pruned)
+    return Compressed(dense=pruned)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -58,16 +68,10 @@ def test_pruned_weights_stay_zero_in_training(technique: ModuleType) -> None:
     )
 
 
-def compressed(pruned: Any) -> Compressed:
-    """Of rows, which is all that the library takes."""
-    assert pruned.is_contiguous()
-    return Compressed(dense=pruned)
-
-
 def two_four(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A toy in training, whose products are those of the host."""
-    monkeypatch.setattr(technique.TwoFourLinear, "compress", larger_two)
-    monkeypatch.setattr(technique, "for_products", compressed)
+    monkeypatch.setattr(technique, "two_of_four", larger_two)
+    monkeypatch.setattr(technique, "compressed", compressed)
     training = technique.Training("gpt_toy", CPU, 7)
     training.bf16 = True
     technique.replace_linears(training.model, technique.TwoFourLinear)
@@ -98,6 +102,23 @@ def test_inference_keeps_what_is_left_alone(
     left = technique.weights_left(training.model)
     assert technique.error_of(training, logits, left) < 0.03
     assert technique.error_of(training, logits, whole) > 0.1
+
+
+def of_other_places(pruned: Any, *_: Any) -> Compressed:
+    """As if each four were read by another format."""
+    return Compressed(dense=pruned.view(-1, 4).roll(1, dims=1).view(pruned.shape))
+
+
+def test_weights_that_are_read_by_another_format_are_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = two_four(technique, monkeypatch)
+    monkeypatch.setattr(technique, "compressed", of_other_places)
+    training.step()
+    left = technique.weights_left(training.model)
+    assert technique.error_of(training, training.step, left) > 0.1
+    with pytest.raises(technique.Failed, match="not the one that was compressed"):
+        technique.work_of("inference", training)
 
 
 def test_what_a_machine_lacks_is_said(
