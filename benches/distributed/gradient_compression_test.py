@@ -35,3 +35,33 @@ def test_the_gradients_have_the_bits_of_the_arm(
 def test_powersgd_is_not_run_where_it_aborts(hellos_of_ranks: Hellos) -> None:
     for hello in hellos_of_ranks(SCRIPT, "powersgd_1", GLOO):
         assert "aborts in Gloo" in hello["skipped"]
+
+
+SMALL_OVER_GLOO = """
+technique.MODELS = {"gloo": "gpt_toy"}
+technique.require_nccl = lambda _: None
+technique.LOSS_STEPS = 3
+"""
+
+
+@pytest.mark.parametrize("arm", ["powersgd_1", "powersgd_4"])
+def test_what_powersgd_leaves_out_is_sent_later(
+    altered: Callable[[Path, str], Path], hellos_of_ranks: Hellos, arm: str
+) -> None:
+    script = altered(SCRIPT, SMALL_OVER_GLOO + "technique.EXCHANGES = 32")
+    for hello in hellos_of_ranks(script, arm, GLOO):
+        most = {"powersgd_1": 0.5, "powersgd_4": 0.2}[arm]
+        assert 0.01 < hello["check_error"] < most  # of one exchange 0.7 and more
+        assert abs(hello["metrics"]["lost_share"]) < 1
+
+
+def test_what_powersgd_never_sends_is_found(
+    altered: Callable[[Path, str], Path], hellos_of_ranks: Hellos
+) -> None:
+    forget = """
+whole = technique.powerSGD_hook.PowerSGDState
+technique.powerSGD_hook.PowerSGDState = lambda **given: whole(use_error_feedback=False, **given)
+"""
+    script = altered(SCRIPT, SMALL_OVER_GLOO + "technique.EXCHANGES = 32" + forget)
+    for hello in hellos_of_ranks(script, "powersgd_1", GLOO):
+        assert hello["check_error"] > 0.5

@@ -256,6 +256,28 @@ def gradient_error(replica: Replica) -> float:
     rows = replica.micro_batches * (CHECKED_ROWS if replica.name in GPT_SIZES else CHECKED_IMAGES)
     exact = Loss(copy.deepcopy(replica.model).double())  # drawing weights anew takes seconds
     exact.model.zero_grad(set_to_none=True)
+    """Of an exchange in FP32: the gradients' distance from the exact ones of all ranks' rows,
+    relative to their norm. Throws Failed where ranks hold other bits."""
+    rows = checked_rows(replica)
+    expected = exact_gradients(replica, rows)
+    replica.optimizer.zero_grad(set_to_none=True)
+    replica.backward(*replica.rows_of_own(rows), bf16=False)
+    found = flat(replica.gradients())
+    require_same_on_all_ranks(found, replica.group)
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+def checked_rows(replica: Replica) -> int:
+    """Of each shard, in a check."""
+    return replica.micro_batches * (CHECKED_ROWS if replica.name in GPT_SIZES else CHECKED_IMAGES)
+
+
+def exact_gradients(replica: Replica, rows: int) -> torch.Tensor:
+    """Of so many rows of each shard, in FP64, which each rank computes alone."""
+    model = TWINS[replica.name].model or replica.name
+    with replica.device:  # whose first weights, which count for nothing, a GPU makes sooner
+        exact = Loss(make_model(model).to(torch.float64))
+    exact.model.load_state_dict(replica.model.state_dict())
     for shard in range(replica.shards):
         given, target = replica.rows_of_shard(shard, rows)
         for part, wanted in zip(
@@ -266,13 +288,7 @@ def gradient_error(replica: Replica) -> float:
             part = part.double() if part.is_floating_point() else part
             loss = exact(part, wanted) / (replica.shards * replica.micro_batches)
             loss.backward()
-    replica.optimizer.zero_grad(set_to_none=True)
-    replica.backward(*replica.rows_of_own(rows), bf16=False)
-    found = flat(replica.gradients())
-    require_same_on_all_ranks(found, group)
-    expected = flat([one.grad for one in exact.model.parameters() if one.grad is not None])
-    del exact
-    return float((found.double() - expected).norm() / expected.norm())
+    return flat([one.grad for one in exact.model.parameters() if one.grad is not None])
 
 
 def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
