@@ -2,18 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <functional>
-
-#include "core/cuda/check.hpp"
-#include "core/cuda/handles.hpp"
-
-namespace gpulift {
-
-/// What `enqueue` puts on a stream, recorded once, and uploaded, so that the first replay is like all others.
-inline UniqueGraphExec record_graph(const std::function<void(cudaStream_t)>& enqueue) {
-  const UniqueStream stream = make_stream();
-  check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-  enqueue(stream.get());
 #include "core/cuda/check.hpp"
 #include "core/cuda/handles.hpp"
 #include "core/harness/technique.hpp"

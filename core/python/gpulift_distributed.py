@@ -250,12 +250,6 @@ class Replica(Training):
 
 
 def gradient_error(replica: Replica) -> float:
-    """Of an exchange in FP32: the gradients' distance from those of all ranks' rows in FP64, which
-    each rank computes alone, relative to their norm. Throws Failed where ranks hold other bits."""
-    group = replica.group
-    rows = replica.micro_batches * (CHECKED_ROWS if replica.name in GPT_SIZES else CHECKED_IMAGES)
-    exact = Loss(copy.deepcopy(replica.model).double())  # drawing weights anew takes seconds
-    exact.model.zero_grad(set_to_none=True)
     """Of an exchange in FP32: the gradients' distance from the exact ones of all ranks' rows,
     relative to their norm. Throws Failed where ranks hold other bits."""
     rows = checked_rows(replica)
@@ -274,10 +268,8 @@ def checked_rows(replica: Replica) -> int:
 
 def exact_gradients(replica: Replica, rows: int) -> torch.Tensor:
     """Of so many rows of each shard, in FP64, which each rank computes alone."""
-    model = TWINS[replica.name].model or replica.name
-    with replica.device:  # whose first weights, which count for nothing, a GPU makes sooner
-        exact = Loss(make_model(model).to(torch.float64))
-    exact.model.load_state_dict(replica.model.state_dict())
+    exact = Loss(copy.deepcopy(replica.model).double())  # drawing weights anew takes seconds
+    exact.model.zero_grad(set_to_none=True)
     for shard in range(replica.shards):
         given, target = replica.rows_of_shard(shard, rows)
         for part, wanted in zip(
