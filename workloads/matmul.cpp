@@ -259,6 +259,10 @@ class Matmul::Impl {
   double error(cudaStream_t stream);
 
   Buffers latest() const { return {a_.at(current_), b_.at(current_), d_.at(current_)}; }
+  Buffers next() {
+    current_ = (current_ + 1) % sets_;
+    return latest();
+  }
 
  private:
   struct Timed {
@@ -279,8 +283,8 @@ class Matmul::Impl {
   }
 
   cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
-    current_ = (current_ + 1) % sets_;
-    return operation_.enqueue(a_.at(current_), b_.at(current_), d_.at(current_), algorithm, workspace_.data(), stream);
+    const Buffers buffers = next();
+    return operation_.enqueue(buffers.a, buffers.b, buffers.d, algorithm, workspace_.data(), stream);
   }
 
   std::optional<double> first_time_s(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);
@@ -447,6 +451,7 @@ void Matmul::enqueue(cudaStream_t stream) { impl_->enqueue(stream); }
 void Matmul::poison(cudaStream_t stream) { impl_->poison(stream); }
 double Matmul::error(cudaStream_t stream) { return impl_->error(stream); }
 Matmul::Buffers Matmul::latest() const { return impl_->latest(); }
+Matmul::Buffers Matmul::next() { return impl_->next(); }
 
 namespace {
 

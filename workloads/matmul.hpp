@@ -108,9 +108,11 @@ class Matmul {
   struct Buffers {
     const void* a;
     const void* b;
-    const void* d;
+    void* d;
   };
   Buffers latest() const;
+  /// Moves on to the next set, for a product by other means than enqueue().
+  Buffers next();
 
  private:
   class Impl;

@@ -1,0 +1,46 @@
+#include "kernels/matmul_ladder/matmul_ladder.hpp"
+
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+TEST(KernelMatmulLadder, HasAnArmForEachRungBehindTheLibrary) {
+  std::vector<std::string> expected{"cublaslt"};
+  for (const MatmulRung rung : kMatmulRungs) expected.push_back(matmul_rung_name(rung));
+  EXPECT_EQ(technique->arms, expected);
+}
+
+TEST(KernelMatmulLadder, TheRungsCanTakeEveryShape) {
+  for (const Value& value : technique->sweep.at(0).values) {
+    const MatmulShape shape = parse_matmul_shape(std::get<std::string>(value));
+    EXPECT_EQ(shape.m % 8, 0);  // the columns of a result by rows
+    EXPECT_EQ(shape.k % 8, 0);
+  }
+}
+
+using MatmulLadderOnDevice = DeviceTest;
+
+TEST_F(MatmulLadderOnDevice, EveryRungMakesTheLibrarysProduct) {
+  CheckingTrial first(device(), {{"shape", "264x137x328"}});
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
+  for (const auto& [name, arm] : first.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_GT(arm.error, 0) << name;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.cost.flops, 2.0 * 264 * 137 * 328) << name;
+    EXPECT_EQ(arm.metrics.contains("kernel_registers"), name != "cublaslt") << name;
+  }
+  CheckingTrial second(device(), {{"shape", "264x137x328"}}, first.notes());
+  technique->run(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,53 @@
+#pragma once
+// One matrix product written four times, each rung using more of the hardware than the one before: BF16 operands, sums
+// in FP32, a BF16 result.
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gpulift {
+
+enum class MatmulRung {
+  kNaive,  // a thread per element reads its row and its column
+  kTiled,  // tiles in shared memory, 8 x 8 elements a thread in registers
+  kMma,    // Tensor Cores by warp (mma.sync), a pipeline of asynchronous copies
+  kWgmma,  // Tensor Cores by four warps (wgmma), tiles copied by TMA, blocks that persist, clusters of two
+};
+
+inline constexpr std::array kMatmulRungs{MatmulRung::kNaive, MatmulRung::kTiled, MatmulRung::kMma, MatmulRung::kWgmma};
+
+/// "naive", "tiled", "mma", "wgmma".
+std::string matmul_rung_name(MatmulRung rung);
+
+/// result[i][j] = sum over k of left[i][k] right[j][k]: all by rows, none padded, aligned to 16 bytes. `columns` and
+/// `depth` are multiples of 8, so that each row begins on such a boundary; `rows` is any number.
+struct LadderProduct {
+  const __nv_bfloat16* left;   // rows x depth
+  const __nv_bfloat16* right;  // columns x depth
+  __nv_bfloat16* result;       // rows x columns
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t depth;
+};
+
+/// Why a device of this architecture (90 for 9.0) cannot run the rung; empty if it can.
+std::string why_rung_unsupported(MatmulRung rung, int architecture);
+
+/// What the compiler gave the rung's kernel on this device.
+struct RungResources {
+  int registers;  // of a thread, when it starts
+  std::size_t shared_bytes;
+  std::size_t spilled_bytes;  // of a thread
+};
+/// Throws NoDeviceCode where the build lacks the rung for this device: `wgmma` needs one for 90a, not 90.
+RungResources rung_resources(MatmulRung rung);
+
+/// Enqueues the product. Throws std::invalid_argument for a shape or alignment that it cannot take.
+void multiply(MatmulRung rung, const LadderProduct& product, cudaStream_t stream);
+
+}  // namespace gpulift

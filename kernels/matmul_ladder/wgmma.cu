@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/cuda/check.hpp"
+#include "kernels/matmul_ladder/layout.hpp"
+#include "kernels/matmul_ladder/ptx.hpp"
+#include "kernels/matmul_ladder/rungs.hpp"
+#include "kernels/matmul_ladder/tensor_map.hpp"
+
+namespace gpulift {
+namespace {
+
+// A block's tile is 128 x 256: two groups of four warps multiply 64 rows each, and one thread of a third group keeps a
+// ring of tiles filled by TMA. A step of 64 elements of depth takes the Tensor Cores 1024 cycles and 48 KiB, of which
+// two blocks in a cluster, one above the other, load the 32 KiB of `right` only once.
+constexpr int kTileRows = 128;
+constexpr int kTileColumns = 256;
+constexpr int kDepth = 64;
+constexpr int kGroup = 128;  // threads of four warps
+constexpr int kMultiplying = 2;
+constexpr int kThreads = kGroup * (kMultiplying + 1);
+constexpr int kGroupTileRows = kTileRows / kMultiplying;
+constexpr int kLeftBytes = kTileRows * ladder::kRowBytes;
+constexpr int kRightBytes = kTileColumns * ladder::kRowBytes;
+constexpr int kStageBytes = kLeftBytes + kRightBytes;
+constexpr int kBoxColumns = 64;  // of the result, which leaves in boxes of 64 x 64
+constexpr int kBoxBytes = kGroupTileRows * ladder::kRowBytes;
+constexpr int kAlignment = 1024;  // of swizzled tiles
+
+// 168 registers a thread at first, as many as 384 threads can have. The loading group gives most of its own away.
+constexpr int kLoadingRegisters = 40;
+constexpr int kMultiplyingRegisters = 232;
+
+/// Offsets in shared memory.
+template <int kStages>
+struct Layout {
+  static constexpr int kBoxes = kStages == 3 ? 4 : 2;  // of each group: what fits into 227 KiB
+  static constexpr int kResult = kStages * kStageBytes;
+  static constexpr int kFull = kResult + kMultiplying * kBoxes * kBoxBytes;
+  static constexpr int kEmpty = kFull + kStages * 8;
+  static constexpr int kBytes = kEmpty + kStages * 8 + kAlignment;
+
+  static __device__ unsigned left(unsigned base, int stage) { return base + stage * kStageBytes; }
+  static __device__ unsigned right(unsigned base, int stage) { return left(base, stage) + kLeftBytes; }
+  static __device__ unsigned box(unsigned base, int group, int box) {
+    return base + kResult + (group * kBoxes + box % kBoxes) * kBoxBytes;
+  }
+  static __device__ unsigned full(unsigned base, int stage) { return base + kFull + stage * 8; }
+  static __device__ unsigned empty(unsigned base, int stage) { return base + kEmpty + stage * 8; }
+};
+
+/// Passed by value: TMA reads the maps where the launch put them.
+struct Maps {
+  CUtensorMap left;
+  CUtensorMap right;
+  CUtensorMap result;
+};
+
+/// Calls work(first row, first column) for each of this block's tiles. `order` counts the tiles of clusters.
+template <int kCluster, typename Work>
+__device__ void for_each_tile(const ladder::TileOrder& order, int rank, Work work) {
+  const int clusters = static_cast<int>(gridDim.x) / kCluster;
+  for (int tile = static_cast<int>(blockIdx.x) / kCluster; tile < order.count(); tile += clusters) {
+    const ladder::TilePlace place = order.at(tile);
+    work((place.row * kCluster + rank) * kTileRows, place.column * kTileColumns);
+  }
+}
+
+/// One thread: waits until all blocks that get a tile have done with the one before it in the ring.
+template <int kStages, int kCluster>
+__device__ void load_tiles(const Maps& maps, const ladder::TileOrder& order, int steps, unsigned base, int rank) {
+  using Shared = Layout<kStages>;
+  constexpr int kShareRows = kTileColumns / kCluster;
+  constexpr std::uint16_t kAllBlocks = (1 << kCluster) - 1;
+  ladder::Ring<kStages> ring;
+  for_each_tile<kCluster>(order, rank, [&](int row, int column) {
+    for (int step = 0; step < steps; ++step) {
+      const unsigned full = Shared::full(base, ring.stage);
+      ptx::wait(Shared::empty(base, ring.stage), ring.phase ^ 1);  // at once in the first round
+      ptx::arrive_and_expect(full, kStageBytes);
+      ptx::load_box(Shared::left(base, ring.stage), maps.left, full, step * kDepth, row);
+      const unsigned share = Shared::right(base, ring.stage) + rank * kShareRows * ladder::kRowBytes;
+      if constexpr (kCluster == 1) {
+        ptx::load_box(share, maps.right, full, step * kDepth, column);
+      } else {
+        ptx::load_box(share, maps.right, full, step * kDepth, column + rank * kShareRows, kAllBlocks);
+      }
+      ring.advance();
+    }
+  });
+}
+
+/// Tells all blocks whose loads write to this stage that this warp has done with it.
+template <int kStages, int kCluster>
+__device__ void release(unsigned base, int stage) {
+  const unsigned lane = threadIdx.x % 32;
+  if (lane < kCluster) ptx::arrive_at(Layout<kStages>::empty(base, stage), lane);
+  __syncwarp();
+}
+
+/// The sums of this group's 64 rows over the whole depth.
+template <int kStages, int kCluster>
+__device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, int steps, unsigned base, int group) {
+  using Shared = Layout<kStages>;
+  int before = 0;
+  for (int step = 0; step < steps; ++step) {
+    ptx::wait(Shared::full(base, ring.stage), ring.phase);
+    const std::uint64_t left = ptx::operand(Shared::left(base, ring.stage) + group * kBoxBytes);
+    const std::uint64_t right = ptx::operand(Shared::right(base, ring.stage));
+    ptx::begin_products();
+#pragma unroll
+    for (int k = 0; k < kDepth / 16; ++k) ptx::multiply_64x256(sums, left + 2 * k, right + 2 * k, step > 0 || k > 0);
+    ptx::commit_products();
+    // This step's products go on while those of the step before are known to be done.
+    ptx::wait_for_products<1>();
+    if (step > 0) release<kStages, kCluster>(base, before);
+    before = ring.stage;
+    ring.advance();
+  }
+  ptx::wait_for_products<0>();
+  ptx::hold(sums);
+  release<kStages, kCluster>(base, before);
+}
+
+__device__ unsigned narrow(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+/// This group's 64 x 256 results, in boxes that TMA stores while the next is made.
+template <int kStages>
+__device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, unsigned base, int group, int row,
+                           int column) {
+  using Shared = Layout<kStages>;
+  constexpr int kPairs = kBoxColumns / 16;  // of 8 columns, which are four sums of a thread
+  const int thread = static_cast<int>(threadIdx.x) % kGroup;
+  const ladder::Piece piece = ladder::piece_by_rows(thread % 32);
+  const int row_inside = thread / 32 * 16 + piece.row;
+#pragma unroll
+  for (int box = 0; box < kTileColumns / kBoxColumns; ++box) {
+    const unsigned target = Shared::box(base, group, box);
+    if (thread == 0) ptx::wait_until_read<Shared::kBoxes - 1>();
+    __syncwarp();
+    ptx::synchronise(1 + group, kGroup);
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const float* values = &sums[(box * kPairs + pair) * 8];
+      const unsigned words[4] = {narrow(values[0], values[1]), narrow(values[2], values[3]),
+                                 narrow(values[4], values[5]), narrow(values[6], values[7])};
+      ptx::store_matrices(target + ladder::swizzled(row_inside, 2 * pair + piece.piece), words);
+    }
+    ptx::publish_stores();
+    ptx::synchronise(1 + group, kGroup);
+    if (thread == 0) ptx::store_box(map, target, column + box * kBoxColumns, row + group * kGroupTileRows);
+    __syncwarp();
+  }
+}
+
+/// No block may reach for another's barriers before they are there, or after it has left.
+template <int kCluster>
+__device__ void synchronise_blocks() {
+  if constexpr (kCluster > 1) ptx::synchronise_cluster();
+}
+
+template <int kStages, int kCluster>
+__global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
+                                                            int steps) {
+// Elsewhere the kernel is empty, and never launched.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Shared = Layout<kStages>;
+  extern __shared__ unsigned char shared[];
+  const unsigned base = (ptx::shared_address(shared) + kAlignment - 1) / kAlignment * kAlignment;
+  const int rank = kCluster == 1 ? 0 : static_cast<int>(ptx::rank_in_cluster());
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::init_barrier(Shared::full(base, stage), 1);
+      ptx::init_barrier(Shared::empty(base, stage), kCluster * kMultiplying * kGroup / 32);  // all their warps
+    }
+    ptx::publish_barriers();
+  }
+  __syncthreads();
+  synchronise_blocks<kCluster>();
+
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  if (group == kMultiplying) {
+    ptx::give_registers<kLoadingRegisters>();
+    if (threadIdx.x % kGroup == 0) load_tiles<kStages, kCluster>(maps, order, steps, base, rank);
+    __syncwarp();
+    synchronise_blocks<kCluster>();
+  } else {
+    ptx::take_registers<kMultiplyingRegisters>();
+    ladder::Ring<kStages> ring;
+    for_each_tile<kCluster>(order, rank, [&](int row, int column) {
+      float sums[128];
+      multiply_tile<kStages, kCluster>(sums, ring, steps, base, group);
+      store_tile<kStages>(sums, maps.result, base, group, row, column);
+    });
+    if (threadIdx.x % kGroup == 0) ptx::wait_until_read<0>();
+    __syncwarp();
+    synchronise_blocks<kCluster>();
+  }
+#endif
+}
+
+int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+template <int kStages, int kCluster>
+void launch(const LadderProduct& product, int group_rows, cudaStream_t stream) {
+  constexpr auto* kKernel = wgmma_kernel<kStages, kCluster>;
+  const int rows = static_cast<int>(product.rows);
+  const int columns = static_cast<int>(product.columns);
+  const int depth = static_cast<int>(product.depth);
+  const Maps maps{make_tensor_map(product.left, rows, depth, kTileRows),
+                  make_tensor_map(product.right, columns, depth, kTileColumns / kCluster),
+                  make_tensor_map(product.result, rows, columns, kGroupTileRows)};
+  const ladder::TileOrder order{ladder::divide_up(rows, kCluster * kTileRows), ladder::divide_up(columns, kTileColumns),
+                                group_rows};
+  // As few clusters as need no more rounds: they stay in step, and share the cache and the power.
+  const int most = std::max(multiprocessors() / kCluster, 1);
+  const int rounds = ladder::divide_up(order.count(), most);
+  const int clusters = ladder::divide_up(order.count(), rounds);
+
+  check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout<kStages>::kBytes));
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kCluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = Layout<kStages>::kBytes;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kKernel, maps, order, ladder::divide_up(depth, kDepth)));
+}
+
+}  // namespace
+
+void multiply_wgmma(const LadderProduct& product, const WgmmaSchedule& schedule, cudaStream_t stream) {
+  if (schedule.stages == 3 && schedule.cluster == 1) return launch<3, 1>(product, schedule.group_rows, stream);
+  if (schedule.stages == 3 && schedule.cluster == 2) return launch<3, 2>(product, schedule.group_rows, stream);
+  if (schedule.stages == 4 && schedule.cluster == 1) return launch<4, 1>(product, schedule.group_rows, stream);
+  if (schedule.stages == 4 && schedule.cluster == 2) return launch<4, 2>(product, schedule.group_rows, stream);
+  throw std::invalid_argument("matmul ladder: no such schedule");
+}
+
+RungResources wgmma_resources() {
+  constexpr WgmmaSchedule kDefault;
+  static_assert(kDefault.stages == 4 && kDefault.cluster == 2);
+  return resources_of(wgmma_kernel<4, 2>, Layout<4>::kBytes);
+}
+
+}  // namespace gpulift
