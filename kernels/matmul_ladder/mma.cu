@@ -6,18 +6,20 @@
 namespace gpulift {
 namespace {
 
+// What is said to be maybe unused is so where the kernel is empty.
+
 constexpr int kTile = 128;     // rows and columns of a block's part of the result
 constexpr int kDepth = 64;     // of the operands in shared memory: a row of 128 bytes
 constexpr int kThreads = 128;  // four warps, each of which has a quarter of the tile: 64 x 64
-constexpr int kQuarter = 64;
-constexpr int kStages = 3;
+[[maybe_unused]] constexpr int kQuarter = 64;
+constexpr int kStagesInShared = 3;
 constexpr int kTileBytes = kTile * ladder::kRowBytes;
-constexpr int kSharedBytes = kStages * 2 * kTileBytes;
+constexpr int kSharedBytes = kStagesInShared * 2 * kTileBytes;
 constexpr int kGroupRows = 16;
 
 /// Begins to copy rows from `first` on of a matrix of `rows` rows; zeros where there are none.
-__device__ void copy_tile(unsigned target, const __nv_bfloat16* matrix, std::int64_t rows, std::int64_t depth,
-                          std::int64_t first, std::int64_t from) {
+[[maybe_unused]] __device__ void copy_tile(unsigned target, const __nv_bfloat16* matrix, std::int64_t rows,
+                                           std::int64_t depth, std::int64_t first, std::int64_t from) {
   constexpr int kPieces = ladder::kRowBytes / ladder::kPieceBytes;
   const int piece = static_cast<int>(threadIdx.x) % kPieces;
   const std::int64_t k = from + piece * 8;
@@ -31,7 +33,7 @@ __device__ void copy_tile(unsigned target, const __nv_bfloat16* matrix, std::int
 }
 
 /// A warp's quarter of the tile, 16 elements of depth at a time.
-__device__ void multiply_tiles(unsigned left, unsigned right, float (&sums)[4][8][4]) {
+[[maybe_unused]] __device__ void multiply_tiles(unsigned left, unsigned right, float (&sums)[4][8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const ladder::Piece by_rows = ladder::piece_by_rows(lane);
   const ladder::Piece by_halves = ladder::piece_by_halves(lane);
@@ -53,8 +55,8 @@ __device__ void multiply_tiles(unsigned left, unsigned right, float (&sums)[4][8
 }
 
 /// Pairs of neighbours, each lane its own.
-__device__ void store_quarter(const LadderProduct& product, std::int64_t first_row, std::int64_t first_column,
-                              const float (&sums)[4][8][4]) {
+[[maybe_unused]] __device__ void store_quarter(const LadderProduct& product, std::int64_t first_row,
+                                               std::int64_t first_column, const float (&sums)[4][8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -73,11 +75,9 @@ __device__ void store_quarter(const LadderProduct& product, std::int64_t first_r
   }
 }
 
-__global__ __launch_bounds__(kThreads, 2) void mma_kernel(LadderProduct product, ladder::TileOrder order) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  extern __shared__ __align__(128) unsigned char shared[];
-  const unsigned base = ptx::shared_address(shared);
-  const ladder::TilePlace place = order.at(static_cast<int>(blockIdx.x));
+/// The block's tile over the whole depth.
+template <int kStages>
+__device__ void multiply_block(const LadderProduct& product, const ladder::TilePlace& place, unsigned base) {
   const std::int64_t first_row = std::int64_t{place.row} * kTile;
   const std::int64_t first_column = std::int64_t{place.column} * kTile;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -103,7 +103,15 @@ __global__ __launch_bounds__(kThreads, 2) void mma_kernel(LadderProduct product,
     multiply_tiles(left_at(step) + row_at * ladder::kRowBytes, right_at(step) + column_at * ladder::kRowBytes, sums);
   }
   store_quarter(product, first_row + row_at, first_column + column_at, sums);
-#endif
+}
+
+template <int kStages>
+__global__ __launch_bounds__(kThreads, 2) void mma_kernel(LadderProduct product, ladder::TileOrder order) {
+  if constexpr (ptx::kHasMma) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const ladder::TilePlace place = order.at(static_cast<int>(blockIdx.x));
+    multiply_block<kStages>(product, place, ptx::shared_address(shared));
+  }
 }
 
 }  // namespace
@@ -111,11 +119,11 @@ __global__ __launch_bounds__(kThreads, 2) void mma_kernel(LadderProduct product,
 void multiply_mma(const LadderProduct& product, cudaStream_t stream) {
   const auto tiles = [](std::int64_t side) { return ladder::divide_up(static_cast<int>(side), kTile); };
   const ladder::TileOrder order{tiles(product.rows), tiles(product.columns), kGroupRows};
-  check(cudaFuncSetAttribute(mma_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  mma_kernel<<<static_cast<unsigned>(order.count()), kThreads, kSharedBytes, stream>>>(product, order);
+  check(cudaFuncSetAttribute(mma_kernel<kStagesInShared>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  mma_kernel<kStagesInShared><<<static_cast<unsigned>(order.count()), kThreads, kSharedBytes, stream>>>(product, order);
   check(cudaGetLastError());
 }
 
-RungResources mma_resources() { return resources_of(mma_kernel, kSharedBytes); }
+RungResources mma_resources() { return resources_of(mma_kernel<kStagesInShared>, kSharedBytes); }
 
 }  // namespace gpulift

@@ -1,6 +1,6 @@
 #include "core/cuda/check.hpp"
+#include "kernels/matmul_ladder/bf16_words.hpp"
 #include "kernels/matmul_ladder/rungs.hpp"
-#include "kernels/matmul_ladder/widen.hpp"
 
 namespace gpulift {
 namespace {

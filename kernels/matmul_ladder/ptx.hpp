@@ -1,6 +1,5 @@
 #pragma once
-// The instructions of the upper rungs, each a function. Those of Hopper compile for 90a alone, so only kernels that are
-// empty elsewhere may call them.
+// The instructions of the upper rungs, each a function.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -8,6 +7,18 @@
 #include <cstdint>
 
 namespace gpulift::ptx {
+
+// What the architecture that is compiled for has. A kernel that needs what it lacks is empty there, and never launched.
+#if __CUDA_ARCH__ >= 800
+inline constexpr bool kHasMma = true;
+#else
+inline constexpr bool kHasMma = false;
+#endif
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+inline constexpr bool kHasWgmma = true;
+#else
+inline constexpr bool kHasWgmma = false;
+#endif
 
 inline __device__ unsigned shared_address(const void* data) {
   return static_cast<unsigned>(__cvta_generic_to_shared(data));

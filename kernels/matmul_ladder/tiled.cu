@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "core/cuda/check.hpp"
+#include "kernels/matmul_ladder/bf16_words.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
 #include "kernels/matmul_ladder/rungs.hpp"
-#include "kernels/matmul_ladder/widen.hpp"
 
 namespace gpulift {
 namespace {
@@ -44,12 +44,6 @@ __device__ void read_eight(const float (&row)[kTile], int at, float (&values)[8]
   *reinterpret_cast<float4*>(&values[4]) = *reinterpret_cast<const float4*>(&row[kHalf + at]);
 }
 
-__device__ uint2 narrow(const float* values) {
-  const __nv_bfloat162 low = __floats2bfloat162_rn(values[0], values[1]);
-  const __nv_bfloat162 high = __floats2bfloat162_rn(values[2], values[3]);
-  return {*reinterpret_cast<const unsigned*>(&low), *reinterpret_cast<const unsigned*>(&high)};
-}
-
 __global__ __launch_bounds__(kThreads, 2) void tiled_kernel(LadderProduct product, ladder::TileOrder order) {
   __shared__ alignas(16) Tile left;
   __shared__ alignas(16) Tile right;
@@ -84,7 +78,9 @@ __global__ __launch_bounds__(kThreads, 2) void tiled_kernel(LadderProduct produc
     for (int half = 0; half < 2; ++half) {
       const std::int64_t column = first_column + half * kHalf + column_at;
       if (row >= product.rows || column >= product.columns) continue;
-      *reinterpret_cast<uint2*>(product.result + row * product.columns + column) = narrow(&sums[i][half * 4]);
+      const float* values = &sums[i][half * 4];
+      *reinterpret_cast<uint2*>(product.result + row * product.columns + column) = {narrow(values[0], values[1]),
+                                                                                    narrow(values[2], values[3])};
     }
   }
 }

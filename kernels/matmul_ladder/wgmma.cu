@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "core/cuda/check.hpp"
+#include "kernels/matmul_ladder/bf16_words.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
 #include "kernels/matmul_ladder/ptx.hpp"
 #include "kernels/matmul_ladder/rungs.hpp"
@@ -23,13 +24,8 @@ constexpr int kGroupTileRows = kTileRows / kMultiplying;
 constexpr int kLeftBytes = kTileRows * ladder::kRowBytes;
 constexpr int kRightBytes = kTileColumns * ladder::kRowBytes;
 constexpr int kStageBytes = kLeftBytes + kRightBytes;
-constexpr int kBoxColumns = 64;  // of the result, which leaves in boxes of 64 x 64
-constexpr int kBoxBytes = kGroupTileRows * ladder::kRowBytes;
-constexpr int kAlignment = 1024;  // of swizzled tiles
-
-// 168 registers a thread at first, as many as 384 threads can have. The loading group gives most of its own away.
-constexpr int kLoadingRegisters = 40;
-constexpr int kMultiplyingRegisters = 232;
+constexpr int kBoxBytes = kGroupTileRows * ladder::kRowBytes;  // of the result, which leaves in boxes of 64 x 64
+constexpr int kAlignment = 1024;                               // of swizzled tiles
 
 /// Offsets in shared memory.
 template <int kStages>
@@ -122,16 +118,12 @@ __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, i
   release<kStages, kCluster>(base, before);
 }
 
-__device__ unsigned narrow(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const unsigned*>(&pair);
-}
-
 /// This group's 64 x 256 results, in boxes that TMA stores while the next is made.
 template <int kStages>
 __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, unsigned base, int group, int row,
                            int column) {
   using Shared = Layout<kStages>;
+  constexpr int kBoxColumns = 64;
   constexpr int kPairs = kBoxColumns / 16;  // of 8 columns, which are four sums of a thread
   const int thread = static_cast<int>(threadIdx.x) % kGroup;
   const ladder::Piece piece = ladder::piece_by_rows(thread % 32);
@@ -163,13 +155,8 @@ __device__ void synchronise_blocks() {
 }
 
 template <int kStages, int kCluster>
-__global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
-                                                            int steps) {
-// Elsewhere the kernel is empty, and never launched.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+__device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, int steps, unsigned base) {
   using Shared = Layout<kStages>;
-  extern __shared__ unsigned char shared[];
-  const unsigned base = (ptx::shared_address(shared) + kAlignment - 1) / kAlignment * kAlignment;
   const int rank = kCluster == 1 ? 0 : static_cast<int>(ptx::rank_in_cluster());
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
@@ -181,6 +168,9 @@ __global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constan
   __syncthreads();
   synchronise_blocks<kCluster>();
 
+  // 168 registers a thread at first, as many as 384 threads can have. The loading group gives most of its own away.
+  constexpr int kLoadingRegisters = 40;
+  constexpr int kMultiplyingRegisters = 232;
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == kMultiplying) {
     ptx::give_registers<kLoadingRegisters>();
@@ -199,7 +189,16 @@ __global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constan
     __syncwarp();
     synchronise_blocks<kCluster>();
   }
-#endif
+}
+
+template <int kStages, int kCluster>
+__global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
+                                                            int steps) {
+  if constexpr (ptx::kHasWgmma) {
+    extern __shared__ unsigned char shared[];
+    const unsigned base = (ptx::shared_address(shared) + kAlignment - 1) / kAlignment * kAlignment;
+    multiply_all<kStages, kCluster>(maps, order, steps, base);
+  }
 }
 
 int multiprocessors() {
