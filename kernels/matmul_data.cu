@@ -7,20 +7,12 @@
 #include <stdexcept>
 
 #include "kernels/matmul_data.hpp"
+#include "kernels/matmul_rows.cuh"
 
 namespace gpulift {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): the index-th output of the
-/// stream that starts at `seed`.
-__device__ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15ull;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
 
 /// Box-Muller. The radius uses a uniform in [2^-33, 1], so |result| <= sqrt(2 * 33 * ln 2) = 6.8.
 __device__ float standard_normal(std::uint64_t seed, std::uint64_t index) {
@@ -30,24 +22,32 @@ __device__ float standard_normal(std::uint64_t seed, std::uint64_t index) {
   return sqrtf(-2.0f * logf(radius)) * cospif(angle);
 }
 
-__device__ std::int64_t row_number(const Rows& rows, std::int64_t position) {
-  const std::int64_t start = rows.first + position * rows.stripe;
-  if (rows.stripe == 1) return start;
-  return start + static_cast<std::int64_t>(random_bits(0, position) % static_cast<std::uint64_t>(rows.stripe));
+/// Draws of their own, so that an element that is kept is the same as without zeros.
+__device__ bool is_zero(const NormalMatrix& source, std::int64_t index) {
+  if (source.zeros == Zeros::kNone) return false;
+  if (source.zeros == Zeros::kHalf) return random_bits(~source.seed, index) % 2 == 0;
+  constexpr int kPairs = 6;
+  constexpr int kZeros[kPairs] = {0b0011, 0b0101, 0b1001, 0b0110, 0b1010, 0b1100};  // of four neighbours
+  return (kZeros[random_bits(~source.seed, index / 4) % kPairs] >> (index % 4)) % 2 == 1;
 }
 
 __device__ float value_at(const NormalMatrix& source, std::int64_t row, std::int64_t column) {
-  const float value = source.scale * standard_normal(source.seed, row * source.columns + column);
+  const std::int64_t index = row * source.columns + column;
+  if (is_zero(source, index)) return 0;
+  const float value = source.scale * standard_normal(source.seed, index);
   return source.integers ? fminf(fmaxf(rintf(value), -127.0f), 127.0f) : value;
 }
 
 template <typename T>
 __global__ void fill_normals_kernel(T* data, NormalMatrix source, Rows rows, std::int64_t copies,
                                     std::int64_t copy_stride) {
-  const std::int64_t elements = rows.count * source.columns;
+  const std::int64_t width = source.columns + source.padding;
+  const std::int64_t elements = rows.count * width;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step) {
-    const T value = static_cast<T>(value_at(source, row_number(rows, i / source.columns), i % source.columns));
+    const std::int64_t column = i % width;
+    const float number = column < source.columns ? value_at(source, row_number(rows, i / width), column) : 0.0f;
+    const T value = static_cast<T>(number);
     for (std::int64_t copy = 0; copy < copies; ++copy) data[copy * copy_stride + i] = value;
   }
 }
@@ -91,8 +91,8 @@ unsigned grid_size(std::int64_t elements) {
 template <typename T>
 void launch_fill(void* data, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
                  std::int64_t copy_stride, cudaStream_t stream) {
-  fill_normals_kernel<<<grid_size(rows.count * source.columns), kThreads, 0, stream>>>(static_cast<T*>(data), source,
-                                                                                       rows, copies, copy_stride);
+  fill_normals_kernel<<<grid_size(rows.count * (source.columns + source.padding)), kThreads, 0, stream>>>(
+      static_cast<T*>(data), source, rows, copies, copy_stride);
   check(cudaGetLastError());
 }
 

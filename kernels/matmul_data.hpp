@@ -20,12 +20,21 @@ struct Rows {
   std::int64_t stripe = 1;
 };
 
+/// Which elements of a matrix are zeros, whatever was drawn for them.
+enum class Zeros {
+  kNone,
+  kTwoOfFour,  // two of each four neighbours in a row
+  kHalf,       // each with a chance of a half
+};
+
 /// Standard normals in rows of `columns` elements, before they are rounded to a format.
 struct NormalMatrix {
   std::uint64_t seed = 0;
   std::int64_t columns = 0;
-  float scale = 1;        // multiplies the originals; a power of two changes no digit of them
-  bool integers = false;  // then rounded to integers and clamped to +-127
+  float scale = 1;           // multiplies the originals; a power of two changes no digit of them
+  bool integers = false;     // then rounded to integers and clamped to +-127
+  std::int64_t padding = 0;  // zeros behind each row, where it is written
+  Zeros zeros = Zeros::kNone;
 };
 
 /// Writes `rows` of `source`, rounded to nearest in `type`, to `data`, and the same again `copies` times at a distance

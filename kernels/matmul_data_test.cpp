@@ -120,6 +120,32 @@ TEST_F(MatmulDataOnDevice, EveryTypeRoundsTheSameOriginals) {
   }
 }
 
+TEST_F(MatmulDataOnDevice, ZerosFollowEachRowThatAsksForThem) {
+  const auto plain = filled<float>(ElementType::kFp32, {7, 3, 1, false}, {0, 2, 1});
+  const DeviceBuffer<float> data(*device_, 2 * 5);
+  fill_normals(data.data(), ElementType::kFp32, {7, 3, 1, false, 2}, {0, 2, 1}, 1, 0, nullptr);
+  EXPECT_EQ(downloaded(data),
+            (std::vector<float>{plain[0], plain[1], plain[2], 0, 0, plain[3], plain[4], plain[5], 0, 0}));
+}
+
+TEST_F(MatmulDataOnDevice, TwoOfFourNeighboursOrAboutHalfAreZerosAndTheOthersStay) {
+  constexpr std::size_t kCount = 64 * 256;
+  NormalMatrix source{11, 256, 1, false};
+  const auto dense = filled<float>(ElementType::kFp32, source, {0, 64, 1});
+  source.zeros = Zeros::kTwoOfFour;
+  const auto two_of_four = filled<float>(ElementType::kFp32, source, {0, 64, 1});
+  source.zeros = Zeros::kHalf;
+  const auto half = filled<float>(ElementType::kFp32, source, {0, 64, 1});
+  int kept = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_TRUE(two_of_four[i] == 0 || two_of_four[i] == dense[i]);
+    EXPECT_TRUE(half[i] == 0 || half[i] == dense[i]);
+    if (half[i] != 0) ++kept;
+    if (i % 4 == 0) EXPECT_EQ(std::count(&two_of_four[i], &two_of_four[i] + 4, 0.0f), 2) << i;
+  }
+  EXPECT_NEAR(kept, kCount / 2, 400);  // six standard deviations
+}
+
 TEST_F(MatmulDataOnDevice, SampledRowsAreRowsOfTheWhole) {
   constexpr std::size_t kColumns = 16;
   const NormalMatrix source{9, kColumns, 1, false};
