@@ -74,13 +74,30 @@ inline UniqueLtLayout make_lt_layout(ElementType type, std::int64_t rows, std::i
   return UniqueLtLayout(layout);
 }
 
-inline UniqueLtPreference make_lt_preference() {
+inline void set_lt_batch(cublasLtMatrixLayout_t layout, std::int32_t count, std::int64_t stride) {
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+}
+
+/// `reduction` is a mask of cublasLtReductionScheme_t: how partial sums may be added.
+inline UniqueLtPreference make_lt_preference(std::uint32_t reduction) {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference));
   UniqueLtPreference owner(preference);
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &kMatmulWorkspaceBytes, sizeof kMatmulWorkspaceBytes));
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                                             sizeof reduction));
   return owner;
+}
+
+/// Splits the sum over k, partial sums being added in the type of the sum. False where the algorithm cannot.
+inline bool split_lt_sum(cublasLtMatmulAlgo_t& algorithm, std::int32_t parts) {
+  const std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  return cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts) ==
+             CUBLAS_STATUS_SUCCESS &&
+         cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                              sizeof reduction) == CUBLAS_STATUS_SUCCESS;
 }
 
 /// D = A^T B in the library's column order: A is k x m, B is k x n, D is m x n, none padded.
@@ -97,14 +114,22 @@ class LtOperation {
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   }
 
+  /// So many products whose operands and results lie behind each other.
+  void batch(std::int32_t count, const MatmulShape& shape) {
+    set_lt_batch(a_.get(), count, shape.k * shape.m);
+    set_lt_batch(b_.get(), count, shape.k * shape.n);
+    set_lt_batch(d_.get(), count, shape.m * shape.n);
+  }
+
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value));
   }
 
   /// The library's candidates, its favourite first. Throws NotSupported when there are none.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(int wanted) const {
-    const UniqueLtPreference preference = make_lt_preference();
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(
+      int wanted, std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_MASK) const {
+    const UniqueLtPreference preference = make_lt_preference(reduction);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(wanted));
     int count = 0;
     check(cublasLtMatmulAlgoGetHeuristic(library_.get(), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
@@ -115,12 +140,28 @@ class LtOperation {
     return found;
   }
 
-  /// Throws when the algorithm does not fit the operation or asks for more than the workspace.
-  void check_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
+  /// The library's candidates with the sum over k split into 2 to 16 parts, whether or not it would split it. Throws
+  /// NotSupported where none can.
+  std::vector<cublasLtMatmulHeuristicResult_t> split_candidates(int wanted) const {
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    for (cublasLtMatmulHeuristicResult_t candidate : candidates(wanted)) {
+      for (const std::int32_t parts : {2, 4, 8, 16}) {
+        if (split_lt_sum(candidate.algo, parts) && check_algorithm(candidate.algo) == CUBLAS_STATUS_SUCCESS) {
+          found.push_back(candidate);
+        }
+      }
+    }
+    if (found.empty()) throw NotSupported("cuBLASLt has no algorithm here that splits the sum over k");
+    return found;
+  }
+
+  /// Whether the algorithm fits the operation and the workspace.
+  cublasStatus_t check_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
     cublasLtMatmulHeuristicResult_t result{};
-    check(cublasLtMatmulAlgoCheck(library_.get(), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm,
-                                  &result));
-    if (result.workspaceSize > kMatmulWorkspaceBytes) throw NotSupported("the algorithm needs more than the workspace");
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(library_.get(), operation_.get(), a_.get(), b_.get(),
+                                                          d_.get(), d_.get(), &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    return result.workspaceSize > kMatmulWorkspaceBytes ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
   }
 
   cublasStatus_t enqueue(const void* a, const void* b, void* d, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
@@ -132,10 +173,12 @@ class LtOperation {
  private:
   /// 0 or 1 in the type in which the library scales products.
   const void* scalar(int value) const {
+    static constexpr std::array<std::uint16_t, 2> kHalves{0, 0x3C00};  // the bits of FP16
     static constexpr std::array<float, 2> kFloats{0, 1};
     static constexpr std::array<double, 2> kDoubles{0, 1};
     static constexpr std::array<std::int32_t, 2> kIntegers{0, 1};
     const auto index = static_cast<std::size_t>(value);
+    if (scale_type_ == CUDA_R_16F) return &kHalves[index];
     if (scale_type_ == CUDA_R_64F) return &kDoubles[index];
     if (scale_type_ == CUDA_R_32I) return &kIntegers[index];
     return &kFloats[index];

@@ -1,31 +1,35 @@
 #include "workloads/matmul.hpp"
 
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/handles.hpp"
+#include "kernels/fp8_cast.hpp"
 #include "kernels/matmul_data.hpp"
+#include "kernels/matmul_epilogue.hpp"
+#include "workloads/deadline.hpp"
 #include "workloads/lt_operation.hpp"
+#include "workloads/lt_search.hpp"
+#include "workloads/matmul_reference.hpp"
+#include "workloads/matrix_set.hpp"
 
 namespace gpulift {
 namespace {
 
 static_assert(sizeof(MatmulPlan::algorithm) == sizeof(cublasLtMatmulAlgo_t));
-
-constexpr std::uint64_t kSecondOperand = 0xD1B54A32D192ED03ull;  // makes the seed of B from that of A
 
 /// What a number format is to cuBLASLt and to the data.
 struct Format {
@@ -54,6 +58,8 @@ const Format& format_of(MatmulType type) {
                                       0x1p-10, 0x1p-24, 0x1p-24};
   static constexpr Format kFp16Format{"fp16",  kFp16,   kFp16,  CUBLAS_COMPUTE_32F, CUDA_R_32F, 70, 1, false,
                                       0x1p-11, 0x1p-11, 0x1p-24};
+  static constexpr Format kFp16SumsFormat{"fp16_sums", kFp16,   kFp16,  CUBLAS_COMPUTE_16F, CUDA_R_16F, 70, 1, false,
+                                          0x1p-11,     0x1p-11, 0x1p-11};
   static constexpr Format kBf16Format{"bf16", kBf16,  kBf16,  CUBLAS_COMPUTE_32F, CUDA_R_32F, 80, 1, false,
                                       0x1p-8, 0x1p-8, 0x1p-24};
   static constexpr Format kFp8Format{"fp8",  kFp8E4m3, kBf16,  CUBLAS_COMPUTE_32F, CUDA_R_32F, 89, 64, false,
@@ -67,6 +73,8 @@ const Format& format_of(MatmulType type) {
       return kTf32Format;
     case MatmulType::kFp16:
       return kFp16Format;
+    case MatmulType::kFp16Sums:
+      return kFp16SumsFormat;
     case MatmulType::kBf16:
       return kBf16Format;
     case MatmulType::kFp8:
@@ -77,49 +85,14 @@ const Format& format_of(MatmulType type) {
   throw std::invalid_argument("no such matrix product type");
 }
 
-/// One of `sets` matrices that lie behind each other, each on a boundary that suits every algorithm.
-class MatrixSet {
- public:
-  MatrixSet(Device& device, ElementType type, std::int64_t elements, std::int64_t sets)
-      : stride_bytes_((elements * element_bytes(type) + kAlignment - 1) / kAlignment * kAlignment),
-        stride_(stride_bytes_ / element_bytes(type)),
-        bytes_(device, static_cast<std::size_t>(stride_bytes_ * sets)) {}
-
-  void* at(std::int64_t set) const { return bytes_.data() + set * stride_bytes_; }
-  std::int64_t stride() const { return stride_; }
-  std::size_t bytes() const { return bytes_.bytes(); }
-
- private:
-  static constexpr std::int64_t kAlignment = 256;
-  std::int64_t stride_bytes_;
-  std::int64_t stride_;
-  DeviceBuffer<std::byte> bytes_;
-};
-
-/// How many sets of operands and result it takes to cycle through three times the L2 cache.
-std::int64_t sets_for(const Device& device, const Format& format, const MatmulShape& shape) {
-  const std::int64_t bytes =
-      (shape.m + shape.n) * shape.k * element_bytes(format.input) + shape.m * shape.n * element_bytes(format.output);
-  return 3 * static_cast<std::int64_t>(device.l2_bytes()) / bytes + 1;
+/// A power of two near the reciprocal of the root.
+float near_reciprocal_root(std::int64_t count) {
+  return static_cast<float>(std::exp2(-std::round(std::log2(static_cast<double>(count)) / 2)));
 }
 
-class Deadline {
- public:
-  explicit Deadline(double budget_s)
-      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s))) {}
-  bool passed() const { return Clock::now() >= end_; }
-  double left_s() const { return std::max(0.0, std::chrono::duration<double>(end_ - Clock::now()).count()); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point end_;
-};
-
-constexpr double kSearchWindow_s = 1e-3;
-
-/// Leaves the device idle, so that it can return to its boost clock.
-void rest(double rest_s) {
-  if (rest_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(rest_s));
+std::int64_t sets_for(const Device& device, const Format& format, const MatmulShape& shape) {
+  return sets_beyond_cache(device, (shape.m + shape.n) * shape.k * element_bytes(format.input) +
+                                       shape.m * shape.n * element_bytes(format.output));
 }
 
 /// The parts between separators; a separator at the very end adds none.
@@ -129,6 +102,61 @@ std::vector<std::string> split(std::string_view text, char separator) {
   for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
   return parts;
 }
+
+/// "9.0" of 90.
+std::string dotted(int architecture) {
+  return std::to_string(architecture / 10) + "." + std::to_string(architecture % 10);
+}
+
+/// What a row of A and one of B share scales by.
+struct ScaledParts {
+  ScaledPart a;
+  ScaledPart b;
+  cublasLtMatmulMatrixScale_t a_mode;
+  cublasLtMatmulMatrixScale_t b_mode;
+  bool fast_sums;  // the library has no fast sums of blocks
+};
+
+ScaledParts parts_of(Fp8Scaling scaling) {
+  if (scaling == Fp8Scaling::kTensor) {
+    return {ScaledPart::kTensor, ScaledPart::kTensor, CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+            CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, true};
+  }
+  if (scaling == Fp8Scaling::kRow) {
+    return {ScaledPart::kRow, ScaledPart::kRow, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F,
+            CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F, true};
+  }
+  return {ScaledPart::kTile, ScaledPart::kVector, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+          CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, false};
+}
+
+/// BF16 originals that are cast to FP8 by scales of their own.
+class CastOperand {
+ public:
+  CastOperand(Device& device, ScaledPart part, const NormalMatrix& source, std::int64_t rows, std::int64_t sets)
+      : part_(part),
+        rows_(rows),
+        columns_(source.columns),
+        originals_(device, ElementType::kBf16, rows * source.columns, sets),
+        scales_(device, fp8_scales(part, rows, source.columns)) {
+    fill_normals(originals_.at(0), ElementType::kBf16, source, {0, rows, 1}, sets, originals_.stride(), nullptr);
+    check(cudaMemsetAsync(scales_.data(), 0, scales_.bytes(), nullptr));
+    check(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
+  }
+
+  const float* scales() const { return scales_.data(); }
+  void cast(std::int64_t set, void* to, cudaStream_t stream) const {
+    cast_to_fp8(part_, static_cast<const __nv_bfloat16*>(originals_.at(set)), rows_, columns_,
+                static_cast<__nv_fp8_e4m3*>(to), scales_.data(), stream);
+  }
+
+ private:
+  ScaledPart part_;
+  std::int64_t rows_;
+  std::int64_t columns_;
+  MatrixSet originals_;
+  DeviceBuffer<float> scales_;
+};
 
 template <typename T>
 T parse_number(const std::string& text, int base) {
@@ -146,7 +174,7 @@ std::string matmul_type_name(MatmulType type) { return format_of(type).name; }
 
 MatmulType parse_matmul_type(std::string_view name) {
   using enum MatmulType;
-  for (const MatmulType type : {kFp32, kTf32, kFp16, kBf16, kFp8, kInt8}) {
+  for (const MatmulType type : {kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kInt8}) {
     if (name == format_of(type).name) return type;
   }
   throw std::invalid_argument("no such matrix product type: '" + std::string(name) + "'");
@@ -155,9 +183,29 @@ MatmulType parse_matmul_type(std::string_view name) {
 std::string why_matmul_unsupported(MatmulType type, int architecture) {
   const Format& format = format_of(type);
   if (architecture >= format.least_architecture) return {};
-  const auto dotted = [](int number) { return std::to_string(number / 10) + "." + std::to_string(number % 10); };
   return std::string(format.name) + " products need compute capability " + dotted(format.least_architecture) +
          " or later; this device has " + dotted(architecture);
+}
+
+std::string why_scaling_unsupported(Fp8Scaling scaling, int architecture) {
+  constexpr int kHopper = 90;
+  constexpr int kBlackwell = 100;
+  switch (scaling) {
+    case Fp8Scaling::kGiven:
+    case Fp8Scaling::kTensor:
+      return why_matmul_unsupported(MatmulType::kFp8, architecture);
+    case Fp8Scaling::kRow:
+    case Fp8Scaling::kBlock:
+      if (architecture == kHopper) return {};
+      return "cuBLASLt scales rows and blocks of 128 on compute capability 9.0 alone; this device has " +
+             dotted(architecture);
+    case Fp8Scaling::kMxfp8:
+    case Fp8Scaling::kNvfp4:
+      if (architecture >= kBlackwell) return "no cast to this format has been written yet";
+      return "formats with a scale per 16 or 32 numbers need compute capability 10.0 or later; this device has " +
+             dotted(architecture);
+  }
+  throw std::invalid_argument("no such scaling");
 }
 
 std::string to_string(const MatmulShape& shape) {
@@ -175,6 +223,11 @@ MatmulShape parse_matmul_shape(std::string_view text) {
     throw std::invalid_argument("a shape has positive sides: '" + std::string(text) + "'");
   }
   return shape;
+}
+
+MatmulShape padded_to(const MatmulShape& shape, std::int64_t multiple) {
+  const auto rounded_up = [&](std::int64_t side) { return (side + multiple - 1) / multiple * multiple; };
+  return {rounded_up(shape.m), shape.n, rounded_up(shape.k)};
 }
 
 // Rounding to nearest with unit roundoff u changes a number by a root mean square of u / sqrt(3) * sqrt((1 - 1/4) / (2
@@ -217,35 +270,65 @@ MatmulPlan parse_matmul_plan(std::string_view text) {
   return plan;
 }
 
+MatmulPlan plan_of_case(Trial& trial, const std::string& name, const std::function<MatmulPlan()>& search) {
+  const std::optional<std::string> known = trial.recall("plan/" + name);
+  MatmulPlan plan = known ? parse_matmul_plan(*known) : MatmulPlan{};
+  if (known && plan.library_version == matmul_library_version()) {
+    plan.description = trial.recall("algorithm/" + name).value_or("");
+  } else {
+    plan = search();
+  }
+  trial.note("plan/" + name, to_string(plan));
+  trial.note("algorithm/" + name, plan.description);
+  return plan;
+}
+
 class Matmul::Impl {
  public:
-  Impl(Device& device, MatmulType type, const MatmulShape& shape, std::uint64_t seed)
+  Impl(Device& device, MatmulType type, const MatmulShape& shape, std::uint64_t seed, const MatmulOptions& options)
       : device_(device),
         format_(format_of(type)),
         shape_(shape),
-        source_a_{seed, shape.k, format_.data_scale, format_.integers},
-        source_b_{seed ^ kSecondOperand, shape.k, format_.data_scale, format_.integers},
-        sets_(sets_for(device, format_, shape)),
-        operation_(format_.input, format_.output, format_.compute, format_.scale_type, shape),
-        a_(device, format_.input, shape.m * shape.k, sets_),
-        b_(device, format_.input, shape.n * shape.k, sets_),
-        d_(device, format_.output, shape.m * shape.n, sets_),
+        stored_(options.stored == MatmulShape{} ? shape : options.stored),
+        split_k_(options.split_k),
+        epilogue_(options.epilogue),
+        shrink_(epilogue_ == MatmulEpilogue::kNone ? 1.0f : near_reciprocal_root(shape.k)),
+        scaling_(options.scaling),
+        source_a_{seed, shape.k, shrink_ * data_scale(), format_.integers, 0, options.zeros},
+        source_b_{seed ^ kSecondMatmulOperand, shape.k, data_scale(), format_.integers},
+        sets_(sets_for(device, format_, stored_)),
+        operation_(format_.input, format_.output, format_.compute, format_.scale_type, stored_),
+        a_(device, format_.input, stored_.m * stored_.k, sets_),
+        b_(device, format_.input, stored_.n * stored_.k, sets_),
+        d_(device, format_.output, stored_.m * stored_.n, sets_),
         workspace_(device, kMatmulWorkspaceBytes),
         descale_(device, 1) {
-    if (type == MatmulType::kFp8) use_scales();
-    algorithm_ = operation_.candidates(1).front().algo;
+    if (stored_.m < shape.m || stored_.n < shape.n || stored_.k < shape.k) {
+      throw std::invalid_argument("the sides that are stored are at least those of the product");
+    }
+    if (scaling_ != Fp8Scaling::kGiven) {
+      use_casts(type);
+    } else if (type == MatmulType::kFp8) {
+      use_scales();
+    }
+    if (epilogue_ != MatmulEpilogue::kNone) use_epilogue(type, seed);
+    algorithm_ = candidates(1).front().algo;
     const UniqueStream stream = make_stream();
-    fill_normals(a_.at(0), format_.input, source_a_, {0, shape.m, 1}, sets_, a_.stride(), stream.get());
-    fill_normals(b_.at(0), format_.input, source_b_, {0, shape.n, 1}, sets_, b_.stride(), stream.get());
+    fill(a_, source_a_, shape.m, stored_.k, stream.get());
+    fill(b_, source_b_, shape.n, stored_.k, stream.get());
+    if (options.pads_b) {
+      unpadded_b_.emplace(device, format_.input, shape.n * shape.k, sets_);
+      fill(*unpadded_b_, source_b_, shape.n, shape.k, stream.get());
+    }
     check(cudaStreamSynchronize(stream.get()));
   }
 
   void use(const MatmulPlan& plan) {
-    if (plan.shape != shape_ || plan.library_version != matmul_library_version()) {
+    if (plan.shape != stored_ || plan.library_version != matmul_library_version()) {
       throw std::invalid_argument("the plan is for another shape or version of cuBLASLt");
     }
     const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(plan.algorithm);
-    operation_.check_algorithm(algorithm);
+    check(operation_.check_algorithm(algorithm));
     algorithm_ = algorithm;
   }
 
@@ -254,7 +337,10 @@ class Matmul::Impl {
 
   void enqueue(cudaStream_t stream) { check(try_enqueue(algorithm_, stream)); }
 
-  void poison(cudaStream_t stream) { check(cudaMemsetAsync(d_.at(0), 0xFF, d_.bytes(), stream)); }
+  void poison(cudaStream_t stream) {
+    check(cudaMemsetAsync(d_.at(0), 0xFF, d_.bytes(), stream));
+    if (kept_) check(cudaMemsetAsync(kept_->at(0), 0xFF, kept_->bytes(), stream));
+  }
 
   double error(cudaStream_t stream);
 
@@ -265,10 +351,20 @@ class Matmul::Impl {
   }
 
  private:
-  struct Timed {
-    cublasLtMatmulAlgo_t algorithm;
-    double time_s;
-  };
+  /// Rows of `source` with zeros behind them, in a buffer whose further rows are zeros.
+  static void fill(const MatrixSet& matrix, NormalMatrix source, std::int64_t rows, std::int64_t width,
+                   cudaStream_t stream) {
+    check(cudaMemsetAsync(matrix.at(0), 0, matrix.bytes(), stream));
+    source.padding = width - source.columns;
+    fill_normals(matrix.at(0), matrix.type(), source, {0, rows, 1}, matrix.sets(), matrix.stride(), stream);
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(int wanted) const {
+    constexpr int kLeastToSplit = 16;  // of the library's candidates, not all of which can
+    if (split_k_ == SplitK::kAlways) return operation_.split_candidates(std::max(wanted, kLeastToSplit));
+    return operation_.candidates(
+        wanted, split_k_ == SplitK::kNever ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_MASK);
+  }
 
   /// The operands hold the originals times a factor; the library divides by it.
   void use_scales() {
@@ -285,15 +381,83 @@ class Matmul::Impl {
   cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
     const Buffers buffers = next();
     return operation_.enqueue(buffers.a, buffers.b, buffers.d, algorithm, workspace_.data(), stream);
+  /// What the originals are multiplied by where they are stored.
+  float data_scale() const { return scaling_ == Fp8Scaling::kGiven ? format_.data_scale : 1.0f; }
+
+  void use_casts(MatmulType type) {
+    if (type != MatmulType::kFp8 || stored_ != shape_) {
+      throw std::invalid_argument("only fp8 operands without padding are cast");
+    }
+    const std::string reason = why_scaling_unsupported(scaling_, device_.architecture());
+    if (!reason.empty()) throw NotSupported(reason);
+    const ScaledParts parts = parts_of(scaling_);
+    cast_a_.emplace(device_, parts.a, source_a_, shape_.m, sets_);
+    cast_b_.emplace(device_, parts.b, source_b_, shape_.n, sets_);
+    operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, parts.a_mode);
+    operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, parts.b_mode);
+    operation_.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, cast_a_->scales());
+    operation_.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, cast_b_->scales());
+    operation_.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(parts.fast_sums));
   }
 
-  std::optional<double> first_time_s(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);
-  double window_time_s(const Timed& candidate, double window_s, cudaStream_t stream);
+  void use_epilogue(MatmulType type, std::uint64_t seed) {
+    if (type != MatmulType::kBf16) throw std::invalid_argument("only bf16 products have an epilogue");
+    bias_.emplace(device_, ElementType::kBf16, stored_.m, 1);
+    fill(*bias_, {~seed, stored_.m}, 1, stored_.m, nullptr);
+    check(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
+    if (epilogue_ != MatmulEpilogue::kBiasGelu) kept_.emplace(device_, format_.output, stored_.m * stored_.n, sets_);
+    if (epilogue_ == MatmulEpilogue::kBiasGeluApart) return;
+    const bool keeps = epilogue_ == MatmulEpilogue::kBiasGeluKept;
+    operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+                   keeps ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS);
+    operation_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias_->at(0)));
+    if (!keeps) return;
+    operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, stored_.m);
+    operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kept_->at(0));
+  }
+
+  cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
+    current_ = (current_ + 1) % sets_;
+    if (unpadded_b_) pad_b(stream);
+    if (cast_a_) cast_a_->cast(current_, a_.at(current_), stream);
+    if (cast_b_) cast_b_->cast(current_, b_.at(current_), stream);
+    const bool apart = epilogue_ == MatmulEpilogue::kBiasGeluApart;
+    if (kept_ && !apart) operation_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kept_->at(current_));
+    void* const product = apart ? kept_->at(current_) : d_.at(current_);
+    const cublasStatus_t status =
+        operation_.enqueue(a_.at(current_), b_.at(current_), product, algorithm, workspace_.data(), stream);
+    if (apart && status == CUBLAS_STATUS_SUCCESS) {
+      bias_gelu(static_cast<const __nv_bfloat16*>(product), bias(), static_cast<__nv_bfloat16*>(d_.at(current_)),
+                stored_.m, stored_.n, stream);
+    }
+    return status;
+  }
+
+  const __nv_bfloat16* bias() const { return static_cast<const __nv_bfloat16*>(bias_->at(0)); }
+
+  void pad_b(cudaStream_t stream) {
+    const auto bytes = [&](std::int64_t elements) {
+      return static_cast<std::size_t>(elements * element_bytes(format_.input));
+    };
+    check(cudaMemcpy2DAsync(b_.at(current_), bytes(stored_.k), unpadded_b_->at(current_), bytes(shape_.k),
+                            bytes(shape_.k), static_cast<std::size_t>(shape_.n), cudaMemcpyDeviceToDevice, stream));
+  }
+
+  TryLtAlgorithm enqueuer() {
+    return
+        [this](const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) { return try_enqueue(algorithm, stream); };
+  }
+
   double reference_error(const Rows& rows, std::int64_t chunk, cudaStream_t stream);
 
   Device& device_;
   const Format& format_;
   MatmulShape shape_;
+  MatmulShape stored_;
+  SplitK split_k_;
+  MatmulEpilogue epilogue_;
+  float shrink_;  // of A, a power of two
+  Fp8Scaling scaling_;
   NormalMatrix source_a_;
   NormalMatrix source_b_;
   std::int64_t sets_;
@@ -301,102 +465,27 @@ class Matmul::Impl {
   LtOperation operation_;
   MatrixSet a_;
   MatrixSet b_;
+  std::optional<MatrixSet> unpadded_b_;
+  std::optional<CastOperand> cast_a_;
+  std::optional<CastOperand> cast_b_;
+  std::optional<MatrixSet> bias_;
+  std::optional<MatrixSet> kept_;  // what GELU was taken of, or the product without its bias
   MatrixSet d_;
   DeviceBuffer<std::byte> workspace_;
   DeviceBuffer<float> descale_;
   cublasLtMatmulAlgo_t algorithm_{};
 };
 
-/// Runs a candidate twice, the first time untimed because it may have to load its kernel. Nothing if it will not run.
-std::optional<double> Matmul::Impl::first_time_s(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
-  if (try_enqueue(algorithm, stream) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
-  const UniqueEvent start = make_timing_event();
-  const UniqueEvent stop = make_timing_event();
-  check(cudaEventRecord(start.get(), stream));
-  check(try_enqueue(algorithm, stream));
-  check(cudaEventRecord(stop.get(), stream));
-  check(cudaStreamSynchronize(stream));
-  float time_ms = 0;
-  check(cudaEventElapsedTime(&time_ms, start.get(), stop.get()));
-  return static_cast<double>(time_ms) / 1e3;
-}
-
-/// Time of one product in a window of about `window_s`, played from a graph so that the host's launches do not limit
-/// it.
-double Matmul::Impl::window_time_s(const Timed& candidate, double window_s, cudaStream_t stream) {
-  constexpr int kMostSteps = 100;
-  const int steps = std::clamp(static_cast<int>(std::ceil(window_s / candidate.time_s)), 1, kMostSteps);
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  for (int step = 0; step < steps && status == CUBLAS_STATUS_SUCCESS; ++step) {
-    status = try_enqueue(candidate.algorithm, stream);
-  }
-  cudaGraph_t captured = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
-  const UniqueGraph graph(captured);
-  check(status);
-  check(ended);
-  cudaGraphExec_t instantiated = nullptr;
-  check(cudaGraphInstantiate(&instantiated, graph.get(), 0));
-  const UniqueGraphExec executable(instantiated);
-  check(cudaGraphUpload(executable.get(), stream));
-
-  const UniqueEvent start = make_timing_event();
-  const UniqueEvent stop = make_timing_event();
-  check(cudaEventRecord(start.get(), stream));
-  check(cudaGraphLaunch(executable.get(), stream));
-  check(cudaEventRecord(stop.get(), stream));
-  check(cudaStreamSynchronize(stream));
-  float time_ms = 0;
-  check(cudaEventElapsedTime(&time_ms, start.get(), stop.get()));
-  return static_cast<double>(time_ms) / 1e3 / steps;
-}
-
 Matmul::Found Matmul::Impl::search(const Search& search) {
-  constexpr std::size_t kFinalists = 6;
-  constexpr int kRounds = 3;
-  constexpr double kShort_s = 200e-6;  // below it, one product between two events is too coarse
-  const Deadline first_half(search.budget_s / 2);
-  const Deadline deadline(search.budget_s);
-  const UniqueStream stream = make_stream();
-  const auto candidates = operation_.candidates(search.candidates);
-  std::vector<Timed> timed;
-  std::size_t tried = 0;
-  for (const auto& candidate : candidates) {
-    if (!timed.empty() && first_half.passed()) break;
-    ++tried;
-    std::optional<double> time_s = first_time_s(candidate.algo, stream.get());
-    if (!time_s) continue;
-    if (*time_s < kShort_s) time_s = window_time_s({candidate.algo, *time_s}, kSearchWindow_s, stream.get());
-    timed.push_back({candidate.algo, *time_s});
-  }
-  if (timed.empty()) throw NotSupported("none of cuBLASLt's algorithms runs this type and shape on this device");
-  std::ranges::sort(timed, {}, &Timed::time_s);
-
-  // The fastest few are timed again, in turn, so that a drift of the clock meets all of them; the best window counts.
-  if (timed.size() > kFinalists) timed.erase(timed.begin() + kFinalists, timed.end());
-  const std::vector<Timed> finalists = timed;
-  for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < finalists.size() && !deadline.passed(); ++i) {
-      rest(search.rest_s);
-      const double time_s = window_time_s(finalists[i], kSearchWindow_s, stream.get());
-      timed[i].time_s = round == 0 ? time_s : std::min(timed[i].time_s, time_s);
-    }
-  }
-  const Timed best = *std::ranges::min_element(timed, {}, &Timed::time_s);
-  algorithm_ = best.algorithm;
-  const std::string description = describe_lt_algorithm(best.algorithm) + "; " + std::to_string(tried) + " of " +
-                                  std::to_string(candidates.size()) + " candidates timed";
-  return {
-      {shape_, matmul_library_version(), std::bit_cast<decltype(MatmulPlan::algorithm)>(best.algorithm), description},
-      best.time_s};
+  const LtFound found = search_lt(candidates(search.candidates), search, enqueuer());
+  algorithm_ = found.algorithm;
+  return {{stored_, matmul_library_version(), std::bit_cast<decltype(MatmulPlan::algorithm)>(found.algorithm),
+           found.description},
+          found.time_s};
 }
 
 double Matmul::Impl::time_s(double window_s, double rest_s) {
-  const UniqueStream stream = make_stream();
-  const double step_s = first_time_s(algorithm_, stream.get()).value();
-  rest(rest_s);
-  return window_time_s({algorithm_, step_s}, window_s, stream.get());
+  return lt_time_s(algorithm_, window_s, rest_s, enqueuer());
 }
 
 double Matmul::Impl::error(cudaStream_t stream) {
@@ -413,33 +502,33 @@ double Matmul::Impl::error(cudaStream_t stream) {
 double Matmul::Impl::reference_error(const Rows& rows, std::int64_t chunk, cudaStream_t stream) {
   NormalMatrix source_a = source_a_;
   NormalMatrix source_b = source_b_;
-  if (!format_.integers) source_a.scale = source_b.scale = 1;
-  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
-  const DeviceBuffer<double> a(device_, size(rows.count * shape_.k));
-  const DeviceBuffer<double> b(device_, size(chunk * shape_.k));
-  const DeviceBuffer<double> reference(device_, size(rows.count * chunk));
-  const DeviceBuffer<double> sums(device_, 2);
-  check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), stream));
-  fill_normals(a.data(), ElementType::kFp64, source_a, rows, 1, 0, stream);
+  if (!format_.integers) {
+    source_a.scale = shrink_;
+    source_b.scale = 1;
+  }
+  MatmulReference reference(device_, rows.count, chunk, shape_.k);
   for (std::int64_t first = 0; first < shape_.n; first += chunk) {
     const std::int64_t columns = std::min(chunk, shape_.n - first);
-    fill_normals(b.data(), ElementType::kFp64, source_b, {first, columns, 1}, 1, 0, stream);
-    const LtOperation product(ElementType::kFp64, ElementType::kFp64, CUBLAS_COMPUTE_64F, CUDA_R_64F,
-                              {rows.count, columns, shape_.k});
-    check(product.enqueue(a.data(), b.data(), reference.data(), product.candidates(1).front().algo, workspace_.data(),
-                          stream));
-    const auto* data =
-        static_cast<const std::byte*>(d_.at(current_)) + first * shape_.m * element_bytes(format_.output);
-    add_squared_error({data, format_.output, shape_.m, rows, columns}, reference.data(), sums.data(), stream);
+    double* const expected = reference.multiply(source_a, rows, source_b, {first, columns, 1}, stream);
+    const auto compare = [&](const MatrixSet& results) {
+      const auto* data =
+          static_cast<const std::byte*>(results.at(current_)) + first * stored_.m * element_bytes(format_.output);
+      reference.compare({data, format_.output, stored_.m, rows, columns}, stream);
+    };
+    if (bias_) {
+      if (epilogue_ == MatmulEpilogue::kBiasGeluApart) compare(*kept_);
+      add_bias(expected, rows, columns, bias(), stream);
+      if (epilogue_ == MatmulEpilogue::kBiasGeluKept) compare(*kept_);
+      apply_gelu(expected, rows.count * columns, stream);
+    }
+    compare(d_);
   }
-  std::array<double, 2> host_sums{};
-  check(cudaMemcpyAsync(host_sums.data(), sums.data(), sums.bytes(), cudaMemcpyDeviceToHost, stream));
-  check(cudaStreamSynchronize(stream));
-  return std::sqrt(host_sums[0] / host_sums[1]);
+  return reference.error(stream);
 }
 
-Matmul::Matmul(Device& device, MatmulType type, const MatmulShape& shape, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(device, type, shape, seed)) {}
+Matmul::Matmul(Device& device, MatmulType type, const MatmulShape& shape, std::uint64_t seed,
+               const MatmulOptions& options)
+    : impl_(std::make_unique<Impl>(device, type, shape, seed, options)) {}
 Matmul::~Matmul() = default;
 Matmul::Matmul(Matmul&&) noexcept = default;
 Matmul& Matmul::operator=(Matmul&&) noexcept = default;

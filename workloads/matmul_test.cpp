@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "benches/trial_of_test.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/handles.hpp"
@@ -22,7 +23,7 @@
 namespace gpulift {
 namespace {
 
-constexpr std::array kTypes{MatmulType::kFp32, MatmulType::kTf32, MatmulType::kFp16,
+constexpr std::array kTypes{MatmulType::kFp32, MatmulType::kTf32, MatmulType::kFp16, MatmulType::kFp16Sums,
                             MatmulType::kBf16, MatmulType::kFp8,  MatmulType::kInt8};
 
 MatmulPlan some_plan() {
@@ -62,7 +63,27 @@ TEST(MatmulTypes, ArchitecturesDecide) {
   EXPECT_NE(why_matmul_unsupported(MatmulType::kBf16, 75), "");
   EXPECT_EQ(why_matmul_unsupported(MatmulType::kInt8, 75), "");
   EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp16, 75), "");
+  EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp16Sums, 75), "");
+  EXPECT_NE(why_matmul_unsupported(MatmulType::kFp8, 80), "");
   EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp32, 75), "");
+}
+
+TEST(MatmulTypes, ArchitecturesDecideOnScalings) {
+  for (const int architecture : {75, 80}) {
+    for (const Fp8Scaling scaling :
+         {Fp8Scaling::kGiven, Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock, Fp8Scaling::kMxfp8}) {
+      EXPECT_NE(why_scaling_unsupported(scaling, architecture), "") << architecture;
+    }
+  }
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kTensor, 89), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kRow, 89),
+            "cuBLASLt scales rows and blocks of 128 on compute capability 9.0 alone; this device has 8.9");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kRow, 90), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kBlock, 90), "");
+  EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kBlock, 100), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kNvfp4, 90),
+            "formats with a scale per 16 or 32 numbers need compute capability 10.0 or later; this device has 9.0");
+  EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kNvfp4, 100), "");
 }
 
 TEST(MatmulShapes, TextIsReadBack) {
@@ -76,6 +97,41 @@ TEST(MatmulShapes, OtherTextIsRefused) {
   for (const char* text : {"", "1", "1x2", "1x2x3x4", "1x2x", "x2x3", "1x2x3x", "0x2x3", "-1x2x3", "1x2x3a", "axbxc"}) {
     EXPECT_THROW(parse_matmul_shape(text), std::invalid_argument) << text;
   }
+}
+
+TEST(MatmulShapes, PaddingRoundsRowsAndTermsUpAndLeavesColumns) {
+  EXPECT_EQ(padded_to({50257, 100, 768}, 64), (MatmulShape{50304, 100, 768}));
+  EXPECT_EQ(padded_to({4096, 100, 10922}, 64), (MatmulShape{4096, 100, 10944}));
+  EXPECT_EQ(padded_to({1, 1, 1}, 8), (MatmulShape{8, 1, 8}));
+  EXPECT_EQ(padded_to({10923, 7, 5}, 1), (MatmulShape{10923, 7, 5}));
+}
+
+/// What a case notes and recalls.
+class NotingTrial final : public TrialOfTest {
+ public:
+  using TrialOfTest::TrialOfTest;
+  void compare(std::vector<Arm>) override {}
+};
+
+TEST(MatmulPlans, ALaterLaunchTakesThePlanOfAnEarlierOne) {
+  MatmulPlan found = some_plan();
+  found.library_version = matmul_library_version();
+  found.description = "the fastest";
+  NotingTrial first(nullptr, {});
+  plan_of_case(first, "bf16", [&] { return found; });
+  NotingTrial second(nullptr, {}, first.notes());
+  const MatmulPlan again = plan_of_case(second, "bf16", []() -> MatmulPlan { throw std::logic_error("searched"); });
+  EXPECT_EQ(to_string(again), to_string(found));
+  EXPECT_EQ(again.description, "the fastest");
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+TEST(MatmulPlans, APlanOfAnotherLibraryIsSearchedAnew) {
+  MatmulPlan old = some_plan();
+  old.library_version = 1;
+  NotingTrial trial(nullptr, {}, {{"plan/bf16", to_string(old)}});
+  EXPECT_EQ(plan_of_case(trial, "bf16", [] { return some_plan(); }).library_version, some_plan().library_version);
+  EXPECT_EQ(trial.notes().at("plan/bf16"), to_string(some_plan()));
 }
 
 TEST(MatmulPlans, TextIsReadBack) {
@@ -152,6 +208,7 @@ std::vector<double> operand(MatmulType type, const void* data, std::size_t count
     case MatmulType::kTf32:
       return downloaded<float>(data, count);
     case MatmulType::kFp16:
+    case MatmulType::kFp16Sums:
       return downloaded<__half>(data, count);
     case MatmulType::kBf16:
       return downloaded<__nv_bfloat16>(data, count);
@@ -164,14 +221,14 @@ std::vector<double> operand(MatmulType type, const void* data, std::size_t count
 }
 
 std::vector<double> product(MatmulType type, const void* data, std::size_t count) {
-  if (type == MatmulType::kFp16) return downloaded<__half>(data, count);
+  if (type == MatmulType::kFp16 || type == MatmulType::kFp16Sums) return downloaded<__half>(data, count);
   if (type == MatmulType::kBf16 || type == MatmulType::kFp8) return downloaded<__nv_bfloat16>(data, count);
   if (type == MatmulType::kInt8) return downloaded<std::int32_t>(data, count);  // below 2^24, so exact as a float
   return downloaded<float>(data, count);
 }
 
 // Against loops on the host over the operands as the device holds them: only products and sums are rounded, so fp8 and
-// bf16 may be off by their result's rounding, 2^-8 at most.
+// bf16 may be off by their result's rounding, 2^-8 at most; sums in fp16 by less.
 TEST_P(MatmulOnDevice, AgreesWithLoopsOnTheHost) {
   constexpr std::size_t kM = 48;
   constexpr std::size_t kN = 32;
@@ -274,6 +331,75 @@ TEST_P(MatmulOnDevice, ASearchWithoutShapesIsRefused) {
 TEST_P(MatmulOnDevice, ASearchWhereNothingFitsIsOutOfMemory) {
   const std::array<MatmulShape, 3> shapes{{{1 << 24, 64, 1 << 20}, {1 << 24, 128, 1 << 20}, {1 << 24, 192, 1 << 20}}};
   EXPECT_THROW(find_best_matmul(*device_, GetParam(), shapes, 21, {}), OutOfMemory);
+}
+
+TEST_P(MatmulOnDevice, PaddingChangesNoResult) {
+  if (GetParam() == MatmulType::kFp8) GTEST_SKIP() << "fp8 products have no unpadded form to compare with";
+  const MatmulShape shape{60, 64, 124};
+  for (const bool pads_b : {false, true}) {
+    Matmul padded(*device_, GetParam(), shape, 22, {.stored = padded_to(shape, 64), .pads_b = pads_b});
+    padded.poison(stream_.get());
+    padded.enqueue(stream_.get());
+    EXPECT_LE(padded.error(stream_.get()), matmul_tolerance(GetParam(), shape.k)) << pads_b;
+  }
+  EXPECT_THROW(Matmul(*device_, GetParam(), shape, 22, {.stored = {60, 64, 64}}), std::invalid_argument);
+}
+
+TEST_P(MatmulOnDevice, BiasAndGeluAreRightWhereverTheyAreTaken) {
+  const MatmulShape shape{256, 128, 512};
+  for (const MatmulEpilogue epilogue :
+       {MatmulEpilogue::kBiasGelu, MatmulEpilogue::kBiasGeluKept, MatmulEpilogue::kBiasGeluApart}) {
+    const MatmulOptions options{.epilogue = epilogue};
+    if (GetParam() != MatmulType::kBf16) {
+      EXPECT_THROW(Matmul(*device_, GetParam(), shape, 23, options), std::invalid_argument);
+      continue;
+    }
+    Matmul matmul(*device_, GetParam(), shape, 23, options);
+    for (int step = 0; step < 3; ++step) {  // buffers rotate, and what is kept with them
+      matmul.poison(stream_.get());
+      EXPECT_FALSE(matmul.error(stream_.get()) <= 1);
+      matmul.enqueue(stream_.get());
+      EXPECT_LE(matmul.error(stream_.get()), 2 * matmul_tolerance(GetParam(), shape.k)) << static_cast<int>(epilogue);
+    }
+  }
+}
+
+TEST_P(MatmulOnDevice, OperandsAreCastByScalesOfTheirOwn) {
+  const MatmulShape shape{256, 384, 640};  // 5 tiles of 128 in a row
+  for (const Fp8Scaling scaling : {Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock}) {
+    const MatmulOptions options{.scaling = scaling};
+    if (GetParam() != MatmulType::kFp8) {
+      EXPECT_THROW(Matmul(*device_, GetParam(), shape, 25, options), std::invalid_argument);
+      continue;
+    }
+    if (!why_scaling_unsupported(scaling, device_->architecture()).empty()) {
+      EXPECT_THROW(Matmul(*device_, GetParam(), shape, 25, options), NotSupported);
+      continue;
+    }
+    Matmul matmul(*device_, GetParam(), shape, 25, options);
+    for (int step = 0; step < 2; ++step) {
+      matmul.poison(stream_.get());
+      matmul.enqueue(stream_.get());
+      EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k)) << static_cast<int>(scaling);
+    }
+  }
+}
+
+TEST_P(MatmulOnDevice, SumsAreSplitOrNotAsAsked) {
+  const MatmulShape shape{256, 256, 4096};
+  for (const SplitK split : {SplitK::kNever, SplitK::kAlways}) {
+    try {
+      Matmul matmul(*device_, GetParam(), shape, 24, {.split_k = split});
+      const MatmulPlan plan = matmul.search({.budget_s = 0.05}).plan;
+      const bool one = plan.description.find("split-K 1,") != std::string::npos ||
+                       plan.description.find("split-K 0,") != std::string::npos;
+      EXPECT_EQ(one, split == SplitK::kNever) << plan.description;
+      matmul.enqueue(stream_.get());
+      EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+    } catch (const NotSupported&) {
+      EXPECT_EQ(split, SplitK::kAlways);  // not every type's algorithms can
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MatmulOnDevice, testing::ValuesIn(kTypes),

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "core/cuda/device.hpp"
@@ -44,18 +43,12 @@ std::vector<MatmulShape> candidate_shapes(std::int64_t multiprocessors) {
 /// The plan of an earlier launch, or a search. The search rests before its last windows where the boost clock counts.
 MatmulPlan plan_for(gpulift::Trial& trial, MatmulType type) {
   const std::string name = matmul_type_name(type);
-  const std::optional<std::string> known = trial.recall("plan/" + name);
-  MatmulPlan plan = known ? gpulift::parse_matmul_plan(*known) : MatmulPlan{};
-  if (known && plan.library_version == gpulift::matmul_library_version()) {
-    plan.description = trial.recall("algorithm/" + name).value_or("");
-  } else {
+  const MatmulPlan plan = gpulift::plan_of_case(trial, name, [&] {
     const Matmul::Search search{.budget_s = 1, .rest_s = trial.word("regime") == "burst" ? 0.01 : 0.0};
     const auto shapes = candidate_shapes(trial.device().multiprocessors());
-    plan = gpulift::find_best_matmul(trial.device(), type, shapes, trial.seed(), search);
-  }
-  trial.note("plan/" + name, to_string(plan));
+    return gpulift::find_best_matmul(trial.device(), type, shapes, trial.seed(), search);
+  });
   trial.note("shape/" + name, to_string(plan.shape));
-  trial.note("algorithm/" + name, plan.description);
   return plan;
 }
 

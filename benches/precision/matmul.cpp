@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "core/cuda/device.hpp"
@@ -21,28 +20,15 @@ using gpulift::MatmulType;
 constexpr std::array kTypes{MatmulType::kFp32, MatmulType::kTf32, MatmulType::kFp16, MatmulType::kBf16,
                             MatmulType::kFp8};
 
-/// The algorithm that an earlier launch found, or the fastest of the library's candidates.
-MatmulPlan plan_for(gpulift::Trial& trial, MatmulType type, const MatmulShape& shape) {
-  const std::string name = matmul_type_name(type);
-  const std::optional<std::string> known = trial.recall("plan/" + name);
-  MatmulPlan plan = known ? gpulift::parse_matmul_plan(*known) : MatmulPlan{};
-  if (known && plan.library_version == gpulift::matmul_library_version()) {
-    plan.description = trial.recall("algorithm/" + name).value_or("");
-  } else {
-    plan = gpulift::find_best_matmul(trial.device(), type, std::array{shape}, trial.seed(), {.budget_s = 2});
-  }
-  trial.note("plan/" + name, to_string(plan));
-  trial.note("algorithm/" + name, plan.description);
-  return plan;
-}
-
 gpulift::Arm make_arm(gpulift::Trial& trial, MatmulType type, const MatmulShape& shape,
                       std::weak_ptr<Matmul>& current) {
   gpulift::Arm arm{.name = matmul_type_name(type), .make = {}};
   arm.unavailable = why_matmul_unsupported(type, trial.device().architecture());
   if (!arm.unavailable.empty()) return arm;
   try {
-    const MatmulPlan plan = plan_for(trial, type, shape);
+    const MatmulPlan plan = gpulift::plan_of_case(trial, arm.name, [&] {
+      return gpulift::find_best_matmul(trial.device(), type, std::array{shape}, trial.seed(), {.budget_s = 2});
+    });
     arm.cost = gpulift::Cost{.flops = shape.flops(), .roof = "gemm/" + arm.name};
     arm.tolerance = matmul_tolerance(type, shape.k);
     arm.make = [&trial, &current, type, plan]() -> gpulift::Step {
