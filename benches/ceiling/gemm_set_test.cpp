@@ -1,0 +1,48 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using CeilingGemmSetOnDevice = DeviceTest;
+
+TEST(CeilingGemmSet, HasAllTenShapesOfThePublishedSetAndTheirSum) {
+  const std::vector<Value>& shapes = technique->sweep.at(0).values;
+  ASSERT_EQ(shapes.size(), 11U);
+  EXPECT_EQ(std::get<std::string>(shapes.back()), "all");
+  double flops = 0;
+  for (std::size_t i = 0; i + 1 < shapes.size(); ++i) {
+    const MatmulShape shape = parse_matmul_shape(std::get<std::string>(shapes[i]));
+    EXPECT_TRUE(shape.n == 32 || shape.n == 32768) << to_string(shape);
+    flops += shape.flops();
+  }
+  EXPECT_EQ(flops, 2.0 * (32 + 32768) * (2112 * 7168 + 3072 * 1536 + 7168 * 2048 + 4608 * 7168 + 7168 * 256));
+}
+
+TEST(CeilingGemmSet, ArmsAreMatmulTypesAndTheSetIsNoRoof) {
+  for (const std::string& arm : technique->arms) EXPECT_EQ(matmul_type_name(parse_matmul_type(arm)), arm);
+  EXPECT_FALSE(technique->ceiling);
+}
+
+TEST_F(CeilingGemmSetOnDevice, AStepOfAllIsEachShapeOnceAndALaterLaunchReusesThePlans) {
+  const Point point{{"shape", "all"}, {"regime", "burst"}};
+  CheckingTrial first(device(), point);
+  technique->run(first);
+  for (const auto& [name, arm] : first.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.cost.roof, "gemm/" + name);
+    EXPECT_EQ(arm.cost.flops,
+              2.0 * (32 + 32768) * (2112 * 7168 + 3072 * 1536 + 7168 * 2048 + 4608 * 7168 + 7168 * 256));
+  }
+  CheckingTrial second(device(), point, first.notes());
+  technique->run(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+}  // namespace
+}  // namespace gpulift
