@@ -1,0 +1,45 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using PrecisionAlignmentOnDevice = DeviceTest;
+
+TEST(PrecisionAlignment, EveryShapeHasASideThatPaddingTo64Changes) {
+  for (const Value& value : technique->sweep.at(0).values) {
+    const MatmulShape shape = parse_matmul_shape(std::get<std::string>(value));
+    EXPECT_NE(padded_to(shape, 64), shape);
+    EXPECT_EQ(padded_to(shape, 1), shape);
+    EXPECT_EQ(shape.n % 128, 0) << "tokens are never padded";
+  }
+  EXPECT_EQ(technique->arms.front(), "as_is");
+}
+
+TEST_F(PrecisionAlignmentOnDevice, PaddedArmsGiveTheUnpaddedResultAndCountItsOperations) {
+  CheckingTrial first(device(), {{"shape", "1024x1024x1023"}});
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
+  for (const auto& [name, arm] : first.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1023) << name;
+  }
+  CheckingTrial second(device(), {{"shape", "1024x1024x1023"}}, first.notes());
+  technique->run(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+TEST_F(PrecisionAlignmentOnDevice, ActivationsAreCopiedOnlyWhereTheyAreUnpadded) {
+  CheckingTrial trial(device(), {{"shape", "1023x1024x1024"}});
+  technique->run(trial);
+  EXPECT_NE(trial.results().at("to_64_copied").unavailable, "");
+  EXPECT_LE(trial.results().at("to_8").error, trial.results().at("to_8").tolerance);
+}
+
+}  // namespace
+}  // namespace gpulift
