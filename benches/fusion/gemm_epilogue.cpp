@@ -1,0 +1,85 @@
+// The first half of an MLP, gelu(W x + bias): a product and a kernel behind it, or cuBLASLt's epilogue inside of it.
+// Training needs what GELU was taken of once more in the backward pass: the arm apart has it, the epilogue writes it
+// where it is asked to.
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cuda/device.hpp"
+#include "core/cuda/error.hpp"
+#include "core/harness/technique.hpp"
+#include "workloads/matmul.hpp"
+
+namespace {
+
+using gpulift::Matmul;
+using gpulift::MatmulEpilogue;
+using gpulift::MatmulPlan;
+using gpulift::MatmulShape;
+
+constexpr auto kType = gpulift::MatmulType::kBf16;
+
+struct Way {
+  const char* arm;
+  MatmulEpilogue epilogue;
+};
+constexpr std::array<Way, 3> kWays{{{"apart", MatmulEpilogue::kBiasGeluApart},
+                                    {"epilogue", MatmulEpilogue::kBiasGelu},
+                                    {"epilogue_kept", MatmulEpilogue::kBiasGeluKept}}};
+
+gpulift::Arm make_arm(gpulift::Trial& trial, const Way& way, const MatmulShape& shape, std::weak_ptr<Matmul>& current) {
+  gpulift::Arm arm{.name = way.arm, .make = {}};
+  arm.unavailable = why_matmul_unsupported(kType, trial.device().architecture());
+  if (!arm.unavailable.empty()) return arm;
+  const auto make = [&trial, &way, shape] {
+    return std::make_shared<Matmul>(trial.device(), kType, shape, trial.seed(),
+                                    gpulift::MatmulOptions{.epilogue = way.epilogue});
+  };
+  try {
+    const MatmulPlan plan =
+        gpulift::plan_of_case(trial, arm.name, [&] { return make()->search({.budget_s = 0.5}).plan; });
+    arm.make = [&current, make, plan]() -> gpulift::Step {
+      const std::shared_ptr<Matmul> matmul = make();
+      matmul->use(plan);
+      current = matmul;
+      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
+    };
+  } catch (const gpulift::NotSupported& reason) {
+    arm.unavailable = reason.what();
+  }
+  return arm;
+}
+
+void run(gpulift::Trial& trial) {
+  const MatmulShape shape = gpulift::parse_matmul_shape(trial.word("shape"));
+  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  std::vector<gpulift::Arm> arms;
+  for (const Way& way : kWays) arms.push_back(make_arm(trial, way, shape, current));
+  trial.cost({.flops = shape.flops(), .roof = "gemm/bf16"});
+  trial.check({.meaning = "relative Frobenius error of activations and what is kept, against FP64",
+               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
+               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); },
+               // The arm apart rounds twice.
+               .tolerance = 2 * matmul_tolerance(kType, shape.k)});
+  trial.compare(std::move(arms));
+}
+
+}  // namespace
+
+const gpulift::Technique gpulift::technique{
+    .question = "What is it worth to add bias and GELU inside of a matrix product?",
+    .expectation = R"(
+        H100 SXM, bf16. GPT-2's MLP, 3072x16384x768: 77 GFLOP are 114 us of 680 TFLOP/s; the kernel behind reads and
+        writes 2 x 101 MB, 67 us of 3.0 TB/s: 181 us apart. The epilogue adds some 5 us of arithmetic: 1.5x; with 101 MB
+        more to write inside the product, 1.35x. Over one sequence, 3072x1024x768, all fits into the cache: 9 us and 4
+        us behind, 1.4x. 16384x8192x4096: 1.1 TFLOP take 1.6 ms, the kernel 0.18 ms: 1.1x. 1024x64x256 is two launches
+        of 2 to 3 us against one: 1.8x.)",
+    .claims = {},
+    .arms = {"apart", "epilogue", "epilogue_kept"},
+    // Features x tokens x inputs: a tiny MLP, GPT-2's over one sequence and over 16, GPT-2 XL's, a wide one.
+    .sweep = {{"shape", {"1024x64x256", "3072x1024x768", "3072x16384x768", "6400x16384x1600", "16384x8192x4096"}}},
+    .quick = {{{"shape", "3072x16384x768"}}},
+    .run = run,
+};
