@@ -1,0 +1,38 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using PrecisionFp8ScalingOnDevice = DeviceTest;
+
+TEST(PrecisionFp8Scaling, TilesOf128DivideEverySize) {
+  for (const Value& size : technique->sweep.at(0).values) EXPECT_EQ(std::get<std::int64_t>(size) % 128, 0);
+  EXPECT_EQ(technique->arms.front(), "bf16");
+}
+
+TEST_F(PrecisionFp8ScalingOnDevice, ArmsHaveTheErrorOfTheirFormatOrAReason) {
+  CheckingTrial first(device(), {{"size", std::int64_t{1024}}});
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
+  const double baseline_error = first.results().at("bf16").error;
+  for (const auto& [name, arm] : first.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.error > 5 * baseline_error, name != "bf16") << name;
+    EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
+    EXPECT_EQ(arm.cost.roof, name == "bf16" ? "gemm/bf16" : "gemm/fp8");
+  }
+  EXPECT_EQ(first.results().at("fp8_row").unavailable.empty(), device().architecture() == 90);
+  EXPECT_FALSE(first.results().at("nvfp4").unavailable.empty());
+  CheckingTrial second(device(), {{"size", std::int64_t{1024}}}, first.notes());
+  technique->run(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+}  // namespace
+}  // namespace gpulift
