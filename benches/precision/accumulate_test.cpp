@@ -1,0 +1,51 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using PrecisionAccumulateOnDevice = DeviceTest;
+
+TEST(PrecisionAccumulate, HasAShapeOfFewTilesAndOneOfMany) {
+  double least = 1e30;
+  double most = 0;
+  for (const Value& value : technique->sweep.at(0).values) {
+    const MatmulShape shape = parse_matmul_shape(std::get<std::string>(value));
+    const double tiles = static_cast<double>(shape.m * shape.n) / (128 * 128);
+    least = std::min(least, tiles);
+    most = std::max(most, tiles);
+  }
+  EXPECT_LT(least, 8);
+  EXPECT_GT(most, 1024);
+}
+
+TEST_F(PrecisionAccumulateOnDevice, SumsInFp16AreWorseAndSplitOnesAreNot) {
+  CheckingTrial first(device(), {{"shape", "256x256x16384"}});
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), technique->arms.size());
+  for (const auto& [name, arm] : first.results()) {
+    if (arm.unavailable.empty()) {
+      EXPECT_LE(arm.error, arm.tolerance) << name;
+    }
+  }
+  const auto& exact = first.results().at("fp32_sums");
+  const auto& rough = first.results().at("fp16_sums");
+  const auto& split = first.results().at("split_fp32_sums");
+  ASSERT_EQ(exact.unavailable, "");
+  if (rough.unavailable.empty()) {
+    EXPECT_GT(rough.error, 2 * exact.error);
+    EXPECT_GT(rough.error, exact.tolerance) << "the tolerance of FP32 sums would let FP16 sums pass";
+    EXPECT_EQ(rough.cost.roof, "");
+  }
+  if (split.unavailable.empty()) {
+    EXPECT_LE(split.error, exact.tolerance);
+    EXPECT_EQ(first.notes().at("algorithm/split_fp32_sums").find("split-K 1,"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
