@@ -7,3 +7,5 @@ gpulift_part(torch TITLE "LibTorch" TARGET gpulift::torch_workloads
              REMEDY "./gpulift setup installs it, unless it is switched off")
 gpulift_part(nccl TITLE "NCCL" TARGET gpulift::nccl_workloads
              REMEDY "./gpulift setup installs it with LibTorch, unless that is switched off")
+gpulift_part(cusparselt TITLE "cuSPARSELt" TARGET gpulift::cusparselt_workloads
+             REMEDY "./gpulift setup installs it with LibTorch, unless that is switched off")

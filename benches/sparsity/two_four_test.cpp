@@ -1,0 +1,34 @@
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using SparsityTwoFourOnDevice = DeviceTest;
+
+TEST(SparsityTwoFour, SidesSuitTheLibrary) {
+  for (const Value& value : technique->sweep.at(0).values) {
+    const MatmulShape shape = parse_matmul_shape(std::get<std::string>(value));
+    for (const std::int64_t side : {shape.m, shape.n, shape.k}) EXPECT_EQ(side % 16, 0) << to_string(shape);
+  }
+}
+
+TEST_F(SparsityTwoFourOnDevice, EveryArmIsRightAndCountsTheDenseOperations) {
+  CheckingTrial trial(device(), {{"shape", "1024x1024x1024"}});
+  technique->run(trial);
+  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  for (const auto& [name, arm] : trial.results()) {
+    if (!arm.unavailable.empty()) continue;
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
+    EXPECT_EQ(trial.notes().count("algorithm/" + name), 1U) << name;
+  }
+  EXPECT_EQ(trial.versions().count("cusparselt"), 1U);
+}
+
+}  // namespace
+}  // namespace gpulift

@@ -1,0 +1,46 @@
+#pragma once
+// Products of BF16 matrices of which A has two zeros of each four neighbours along k, by cuSPARSELt.
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/cuda/device.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+
+/// Why a device of this architecture cannot multiply so; empty if it can.
+std::string why_two_four_unsupported(int architecture);
+
+/// "0.8.0"
+std::string cusparselt_version();
+
+/// The same operands as those of a Matmul with Zeros::kTwoOfFour, with A compressed. Buffers are rotated alike.
+class TwoFourMatmul {
+ public:
+  /// Fills the operands, compresses A and lets the library search its algorithms. Throws NotSupported when it has none.
+  TwoFourMatmul(Device& device, const MatmulShape& shape, std::uint64_t seed);
+  ~TwoFourMatmul();
+  TwoFourMatmul(const TwoFourMatmul&) = delete;
+  TwoFourMatmul& operator=(const TwoFourMatmul&) = delete;
+
+  /// What the search chose, for people.
+  std::string description() const;
+
+  /// One product in the next set of buffers; with `compress`, A is compressed once more beforehand, as it has to be
+  /// where the weights changed. Never synchronises.
+  void enqueue(bool compress, cudaStream_t stream);
+  /// Overwrites all results, and with `compressed` all of A's compressed forms.
+  void poison(bool compressed, cudaStream_t stream);
+  /// Relative Frobenius error of 64 rows of the latest result against the FP64 product, see matmul_tolerance().
+  double error(cudaStream_t stream);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpulift
