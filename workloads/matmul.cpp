@@ -17,6 +17,7 @@
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/handles.hpp"
+#include "kernels/bias_gelu.hpp"
 #include "kernels/fp8_cast.hpp"
 #include "kernels/matmul_data.hpp"
 #include "kernels/matmul_epilogue.hpp"
@@ -378,9 +379,6 @@ class Matmul::Impl {
     operation_.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   }
 
-  cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
-    const Buffers buffers = next();
-    return operation_.enqueue(buffers.a, buffers.b, buffers.d, algorithm, workspace_.data(), stream);
   /// What the originals are multiplied by where they are stored.
   float data_scale() const { return scaling_ == Fp8Scaling::kGiven ? format_.data_scale : 1.0f; }
 
@@ -417,7 +415,7 @@ class Matmul::Impl {
   }
 
   cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
-    current_ = (current_ + 1) % sets_;
+    next();
     if (unpadded_b_) pad_b(stream);
     if (cast_a_) cast_a_->cast(current_, a_.at(current_), stream);
     if (cast_b_) cast_b_->cast(current_, b_.at(current_), stream);
@@ -427,8 +425,12 @@ class Matmul::Impl {
     const cublasStatus_t status =
         operation_.enqueue(a_.at(current_), b_.at(current_), product, algorithm, workspace_.data(), stream);
     if (apart && status == CUBLAS_STATUS_SUCCESS) {
-      bias_gelu(static_cast<const __nv_bfloat16*>(product), bias(), static_cast<__nv_bfloat16*>(d_.at(current_)),
-                stored_.m, stored_.n, stream);
+      bias_gelu({.count = static_cast<std::size_t>(stored_.m * stored_.n),
+                 .columns = static_cast<int>(stored_.m),
+                 .input = static_cast<const __nv_bfloat16*>(product),
+                 .bias = bias(),
+                 .output = static_cast<__nv_bfloat16*>(d_.at(current_))},
+                stream);
     }
     return status;
   }
