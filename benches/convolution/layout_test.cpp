@@ -1,0 +1,43 @@
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+TEST(ConvolutionLayout, SaysWhichCardsHaveNoBf16) {
+  EXPECT_EQ(why_matmul_unsupported(parse_matmul_type("bf16"), 75),
+            "bf16 products need compute capability 8.0 or later; this device has 7.5");
+  for (const Value& type : technique->sweep.at(2).values) {
+    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 80), "");
+    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 89), "");
+  }
+}
+
+using ConvolutionLayoutOnDevice = DeviceTest;
+
+TEST_F(ConvolutionLayoutOnDevice, BothArmsGiveTheSameAndAreFoundAgain) {
+  for (const char* pass : {"forward", "data_gradient", "filter_gradient"}) {
+    const Point point{{"layer", std::string("conv5_3x3")}, {"pass", std::string(pass)}, {"type", std::string("fp16")}};
+    CheckingTrial first(device(), point);
+    technique->run(first);
+    ASSERT_EQ(first.results().size(), 2U);
+    for (const auto& [name, arm] : first.results()) {
+      EXPECT_EQ(arm.unavailable, "") << name;
+      EXPECT_LE(arm.error, arm.tolerance) << name;
+      EXPECT_GT(arm.error, 0) << name;
+      EXPECT_EQ(arm.cost.flops, 2.0 * 32 * 7 * 7 * 512 * 512 * 9);
+    }
+    CheckingTrial second(device(), point, first.notes());
+    technique->run(second);
+    EXPECT_EQ(second.notes(), first.notes()) << "searched again";
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
