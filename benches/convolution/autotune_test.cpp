@@ -1,0 +1,37 @@
+#include <string>
+
+#include "benches/checking_trial.hpp"
+#include "benches/module_under_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+TEST(ConvolutionAutotune, ComparesWithWhatTheLibraryTakesUnasked) { EXPECT_EQ(technique->arms.front(), "heuristic"); }
+
+using ConvolutionAutotuneOnDevice = DeviceTest;
+
+TEST_F(ConvolutionAutotuneOnDevice, AllArmsGiveTheSameAndTheSearchIsToldAndRemembered) {
+  const Point point{{"layer", std::string("conv4_3x3")}, {"pass", std::string("filter_gradient")}};
+  CheckingTrial first(device(), point);
+  technique->run(first);
+  ASSERT_EQ(first.results().size(), 3U);
+  for (const auto& [name, arm] : first.results()) {
+    EXPECT_LE(arm.error, arm.tolerance) << name;
+    EXPECT_GT(arm.error, 0) << name;
+  }
+  const Metrics& metrics = first.results().at("measured").metrics;
+  EXPECT_GT(metrics.at("timed_plans"), 1);
+  EXPECT_GT(metrics.at("search_s"), 0);
+  if (metrics.contains("break_even_steps")) {
+    EXPECT_GT(metrics.at("break_even_steps"), 0);
+  }
+  CheckingTrial second(device(), point, first.notes());
+  technique->run(second);
+  EXPECT_EQ(second.notes(), first.notes()) << "searched again";
+}
+
+}  // namespace
+}  // namespace gpulift
