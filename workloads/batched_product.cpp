@@ -47,7 +47,7 @@ class BatchedProduct::Impl {
         b_(shape.transpose_b ? make_batch(type, shape.n, shape.k, shape.count)
                              : make_batch(type, shape.k, shape.n, shape.count)),
         d_(make_batch(type, shape.m, shape.n, shape.count)) {
-    const UniqueLtPreference preference = make_lt_preference();
+    const UniqueLtPreference preference = make_lt_preference(CUBLASLT_REDUCTION_SCHEME_MASK);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     check(cublasLtMatmulAlgoGetHeuristic(library_.get(), operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
