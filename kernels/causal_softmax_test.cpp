@@ -31,7 +31,7 @@ TEST(CausalSoftmax, RefusesWhatItCannotLoad) {
 
 /// Some rows of a matrix, among them the first and the last.
 std::vector<std::size_t> rows_of(std::size_t columns) {
-  return {0, 1, 7, 8, columns / 2, columns / 2 + 1, columns - 2, columns - 1};
+  return {0, 1, 7, columns / 2, columns / 2 + 1, columns - 2, columns - 1};
 }
 
 std::vector<double> integers(std::size_t count, std::uint64_t seed) {

@@ -117,6 +117,8 @@ void run(gpulift::Trial& trial) {
   const Reads reads(device, static_cast<std::size_t>(trial.number("working_set_mib")) << 20, trial.seed());
   const gpulift::Verifier verifier(device);
   const std::size_t set_aside_bytes = attribute_of(device, cudaDevAttrMaxPersistingL2CacheSize);
+  std::size_t usual_bytes = 0;  // the driver's own choice, which is not 0 everywhere
+  check(cudaDeviceGetLimit(&usual_bytes, cudaLimitPersistingL2CacheSize));
   const std::size_t largest_bytes = attribute_of(device, cudaDevAttrMaxAccessPolicyWindowSize);
   trial.note("set_aside_bytes", std::to_string(set_aside_bytes));
 
@@ -134,9 +136,9 @@ void run(gpulift::Trial& trial) {
              reads.enqueue(Traffic::kPlain, &window, stream);
            })
         .before([set_aside_bytes] { check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, set_aside_bytes)); })
-        .rest([] {  // the other arms have the whole cache again
+        .rest([usual_bytes] {
           check(cudaCtxResetPersistingL2Cache());
-          check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
+          check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, usual_bytes));
         });
   };
   trial.compare(
