@@ -296,6 +296,16 @@ TEST_P(MatmulOnDevice, BuffersRotateBeyondTheCache) {
   }
 }
 
+TEST_P(MatmulOnDevice, MovesOnToBuffersForAProductOfOnesOwn) {
+  const MatmulShape shape{64, 64, 64};
+  Matmul matmul(*device_, GetParam(), shape, 22);
+  matmul.enqueue(stream_.get());
+  const void* before = matmul.latest().d;
+  EXPECT_NE(matmul.next().d, before);
+  matmul.poison(stream_.get());
+  EXPECT_FALSE(matmul.error(stream_.get()) <= matmul_tolerance(GetParam(), shape.k));
+}
+
 TEST_P(MatmulOnDevice, APlanThatWasFoundCanBeUsedAgain) {
   const MatmulShape shape{512, 512, 512};
   const Matmul::Found found = Matmul(*device_, GetParam(), shape, 16).search({.budget_s = 0.05});
