@@ -10,4 +10,4 @@ gpulift_part(nccl TITLE "NCCL" TARGET gpulift::nccl_workloads
 gpulift_part(cusparselt TITLE "cuSPARSELt" TARGET gpulift::cusparselt_workloads
              REMEDY "./gpulift setup installs it with LibTorch, unless that is switched off")
 gpulift_part(cudnn TITLE "cuDNN and its frontend" TARGET gpulift::cudnn_workloads
-             REMEDY "./gpulift setup installs them with LibTorch, unless that is switched off; in a Python of your own: pip install nvidia-cudnn-frontend==1.18.0")
+             REMEDY "./gpulift setup installs them with LibTorch, unless that is switched off (into a Python of your own: pip install nvidia-cudnn-frontend==1.18.0)")
