@@ -77,10 +77,11 @@ double attention_error(Device& device, const AttentionTensors& results, ElementT
   fill_attention(operands, ElementType::kFp64, one, seed, matrix, stream);
   exact.enqueue(operands, expected, stream);
   check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), stream));
-  for (int tensor = 0; tensor < 4; ++tensor) {
+  double* sum = sums.data();
+  for (int tensor = 0; tensor < 4; ++tensor, sum += 2) {
     const std::byte* const found = results.at(tensor) + matrix * one.elements() * element_bytes(type);
     add_squared_error({found, type, one.width, {0, one.width, 1}, one.tokens},
-                      reinterpret_cast<const double*>(expected.at(tensor)), sums.data() + 2 * tensor, stream);
+                      reinterpret_cast<const double*>(expected.at(tensor)), sum, stream);
   }
   std::array<double, 8> host{};
   check(cudaMemcpyAsync(host.data(), sums.data(), sums.bytes(), cudaMemcpyDeviceToHost, stream));
