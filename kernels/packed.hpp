@@ -95,8 +95,28 @@ __device__ float warp_reduce(float value, F combine) {
   return value;
 }
 
-__device__ inline float warp_sum(float value) {
-  return warp_reduce(value, [](float left, float right) { return left + right; });
+struct Larger {
+  __device__ float operator()(float left, float right) const { return fmaxf(left, right); }
+};
+
+struct Plus {
+  __device__ float operator()(float left, float right) const { return left + right; }
+};
+
+__device__ inline float warp_sum(float value) { return warp_reduce(value, Plus{}); }
+
+/// The same in all threads of a block of kThreads, in an order that is fixed.
+template <int kThreads, typename F>
+__device__ float block_reduce(float value, F combine) {
+  __shared__ float of_warps[kThreads / kWarp];
+  value = warp_reduce(value, combine);
+  __syncthreads();  // all have read what an earlier call left
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float result = of_warps[0];
+#pragma unroll
+  for (int w = 1; w < kThreads / kWarp; ++w) result = combine(result, of_warps[w]);
+  return result;
 }
 
 template <typename F, typename... Inputs>

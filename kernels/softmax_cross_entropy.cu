@@ -46,26 +46,10 @@ __device__ void walk(const Row& row, const __nv_bfloat16* matrix, F f, G g) {
   if (thread < row.loose) g(__bfloat162float(matrix[row.loose_at(thread)]));
 }
 
-/// The same in all threads of a block of kThreads.
 template <typename F>
-__device__ float block_reduce(float value, F combine) {
-  __shared__ float of_warps[kThreads / kWarp];
-  value = warp_reduce(value, combine);
-  __syncthreads();  // all have read what an earlier call left
-  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  float result = of_warps[0];
-#pragma unroll
-  for (int w = 1; w < kThreads / kWarp; ++w) result = combine(result, of_warps[w]);
-  return result;
+__device__ float reduce(float value, F combine) {
+  return block_reduce<kThreads>(value, combine);
 }
-
-struct Larger {
-  __device__ float operator()(float left, float right) const { return fmaxf(left, right); }
-};
-struct Plus {
-  __device__ float operator()(float left, float right) const { return left + right; }
-};
 
 __device__ float largest_of(const Pack& values) {
   float largest = values.at[0];
@@ -105,8 +89,8 @@ __global__ __launch_bounds__(kThreads, 2) void fused_kernel(CrossEntropy data) {
         own.raise(value);
         own.add(value);
       });
-  const float largest = block_reduce(own.largest, Larger{});
-  const float sum = block_reduce(own.sum * __expf(own.largest - largest), Plus{});
+  const float largest = reduce(own.largest, Larger{});
+  const float sum = reduce(own.sum * __expf(own.largest - largest), Plus{});
   const float factor = data.scale / sum;
 
   const auto to_gradient = [&](float value) { return __expf(value - largest) * factor; };
@@ -138,7 +122,7 @@ __global__ __launch_bounds__(kThreads) void maxima_kernel(const __nv_bfloat16* m
   float largest = kLowest;
   const auto take = [&](float value) { largest = fmaxf(largest, value); };
   walk(Row(blockIdx.x, classes), matrix, [&](uint4 bits, int) { take(largest_of(unpack(bits))); }, take);
-  largest = block_reduce(largest, Larger{});
+  largest = reduce(largest, Larger{});
   if (threadIdx.x == 0) maxima[blockIdx.x] = largest;
 }
 
@@ -151,7 +135,7 @@ __global__ __launch_bounds__(kThreads) void sums_kernel(const __nv_bfloat16* mat
     for (int k = 0; k < kPack; ++k) sum += values.at[k];
   };
   walk(Row(blockIdx.x, classes), matrix, take_pack, take);
-  sum = block_reduce(sum, Plus{});
+  sum = reduce(sum, Plus{});
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
