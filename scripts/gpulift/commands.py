@@ -11,9 +11,11 @@ import typer
 from rich.console import Console
 
 from gpulift import machine, packages, tables
+from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.arguments import named
+from gpulift.citing import errata
 from gpulift.entry import say
 from gpulift.errors import GpuliftError
 from gpulift.machine import TechniqueInfo
@@ -117,7 +119,8 @@ def show(screen: Console, summary: Summary, beside: Sequence[Summary] = ()) -> N
     screen.print(tables.roofs(summary, beside))
     if summary.unit_costs:
         screen.print(tables.unit_costs(summary))
-    screen.print(tables.worths(summary, beside))
+    known = errata.read_errata(results_folder() / errata.FILE)
+    screen.print(tables.worths(summary, beside, doubts_of([summary, *beside], known)))
     if summary.skipped:
         screen.print(tables.problems(summary.skipped, "Skipped"))
     if summary.broken:

@@ -8,7 +8,9 @@ from rich.table import Table
 
 from gpulift import terminal, text
 from gpulift.analysis import arms, facts
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.duets import DuetRow
+from gpulift.analysis.gains import ordered
 from gpulift.analysis.summary import Problem, Roof, Summary, Worth, headline
 from gpulift.doctor import Finding
 from gpulift.machine import TechniqueInfo
@@ -46,8 +48,8 @@ def unit_costs(summary: Summary) -> Table:
     return table
 
 
-def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
-    """What each technique is worth, best first, other machines beside it.
+def worths(summary: Summary, others: Sequence[Summary] = (), doubts: Doubts = NO_DOUBTS) -> Table:
+    """What each technique is worth, whole training steps first, other machines beside it.
 
     Of what only other machines have measured, each technique's best and worst is shown.
     """
@@ -63,7 +65,7 @@ def worths(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     theirs = [{row.key: row for row in other.worths} for other in others]
     mine = {row.key: row for row in summary.worths}
     elsewhere = [row for other in others for row in headline(other) if row.key not in mine]
-    for row in [*summary.worths, *elsewhere]:
+    for row in ordered([*summary.worths, *elsewhere], doubts):
         here = _worth_cells(row) if row.key in mine else ["not measured here", "", ""]
         beside = [_worth_beside(found.get(row.key)) for found in theirs]
         case = text.case_label(row.case.case_id)

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from gpulift import tables
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
+from gpulift.analysis.gains import trained_model
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.citing.errata import read_errata
+from gpulift.exchange.github import code, github_text
 from gpulift.records.parse import read_record
 from gpulift.records.read import read_run
 from gpulift.report import escaping, page, planned, views
-from gpulift.report.doubts import NO_DOUBTS, Doubts, doubts_of
-from gpulift.report.gains import trained_model
 from gpulift.report.limits import USUAL
 from gpulift.report.views import MachineView
 from tests import sample
@@ -172,6 +174,33 @@ def test_of_a_block_the_ends_are_those_without_doubt() -> None:
     made = summary([*launches(1, "a/b", {"n": 1}, pair), *launches(2, "a/b", {"n": 2}, sure)])
     (line,) = screen([made]).lines
     assert (line.best.case.case_id, line.worst, line.doubted) == ("n:2", None, False)
+
+
+def test_the_terminal_and_github_have_the_order_of_the_first_screen() -> None:
+    huge = [arm("x", 12.4), arm("y", 1e-3), arm("z", 1e-4)]
+    made = summary(
+        [
+            *launches(3, "allocator/pool", {"n": 1}, huge),
+            *step("launch/graph", {"model": "gpt2"}, 1.2),
+            *step("launch/graph", {"model": "lstm"}, 9.0, count=1),
+            *step("precision/half", {"model": "gpt2"}, 4.3),
+        ]
+    )
+    wanted = [
+        ("precision/half", "model gpt2", "better"),
+        ("launch/graph", "model gpt2", "better"),
+        ("launch/graph", "model lstm", "better"),
+        ("allocator/pool", "n 1", "z"),
+        ("allocator/pool", "n 1", "y"),
+    ]
+    table = tables.worths(made)
+    ids, cases, arms, *_ = (list(column.cells) for column in table.columns)
+    assert list(zip(ids, cases, arms, strict=True)) == wanted
+    page = github_text([made])
+    places = [
+        page.index(f"| {code(id)} | {code(where)} | {code(name)}") for id, where, name in wanted
+    ]
+    assert places == sorted(places)
 
 
 def test_without_errata_no_section_names_them(tmp_path: Path) -> None:

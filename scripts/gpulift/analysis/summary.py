@@ -408,9 +408,9 @@ def headline(summary: Summary) -> list[Worth]:
     """For each technique the comparison that gains most and the one that gains least."""
     chosen: list[Worth] = []
     for technique in dict.fromkeys(row.technique for row in summary.worths):
-        rows = [row for row in summary.worths if row.technique == technique]
+        rows = summary.worths_of(technique)
         chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
-    return sorted(chosen, key=lambda row: -row.speedup.value)
+    return chosen
 
 
 def group_cases(records: Sequence[Record], kind: str) -> list[Case]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpulift import text
+from gpulift.analysis.doubts import doubts_of
+from gpulift.analysis.gains import ordered
 from gpulift.analysis.summary import Roof, Summary, Worth, headline
 from gpulift.citing import conditions
-from gpulift.exchange.rows import known_errors
+from gpulift.exchange.rows import known_errata, known_errors
 from gpulift.exchange.verdicts import checks_of
 from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, basis, coverage, overall
 from gpulift.text import visible
@@ -43,6 +45,7 @@ def code(value: str) -> str:
 
 def _run(summary: Summary) -> Iterator[str]:
     checks = checks_of(summary)
+    doubts = doubts_of([summary], known_errata())
     verdict = overall(checks)
     context = summary.run.records[0].context
     yield f"## gpulift: {MARKS[verdict]} {verdict} on {code(summary.run.machine)}"
@@ -55,7 +58,7 @@ def _run(summary: Summary) -> Iterator[str]:
     yield from _checks(checks)
     yield from _table(
         ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
-        [_worth(row) for row in headline(summary)],
+        [_worth(row) for row in ordered(headline(summary), doubts)],
     )
     yield from _table(
         ("roof", "regime", "rate", "of the datasheet"), [_roof(one) for one in summary.roofs]

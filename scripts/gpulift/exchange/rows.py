@@ -238,8 +238,12 @@ def _of_result() -> list[Column]:
 
 def known_errors(record: Record) -> str:
     """What the checkout's errata say of a record, in short."""
-    known = _errata(machine.checkout_root() / "results" / errata.FILE)
-    return "; ".join(one.short for one in errata.errata_of(record, known))
+    return "; ".join(one.short for one in errata.errata_of(record, known_errata()))
+
+
+def known_errata() -> tuple[errata.Erratum, ...]:
+    """Those of the checkout."""
+    return _errata(machine.checkout_root() / "results" / errata.FILE)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.summary import Summary
 from gpulift.claims.command import rank
 from gpulift.claims.judge import (
@@ -20,7 +21,6 @@ from gpulift.claims.judge import (
 from gpulift.claims.ledger import Claim
 from gpulift.records.model import Record
 from gpulift.report import escaping
-from gpulift.report.doubts import NO_DOUBTS, Doubts
 
 
 @dataclass(frozen=True)

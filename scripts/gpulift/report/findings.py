@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from gpulift import text
 from gpulift.analysis.arms import item_rate
+from gpulift.analysis.gains import memory_ratio
 from gpulift.analysis.summary import Worth
 from gpulift.qualify.checks import (
     FAIL,
@@ -22,7 +23,6 @@ from gpulift.qualify.checks import (
 )
 from gpulift.qualify.tables import GLYPHS
 from gpulift.report import plots
-from gpulift.report.gains import memory_ratio
 
 FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpulift import machine
+from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.duets import duet_rows
+from gpulift.analysis.gains import FIRST_MODELS
 from gpulift.analysis.over_runs import with_models
 from gpulift.analysis.summary import Summary, with_roofs
 from gpulift.citing import errata
@@ -30,8 +32,6 @@ from gpulift.report import (
     views,
 )
 from gpulift.report.changes import Change
-from gpulift.report.doubts import doubts_of
-from gpulift.report.gains import FIRST_MODELS
 from gpulift.report.limits import limits
 from gpulift.report.settings import settings
 from gpulift.runs import write_error

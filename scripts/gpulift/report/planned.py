@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from gpulift import text
+from gpulift.analysis import gains
 from gpulift.analysis.duets import DuetRow
+from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine
 from gpulift.analysis.summary import Roof, Summary, Worth
-from gpulift.report import escaping, findings, gains, plots, roofline
+from gpulift.report import escaping, findings, plots, roofline
 from gpulift.report.drawing import Drawing
-from gpulift.report.gains import FIRST_MODELS, AnswerLine, Gain, StepLine
 from gpulift.report.limits import Limits
 from gpulift.report.views import MachineView, part_id
 
@@ -114,8 +115,7 @@ def _furthest_of(view: MachineView, most: int) -> str:
 
 
 def _effect(line: AnswerLine) -> float:
-    ends = [line.best, line.worst] if line.worst else [line.best]
-    return max(abs(math.log(row.speedup.value)) for row in ends)
+    return max(abs(math.log(row.speedup.value)) for row in line.ends)
 
 
 def _sweeps(

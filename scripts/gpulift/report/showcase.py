@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 from xml.sax.saxutils import escape, unescape
 
 from gpulift import machine
+from gpulift.analysis import gains
+from gpulift.analysis.doubts import doubts_of
+from gpulift.analysis.gains import AnswerLine, StepLine
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.over_runs import as_model, with_models
 from gpulift.analysis.summary import Summary, Worth, summarise
@@ -26,11 +29,9 @@ from gpulift.entry import say
 from gpulift.errors import USAGE, GpuliftError
 from gpulift.qualify import feeding
 from gpulift.records.read import cases_of
-from gpulift.report import escaping, gains, planned, plots, views
+from gpulift.report import escaping, planned, plots, views
 from gpulift.report import feeding as fed
-from gpulift.report.doubts import doubts_of
 from gpulift.report.drawing import Drawing
-from gpulift.report.gains import AnswerLine, StepLine
 from gpulift.runs import write_error
 from gpulift.stats import Estimate
 

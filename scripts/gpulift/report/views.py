@@ -10,7 +10,9 @@ from functools import cached_property, partial
 from markupsafe import Markup
 
 from gpulift import stats, tables, text
-from gpulift.analysis import arms, facts
+from gpulift.analysis import arms, facts, gains
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
+from gpulift.analysis.gains import AnswerLine, StepLine, Theme
 from gpulift.analysis.summary import Case, Summary, Worth, group_cases
 from gpulift.citing import conditions
 from gpulift.claims.judge import Judgement
@@ -23,10 +25,9 @@ from gpulift.qualify.checks import (
     basis,
 )
 from gpulift.records.model import IMPORT, Record
-from gpulift.report import findings, gains, marks, roofline, strips
+from gpulift.report import findings, marks, roofline, strips
 from gpulift.report.claimed import ClaimsView
-from gpulift.report.doubts import NO_DOUBTS, Doubts
-from gpulift.report.gains import AnswerLine, Gain, StepLine, Theme
+from gpulift.report.marks import Scale
 from gpulift.stats import Estimate
 
 SYNTHETIC = "synthetic test data"
@@ -66,7 +67,6 @@ class MachineView:
     main: bool = True  # the first run of its machine: its lines are those of all of them
     steps: tuple[StepLine, ...] = ()  # whole training steps
     themes: tuple[Theme, ...] = ()  # building blocks
-    axis: str = ""
 
     @property
     def group(self) -> tuple[MachineView, ...]:
@@ -77,6 +77,15 @@ class MachineView:
     def lines(self) -> tuple[AnswerLine, ...]:
         """The building blocks of all themes."""
         return tuple(line for theme in self.themes for line in theme.lines)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The axis on which the ends of building blocks are drawn."""
+        return marks.scale([row.speedup for line in self.lines for row in line.ends])
+
+    def plot(self, line: AnswerLine) -> Markup:
+        """A line's ends on that axis."""
+        return marks.draw([row.speedup for row in line.ends], self.scale)
 
     @property
     def shown_themes(self) -> list[Theme]:
@@ -371,43 +380,14 @@ def _joined(
 ) -> Iterator[MachineView]:
     """The first run gets the lines of all of the machine's runs."""
     main, *further = group
-    found = list(_gains(group, doubts))
-    steps, themes = gains.step_lines(found, techniques), gains.themes(found, techniques)
-    blocks = [line for theme in themes for line in theme.lines]
-    axis = gains.scale_of(row for line in blocks for row in (line.best, line.worst) if row)
+    found = list(gains.gains_of([one.summary for one in group], doubts))
     yield replace(
         main,
-        steps=tuple(steps),
-        themes=tuple(
-            Theme(
-                theme.name,
-                tuple(replace(one, plot=_plot([one.best, one.worst], axis)) for one in theme.lines),
-            )
-            for theme in themes
-        ),
-        axis=axis.label,
+        steps=tuple(gains.step_lines(found, techniques)),
+        themes=tuple(gains.themes(found, techniques)),
         further=tuple(further),
     )
     yield from further
-
-
-def _plot(rows: Sequence[Worth | None], axis: marks.Scale) -> Markup:
-    return marks.draw([row.speedup for row in rows if row], axis)
-
-
-def _gains(group: Sequence[MachineView], doubts: Doubts) -> Iterator[Gain]:
-    """All comparisons of a machine's runs.
-
-    A case is taken from the first run that has it: of many runs of a case, the extremes would be
-    those of noise.
-    """
-    owner: dict[tuple[str, str], MachineView] = {}
-    for view in group:
-        folder = view.summary.run.folder
-        for row in view.summary.worths:
-            if owner.setdefault((row.technique, row.case.case_id), view) is view:
-                doubted, unfinished = doubts.bars(row, folder), folder in doubts.unfinished
-                yield Gain(row, folder.name, doubted, unfinished)
 
 
 def _matters(line: AnswerLine) -> bool:

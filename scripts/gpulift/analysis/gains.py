@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
-from markupsafe import Markup
-
 from gpulift import text
-from gpulift.analysis.summary import Worth
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
+from gpulift.analysis.summary import Summary, Worth
 from gpulift.records.model import Record
-from gpulift.report import marks
 
 MODEL = "model"  # an axis of the cases, or a note: what a step trains
 STEP, EMULATED = "step", "emulated"  # a note, and how it begins where nothing was trained
@@ -135,12 +134,16 @@ class AnswerLine:
     comparisons: int
     doubted: bool = False
     unfinished: bool = False
-    plot: Markup = field(default_factory=Markup)
+
+    @property
+    def ends(self) -> list[Worth]:
+        """Its largest and its least gain; one where there is no other."""
+        return [self.best, self.worst] if self.worst else [self.best]
 
     @property
     def matters(self) -> bool:
         """Whether any effect is shown in the two."""
-        return _shows_effect([self.best, self.worst] if self.worst else [self.best])
+        return _shows_effect(self.ends)
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,39 @@ class Theme:
 
     name: str
     lines: tuple[AnswerLine, ...]
+
+
+def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterator[Gain]:
+    """All comparisons of a machine's runs.
+
+    A case is taken from the first run that has it: of many runs of a case, the extremes would be
+    those of noise.
+    """
+    owner: dict[tuple[str, str], Summary] = {}
+    for one in summaries:
+        for row in one.worths:
+            if owner.setdefault((row.technique, row.case.case_id), one) is one:
+                yield gain_of(row, one.run.folder, doubts)
+
+
+def gain_of(row: Worth, folder: Path, doubts: Doubts) -> Gain:
+    """The comparison of the run in this folder with what speaks against it."""
+    return Gain(row, folder.name, doubts.bars(row, folder), folder in doubts.unfinished)
+
+
+def ordered(rows: Iterable[Worth], doubts: Doubts = NO_DOUBTS) -> list[Worth]:
+    """The rows by technique in the order of a first screen: whole training steps, then building
+    blocks. Of a technique the largest gain is first, and what is in doubt last."""
+    found = [gain_of(row, row.case.first.file.parent, doubts) for row in rows]
+    anchors = {one.row.technique: "" for one in found}
+    steps = (line.technique for line in step_lines(found, anchors))
+    blocks = (line.technique for theme in themes(found, anchors) for line in theme.lines)
+    place = {id: number for number, id in enumerate(dict.fromkeys((*steps, *blocks)))}
+
+    def order(one: Gain) -> tuple[int, bool, float]:
+        return place[one.row.technique], one.doubted, -one.row.speedup.value
+
+    return [one.row for one in sorted(found, key=order)]
 
 
 def memory_ratio(row: Worth) -> str:
@@ -238,12 +274,7 @@ def in_order(steps: Sequence[StepLine], blocks: Sequence[AnswerLine]) -> Iterato
     for line in steps:
         yield from (one.row for one in line.drawn)
     for block in blocks:
-        yield from (row for row in (block.best, block.worst) if row)
-
-
-def scale_of(rows: Iterable[Worth]) -> marks.Scale:
-    """The axis on which they are drawn."""
-    return marks.scale([row.speedup for row in rows])
+        yield from block.ends
 
 
 def _shows_effect(rows: Iterable[Worth]) -> bool:
