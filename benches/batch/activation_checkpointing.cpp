@@ -83,6 +83,7 @@ const gpulift::Technique gpulift::technique{
     .gpus = 0,
     .whole_steps = true,
     .arms = {"fp32", "fp32_every_block", "bf16", "bf16_selective", "bf16_every_block"},
+    .controls = {"bf16", "bf16_selective", "bf16_every_block"},  // against FP32 their gain is mixed precision's
     .sweep = {{"model", {"gpt_toy", "gpt2", "resnet50"}}, {"batch", {"equal", "largest"}}},
     .quick = {},
     .run = run,

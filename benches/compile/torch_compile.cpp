@@ -36,6 +36,7 @@ const gpulift::Technique gpulift::technique{
     .gpus = 0,
     .whole_steps = true,
     .arms = {"eager", "default", "reduce_overhead", "max_autotune", "cpp_eager"},
+    .controls = {"cpp_eager"},
     .python = {"eager", "default", "reduce_overhead", "max_autotune"},
     .sweep = {{"model", {"resnet50", "resnet50_128", "gpt2", "gpt_small", "resnet18", "gpt_toy"}}},
     .quick = {},  // a cold compile takes 20 s and more

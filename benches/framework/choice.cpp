@@ -35,6 +35,7 @@ const gpulift::Technique gpulift::technique{
     .gpus = 0,
     .whole_steps = true,
     .arms = {"libtorch_eager", "pytorch_eager", "pytorch_compiled", "jax_jit"},
+    .controls = {"pytorch_compiled"},  // the compiler's gain
     .python = {"pytorch_eager", "pytorch_compiled", "jax_jit"},
     .sweep = {{"model", {"resnet50", "resnet50_128", "gpt_small", "lstm", "mlp", "gpt_toy"}}},
     .quick = {},  // a cold compile takes 20 s and more

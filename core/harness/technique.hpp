@@ -235,7 +235,10 @@ struct Technique {
   bool integrity = false;     // true: its check is the finding: where it fails, the machine is broken
   bool launch_bound = false;  // true: launches set the pace of its steps, not the device's work
   bool whole_steps = false;   // true: a step is a whole training step: its joules and kernel launches are counted
-  std::vector<std::string> arms = {};    // the baseline first
+  std::vector<std::string> arms = {};  // the baseline first
+  /// Of these, arms whose gain is not the technique's own: what nobody would run, or what another technique brings.
+  /// They are measured and shown, and no table begins with them.
+  std::vector<std::string> controls = {};
   std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
   std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the
                                          // engine's: it selects the windows. Without it every case is burst.

@@ -141,6 +141,7 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
                                   {"launch_bound", technique.launch_bound},
                                   {"whole_steps", technique.whole_steps},
                                   {"arms", technique.arms},
+                                  {"controls", technique.controls},
                                   {"python", technique.python},
                                   {"cases", nlohmann::ordered_json::array()}};
   for (const Point& point : all_points(technique.sweep)) {

@@ -94,12 +94,15 @@ TEST(ManifestOf, TheExpectationIsOneParagraphHoweverItIsWrapped) {
 TEST(ManifestOf, SaysTheTraits) {
   const auto plain = manifest_of("transfer/copy", "tag", example());
   for (const char* trait : {"ceiling", "integrity", "launch_bound"}) EXPECT_FALSE(plain.at(trait)) << trait;
+  EXPECT_TRUE(plain.at("controls").empty());
   Technique technique = example();
   technique.integrity = true;
   technique.launch_bound = true;
+  technique.controls = {"b"};
   const auto manifest = manifest_of("transfer/copy", "tag", technique);
   EXPECT_TRUE(manifest.at("integrity"));
   EXPECT_TRUE(manifest.at("launch_bound"));
+  EXPECT_EQ(manifest.at("controls").dump(), R"(["b"])");
 }
 
 TEST(ManifestOf, WithoutASweepThereIsOneCase) {

@@ -87,6 +87,15 @@ TEST_P(Contract, HasABaselineAndSomethingToCompareAndNoNameTwice) {
   }
 }
 
+TEST_P(Contract, HasBesideItsBaselineAnArmThatIsNoControl) {
+  const auto controls = info_.manifest.at("controls").get<std::set<std::string>>();
+  const std::set<std::string> others(info_.arms.begin() + 1, info_.arms.end());
+  EXPECT_TRUE(std::includes(others.begin(), others.end(), controls.begin(), controls.end()));
+  if (!info_.ceiling) {
+    EXPECT_LT(controls.size(), others.size());
+  }
+}
+
 TEST_P(Contract, HasTwoCasesWhereTheSignCanFlip) {
   EXPECT_GE(info_.cases.size(), info_.ceiling ? 1U : 2U);
   std::set<std::string> ids;

@@ -99,6 +99,7 @@ nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest) {
   for (const char* trait : {"integrity", "launch_bound"}) {
     if (manifest.value(trait, false)) about[trait] = true;
   }
+  if (manifest.contains("controls") && !manifest.at("controls").empty()) about["controls"] = manifest.at("controls");
   return about;
 }
 

@@ -61,7 +61,7 @@ nlohmann::ordered_json to_json(const Job& job);
 Job job_from_json(const nlohmann::ordered_json& json);
 
 /// What a record says of the technique itself, from its manifest: question, expectation, claims, ceiling, source, and
-/// those further traits that it has: integrity, launch_bound.
+/// those further traits that it has: integrity, launch_bound, controls.
 nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest);
 
 /// The parts of a record that are known before the case runs: names, case, launch, time, and what the job knows about

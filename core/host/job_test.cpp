@@ -95,10 +95,13 @@ TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
 
 TEST(BeginRecord, NamesTheTraitsThatTheTechniqueHas) {
   Job job = example();
-  job.about = about_technique({{"ceiling", false}, {"integrity", false}, {"launch_bound", true}});
+  job.about = about_technique({{"ceiling", false}, {"integrity", false}, {"launch_bound", true}, {"controls", {"b"}}});
   const auto record = begin_record(job, RunSettings{});
   EXPECT_EQ(record.at("launch_bound"), true);
+  EXPECT_EQ(record.at("controls").dump(), R"(["b"])");
   EXPECT_FALSE(record.contains("integrity"));
+  job.about = about_technique({{"controls", nlohmann::ordered_json::array()}});
+  EXPECT_FALSE(begin_record(job, RunSettings{}).contains("controls"));
 }
 
 TEST(BeginRecord, OfADuetNamesItsArm) {

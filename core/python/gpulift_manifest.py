@@ -12,7 +12,8 @@ The script says it in one literal, of which all but `arms` may be left out,
         "integrity": False,
         "launch_bound": False,
         "whole_steps": False,
-        "arms": ["baseline", "other"],
+        "arms": ["baseline", "other", "odd"],
+        "controls": ["odd"],  # arms whose gain is not the technique's own
         "sweep": {"axis": ["word", 8]},
         "quick": [{"axis": "word"}],
         "check": {"meaning": "exact bytes", "tolerance": 0.0},
@@ -83,6 +84,7 @@ def manifest_of(identity: str, script: Path) -> Json:
         "launch_bound": said.get("launch_bound", False),
         "whole_steps": said.get("whole_steps", False),
         "arms": list(arms),
+        "controls": list(said.get("controls", ())),
         "python": list(arms),
         "cases": cases_of(said.get("sweep", {}), said.get("quick", ())),
         "check": said.get("check", {}),
@@ -156,12 +158,20 @@ def check_keys(said: Json) -> None:
         raise ManifestError("TECHNIQUE has no 'arms'")
 
 
-def check_parts(said: Json) -> None:
-    """Throws ManifestError where one part names what another does not have."""
-    arms = said["arms"]
+def check_arms(arms: Sequence[str], controls: Sequence[str]) -> None:
+    """Throws ManifestError for a name that is there twice, or a control that is no other arm."""
     twice = next((arm for arm in arms if arms.count(arm) > 1), None)
     if twice is not None:
         raise ManifestError(f"two arms are called {twice!r}")
+    odd = next((arm for arm in controls if arm not in arms[1:]), None)
+    if odd is not None:
+        raise ManifestError(f"'controls' of TECHNIQUE names {odd!r}, no arm beside the baseline")
+
+
+def check_parts(said: Json) -> None:
+    """Throws ManifestError where one part names what another does not have."""
+    arms = said["arms"]
+    check_arms(arms, said.get("controls", ()))
     for key in ("environment", "ranks", "preload"):
         by_arm = said.get(key, {})
         other = next((arm for arm in by_arm if arm not in arms), None) if is_dict(by_arm) else None
@@ -254,6 +264,11 @@ def is_arms(value: Any) -> bool:
     return is_list(value, is_name) and len(value) > 0
 
 
+def is_controls(value: Any) -> bool:
+    """Whether it is a list of names."""
+    return is_list(value, is_name)
+
+
 def is_axis_value(value: Any) -> bool:
     """Whether it is a number or a word."""
     return is_int(value) or (isinstance(value, str) and WORD.fullmatch(value) is not None)
@@ -321,6 +336,7 @@ KEYS: dict[str, Check] = {
     "launch_bound": (is_flag, "True or False"),
     "whole_steps": (is_flag, "True or False"),
     "arms": (is_arms, "a list of names in small letters, digits and _, the baseline first"),
+    "controls": (is_controls, "a list of names of arms"),
     "sweep": (
         is_sweep,
         "a dictionary with a list of different numbers or words (letters, digits and _ . + -) for"

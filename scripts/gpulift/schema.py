@@ -18,7 +18,7 @@ from gpulift.records.values import LARGEST
 from gpulift.runs import write_error
 
 FILE = "schema/record.schema.json"
-VERSION = "1.8"  # that gpulift-bench writes
+VERSION = "1.9"  # that gpulift-bench writes
 ABOUT = """One line of a record file: one case of one technique in one launch. Units are in the \
 names of keys, base SI. A value that is missing is an absent key, with a *_missing reason where \
 that helps; never NaN, and null only for a window in windows.energy_j. Within a major version keys \

@@ -69,7 +69,8 @@ def worths(summary: Summary, others: Sequence[Summary] = (), doubts: Doubts = NO
         here = _worth_cells(row) if row.key in mine else ["not measured here", "", ""]
         beside = [_worth_beside(found.get(row.key)) for found in theirs]
         case = text.case_label(row.case.case_id)
-        table.add_row(row.technique, case, row.arm, row.baseline, *here, *beside)
+        arm = f"{row.arm} (control)" if row.of_control else row.arm
+        table.add_row(row.technique, case, arm, row.baseline, *here, *beside)
     return table
 
 

@@ -163,7 +163,7 @@ def mark_crowded(folder: Path, together: object = 2) -> None:
 
 def _header(technique: str, case: Json, case_id: str, launch: int, context: Json) -> Json:
     return {
-        "schema": "1.8",
+        "schema": "1.9",
         "method": "1",
         "kind": "technique",
         "technique": technique,

@@ -12,7 +12,7 @@ import pytest
 from gpulift import tables
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.gains import trained_model
-from gpulift.analysis.summary import Summary, summarise
+from gpulift.analysis.summary import Summary, headline, summarise
 from gpulift.citing.errata import read_errata
 from gpulift.exchange.github import code, github_text
 from gpulift.records.parse import read_record
@@ -201,6 +201,49 @@ def test_the_terminal_and_github_have_the_order_of_the_first_screen() -> None:
         page.index(f"| {code(id)} | {code(where)} | {code(name)}") for id, where, name in wanted
     ]
     assert places == sorted(places)
+
+
+def controlled(*arms: Json, controls: Sequence[str], **top: Any) -> Summary:
+    """Arms of a block, and which of them are controls."""
+    return summary(launches(3, "a/b", {"n": 1}, arms, controls=list(controls), **top))
+
+
+def test_no_table_begins_with_a_control(tmp_path: Path) -> None:
+    arms = [arm("pool", 2e-3), arm("arena", 1e-3), arm("malloc", 1e-5)]
+    made = controlled(*arms, controls=["malloc"])
+    (line,) = screen([made]).lines
+    assert (line.best.arm, line.worst, line.comparisons) == ("arena", None, 1)
+    assert [row.arm for row in headline(made)] == ["arena"]
+    names = list(tables.worths(made).columns[2].cells)
+    assert names == ["arena", "malloc (control)"]
+    page.write([made], tmp_path, results=tmp_path)
+    html, twin = ((tmp_path / f"report.{kind}").read_text("utf-8") for kind in ("html", "md"))
+    assert '<b>malloc</b> <span class="muted">control</span>' in html
+    assert html.index("<li>arena: ") < html.index("<li>malloc: ")
+    assert "| malloc (control) |" in twin
+
+
+def test_what_was_measured_against_controls_alone_is_named(tmp_path: Path) -> None:
+    arms = [arm("malloc", 1.0), arm("pool", 1e-3)]
+    made = controlled(*arms, controls=["malloc"])
+    view = screen([made])
+    assert (view.lines, view.controls) == ((), ["a/b"])
+    page.write([made], tmp_path, results=tmp_path)
+    for kind in ("html", "md"):
+        shown = (tmp_path / f"report.{kind}").read_text("utf-8")
+        assert "Against controls alone were measured a/b." in shown
+
+
+def test_of_records_below_1_9_controls_are_known_by_name() -> None:
+    arms = [arm("fp32", 4e-3), arm("fp32_every_block", 5e-3), arm("bf16", 1e-3)]
+    case: Json = {"model": "gpt2", "batch": "equal"}
+    id = "batch/activation_checkpointing"
+    (old,) = screen([summary(launches(3, id, case, arms, schema="1.8"))]).steps
+    assert old.first[0] is not None
+    assert old.first[0].row.arm == "fp32_every_block"
+    (new,) = screen([summary(launches(3, id, case, arms))]).steps
+    assert new.first[0] is not None
+    assert new.first[0].row.arm == "bf16"
 
 
 def test_without_errata_no_section_names_them(tmp_path: Path) -> None:

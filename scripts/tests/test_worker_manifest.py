@@ -28,6 +28,7 @@ TECHNIQUE: dict = {
     "launch_bound": True,
     "whole_steps": True,
     "arms": ("plain", "fast_2"),
+    "controls": ["fast_2"],
     "sweep": {"size": [8, -1], "regime": ["burst", "sustained"]},
     "quick": [{"size": 8, "regime": "burst"}, {"size": -1}],
     "check": {"meaning": "exact", "tolerance": 0.5},
@@ -84,6 +85,7 @@ def test_arms_alone_are_a_technique(tmp_path: Path) -> None:
         "launch_bound": False,
         "whole_steps": False,
         "arms": ["eager", "compiled"],
+        "controls": [],
         "python": ["eager", "compiled"],
         "cases": [{"id": "", "point": {}, "quick": False, "regime": "burst"}],
         "check": {},
@@ -103,6 +105,7 @@ def test_a_technique_says_all_that_one_in_cpp_can_and_is_not_run(tmp_path: Path)
     for trait in ("ceiling", "integrity", "launch_bound", "whole_steps"):
         assert found[trait] is True, trait
     assert found["arms"] == found["python"] == ["plain", "fast_2"]
+    assert found["controls"] == ["fast_2"]
     assert found["check"] == {"meaning": "exact", "tolerance": 0.5}
     assert found["environment"] == {"fast_2": {"A_B": "1"}}
     assert found["ranks"] == {"fast_2": 2}
@@ -216,6 +219,9 @@ def test_what_is_no_technique_is_said_in_one_line(tmp_path: Path, text: str, sai
         ("'environment': {'a': {'A': 1}}", "'environment' of TECHNIQUE is not a dictionary"),
         ("'environment': {'a': {'A=B': '1'}}", "'environment' of TECHNIQUE is not a dictionary"),
         ("'environment': {'b': {}}", "'environment' of TECHNIQUE names 'b', which is no arm"),
+        ("'controls': 'a'", "'controls' of TECHNIQUE is not a list of names of arms"),
+        ("'controls': ['b']", "'controls' of TECHNIQUE names 'b', no arm beside the baseline"),
+        ("'controls': ['a']", "'controls' of TECHNIQUE names 'a', no arm beside the baseline"),
         ("'ranks': 0", "'ranks' of TECHNIQUE is not a number of processes"),
         ("'ranks': {'a': '2'}", "'ranks' of TECHNIQUE is not a number of processes"),
         ("'ranks': {'b': 2}", "'ranks' of TECHNIQUE names 'b', which is no arm"),

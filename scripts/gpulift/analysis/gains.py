@@ -155,7 +155,7 @@ class Theme:
 
 
 def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterator[Gain]:
-    """All comparisons of a machine's runs.
+    """All comparisons of a machine's runs, without those of controls.
 
     A case is taken from the first run that has it: of many runs of a case, the extremes would be
     those of noise.
@@ -163,7 +163,8 @@ def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterat
     owner: dict[tuple[str, str], Summary] = {}
     for one in summaries:
         for row in one.worths:
-            if owner.setdefault((row.technique, row.case.case_id), one) is one:
+            first = owner.setdefault((row.technique, row.case.case_id), one) is one
+            if first and not row.of_control:
                 yield gain_of(row, one.run.folder, doubts)
 
 
@@ -174,15 +175,19 @@ def gain_of(row: Worth, folder: Path, doubts: Doubts) -> Gain:
 
 def ordered(rows: Iterable[Worth], doubts: Doubts = NO_DOUBTS) -> list[Worth]:
     """The rows by technique in the order of a first screen: whole training steps, then building
-    blocks. Of a technique the largest gain is first, and what is in doubt last."""
+    blocks. Of a technique the largest gain is first; what is in doubt stands behind, and controls
+    last."""
     found = [gain_of(row, row.case.first.file.parent, doubts) for row in rows]
     anchors = {one.row.technique: "" for one in found}
-    steps = (line.technique for line in step_lines(found, anchors))
-    blocks = (line.technique for theme in themes(found, anchors) for line in theme.lines)
-    place = {id: number for number, id in enumerate(dict.fromkeys((*steps, *blocks)))}
+    own = [one for one in found if not one.row.of_control]
+    steps = (line.technique for line in step_lines(own, anchors))
+    blocks = (line.technique for theme in themes(own, anchors) for line in theme.lines)
+    ids = dict.fromkeys((*steps, *blocks, *anchors))
+    place = {id: number for number, id in enumerate(ids)}
 
-    def order(one: Gain) -> tuple[int, bool, float]:
-        return place[one.row.technique], one.doubted, -one.row.speedup.value
+    def order(one: Gain) -> tuple[int, bool, bool, float]:
+        row = one.row
+        return place[row.technique], row.of_control, one.doubted, -row.speedup.value
 
     return [one.row for one in sorted(found, key=order)]
 

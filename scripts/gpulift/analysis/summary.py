@@ -207,6 +207,11 @@ class Worth:
         return self.pair.speedup
 
     @property
+    def of_control(self) -> bool:
+        """Whether the gain is not the technique's own: of a control, or over one."""
+        return any(map(self.case.first.is_control, (self.arm, self.baseline)))
+
+    @property
     def technique(self) -> str:
         """Id of the technique."""
         return self.case.technique
@@ -405,10 +410,11 @@ def _source(summary: Summary, other: Summary) -> str:
 
 
 def headline(summary: Summary) -> list[Worth]:
-    """For each technique the comparison that gains most and the one that gains least."""
+    """For each technique the comparison that gains most and the one that gains least, of those
+    whose gain is its own."""
     chosen: list[Worth] = []
     for technique in dict.fromkeys(row.technique for row in summary.worths):
-        rows = summary.worths_of(technique)
+        rows = [row for row in summary.worths_of(technique) if not row.of_control]
         chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
     return chosen
 

@@ -42,6 +42,15 @@ UNKNOWN_COMMITS = ("", "unknown")  # without git, or where it refused the checko
 ID_DIGITS = 12
 DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s", "cpu_s")
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+EARLIER_CONTROLS: Mapping[str, tuple[str, ...]] = {  # that records below schema 1.9 do not name
+    "allocator/caching": ("uncached",),
+    "allocator/device_malloc": ("cuda_malloc",),
+    "batch/activation_checkpointing": ("bf16", "bf16_selective", "bf16_every_block"),
+    "compile/torch_compile": ("cpp_eager",),
+    "compile/xla": ("no_jit",),
+    "framework/choice": ("pytorch_compiled",),
+    "optimizer/foreach": ("loop",),
+}
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -432,6 +441,13 @@ class Record:
     launch_bound: Annotated[
         bool, about("launches set the pace of its steps, not the device's work")
     ] = False
+    controls: Annotated[
+        tuple[str, ...],
+        about(
+            "arms whose gain is not the technique's own: what nobody would run, or what another"
+            " technique brings"
+        ),
+    ] = ()
     regime: Regime = "burst"
     reason: Annotated[str, about("why it is not ok, in one line")] = ""
     remedy: str = ""
@@ -487,6 +503,11 @@ class Record:
     def judges_integrity(self) -> bool:
         """Until 1.6 only the name of its technique said so."""
         return self.integrity or (self.minor < 7 and self.technique.startswith("integrity/"))
+
+    def is_control(self, arm: str) -> bool:
+        """Whether the arm's gain is not the technique's own. Until 1.8 only its name said so."""
+        named = self.controls if self.minor > 8 else EARLIER_CONTROLS.get(self.technique, ())
+        return arm in named
 
     @property
     def synthetic(self) -> bool:

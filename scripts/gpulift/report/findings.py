@@ -94,10 +94,10 @@ def _counts(results: Sequence[CheckResult]) -> tuple[str, ...]:
 
 
 def of_rows(rows: Sequence[Worth]) -> tuple[str, ...]:
-    """A sentence per arm of a technique on one machine, the arm with the largest gain first; then
-    the knees, where batches were swept."""
+    """A sentence per arm of a technique on one machine, the arm with the largest gain first and
+    controls last; then the knees, where batches were swept."""
     arms: dict[str, list[Worth]] = {}
-    for row in sorted(rows, key=lambda one: -one.speedup.value):
+    for row in sorted(rows, key=lambda one: (one.of_control, -one.speedup.value)):
         arms.setdefault(row.arm, []).append(row)
     axis = plots.sweep_axis(rows)
     sentences = [_of_arm(arm, members, axis) for arm, members in arms.items()]

@@ -230,6 +230,14 @@ class MachineView:
         return "No technique was measured."
 
     @property
+    def controls(self) -> list[str]:
+        """Techniques of which controls alone were measured: none of it is a gain."""
+        lines: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
+        own = {line.technique for line in lines}
+        rows = [row for one in self.group for row in one.summary.worths]
+        return list(dict.fromkeys(row.technique for row in rows if row.technique not in own))
+
+    @property
     def quiet(self) -> list[str]:
         """Techniques in which no difference is shown."""
         every: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
@@ -414,14 +422,15 @@ def technique_views(
     most_strips: int,
     doubts: Doubts = NO_DOUBTS,
 ) -> tuple[TechniqueView, ...]:
-    """Every technique in the given order, on every machine that measured it; rows in doubt last.
+    """Every technique in the given order, on every machine that measured it; of its rows those in
+    doubt stand behind, and controls last.
 
     At most so many cases have their raw windows drawn, as many of each technique and machine.
     """
     rows: dict[tuple[str, int], list[Worth]] = {}
     for machine in machines:
         bars = partial(doubts.bars, folder=machine.summary.run.folder)
-        for row in sorted(machine.summary.worths, key=bars):
+        for row in sorted(machine.summary.worths, key=lambda one: (one.of_control, bars(one))):
             rows.setdefault((row.technique, machine.number), []).append(row)
     made = []
     strips_each = max(1, most_strips // max(1, len(rows)))
