@@ -177,7 +177,8 @@ def _roof_beside(roof: Roof | None) -> str:
 def _worth_cells(row: Worth) -> list[str]:
     glyph, _ = text.verdict(row.speedup)
     memory = "\n".join(facts.memory(row.facts, row.baseline_facts))
-    return [f"{glyph} {text.speedup(row.speedup)}", memory, check(row)]
+    gain = (f"{glyph} {text.speedup(row.speedup)}", text.saved(row.saved_s))
+    return ["\n".join(filter(None, gain)), memory, check(row)]
 
 
 def check(row: Worth) -> str:

@@ -49,6 +49,13 @@ def seconds(value: float) -> str:
     return f"{digits(value / factor)} {unit}"
 
 
+def saved(value: float | None) -> str:
+    """0.00123 becomes `1.23 ms less a step`, -0.00123 `1.23 ms more a step`; else empty."""
+    if not value:
+        return ""
+    return f"{seconds(abs(value))} {'less' if value > 0 else 'more'} a step"
+
+
 def joules(value: float) -> str:
     """0.00123 becomes 1.23 mJ."""
     factor, unit = next((one for one in ENERGY if value >= one[0]), ENERGY[-1])

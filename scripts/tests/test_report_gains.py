@@ -223,6 +223,27 @@ def test_no_table_begins_with_a_control(tmp_path: Path) -> None:
     assert "| malloc (control) |" in twin
 
 
+def test_beside_a_ratio_stands_the_time_that_a_step_saves(tmp_path: Path) -> None:
+    still = {"noise": 1e-6, "launch_noise": 1e-6}
+    arms = [arm("pool", 3e-3, **still), arm("arena", 1e-6, **still), arm("lazy", 8e-3, **still)]
+    made = controlled(*arms, controls=[])
+    page.write([made], tmp_path, results=tmp_path)
+    html, twin = ((tmp_path / f"report.{kind}").read_text("utf-8") for kind in ("html", "md"))
+    terminal = "".join(str(cell) for cell in tables.worths(made).columns[4].cells)
+    for shown, most in ((html, 2), (twin, 2), (terminal, 1), (github_text([made]), 1)):
+        assert shown.count("3.00 ms less a step") == most
+        assert shown.count("5.00 ms more a step") == 1
+
+
+def test_steps_of_other_work_save_no_time() -> None:
+    item = {"items": 1.0, "item": "image"}
+    arms = [arm("small", 1e-3, cost=item), arm("large", 3e-3, cost={**item, "items": 4.0})]
+    made = controlled(*arms, controls=[])
+    assert made.worths[0].pair.per_item == "image"
+    assert made.worths[0].saved_s is None
+    assert "a step" not in "".join(map(str, tables.worths(made).columns[4].cells))
+
+
 def test_what_was_measured_against_controls_alone_is_named(tmp_path: Path) -> None:
     arms = [arm("malloc", 1.0), arm("pool", 1e-3)]
     made = controlled(*arms, controls=["malloc"])

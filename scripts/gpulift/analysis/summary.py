@@ -207,6 +207,12 @@ class Worth:
         return self.pair.speedup
 
     @property
+    def saved_s(self) -> float | None:
+        """Seconds that a step of the arm is shorter than one of its baseline; None where one does
+        more than the other."""
+        return None if self.pair.per_item else self.baseline_time_s.value - self.time_s.value
+
+    @property
     def of_control(self) -> bool:
         """Whether the gain is not the technique's own: of a control, or over one."""
         return any(map(self.case.first.is_control, (self.arm, self.baseline)))

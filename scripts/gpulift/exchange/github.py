@@ -92,11 +92,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _worth(row: Worth) -> tuple[str, ...]:
     glyph, word = text.verdict(row.speedup)
+    gain = (f"{glyph} {word}", text.speedup(row.speedup), text.saved(row.saved_s))
     return (
         code(row.technique),
         code(text.case_label(row.case.case_id)),
         code(row.arm),
-        f"{glyph} {word}, {text.speedup(row.speedup)}",
+        ", ".join(filter(None, gain)),
         text.percent(row.roof_fraction),
         _errors(row),
     )

@@ -95,6 +95,7 @@ def _environment(html: bool) -> Environment:
         rate=text.rate,
         ratio=text.ratio,
         seconds=text.seconds,
+        saved=text.saved,
         size=text.size,
         percent=text.percent,
         change=decision.percent,
