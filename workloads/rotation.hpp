@@ -2,9 +2,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 
 namespace gpulift {
+
+/// Over how many bytes to rotate so that no slot lies in a cache of the host any more when its turn comes again: twice
+/// the last-level caches, as smaller ones come on top of them and slots need not fill the footprint. 1 GiB where their
+/// size is not known.
+inline std::size_t footprint_beyond(std::optional<std::size_t> last_level_cache_bytes) {
+  constexpr std::size_t kLeast = std::size_t{256} << 20;  // more than 3 times the L2 of a device, too
+  constexpr std::size_t kUnknown = std::size_t{1} << 30;
+  return last_level_cache_bytes ? std::max(kLeast, 2 * *last_level_cache_bytes) : kUnknown;
+}
 
 /// Deals out slots of one large buffer in turn, so that a small unit of work does not find its own data still in a
 /// cache. The buffer holds slots() * slot_bytes() bytes: the footprint, or one slot where that is larger.

@@ -23,6 +23,14 @@ TEST(Rotation, HasOneSlotWhenItIsLargerThanTheFootprint) {
   EXPECT_EQ(slots.next_offset(), 0);
 }
 
+TEST(Footprint, IsLargerThanTheCachesHoweverLargeTheyAre) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  EXPECT_EQ(footprint_beyond(32 * kMiB), 256 * kMiB);
+  EXPECT_EQ(footprint_beyond(300 * kMiB), 600 * kMiB);
+  EXPECT_GT(Rotation(256 * kMiB, footprint_beyond(300 * kMiB)).bytes(), 300 * kMiB);
+  EXPECT_EQ(footprint_beyond({}), 1024 * kMiB);
+}
+
 TEST(Rotation, RefusesEmptySlots) { EXPECT_THROW(Rotation(0, 100), std::invalid_argument); }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/handles.hpp"
+#include "core/harness/host_cache.hpp"
 #include "core/harness/technique.hpp"
 #include "kernels/fill.hpp"
 #include "kernels/verify.hpp"
@@ -31,15 +32,15 @@ using gpulift::StreamHandle;
 
 constexpr int kPoison = 0xFF;
 
-// Each step copies the next of several slots, 256 MiB in all: more than the last-level cache of a host processor, so
-// that no arm finds its source there because it, and not the copy engine, wrote or read it last. The device's side
-// rotates too, and 256 MiB are more than 3 times its L2.
-constexpr std::size_t kFootprintBytes = std::size_t{256} << 20;
-
-/// The device's side of the copies, and where in it and in the arm's host memory the next copy takes place.
+/// The device's side of the copies, and where in it and in the arm's host memory the next copy takes place. Each step
+/// copies the next of several slots, so that no arm finds its source in the processor's cache because it, and not the
+/// copy engine, wrote or read it last. The device's side rotates too.
 struct Lane {
   Lane(gpulift::Device& device, bool down, std::size_t bytes, std::uint64_t seed)
-      : down(down), seed(seed), slots(bytes, kFootprintBytes), device_data(device, slots.bytes()) {
+      : down(down),
+        seed(seed),
+        slots(bytes, gpulift::footprint_beyond(gpulift::last_level_cache_bytes())),
+        device_data(device, slots.bytes()) {
     if (down) return;
     gpulift::fill_pattern(device_data.data(), device_data.bytes(), seed, nullptr);
     check(cudaStreamSynchronize(nullptr));
@@ -162,6 +163,7 @@ void run(gpulift::Trial& trial) {
   Lane lane(device, direction == "h2d", bytes, trial.seed());
   const gpulift::Verifier verifier(device);
 
+  trial.note("footprint_bytes", std::to_string(lane.slots.bytes()));
   trial.cost({.bytes = static_cast<double>(bytes), .items = 1, .roof = "host_link/" + direction});
   trial.check({.meaning = "exact bytes",
                .poison =
