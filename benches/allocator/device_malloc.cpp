@@ -70,16 +70,16 @@ const gpulift::Technique gpulift::technique{
     .question =
         "What does it cost to take device memory in every step and give it back, and what is cheaper than a pool?",
     .expectation = R"(
-        H200, one GPT-2 124M step of 8 x 1024 tokens in bf16: 448 blocks, 6.1 GiB at the peak. A pool that keeps its
-        memory, as frameworks have one, needs 1 to 3 us for each call: 1 to 3 ms of a step's 36, and of the host, which
-        mostly runs ahead. With the default threshold of 0 the synchronisation at the end of the step gives all back,
-        and the next step maps it anew: 5 to 15 ms more, 0.1 to 0.4 of the pool's speed. An arena moves a pointer, 5 to
-        20 ns: 2 to 20 us with the synchronisation, some hundred times less, but these are the same 1 to 3 ms a step,
+        H100 or H200, one GPT-2 124M step of 8 x 1024 tokens in bf16: 448 blocks, 6.1 GiB at the peak. A pool that keeps
+        its memory, as frameworks have one, needs 3 to 6 us for each call: 3 to 6 ms of a step's 36, and of the host,
+        which mostly runs ahead. With the default threshold of 0 the synchronisation at the end of the step gives all
+        back, and the next step maps it anew: 13 to 25 ms more, 0.2 of the pool's speed. An arena moves a pointer, 5 to
+        20 ns: 2 to 8 us with the synchronisation, some thousand times less, but these are the same 3 to 6 ms a step,
         and it needs 12 GiB as it reuses nothing within the step. cuda_malloc is a control, since no framework calls it
-        for each tensor: 20 to 60 us a pair to map and unmap pages, 10 to 25 ms more, 0.1 of the pool's speed. One block
-        of 1 MiB: the arena saves 2 us; threshold 0 and cuda_malloc take 3 us where the driver has such a block at hand,
-        90 where it maps one. No kernel runs in these steps: in a program cudaFree also waits for what is in flight,
-        which is not counted here.)",
+        for each tensor: 50 to 130 us a pair to map and unmap pages, 20 to 55 ms more, 0.1 of the pool's speed. One block
+        of 1 MiB: the arena saves 1 to 2 us; threshold 0 takes 70 to 130; cuda_malloc 1 to 4 where the driver has such a
+        block at hand, 60 to 90 where it maps one. No kernel runs in these steps: in a program cudaFree also waits for
+        what is in flight, which is not counted here.)",
     .claims = {},
     .arms = {"malloc_async_pooled", "malloc_async_default", "arena", "cuda_malloc"},
     .controls = {"cuda_malloc"},
