@@ -46,6 +46,11 @@ def test_counts_every_parameter_and_the_seven_values_that_an_update_moves(
     assert arm.bytes == 7 * 4 * parameters
 
 
+def test_the_baseline_is_torchs_default_on_a_gpu_and_the_loop_a_control() -> None:
+    assert ARMS[0] == "foreach"
+    assert MANIFEST["controls"] == ["loop"]
+
+
 @pytest.mark.parametrize("name", ARMS)
 def test_every_arm_is_right_after_one_step_and_its_check(name: str) -> None:
     arm = foreach.make(name, {"tensors": "many"}, 7, None)
