@@ -2,7 +2,6 @@
 
 #include <cstddef>
 
-#include "gpt.hpp"
 #include "step_times.hpp"
 
 namespace gpulift {
@@ -10,15 +9,14 @@ namespace gpulift {
 TrainingComparison compare_allocators(Trial& trial, const std::string& model) {
   const bool is_gpt = model == "gpt2";
   // Losses after each of 10 steps, or after two rounds of the encoder's 8 batches.
-  return TrainingComparison(trial, make_workload(model, is_gpt ? 4 : 16), is_gpt ? 10 : 2);
+  return TrainingComparison(trial, make_workload(model, is_gpt ? 8 : 16), is_gpt ? 10 : 2);
 }
 
-TrainingOptions allocator_options() {
-  TrainingOptions options{.precision = Precision::kBf16};
-  options.prepare = [](Model& model) {
-    if (auto* gpt = dynamic_cast<Gpt*>(&model)) gpt->use_attention(Attention::kExplicit);
-  };
-  return options;
+TrainingOptions allocator_options() { return {.precision = Precision::kBf16}; }
+
+double allocator_tolerance(const TorchSession& session) {
+  constexpr double kOnDevice = 0.02;  // a step of GPT-2 lost or repeated moves its losses by 0.1 and more
+  return session.on_device() ? kOnDevice : 0;
 }
 
 Metrics allocator_metrics(TrainingRun& run, torch::Device device, const std::function<void()>& after_step) {

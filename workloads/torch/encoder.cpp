@@ -1,7 +1,6 @@
 #include "encoder.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -17,7 +16,6 @@ namespace {
 constexpr std::size_t kBatches = 8;
 constexpr std::uint64_t kLengthSeed = 20'180'911;  // fixed: the cost of a step is then known before its data
 constexpr double kMaskedShare = 0.15;
-constexpr double kMaskedScore = -3e4;  // vanishes in the softmax, and is a number in FP16 too
 constexpr double kEpsilon = 1e-12;
 constexpr double kInitDeviation = 0.02;
 constexpr std::int64_t kNoTarget = -100;
@@ -59,13 +57,10 @@ class Layer : public torch::nn::Module {
         narrow_(add(*this, "output.dense", torch::nn::Linear(4 * config.width, config.width))),
         norm_(add(*this, "output.LayerNorm", norm_of(config.width))) {}
 
-  /// `bias` [N, 1, 1, T] is added to the scores.
-  torch::Tensor forward(const torch::Tensor& hidden, const torch::Tensor& bias) {
-    const torch::Tensor query = by_head(query_(hidden));
-    const double scale = 1 / std::sqrt(static_cast<double>(query.size(-1)));
-    const torch::Tensor scores = torch::matmul(query, by_head(key_(hidden)).transpose(-2, -1)) * scale;
-    const torch::Tensor weights = torch::softmax(scores + bias.to(scores.scalar_type()), -1);
-    const torch::Tensor mixed = torch::matmul(weights.to(query.scalar_type()), by_head(value_(hidden)));
+  /// Tokens look at those for which `valid` [N, 1, 1, T] is true.
+  torch::Tensor forward(const torch::Tensor& hidden, const torch::Tensor& valid) {
+    const torch::Tensor mixed = at::scaled_dot_product_attention(by_head(query_(hidden)), by_head(key_(hidden)),
+                                                                 by_head(value_(hidden)), valid);
     const torch::Tensor attended = attended_norm_(attended_(mixed.transpose(1, 2).flatten(2)) + hidden);
     return norm_(narrow_(torch::gelu(wide_(attended))) + attended);
   }
@@ -115,11 +110,10 @@ class Encoder : public Model {
   torch::Tensor forward(const Batch& batch) override {
     const std::int64_t tokens = batch.input.size(1);
     const torch::Tensor place = torch::arange(tokens, batch.input.options());
-    const torch::Tensor padding = place >= batch.lengths.unsqueeze(1);
-    const torch::Tensor bias = (padding * kMaskedScore).unsqueeze(1).unsqueeze(1);
+    const torch::Tensor valid = (place < batch.lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1);
     torch::Tensor hidden = words_(batch.input) + positions_->weight.narrow(0, 0, tokens) + types_->weight[0];
     hidden = norm_(hidden);
-    for (const auto& layer : *layers_) hidden = layer->as<Layer>()->forward(hidden, bias);
+    for (const auto& layer : *layers_) hidden = layer->as<Layer>()->forward(hidden, valid);
     hidden = transform_norm_(torch::gelu(transform_(hidden)));
     return torch::nn::functional::linear(hidden, words_->weight, bias_);
   }
