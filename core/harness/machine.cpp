@@ -143,6 +143,21 @@ std::string vector_instructions(const std::set<std::string>& flags) {
   return known;
 }
 
+/// The first 32 bits of the name-based UUID in this program's own namespace.
+std::string short_hash(const std::string& name) {
+  const auto space = boost::uuids::string_generator()("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90");
+  return boost::uuids::to_string(boost::uuids::name_generator_sha1(space)(name)).substr(0, 8);
+}
+
+/// What systemd writes once per installation; other words stand there until then. Empty where none is known.
+std::string machine_id(const std::filesystem::path& root) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(root / "run/systemd/system", none)) return {};
+  const std::string id = first_word(root / "etc/machine-id");
+  const bool is_id = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return is_id ? id : std::string();
+}
+
 std::string cuda_version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -174,6 +189,12 @@ nlohmann::ordered_json host_facts(const std::filesystem::path& root) {
   add_text("kernel", kernel_version());
   const bool is_x86 = !lookup(cpuinfo, "flags", ':').empty();  // others have no flag for it
   if (is_x86) facts["virtual"] = flags.contains("hypervisor");
+  const std::string machine = machine_id(root);
+  const std::string told = machine.empty() ? first_word(root / "proc/sys/kernel/random/boot_id") : machine;
+  if (!told.empty()) {
+    facts["id"] = short_hash(told);
+    facts["id_of"] = machine.empty() ? "boot_id" : "machine_id";
+  }
   return facts;
 }
 
@@ -190,9 +211,7 @@ nlohmann::ordered_json numa_facts(const std::string& pci_bus_id, const std::file
 }
 
 std::string card_id(const std::string& gpu_uuid) {
-  const auto space = boost::uuids::string_generator()("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90");
-  const std::string name = lower_case(gpu_uuid.substr(gpu_uuid.starts_with("GPU-") ? 4 : 0));
-  return boost::uuids::to_string(boost::uuids::name_generator_sha1(space)(name)).substr(0, 8);
+  return short_hash(lower_case(gpu_uuid.substr(gpu_uuid.starts_with("GPU-") ? 4 : 0)));
 }
 
 NoDevice why_no_device(int cuda_error, bool driver_library_present, const std::optional<std::string>& visible_devices,

@@ -9,8 +9,10 @@ namespace gpulift {
 
 /// "host" of a record: cpu, cpu_id (family, model and stepping, which hypervisors leave as they are),
 /// vector_instructions, cores (that this process may keep busy), memory_bytes (of the machine), llc_bytes (sum of all
-/// last-level caches), os, kernel (numbers only), virtual. No name, user or path of the machine. Unknown facts are
-/// absent. `root` is where /proc, /etc and /sys lie.
+/// last-level caches), os, kernel (numbers only), virtual, and id, eight hex digits as card_id() makes them: of the
+/// machine id where systemd runs (in a container that of the image may lie there), else of the boot id; id_of says
+/// which. Both are random numbers, so that nobody finds them by trying. No name, user or path of the machine. Unknown
+/// facts are absent. `root` is where /proc, /etc, /run and /sys lie.
 nlohmann::ordered_json host_facts(const std::filesystem::path& root = "/");
 
 /// How near the GPU at this PCI bus id ("0000:1B:00.0") is to this process: numa_node (of the card), host_numa_nodes,

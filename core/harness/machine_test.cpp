@@ -70,7 +70,7 @@ TEST_F(HostFacts, ArmDoesNotSayWhetherItIsVirtual) {
 
 TEST_F(HostFacts, WithoutFilesUnknownFactsAreAbsent) {
   const auto facts = host_facts(root_);
-  for (const char* unknown : {"os", "cpu_id", "vector_instructions", "virtual"})
+  for (const char* unknown : {"os", "cpu_id", "vector_instructions", "virtual", "id", "id_of"})
     EXPECT_FALSE(facts.contains(unknown)) << unknown;
   EXPECT_FALSE(facts.at("cpu").get<std::string>().empty()) << "the name of the architecture";
 }
@@ -102,6 +102,39 @@ TEST_F(HostFacts, DoNotNameTheHost) {
   ASSERT_EQ(gethostname(name.data(), name.size() - 1), 0);
   const auto facts = host_facts();
   for (const auto& [key, value] : facts.items()) EXPECT_NE(value, std::string(name.data())) << key;
+}
+
+class HostId : public HostFacts {
+ protected:
+  HostId() { write("proc/sys/kernel/random/boot_id", "58605327-9882-4076-ae6a-500add82a018\n"); }
+  void write_machine_id(const std::string& id) const {
+    std::filesystem::create_directories(root_ / "run/systemd/system");
+    write("etc/machine-id", id + "\n");
+  }
+  nlohmann::ordered_json id() const {
+    const auto facts = host_facts(root_);
+    return {facts.at("id"), facts.at("id_of")};
+  }
+};
+
+TEST_F(HostId, IsThatOfTheInstallation) {
+  // Python: uuid.uuid5(uuid.UUID("5f0c1c4e-7a0b-4d0e-9a55-2f6d6a1c3b90"), "0123456789abcdef0123456789abcdef").hex[:8]
+  write_machine_id("0123456789abcdef0123456789abcdef");
+  EXPECT_EQ(id(), (nlohmann::ordered_json{"17e5da0a", "machine_id"}));
+  write_machine_id("0123456789abcdef0123456789abcdee");
+  EXPECT_NE(id()[0], "17e5da0a");
+}
+
+TEST_F(HostId, IsThatOfTheBootWhereTheInstallationIsAnImages) {
+  write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+  EXPECT_EQ(id(), (nlohmann::ordered_json{"15381142", "boot_id"}));
+}
+
+TEST_F(HostId, IsThatOfTheBootUntilTheInstallationHasOne) {
+  for (const char* none : {"uninitialized", "", "0123456789abcdef"}) {
+    write_machine_id(none);
+    EXPECT_EQ(id(), (nlohmann::ordered_json{"15381142", "boot_id"})) << none;
+  }
 }
 
 class NumaFacts : public HostFacts {

@@ -213,6 +213,18 @@ def test_all_differences_are_in_the_one_line() -> None:
     assert "--across" not in text, "no factor covers both"
 
 
+def test_another_host_of_the_same_kind_is_no_difference() -> None:
+    base, head = (
+        made(name, host__id=name, host__id_of=of)
+        for name, of in (("base", "machine_id"), ("head", "boot_id"))
+    )
+    found = compared(base, head)
+    assert not any(fact.startswith("host.id") for fact in (*found.equal, *found.one_sided))
+    contexts = [run.records[0].context for run in (base, head)]
+    require_same_but_commit(*contexts)
+    assert [one.host.id for one in contexts] == ["base", "head"]
+
+
 def test_another_method_of_measuring_is_not_comparable() -> None:
     text = refusal(made("base"), made("head", top={"method": "2"}))
     assert "method (1 in base, 2 in head)" in text
@@ -451,11 +463,11 @@ def test_a_card_in_both_samples_is_refused(head: tuple[str, ...]) -> None:
 
 
 def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> None:
-    newer = made("head", top={"schema": "1.9"}, host__numa_nodes=2)
+    newer = made("head", top={"schema": "1.10"}, host__numa_nodes=2)
     found = compared(made("base"), newer)
     assert found.one_sided == ("host.numa_nodes",)
     assert "host.numa_nodes" in refusal(made("base"), made("head", host__numa_nodes=2))
-    older_has_more = made("head", top={"schema": "1.9"}, host__kernel=None)
+    older_has_more = made("head", top={"schema": "1.10"}, host__kernel=None)
     assert "host.kernel (6.1.0 in base, not recorded in head)" in refusal(
         made("base"), older_has_more
     )

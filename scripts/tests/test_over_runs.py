@@ -17,6 +17,7 @@ from gpulift.analysis.model_records import files_at, records_beside, records_of_
 from gpulift.analysis.over_runs import (
     ModelFigure,
     RunFigure,
+    apart,
     as_model,
     over_runs,
     speedup_over_runs,
@@ -40,8 +41,8 @@ H200 = "nvidia-h200"
 T_2 = 4.302652729749462  # Student's t(0.975), two degrees of freedom
 
 
-def one_run(value: float, card: str = "aa", launches: int = 3) -> RunFigure:
-    return RunFigure(card, card, Estimate(value, 0.9 * value, 1.2 * value, launches), ())
+def one_run(value: float, card: str = "aa", launches: int = 3, host: str = "") -> RunFigure:
+    return RunFigure(card, card, Estimate(value, 0.9 * value, 1.2 * value, launches), (), host)
 
 
 def run(number: int, gain: float, card: str = "aa", count: int = 3, **how: Any) -> list[Record]:
@@ -99,6 +100,42 @@ def test_runs_of_one_card_tell_less_of_the_model_than_runs_of_many() -> None:
     assert pairs.value.half_width is not None
     assert alone.value.half_width is not None
     assert pairs.value.half_width > 1.5 * alone.value.half_width
+
+
+def test_runs_that_share_a_card_or_a_host_are_one_of_the_sample() -> None:
+    """Six cards of three hosts tell of the model what three do; of two hosts, what cards do."""
+    values = (1.0, 1.001, 1.1, 1.101, 1.2, 1.201)
+
+    def on(hosts: str, cards: str) -> ModelFigure:
+        return over_runs(
+            [one_run(*of[:2], host=of[2]) for of in zip(values, cards, hosts, strict=True)]
+        )
+
+    pairs = on(" " * 6, "aabbcc")
+    for_hosts = on("xxyyzz", "abcdef")
+    assert for_hosts.value == pairs.value
+    assert for_hosts.new_run == pairs.new_run
+    assert for_hosts.basis == "6 runs, 6 cards, 3 hosts"
+    assert on("xyzvws", "aabbcc").value == pairs.value, "a card that was moved, or booted again"
+    assert on("xyzvws", "aabbcc").basis == "6 runs, 3 cards, 3 hosts"
+    few = on("xxxyyy", "abcdef")
+    assert few.value == over_runs([one_run(*of) for of in zip(values, "abcdef", strict=True)]).value
+    assert few.basis == "6 runs, 6 cards, 2 hosts"
+
+
+def test_machines_without_a_gpu_are_told_apart_by_their_hosts() -> None:
+    values = (1.0, 1.001, 1.1, 1.101, 1.2, 1.201)
+    hosts = [one_run(value, "", host="xxyyzz"[index]) for index, value in enumerate(values)]
+    cards = [one_run(value, "aabbcc"[index]) for index, value in enumerate(values)]
+    assert over_runs(hosts).value == over_runs(cards).value
+    assert over_runs(hosts).basis == "6 runs, 3 hosts"
+    one_untold = [*hosts[1:], one_run(1.0, "")]
+    assert over_runs(one_untold).basis == "6 runs"
+
+
+def test_two_groups_that_a_run_joins_are_one() -> None:
+    runs = [one_run(1.0, card, host=host) for card, host in ("ax", "by", "bx", "cz", "dw")]
+    assert [[one.card for one in unit] for unit in apart(runs)] == [["a", "b", "b"], ["c"], ["d"]]
 
 
 def test_equal_runs_have_an_interval_without_width() -> None:

@@ -355,6 +355,7 @@ def test_runs_of_one_setting_share_a_list_of_conditions(tmp_path: Path) -> None:
     context = {**records[0]["context"], "options": {"seed": 7}}
     context["build"] = {**context["build"], "commit": "fedcba9", "dirty": True}
     context["gpu"] = {**context["gpu"], "card": "0badcafe"}
+    context["host"] = {**context["host"], "id": "1badcafe", "id_of": "machine_id"}
     other = {**records[0]["context"], "driver": "600.1"}
     runs = [
         run_of(records, "2026-11-21-abc1234", "2026-11-21T04:00:00Z"),
@@ -368,7 +369,13 @@ def test_runs_of_one_setting_share_a_list_of_conditions(tmp_path: Path) -> None:
     assert len(texts) == 2
     assert "600.1" in texts[0]
     assert "600.1" not in texts[1]
-    for own in ("card 0badcafe", "commit fedcba9", "with uncommitted changes", "seed 7"):
+    for own in (
+        "card 0badcafe",
+        "host 1badcafe",
+        "commit fedcba9",
+        "with uncommitted changes",
+        "seed 7",
+    ):
         assert texts[1].count(own) == 1, own
 
 

@@ -129,6 +129,13 @@ def test_cpu_seconds_and_joules_are_shown_with_their_ratios() -> None:
     )
 
 
+@pytest.mark.parametrize(("of", "name"), [("machine_id", "host"), ("boot_id", "boot")])
+def test_the_host_is_shown_by_its_hash(of: str, name: str) -> None:
+    host = {"cpu": "AMD EPYC 7B13", "cores": 2, "id": "0badcafe", "id_of": of}
+    raw = sample.unmeasured("a/b", CASE, "skipped", "no GPU", {**sample.CPU_CONTEXT, "host": host})
+    assert f"host            AMD EPYC 7B13, 2 cores, {name} 0badcafe\n" in shown(raw)
+
+
 def test_ranks_gpus_and_what_was_not_checked_are_shown() -> None:
     text = shown(runs_made.of_ranks_and_disks()[0])
     ring, _, tree = text.partition("Arm tree")

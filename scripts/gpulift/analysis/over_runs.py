@@ -25,12 +25,20 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class RunFigure:
-    """What one run says of a case, with its own interval, and the card that it was on."""
+    """What one run says of a case, with its own interval, and the card and host that it was on."""
 
     run: str
     card: str
     value: Estimate
     records: tuple[Record, ...] = field(repr=False)
+    host: str = ""
+
+    def shares(self, other: RunFigure) -> bool:
+        """Whether it was on the same card or host, or both tell neither."""
+        same_card, same_host = self.card == other.card, self.host == other.host
+        if not (self.card or self.host):
+            return same_card and same_host
+        return bool((self.card and same_card) or (self.host and same_host))
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,9 @@ class ModelFigure:
         if not self.of_model:
             alone = "one launch" if self.value.one_launch else "one run"
             return "two runs" if len(self.runs) == 2 else alone
-        cards = len(self.cards)
-        return f"{len(self.runs)} runs" + (f", {cards} card{'s'[: cards > 1]}" if cards else "")
+        hosts = len(apart(self.runs)) if all(one.host for one in self.runs) else 0
+        counted = {"run": len(self.runs), "card": len(self.cards), "host": hosts}
+        return ", ".join(f"{many} {of}{'s'[: many > 1]}" for of, many in counted.items() if many)
 
     @property
     def shown(self) -> str:
@@ -95,13 +104,33 @@ def over_runs(runs: Sequence[RunFigure]) -> ModelFigure:
         low = min(one.value.low or one.value.value for one in runs)
         high = max(one.value.high or one.value.value for one in runs)
         return ModelFigure(Estimate(middle, low, high, launches), None, tuple(runs))
-    cards: dict[str, list[float]] = {}
-    for one in runs:
-        cards.setdefault(one.card, []).append(math.log(one.value.value))
-    half = stats.run_spread([*cards.values()])
+    half = stats.run_spread([[math.log(one.value.value) for one in unit] for unit in _sample(runs)])
     low, high = _around(middle, half.of_median)
     new_run = _around(middle, half.of_new_run)
     return ModelFigure(Estimate(middle, low, high, launches), new_run, tuple(runs))
+
+
+def apart(runs: Iterable[RunFigure]) -> list[list[RunFigure]]:
+    """Those that share a card or a host stand together, in the order of their first."""
+    units: list[list[RunFigure]] = []
+    for one in runs:
+        near = [unit for unit in units if any(map(one.shares, unit))]
+        if not near:
+            units.append([one])
+            continue
+        for other in near[1:]:
+            near[0] += other
+        near[0].append(one)
+        units = [unit for unit in units if not any(unit is other for other in near[1:])]
+    return units
+
+
+def _sample(runs: Sequence[RunFigure]) -> list[list[RunFigure]]:
+    """What shares neither card nor host where there is enough of it, else cards."""
+    units = apart(runs)
+    if len(units) >= stats.ENOUGH_CARDS:
+        return units
+    return apart([replace(one, host="") for one in runs])
 
 
 def model_figure(
@@ -200,7 +229,7 @@ def _runs(records: Sequence[Record], value: Value) -> list[RunFigure]:
         runs.setdefault(str(record.file.parent), []).append(record)
     found = ((run, launches, value(launches)) for run, launches in runs.items())
     return [
-        RunFigure(run, _card(launches[0]), of_run, tuple(launches))
+        RunFigure(run, _card(launches[0]), of_run, tuple(launches), launches[0].context.host.id)
         for run, launches, of_run in found
         if of_run is not None and 0 < of_run.value < math.inf
     ]

@@ -60,7 +60,8 @@ def host(context: Context) -> str:
     facts = context.host.facts
     known = (key for key in ("vector_instructions", "os", "kernel") if key in facts)
     parts = [context.host.name, *(str(facts[key]) for key in known)]
-    return _joined([*parts, "virtual" if facts.get("virtual") is True else ""])
+    virtual = "virtual" if facts.get("virtual") is True else ""
+    return _joined([*parts, virtual, context.host.known_as])
 
 
 def disk(context: Context) -> str:

@@ -1,8 +1,9 @@
 """Whether two sets of records may be compared: what must be equal, and what one question allows.
 
 Everything that a record's context holds must be equal on both sides, and so must the method of the
-measuring. Left out are the options that only change how many windows are taken (`WINDOWS_ONLY`) and
-the texts that say why there is no GPU. One declared difference, a factor, is what the comparison
+measuring. Left out are the options that only change how many windows are taken (`WINDOWS_ONLY`),
+the texts that say why there is no GPU, and the host's id, since another one of the same kind is as
+good. One declared difference, a factor, is what the comparison
 then asks about; it allows these facts and no others:
 
 - driver: the driver and the CUDA version that it offers (`cuda_driver`), which comes with it.
@@ -53,6 +54,7 @@ WINDOWS_ONLY = frozenset(
     f"options.{key}" for key in ("quick", "launches", "arm_time_s", "precision", "seed")
 )
 TEXTS = frozenset({"gpu_missing", "gpu_remedy"})
+HOST_ID = frozenset({"host.id", "host.id_of"})
 ONE_CARD = frozenset({"gpu.card", "gpu.vbios"})
 MEMORY_PARTS = 1000  # of which one may differ
 GPU_SETTINGS = frozenset({"gpu.ecc", "gpu.mig"})
@@ -395,7 +397,7 @@ def _context_facts(context: Context) -> dict[str, Any]:
 def _asked(context: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(_flat(context, ""))
     found.setdefault("gpu.name", NO_GPU)
-    return {k: v for k, v in found.items() if k not in WINDOWS_ONLY and k not in TEXTS}
+    return {k: v for k, v in found.items() if k not in WINDOWS_ONLY | TEXTS | HOST_ID}
 
 
 def differences(base: Record, head: Record) -> list[FactDifference]:

@@ -33,6 +33,7 @@ Kind = Literal["technique", "duet", "import"]
 Outcome = Literal["ok", "skipped", "failed", "error"]
 Role = Literal["baseline", "technique"]
 Clock = Literal["device", "host"]
+HostIdOf = Literal["boot_id", "machine_id"]
 Regime = Literal["burst", "sustained", "unknown"]  # unknown: what another tool measured
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -297,12 +298,23 @@ class Host:
 
     cpu: str
     cores: Annotated[Maybe[Count], about("that control groups allow")] = None
+    id: Annotated[str, about("short hash that tells hosts apart and cannot be traced to one")] = ""
+    id_of: Annotated[
+        Maybe[HostIdOf],
+        about("what was hashed; a host has a new boot_id after each boot"),
+    ] = None
     facts: Mapping[str, Any] = field(default_factory=dict)  # the whole object
 
     @property
     def name(self) -> str:
         """The processor and how many of its cores there are."""
         return f"{self.cpu}, {self.cores} cores" if self.cores else self.cpu
+
+    @property
+    def known_as(self) -> str:
+        """`host 1a2b3c4d`, or `boot 1a2b3c4d` where a boot is all that is told apart; may be
+        empty."""
+        return self.id and f"{'boot' if self.id_of == 'boot_id' else 'host'} {self.id}"
 
 
 # What CMake gives a build of these types, which are what is measured with.

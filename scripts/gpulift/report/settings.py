@@ -51,7 +51,7 @@ def _shared(context: Context) -> Context:
     return replace(
         context,
         gpu=gpu,
-        host=replace(host, facts=shown),
+        host=replace(host, id="", id_of=None, facts=shown),
         build=replace(context.build, commit="", dirty=None),
         options={},
         gpus=(),
