@@ -2,31 +2,24 @@
 #include <stdexcept>
 
 #include "kernels/fp8_cast.hpp"
+#include "kernels/packed.hpp"
 
 namespace gpulift {
 namespace {
 
-constexpr int kPack = 8;  // numbers that a thread moves at a time: 16 bytes of BF16, 8 of FP8
-constexpr int kWarp = 32;
 constexpr int kPart = 128;
 constexpr int kThreads = 256;
 constexpr int kRowThreads = 128;
 constexpr float kLargest = 448;
 
-struct alignas(16) Pack {
-  __nv_bfloat162 pairs[kPack / 2];
-};
-struct alignas(8) Fp8Pack {
+struct alignas(kPack) Fp8Pack {
   __nv_fp8x2_storage_t pairs[kPack / 2];
 };
 
 __device__ float largest_of(const Pack& pack) {
   float largest = 0;
 #pragma unroll
-  for (int pair = 0; pair < kPack / 2; ++pair) {
-    const float2 values = __bfloat1622float2(pack.pairs[pair]);
-    largest = fmaxf(largest, fmaxf(fabsf(values.x), fabsf(values.y)));
-  }
+  for (int k = 0; k < kPack; ++k) largest = fmaxf(largest, fabsf(pack.at[k]));
   return largest;
 }
 
@@ -37,9 +30,9 @@ __device__ Fp8Pack divided(const Pack& pack, float scale) {
   const float factor = 1.0f / scale;
   Fp8Pack result;
 #pragma unroll
-  for (int pair = 0; pair < kPack / 2; ++pair) {
-    const float2 values = __bfloat1622float2(pack.pairs[pair]);
-    result.pairs[pair] = __nv_cvt_float2_to_fp8x2({values.x * factor, values.y * factor}, __NV_SATFINITE, __NV_E4M3);
+  for (int k = 0; k < kPack / 2; ++k) {
+    result.pairs[k] =
+        __nv_cvt_float2_to_fp8x2({pack.at[2 * k] * factor, pack.at[2 * k + 1] * factor}, __NV_SATFINITE, __NV_E4M3);
   }
   return result;
 }
@@ -68,68 +61,68 @@ __device__ float largest_in_block(float value) {
 }
 
 /// `largest` begins as 0: of numbers that are not negative, the bits are in the order of the numbers.
-__global__ void largest_kernel(const Pack* from, std::int64_t packs, unsigned* largest) {
+__global__ void largest_kernel(const uint4* from, std::int64_t packs, unsigned* largest) {
   float own = 0;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < packs; i += step) {
-    own = fmaxf(own, largest_of(from[i]));
+    own = fmaxf(own, largest_of(unpack(from[i])));
   }
   own = largest_in_block<kThreads>(own);
   if (threadIdx.x == 0) atomicMax(largest, __float_as_uint(own));
 }
 
-__global__ void cast_tensor_kernel(const Pack* from, std::int64_t packs, Fp8Pack* to, const float* largest,
+__global__ void cast_tensor_kernel(const uint4* from, std::int64_t packs, Fp8Pack* to, const float* largest,
                                    float* scale_out) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const float scale = scale_for(*largest);
   if (i == 0) *scale_out = scale;
-  if (i < packs) to[i] = divided(from[i], scale);
+  if (i < packs) to[i] = divided(unpack(from[i]), scale);
 }
 
 /// A block per row.
-__global__ void cast_rows_kernel(const Pack* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales) {
-  const Pack* const row = from + blockIdx.x * packs_per_row;
+__global__ void cast_rows_kernel(const uint4* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales) {
+  const uint4* const row = from + blockIdx.x * packs_per_row;
   float own = 0;
-  for (std::int64_t i = threadIdx.x; i < packs_per_row; i += kRowThreads) own = fmaxf(own, largest_of(row[i]));
+  for (std::int64_t i = threadIdx.x; i < packs_per_row; i += kRowThreads) own = fmaxf(own, largest_of(unpack(row[i])));
   const float scale = scale_for(largest_in_block<kRowThreads>(own));
   if (threadIdx.x == 0) scales[blockIdx.x] = scale;
   Fp8Pack* const out = to + blockIdx.x * packs_per_row;
-  for (std::int64_t i = threadIdx.x; i < packs_per_row; i += kRowThreads) out[i] = divided(row[i], scale);
+  for (std::int64_t i = threadIdx.x; i < packs_per_row; i += kRowThreads) out[i] = divided(unpack(row[i]), scale);
 }
 
 /// 16 threads for each 128 columns of a row. Scales of a row's parts are a whole column of scales apart.
-__global__ void cast_vectors_kernel(const Pack* from, std::int64_t rows, std::int64_t packs_per_row, Fp8Pack* to,
+__global__ void cast_vectors_kernel(const uint4* from, std::int64_t rows, std::int64_t packs_per_row, Fp8Pack* to,
                                     float* scales) {
   constexpr int kLanes = kPart / kPack;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const bool inside = i < rows * packs_per_row;  // whole groups of 16 are, or are not
-  const Pack pack = inside ? from[i] : Pack{};
-  const float scale = scale_for(largest_in_lanes<kLanes>(largest_of(pack)));
+  const Pack numbers = inside ? unpack(from[i]) : Pack{};
+  const float scale = scale_for(largest_in_lanes<kLanes>(largest_of(numbers)));
   if (!inside) return;
   if (i % kLanes == 0) scales[i % packs_per_row / kLanes * rows + i / packs_per_row] = scale;
-  to[i] = divided(pack, scale);
+  to[i] = divided(numbers, scale);
 }
 
 /// A block per tile; tiles of the columns are blockIdx.x, so that their scales lie side by side.
-__global__ void cast_tiles_kernel(const Pack* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales,
+__global__ void cast_tiles_kernel(const uint4* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales,
                                   std::int64_t scales_per_tile_row) {
   constexpr int kPacksWide = kPart / kPack;
   constexpr int kEach = kPart * kPacksWide / kThreads;
   const std::int64_t first = blockIdx.y * kPart * packs_per_row + blockIdx.x * kPacksWide;
-  Pack held[kEach];
+  uint4 held[kEach];
   float own = 0;
 #pragma unroll
   for (int k = 0; k < kEach; ++k) {
     const int place = k * kThreads + static_cast<int>(threadIdx.x);
     held[k] = from[first + place / kPacksWide * packs_per_row + place % kPacksWide];
-    own = fmaxf(own, largest_of(held[k]));
+    own = fmaxf(own, largest_of(unpack(held[k])));
   }
   const float scale = scale_for(largest_in_block<kThreads>(own));
   if (threadIdx.x == 0) scales[blockIdx.y * scales_per_tile_row + blockIdx.x] = scale;
 #pragma unroll
   for (int k = 0; k < kEach; ++k) {
     const int place = k * kThreads + static_cast<int>(threadIdx.x);
-    to[first + place / kPacksWide * packs_per_row + place % kPacksWide] = divided(held[k], scale);
+    to[first + place / kPacksWide * packs_per_row + place % kPacksWide] = divided(unpack(held[k]), scale);
   }
 }
 
@@ -166,7 +159,7 @@ std::size_t fp8_scales(ScaledPart part, std::int64_t rows, std::int64_t columns)
 void cast_to_fp8(ScaledPart part, const __nv_bfloat16* from, std::int64_t rows, std::int64_t columns, __nv_fp8_e4m3* to,
                  float* scales, cudaStream_t stream) {
   require_sides(part, rows, columns);
-  const auto* in = reinterpret_cast<const Pack*>(from);
+  const auto* in = reinterpret_cast<const uint4*>(from);
   auto* out = reinterpret_cast<Fp8Pack*>(to);
   const std::int64_t packs_per_row = columns / kPack;
   const std::int64_t packs = rows * packs_per_row;

@@ -48,7 +48,8 @@ class GroupedCall {
       b += experts.tokens[expert] * experts.inputs;
       d += experts.tokens[expert] * experts.features;
     }
-    check(cudaMemcpy(pointers_.data(), pointers.data(), pointers_.bytes(), cudaMemcpyHostToDevice));
+    check(cudaMemcpy(static_cast<void*>(pointers_.data()), static_cast<const void*>(pointers.data()), pointers_.bytes(),
+                     cudaMemcpyHostToDevice));
     check(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
     cublasHandle_t handle = nullptr;
     check(cublasCreate(&handle));
