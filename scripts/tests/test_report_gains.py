@@ -250,6 +250,7 @@ def test_what_was_measured_against_controls_alone_is_named(tmp_path: Path) -> No
     view = screen([made])
     assert (view.lines, view.controls) == ((), ["a/b"])
     page.write([made], tmp_path, results=tmp_path)
+    assert "<code>pool</code> (control) |" in github_text([made])
     for kind in ("html", "md"):
         shown = (tmp_path / f"report.{kind}").read_text("utf-8")
         assert "Against controls alone were measured a/b." in shown

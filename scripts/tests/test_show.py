@@ -54,6 +54,12 @@ def test_throttling_that_was_not_read_is_not_shown_as_none(known: bool, words: s
     assert f"throttle        {words}\n" in shown(raw)
 
 
+def test_a_control_is_called_so() -> None:
+    text = shown(pinned(controls=["pinned"]))
+    assert "Arm pinned (control)" in text
+    assert "Arm registered (technique)" in text
+
+
 def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
     raw = pinned()
     text = shown(raw)

@@ -416,11 +416,12 @@ def _source(summary: Summary, other: Summary) -> str:
 
 
 def headline(summary: Summary) -> list[Worth]:
-    """For each technique the comparison that gains most and the one that gains least, of those
-    whose gain is its own."""
+    """For each technique the comparison that gains most and the one that gains least: of controls
+    only where there is nothing else."""
     chosen: list[Worth] = []
     for technique in dict.fromkeys(row.technique for row in summary.worths):
-        rows = [row for row in summary.worths_of(technique) if not row.of_control]
+        every = summary.worths_of(technique)
+        rows = [row for row in every if not row.of_control] or every
         chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
     return chosen
 

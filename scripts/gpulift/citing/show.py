@@ -38,7 +38,8 @@ def lines(record: Record, width: int = WIDTH, errata: Sequence[Erratum] = ()) ->
     for one in errata:
         shown += ["", f"Known error: {visible(one.short)}", *facts(_erratum(one))]
     for arm in record.arms:
-        shown += ["", f"Arm {visible(arm.name)} ({arm.role})", *facts(_arm(record, arm))]
+        role = "control" if record.is_control(arm.name) else arm.role
+        shown += ["", f"Arm {visible(arm.name)} ({role})", *facts(_arm(record, arm))]
     if record.arms:
         shown += ["", *textwrap.wrap(INTERVALS, width)]
     shown += ["", "Telemetry of the case: median [least to most]", *facts(_telemetry(record))]

@@ -96,7 +96,7 @@ def _worth(row: Worth) -> tuple[str, ...]:
     return (
         code(row.technique),
         code(text.case_label(row.case.case_id)),
-        code(row.arm),
+        f"{code(row.arm)}{' (control)' if row.of_control else ''}",
         ", ".join(filter(None, gain)),
         text.percent(row.roof_fraction),
         _errors(row),
