@@ -51,6 +51,7 @@ Json nvlinks_json(const std::vector<GpuHealth::NvLink>& links) {
     Json one{{"link", link.link}, {"active", link.active}};
     put(one, "version", link.version);
     put(one, "errors", link.errors);
+    put(one, "crc_errors", link.crc_errors);
     json.push_back(std::move(one));
   }
   return json;
@@ -104,6 +105,7 @@ Json processes_json(const std::vector<GpuHealth::Process>& processes) {
 
 Json health_json(const GpuHealth& health) {
   Json json = Json::object();
+  if (health.now.time_s > 0) json["time_s"] = health.now.time_s;
   put_group(json, "ecc", ecc_json(health.ecc));
   put_group(json, "row_remapping", rows_json(health.row_remapping));
   put(json, "retired_pages_pending", health.retired_pages_pending);

@@ -35,7 +35,8 @@ struct GpuHealth {
     int link = 0;
     bool active = false;
     std::optional<int> version;
-    Count errors;  // replays, recoveries, CRC and ECC errors together
+    Count errors;      // replays, recoveries, CRC and ECC errors together
+    Count crc_errors;  // of them: what a link sends again without anybody else noticing
   };
   struct Memory {
     std::uint64_t total_bytes = 0;

@@ -63,14 +63,16 @@ std::optional<int> nvlink_generation(std::optional<unsigned int> version) {
   return kGenerations[*version];
 }
 
-GpuHealth::Count nvlink_errors(const Functions& functions, nvmlDevice_t device, unsigned int link) {
-  GpuHealth::Count errors;
+/// Fills in both counts of errors, as far as the driver tells them.
+void count_errors(const Functions& functions, nvmlDevice_t device, GpuHealth::NvLink& link) {
   for (int counter = 0; counter < NVML_NVLINK_ERROR_COUNT; ++counter) {
-    const auto count =
-        get<unsigned long long>(functions.nvlink_errors, device, link, static_cast<nvmlNvLinkErrorCounter_t>(counter));
-    if (count) errors = errors.value_or(0) + *count;
+    const auto count = get<unsigned long long>(functions.nvlink_errors, device, static_cast<unsigned int>(link.link),
+                                               static_cast<nvmlNvLinkErrorCounter_t>(counter));
+    if (!count) continue;
+    link.errors = link.errors.value_or(0) + *count;
+    const bool is_crc = counter == NVML_NVLINK_ERROR_DL_CRC_FLIT || counter == NVML_NVLINK_ERROR_DL_CRC_DATA;
+    if (is_crc) link.crc_errors = link.crc_errors.value_or(0) + *count;
   }
-  return errors;
 }
 
 std::vector<GpuHealth::NvLink> nvlinks(const Functions& functions, nvmlDevice_t device) {
@@ -78,9 +80,12 @@ std::vector<GpuHealth::NvLink> nvlinks(const Functions& functions, nvmlDevice_t 
   for (unsigned int link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) {
     const auto state = get<nvmlEnableState_t>(functions.nvlink_state, device, link);
     if (!state) continue;
-    links.push_back({static_cast<int>(link), *state == NVML_FEATURE_ENABLED,
+    links.push_back({static_cast<int>(link),
+                     *state == NVML_FEATURE_ENABLED,
                      nvlink_generation(get<unsigned int>(functions.nvlink_version, device, link)),
-                     nvlink_errors(functions, device, link)});
+                     {},
+                     {}});
+    count_errors(functions, device, links.back());
   }
   return links;
 }

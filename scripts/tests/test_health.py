@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -184,6 +185,32 @@ def test_errors_that_came_while_links_were_busy_are_named_by_link() -> None:
     assert replays.verdict == PASS
     same, _ = judge_links(health(nvlinks=later), health(nvlinks=later))
     assert same.verdict == PASS
+
+
+@pytest.mark.parametrize(
+    ("crc", "others", "verdict", "said"),
+    [
+        (300, 0, PASS, "600 CRC errors, 30.0 a second on the worst link: usual below 100"),
+        (1000, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
+        (300, 1, INCONCLUSIVE, "602 errors on NVLinks .*; 600 of them CRC errors"),
+    ],
+)
+def test_crc_errors_alone_matter_by_their_rate(
+    crc: int, others: int, verdict: str, said: str
+) -> None:
+    later = [
+        {"link": i, "active": True, "errors": crc + others, "crc_errors": crc} for i in range(2)
+    ]
+    earlier = [{"link": i, "active": True, "errors": 0, "crc_errors": 0} for i in range(2)]
+    links, _ = judge_links(health(nvlinks=earlier, time_s=5.0), health(nvlinks=later, time_s=15.0))
+    assert links.verdict == verdict
+    assert re.match(said, links.reason)
+
+
+def test_crc_errors_of_looks_whose_time_is_not_known_are_told() -> None:
+    later = [{"link": 0, "active": True, "errors": 1, "crc_errors": 1}]
+    links, _ = judge_links(health(nvlinks=[{"link": 0, "active": True}]), health(nvlinks=later))
+    assert links.verdict == INCONCLUSIVE
 
 
 def test_a_card_without_nvlink_is_skipped() -> None:
