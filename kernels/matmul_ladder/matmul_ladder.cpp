@@ -87,7 +87,7 @@ void multiply(MatmulRung rung, const LadderProduct& product, cudaStream_t stream
     case MatmulRung::kMma:
       return multiply_mma(product, stream);
     case MatmulRung::kWgmma:
-      return multiply_wgmma(product, {}, stream);
+      return multiply_wgmma(product, stream);
   }
   throw std::invalid_argument("no such rung");
 }

@@ -51,7 +51,6 @@ TEST(MatmulRung, RefusesWhatItCannotTake) {
   refused(changed([&](auto& product) { product.left = data + 1; }));
   refused(changed([&](auto& product) { product.right = data + 4; }));
   refused(changed([&](auto& product) { product.result = data + 2; }));
-  EXPECT_THROW(multiply_wgmma(good, {.stages = 9}, nullptr), std::invalid_argument);
 }
 
 TEST(TileOrder, MeetsEveryTileOnce) {
@@ -286,25 +285,6 @@ TEST_P(MatmulLadder, KeepsItsSumsInRegisters) {
 
 INSTANTIATE_TEST_SUITE_P(Rungs, MatmulLadder, testing::ValuesIn(kMatmulRungs),
                          [](const auto& tested) { return matmul_rung_name(tested.param); });
-
-using WgmmaSchedules = MatmulLadder;
-
-TEST_P(WgmmaSchedules, AllMakeTheSameBits) {
-  constexpr Shape kShape{2900, 3336, 328};
-  const auto expected = by_rung(kShape, MatmulRung::kNaive);
-  for (const int stages : {3, 4}) {
-    for (const int cluster : {1, 2}) {
-      for (const int group_rows : {3, 16}) {
-        const WgmmaSchedule schedule{stages, cluster, group_rows};
-        const auto found =
-            bits_of(kShape, [&](const LadderProduct& product) { multiply_wgmma(product, schedule, stream()); });
-        EXPECT_EQ(found, expected) << stages << " " << cluster << " " << group_rows;
-      }
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Last, WgmmaSchedules, testing::Values(MatmulRung::kWgmma));
 
 }  // namespace
 }  // namespace gpulift

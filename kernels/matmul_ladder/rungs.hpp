@@ -9,14 +9,7 @@ namespace gpulift {
 void multiply_naive(const LadderProduct& product, cudaStream_t stream);
 void multiply_tiled(const LadderProduct& product, cudaStream_t stream);
 void multiply_mma(const LadderProduct& product, cudaStream_t stream);
-
-/// What can be chosen of the last rung.
-struct WgmmaSchedule {
-  int stages = 4;      // tiles in flight: 3 or 4
-  int cluster = 2;     // blocks that share the tile of `right`: 1 or 2
-  int group_rows = 8;  // clusters above one another that are worked on before the next column
-};
-void multiply_wgmma(const LadderProduct& product, const WgmmaSchedule& schedule, cudaStream_t stream);
+void multiply_wgmma(const LadderProduct& product, cudaStream_t stream);
 
 RungResources naive_resources();
 RungResources tiled_resources();

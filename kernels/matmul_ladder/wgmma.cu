@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <stdexcept>
 
 #include "core/cuda/check.hpp"
 #include "kernels/matmul_ladder/bf16_words.hpp"
@@ -17,7 +16,10 @@ namespace {
 constexpr int kTileRows = 128;
 constexpr int kTileColumns = 256;
 constexpr int kDepth = 64;
-constexpr int kGroup = 128;  // threads of four warps
+constexpr int kStages = 4;     // tiles in flight
+constexpr int kCluster = 2;    // blocks that share the tile of `right`
+constexpr int kGroupRows = 8;  // clusters above one another that are worked on before the next column
+constexpr int kGroup = 128;    // threads of four warps
 constexpr int kMultiplying = 2;
 constexpr int kThreads = kGroup * (kMultiplying + 1);
 constexpr int kGroupTileRows = kTileRows / kMultiplying;
@@ -28,9 +30,8 @@ constexpr int kBoxBytes = kGroupTileRows * ladder::kRowBytes;  // of the result,
 constexpr int kAlignment = 1024;                               // of swizzled tiles
 
 /// Offsets in shared memory.
-template <int kStages>
 struct Layout {
-  static constexpr int kBoxes = kStages == 3 ? 4 : 2;  // of each group: what fits into 227 KiB
+  static constexpr int kBoxes = 2;  // of each group: what fits into 227 KiB
   static constexpr int kResult = kStages * kStageBytes;
   static constexpr int kFull = kResult + kMultiplying * kBoxes * kBoxBytes;
   static constexpr int kEmpty = kFull + kStages * 8;
@@ -53,7 +54,7 @@ struct Maps {
 };
 
 /// Calls work(first row, first column) for each of this block's tiles. `order` counts the tiles of clusters.
-template <int kCluster, typename Work>
+template <typename Work>
 __device__ void for_each_tile(const ladder::TileOrder& order, int rank, Work work) {
   const int clusters = static_cast<int>(gridDim.x) / kCluster;
   for (int tile = static_cast<int>(blockIdx.x) / kCluster; tile < order.count(); tile += clusters) {
@@ -63,66 +64,55 @@ __device__ void for_each_tile(const ladder::TileOrder& order, int rank, Work wor
 }
 
 /// One thread: waits until all blocks that get a tile have done with the one before it in the ring.
-template <int kStages, int kCluster>
 __device__ void load_tiles(const Maps& maps, const ladder::TileOrder& order, int steps, unsigned base, int rank) {
-  using Shared = Layout<kStages>;
   constexpr int kShareRows = kTileColumns / kCluster;
   constexpr std::uint16_t kAllBlocks = (1 << kCluster) - 1;
   ladder::Ring<kStages> ring;
-  for_each_tile<kCluster>(order, rank, [&](int row, int column) {
+  for_each_tile(order, rank, [&](int row, int column) {
     for (int step = 0; step < steps; ++step) {
-      const unsigned full = Shared::full(base, ring.stage);
-      ptx::wait(Shared::empty(base, ring.stage), ring.phase ^ 1);  // at once in the first round
+      const unsigned full = Layout::full(base, ring.stage);
+      ptx::wait(Layout::empty(base, ring.stage), ring.phase ^ 1);  // at once in the first round
       ptx::arrive_and_expect(full, kStageBytes);
-      ptx::load_box(Shared::left(base, ring.stage), maps.left, full, step * kDepth, row);
-      const unsigned share = Shared::right(base, ring.stage) + rank * kShareRows * ladder::kRowBytes;
-      if constexpr (kCluster == 1) {
-        ptx::load_box(share, maps.right, full, step * kDepth, column);
-      } else {
-        ptx::load_box(share, maps.right, full, step * kDepth, column + rank * kShareRows, kAllBlocks);
-      }
+      ptx::load_box(Layout::left(base, ring.stage), maps.left, full, step * kDepth, row);
+      const unsigned share = Layout::right(base, ring.stage) + rank * kShareRows * ladder::kRowBytes;
+      ptx::load_box(share, maps.right, full, step * kDepth, column + rank * kShareRows, kAllBlocks);
       ring.advance();
     }
   });
 }
 
 /// Tells all blocks whose loads write to this stage that this warp has done with it.
-template <int kStages, int kCluster>
 __device__ void release(unsigned base, int stage) {
   const unsigned lane = threadIdx.x % 32;
-  if (lane < kCluster) ptx::arrive_at(Layout<kStages>::empty(base, stage), lane);
+  if (lane < kCluster) ptx::arrive_at(Layout::empty(base, stage), lane);
   __syncwarp();
 }
 
 /// The sums of this group's 64 rows over the whole depth.
-template <int kStages, int kCluster>
 __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, int steps, unsigned base, int group) {
-  using Shared = Layout<kStages>;
   int before = 0;
   for (int step = 0; step < steps; ++step) {
-    ptx::wait(Shared::full(base, ring.stage), ring.phase);
-    const std::uint64_t left = ptx::operand(Shared::left(base, ring.stage) + group * kBoxBytes);
-    const std::uint64_t right = ptx::operand(Shared::right(base, ring.stage));
+    ptx::wait(Layout::full(base, ring.stage), ring.phase);
+    const std::uint64_t left = ptx::operand(Layout::left(base, ring.stage) + group * kBoxBytes);
+    const std::uint64_t right = ptx::operand(Layout::right(base, ring.stage));
     ptx::begin_products();
 #pragma unroll
     for (int k = 0; k < kDepth / 16; ++k) ptx::multiply_64x256(sums, left + 2 * k, right + 2 * k, step > 0 || k > 0);
     ptx::commit_products();
     // This step's products go on while those of the step before are known to be done.
     ptx::wait_for_products<1>();
-    if (step > 0) release<kStages, kCluster>(base, before);
+    if (step > 0) release(base, before);
     before = ring.stage;
     ring.advance();
   }
   ptx::wait_for_products<0>();
   ptx::hold(sums);
-  release<kStages, kCluster>(base, before);
+  release(base, before);
 }
 
 /// This group's 64 x 256 results, in boxes that TMA stores while the next is made.
-template <int kStages>
 __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, unsigned base, int group, int row,
                            int column) {
-  using Shared = Layout<kStages>;
   constexpr int kBoxColumns = 64;
   constexpr int kPairs = kBoxColumns / 16;  // of 8 columns, which are four sums of a thread
   const int thread = static_cast<int>(threadIdx.x) % kGroup;
@@ -130,8 +120,8 @@ __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, uns
   const int row_inside = thread / 32 * 16 + piece.row;
 #pragma unroll
   for (int box = 0; box < kTileColumns / kBoxColumns; ++box) {
-    const unsigned target = Shared::box(base, group, box);
-    if (thread == 0) ptx::wait_until_read<Shared::kBoxes - 1>();
+    const unsigned target = Layout::box(base, group, box);
+    if (thread == 0) ptx::wait_until_read<Layout::kBoxes - 1>();
     __syncwarp();
     ptx::synchronise(1 + group, kGroup);
 #pragma unroll
@@ -148,25 +138,17 @@ __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, uns
   }
 }
 
-/// No block may reach for another's barriers before they are there, or after it has left.
-template <int kCluster>
-__device__ void synchronise_blocks() {
-  if constexpr (kCluster > 1) ptx::synchronise_cluster();
-}
-
-template <int kStages, int kCluster>
 __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, int steps, unsigned base) {
-  using Shared = Layout<kStages>;
-  const int rank = kCluster == 1 ? 0 : static_cast<int>(ptx::rank_in_cluster());
+  const auto rank = static_cast<int>(ptx::rank_in_cluster());
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
-      ptx::init_barrier(Shared::full(base, stage), 1);
-      ptx::init_barrier(Shared::empty(base, stage), kCluster * kMultiplying * kGroup / 32);  // all their warps
+      ptx::init_barrier(Layout::full(base, stage), 1);
+      ptx::init_barrier(Layout::empty(base, stage), kCluster * kMultiplying * kGroup / 32);  // all their warps
     }
     ptx::publish_barriers();
   }
   __syncthreads();
-  synchronise_blocks<kCluster>();
+  ptx::synchronise_cluster();  // no block may reach for another's barriers before they are there, or after it has left
 
   // 168 registers a thread at first, as many as 384 threads can have. The loading group gives most of its own away.
   constexpr int kLoadingRegisters = 40;
@@ -174,30 +156,29 @@ __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, i
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == kMultiplying) {
     ptx::give_registers<kLoadingRegisters>();
-    if (threadIdx.x % kGroup == 0) load_tiles<kStages, kCluster>(maps, order, steps, base, rank);
+    if (threadIdx.x % kGroup == 0) load_tiles(maps, order, steps, base, rank);
     __syncwarp();
-    synchronise_blocks<kCluster>();
+    ptx::synchronise_cluster();
   } else {
     ptx::take_registers<kMultiplyingRegisters>();
     ladder::Ring<kStages> ring;
-    for_each_tile<kCluster>(order, rank, [&](int row, int column) {
+    for_each_tile(order, rank, [&](int row, int column) {
       float sums[128];
-      multiply_tile<kStages, kCluster>(sums, ring, steps, base, group);
-      store_tile<kStages>(sums, maps.result, base, group, row, column);
+      multiply_tile(sums, ring, steps, base, group);
+      store_tile(sums, maps.result, base, group, row, column);
     });
     if (threadIdx.x % kGroup == 0) ptx::wait_until_read<0>();
     __syncwarp();
-    synchronise_blocks<kCluster>();
+    ptx::synchronise_cluster();
   }
 }
 
-template <int kStages, int kCluster>
 __global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
                                                             int steps) {
   if constexpr (ptx::kHasWgmma) {
     extern __shared__ unsigned char shared[];
     const unsigned base = (ptx::shared_address(shared) + kAlignment - 1) / kAlignment * kAlignment;
-    multiply_all<kStages, kCluster>(maps, order, steps, base);
+    multiply_all(maps, order, steps, base);
   }
 }
 
@@ -209,9 +190,9 @@ int multiprocessors() {
   return count;
 }
 
-template <int kStages, int kCluster>
-void launch(const LadderProduct& product, int group_rows, cudaStream_t stream) {
-  constexpr auto* kKernel = wgmma_kernel<kStages, kCluster>;
+}  // namespace
+
+void multiply_wgmma(const LadderProduct& product, cudaStream_t stream) {
   const int rows = static_cast<int>(product.rows);
   const int columns = static_cast<int>(product.columns);
   const int depth = static_cast<int>(product.depth);
@@ -219,40 +200,26 @@ void launch(const LadderProduct& product, int group_rows, cudaStream_t stream) {
                   make_tensor_map(product.right, columns, depth, kTileColumns / kCluster),
                   make_tensor_map(product.result, rows, columns, kGroupTileRows)};
   const ladder::TileOrder order{ladder::divide_up(rows, kCluster * kTileRows), ladder::divide_up(columns, kTileColumns),
-                                group_rows};
+                                kGroupRows};
   // As few clusters as need no more rounds: they stay in step, and share the cache and the power.
   const int most = std::max(multiprocessors() / kCluster, 1);
   const int rounds = ladder::divide_up(order.count(), most);
   const int clusters = ladder::divide_up(order.count(), rounds);
 
-  check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout<kStages>::kBytes));
+  check(cudaFuncSetAttribute(wgmma_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {kCluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(clusters * kCluster));
   config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = Layout<kStages>::kBytes;
+  config.dynamicSmemBytes = Layout::kBytes;
   config.stream = stream;
   config.attrs = &cluster;
   config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kKernel, maps, order, ladder::divide_up(depth, kDepth)));
+  check(cudaLaunchKernelEx(&config, wgmma_kernel, maps, order, ladder::divide_up(depth, kDepth)));
 }
 
-}  // namespace
-
-void multiply_wgmma(const LadderProduct& product, const WgmmaSchedule& schedule, cudaStream_t stream) {
-  if (schedule.stages == 3 && schedule.cluster == 1) return launch<3, 1>(product, schedule.group_rows, stream);
-  if (schedule.stages == 3 && schedule.cluster == 2) return launch<3, 2>(product, schedule.group_rows, stream);
-  if (schedule.stages == 4 && schedule.cluster == 1) return launch<4, 1>(product, schedule.group_rows, stream);
-  if (schedule.stages == 4 && schedule.cluster == 2) return launch<4, 2>(product, schedule.group_rows, stream);
-  throw std::invalid_argument("matmul ladder: no such schedule");
-}
-
-RungResources wgmma_resources() {
-  constexpr WgmmaSchedule kDefault;
-  static_assert(kDefault.stages == 4 && kDefault.cluster == 2);
-  return resources_of(wgmma_kernel<4, 2>, Layout<4>::kBytes);
-}
+RungResources wgmma_resources() { return resources_of(wgmma_kernel, Layout::kBytes); }
 
 }  // namespace gpulift
