@@ -17,6 +17,7 @@
 #include "kernels/square_sums.hpp"
 #include "kernels/verify.hpp"
 #include "workloads/gpt_tensors.hpp"
+#include "workloads/memory_roof.hpp"
 
 namespace {
 
@@ -153,7 +154,8 @@ struct Gradients {
 void run(gpulift::Trial& trial) {
   const Gradients gradients(trial.device(), gpulift::gpt_tensors(trial.word("model")), trial.seed());
   const DeviceBuffer<float>& norms = gradients.norms;
-  trial.cost({.bytes = static_cast<double>(gradients.data.bytes()), .roof = "device_memory"});
+  const auto bytes = static_cast<double>(gradients.data.bytes());
+  trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(gradients.device.l2_bytes(), bytes)});
   trial.check(
       {.meaning = "relative error of each norm against FP64",
        .poison = [&](StreamHandle stream) { check(cudaMemsetAsync(norms.data(), 0xFF, norms.bytes(), stream)); },

@@ -5,6 +5,7 @@
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/device.hpp"
 #include "core/harness/technique.hpp"
+#include "workloads/memory_roof.hpp"
 #include "workloads/norm_case.hpp"
 
 namespace {
@@ -71,7 +72,8 @@ void run(gpulift::Trial& trial) {
                       trial.word("pass") == "forward" ? NormCase::Pass::kForward : NormCase::Pass::kBackward,
                       trial.seed());
   // Four matrices each way. Forward: input, residual, sum, output. Backward: gradient, sum, skip, gradient of the sum.
-  trial.cost({.bytes = 4.0 * sizeof(__nv_bfloat16) * static_cast<double>(rows.count()), .roof = "device_memory"});
+  const double bytes = 4.0 * sizeof(__nv_bfloat16) * static_cast<double>(rows.count());
+  trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(rows.device().l2_bytes(), bytes)});
   trial.check({.meaning = "error against FP64, relative or of numbers below 1 absolute",
                .poison = [&](StreamHandle stream) { rows.poison(stream); },
                .error = [&](StreamHandle stream) { return rows.error(stream); },

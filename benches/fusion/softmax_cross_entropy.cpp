@@ -7,10 +7,12 @@
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
 #include "core/harness/technique.hpp"
 #include "kernels/fill.hpp"
 #include "kernels/pattern.hpp"
 #include "kernels/verify.hpp"
+#include "workloads/memory_roof.hpp"
 
 namespace {
 
@@ -70,7 +72,8 @@ void run(gpulift::Trial& trial) {
   gpulift::Device& device = trial.device();
   const Tokens tokens(device, static_cast<std::size_t>(trial.number("tokens")), trial.seed());
   const std::size_t rows = tokens.data.rows;
-  trial.cost({.bytes = 2.0 * static_cast<double>(tokens.logits.bytes()), .roof = "device_memory"});
+  const double bytes = 2.0 * static_cast<double>(tokens.logits.bytes());
+  trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(device.l2_bytes(), bytes)});
   trial.check({.meaning = "relative error against FP64 of gradients and losses",
                .poison = [&](StreamHandle stream) { tokens.poison(stream); },
                .error = [&](StreamHandle stream) { return tokens.error(stream); },

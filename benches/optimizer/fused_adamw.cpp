@@ -6,11 +6,13 @@
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
 #include "core/harness/technique.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/fill.hpp"
 #include "kernels/verify.hpp"
 #include "workloads/gpt_tensors.hpp"
+#include "workloads/memory_roof.hpp"
 
 namespace {
 
@@ -76,7 +78,8 @@ void run(gpulift::Trial& trial) {
   const auto each = gpulift::pieces_of_tensors(counts, gpulift::kAdamWPiece);
   gpulift::check(cudaDeviceSynchronize());
 
-  trial.cost({.bytes = 28.0 * static_cast<double>(count), .roof = "device_memory"});
+  const double bytes = 28.0 * static_cast<double>(count);
+  trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(device.l2_bytes(), bytes)});
   trial.check({.meaning = "error against FP64 of weights, master weights and moments",
                .poison =
                    [&](StreamHandle stream) {
