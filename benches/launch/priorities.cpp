@@ -88,7 +88,8 @@ void run(gpulift::Trial& trial) {
   const UniqueStream equal = stream_of_priority(least);
   const UniqueStream high = stream_of_priority(greatest);
   const gpulift::DeviceBuffer<std::uint64_t> count(device, 1);
-  gpulift::launch_empty(count.data(), equal.get());  // the first launch of a kernel loads it, which waits for all others
+  // The first launch of a kernel loads it, which waits for all that runs: the background, too.
+  gpulift::launch_empty(count.data(), equal.get());
   check(cudaDeviceSynchronize());
 
   trial.cost({.items = kRequests, .item = "request", .roof = {}});
