@@ -11,6 +11,7 @@
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/device.hpp"
+#include "core/harness/host_cache.hpp"
 #include "core/harness/technique.hpp"
 #include "kernels/spin.hpp"
 #include "kernels/verify.hpp"
@@ -27,7 +28,6 @@ using gpulift::StreamHandle;
 using PinnedBuffer = gpulift::PinnedBuffer<std::byte>;
 
 constexpr int kPoison = 0xFF;
-constexpr std::size_t kFootprintBytes = std::size_t{256} << 20;  // so that no core finds its source in its cache
 
 /// About as long as the copy from pinned memory, and no shorter than a launch and a wait.
 double kernel_us(std::size_t bytes) { return std::max(20.0, static_cast<double>(bytes) / 55e3); }
@@ -39,7 +39,7 @@ struct Steps {
       : copy_first(copy_first),
         cycles(gpulift::cycles_in(device, 1e-6 * kernel_us(bytes))),
         side(device.side_stream(0)),
-        slots(bytes, kFootprintBytes),
+        slots(bytes, gpulift::footprint_beyond(gpulift::last_level_cache_bytes())),
         target(device, bytes),
         count(device, 1) {}
 
@@ -67,6 +67,7 @@ void run(gpulift::Trial& trial) {
   const gpulift::Verifier verifier(device);
 
   trial.note("kernel_us", std::to_string(kernel_us(bytes)));
+  trial.note("footprint_bytes", std::to_string(steps.slots.bytes()));
   trial.cost({.bytes = static_cast<double>(bytes), .items = 1, .item = "copy", .roof = "host_link/h2d"});
   trial.check({.meaning = "exact bytes, and one kernel",
                .poison =
