@@ -5,11 +5,13 @@
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
+#include "core/cuda/device.hpp"
 #include "core/harness/technique.hpp"
 #include "kernels/fill.hpp"
 #include "kernels/spin.hpp"
 #include "kernels/verify.hpp"
 #include "workloads/host_pattern.hpp"
+#include "workloads/memory_roof.hpp"
 
 namespace {
 
@@ -56,7 +58,8 @@ void run(gpulift::Trial& trial) {
   bool on_host = false;  // where the arm that was made last leaves its result
 
   const double traffic = 2.0 * static_cast<double>(bytes);
-  trial.cost({.bytes = traffic, .items = 1, .item = "step", .roof = "device_memory"});
+  trial.cost(
+      {.bytes = traffic, .items = 1, .item = "step", .roof = gpulift::memory_roof(trial.device().l2_bytes(), traffic)});
   trial.check({.meaning = "exact bytes of the result, where the arm leaves it",
                .poison =
                    [&](StreamHandle stream) {

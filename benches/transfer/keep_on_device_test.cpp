@@ -19,7 +19,7 @@ TEST_F(KeepOnDevice, BothArmsComputeTheSameAndSayWhatBoundsThem) {
       EXPECT_EQ(arm.cost.bytes, 2.0 * static_cast<double>(bytes)) << name;
     }
     EXPECT_EQ(trial.results().at("round_trip").cost.roof, "host_link/both");
-    EXPECT_EQ(trial.results().at("resident").cost.roof, "device_memory");
+    EXPECT_EQ(trial.results().at("resident").cost.roof, "") << "it finds its data in the cache";
   }
 }
 
