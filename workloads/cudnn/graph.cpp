@@ -20,19 +20,22 @@ void check(cudnnStatus_t status, const std::source_location& place = std::source
   throw Error(describe_failure("cuDNN", "error " + std::to_string(status), cudnnGetErrorString(status), place));
 }
 
+/// The first line of what the frontend says: one for each engine follows.
+std::string failure_of(const fe::error_t& status, const std::source_location& place) {
+  return describe_failure("cuDNN", "error " + std::to_string(static_cast<int>(status.code)),
+                          status.err_msg.substr(0, status.err_msg.find('\n')), place);
+}
+
 void check(const fe::error_t& status, const std::source_location& place = std::source_location::current()) {
   if (status.is_good()) return;
-  const std::string message = status.err_msg.substr(0, status.err_msg.find('\n'));  // then one line for each engine
-  const std::string text =
-      describe_failure("cuDNN", "error " + std::to_string(static_cast<int>(status.code)), message, place);
   switch (status.code) {
     case fe::error_code_t::GRAPH_NOT_SUPPORTED:
     case fe::error_code_t::HEURISTIC_QUERY_FAILED:
     case fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED:
     case fe::error_code_t::UNSUPPORTED_GRAPH_FORMAT:
-      throw NotSupported(text);
+      throw NotSupported(failure_of(status, place));
     default:
-      throw Error(text);
+      throw Error(failure_of(status, place));
   }
 }
 
@@ -108,7 +111,11 @@ class CudnnGraph::Impl {
     return name;
   }
 
-  void build(int plan) { check(graph_.build_plan_at_index(plan)); }
+  /// A plan that does not suit the device fails in many ways, of which none is told apart.
+  void build(int plan) {
+    const fe::error_t status = graph_.build_plan_at_index(plan);
+    if (status.is_bad()) throw NotSupported(failure_of(status, std::source_location::current()));
+  }
 
   std::size_t workspace_bytes(int plan) const {
     std::int64_t bytes = 0;
