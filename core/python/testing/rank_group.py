@@ -35,6 +35,7 @@ FORKS.set_forkserver_preload(
         "torch.distributed.pipelining",
         "torch.distributed.tensor.parallel",
         "torch.nn.parallel",
+        "torchvision",
     ]
 )
 

@@ -1,0 +1,170 @@
+"""What every technique in Python keeps to in its smallest case, where there is no GPU.
+
+Its arms are forks of a process that has loaded torch, spoken to as the engine does, since an
+interpreter for each would load it for seconds. `core/host/contract_test.cpp` has the rest of the
+contract, and in the engine's own processes what is left out here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rank_group
+from gpulift_manifest import manifest_of
+
+BENCHES = Path(__file__).parent
+TESTING = BENCHES.parent / "core" / "host" / "testing"
+ROOFS = json.loads((BENCHES.parent / "core/registers/roofs.json").read_bytes())["roofs"]
+LIMIT_S = 900  # of an arm, on a machine that is busy
+SAME_VALUE = 0.01  # of values, where the script does not say, as in core/host/trial.cpp
+SCRIPTS = {
+    f"{one.parent.name}/{one.stem}": one
+    for one in sorted(BENCHES.glob("*/*.py"))
+    if not one.stem.endswith("_test")
+    and not any(one.with_suffix(ending).exists() for ending in (".cpp", ".cu"))
+}
+
+Json = dict[str, Any]
+
+
+def left_to_the_engine(manifest: Mapping[str, Any]) -> str:
+    """Why a fork will not do; empty where it does. contract_test.cpp says the same."""
+    if manifest["gpus"] > 0:
+        return "it needs a GPU"
+    if manifest["environment"] or manifest["preload"]:
+        return "its arms have environments of their own from their start on"
+    return ""
+
+
+def smallest_point(manifest: Mapping[str, Any]) -> Json:
+    """The case whose numbers are smallest, of a toy model if there is one, as contract_test.cpp
+    takes it."""
+
+    def size(case: Mapping[str, Any]) -> float:
+        found = 1e18 if case["regime"] == "sustained" else 1.0
+        for value in case["point"].values():
+            if isinstance(value, int):
+                found *= max(1, value)
+            elif not value.endswith("_toy"):
+                found *= 1e6
+        return found
+
+    return dict(min(manifest["cases"], key=size)["point"])
+
+
+def answers_of(
+    script: Path, manifest: Mapping[str, Any], point: Json, scratch: Path
+) -> dict[str, list[Json]]:
+    """What the ranks of each arm say of their check, or why they skip it. Each other arm has taken
+    a window."""
+    found = {}
+    for arm in manifest["arms"]:
+        ranks = manifest["ranks"].get(arm, 1)
+        count = point[ranks] if isinstance(ranks, str) else ranks
+        variables = {"GPULIFT_SCRATCH": str(scratch)}
+        with rank_group.RankGroup(script, ranks=count, variables=variables) as group, ended(group):
+            found[arm] = group.hello(arm, point)
+            if not reason_of(found[arm]):
+                require_window(arm, found[arm], group)
+    return found
+
+
+@contextlib.contextmanager
+def ended(group: rank_group.RankGroup) -> Iterator[None]:
+    """Ends ranks that do not answer, whose answers then are empty."""
+
+    def end() -> None:
+        for one in group.ranks:
+            one.process.kill()
+
+    watch = threading.Timer(LIMIT_S, end)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+def reason_of(answers: Iterable[Json]) -> str:
+    """Why the arm is skipped; empty where it is not."""
+    return next((one["skipped"] for one in answers if "skipped" in one), "")
+
+
+def require_window(arm: str, answers: Iterable[Json], group: rank_group.RankGroup) -> None:
+    """Of an arm that was checked and has a cost."""
+    for one in answers:
+        assert {"check_error", "value"} & one.keys(), f"{arm} was compared with nothing: {one}"
+        assert one.get("check_error") != "not a number", f"{arm} is not a number"
+        cost = one.get("cost", {})
+        assert any(cost.get(kind, 0) > 0 for kind in ("bytes", "flops", "items")), f"{arm}: {one}"
+        assert cost["roof"] in {"", *ROOFS}, f"{arm}: {cost['roof']}"
+    for window in group.window(1):
+        assert window.get("host_s", 0) > 0, f"{arm}: {window}"
+
+
+def require_same(manifest: Mapping[str, Any], found: Mapping[str, list[Json]]) -> None:
+    """Every arm that was not skipped is within its tolerance of something."""
+    checked = {arm: answers for arm, answers in found.items() if not reason_of(answers)}
+    values = {arm: answers[0]["value"] for arm, answers in checked.items() if "value" in answers[0]}
+    first = next(iter(values.values()), 0.0)
+    for arm, answers in checked.items():
+        errors = [one["check_error"] for one in answers if "check_error" in one]
+        if len(values) > 1 and arm in values:
+            errors.append(abs(values[arm] - first) / max(abs(first), sys.float_info.min))
+        assert errors, f"{arm} was compared with nothing"
+        tolerance = answers[0].get("tolerance", manifest["check"].get("tolerance", SAME_VALUE))
+        for error in errors:
+            assert error <= tolerance, f"{arm}: error {error}, tolerance {tolerance}"
+
+
+@pytest.mark.parametrize("technique", SCRIPTS)
+def test_every_arm_gives_the_same_result_in_its_smallest_case(
+    technique: str, tmp_path: Path
+) -> None:
+    script = SCRIPTS[technique]
+    manifest = manifest_of(technique, script)
+    if left := left_to_the_engine(manifest):
+        pytest.skip(f"{left}: core/host/contract_test.cpp starts it")
+    found = answers_of(script, manifest, smallest_point(manifest), tmp_path / "case")
+    require_same(manifest, found)
+    reasons = [reason_of(answers) for answers in found.values()]
+    if all(reasons) or (reasons[0] and not manifest["ceiling"]):
+        pytest.skip(reasons[0])
+
+
+@pytest.mark.parametrize("gives", ["near", "far", "nan", "nothing"])
+def test_what_differs_and_what_is_compared_with_nothing_is_found(
+    gives: str, tmp_path: Path
+) -> None:
+    script = TESTING / "script_values.py"
+    manifest = manifest_of("testing/script_values", script)
+    found = {}
+    expected = {
+        "far": "error 0.05",
+        "nan": "other is not a number",
+        "nothing": "compared with nothing",
+    }
+
+    def look() -> None:
+        found.update(answers_of(script, manifest, {"gives": gives}, tmp_path))
+        require_same(manifest, found)
+
+    if gives not in expected:
+        look()
+        assert found["other"][0]["value"] == 201
+        return
+    with pytest.raises(AssertionError, match=expected[gives]):
+        look()
+
+
+def test_an_error_is_none_that_may_be_skipped(tmp_path: Path) -> None:
+    script = TESTING / "python_raises.py"
+    with pytest.raises(AssertionError, match="raised on purpose"):
+        answers_of(script, manifest_of("testing/python_raises", script), {}, tmp_path)
