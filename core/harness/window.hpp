@@ -18,6 +18,8 @@ struct Window {
   /// Of the processors, all threads together: a worker's with those of its child processes, else those of this process,
   /// its telemetry included. Where the device was held, the steps' calls ahead of the release count, too.
   std::optional<double> cpu_s = {};
+  /// Of the host for one empty kernel, launched behind the window: where the host may set its pace, how fast it was.
+  std::optional<double> empty_launch_s = {};
   std::optional<double> precondition = {};  // what Work::precondition saw when it began
 };
 

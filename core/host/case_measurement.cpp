@@ -45,6 +45,15 @@ void settle_clocks(const std::vector<Entry*>& usable) {
   }
 }
 
+// How fast the host was beside the arm: the same launches were seen to take it twice as long while others used it.
+void keep_empty_launches(ArmRecord& record) {
+  std::vector<double> found_s;
+  for (const Window& window : record.samples->windows) {
+    if (window.empty_launch_s) found_s.push_back(*window.empty_launch_s);
+  }
+  if (!found_s.empty()) record.metrics["empty_launch_s"] = median(found_s);
+}
+
 void keep_samples(ArmRecord& record, ArmSamples samples, const GpuWatch& watch) {
   bool known = false;
   for (const Window& window : samples.windows) {
@@ -55,6 +64,7 @@ void keep_samples(ArmRecord& record, ArmSamples samples, const GpuWatch& watch) 
   }
   if (!known) record.energy_j.clear();
   record.samples = std::move(samples);
+  keep_empty_launches(record);
 }
 
 // Windows of some steps are too short for the energy counter: one of more than a second, untimed, has enough updates.

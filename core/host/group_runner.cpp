@@ -67,6 +67,7 @@ Window window_from_json(const Json& json) {
   window.enqueue_s = json.at("enqueue_s");
   if (json.contains("device_s")) window.device_s = json.at("device_s").get<double>();
   if (json.contains("cpu_s")) window.cpu_s = json.at("cpu_s").get<double>();
+  if (json.contains("empty_launch_s")) window.empty_launch_s = json.at("empty_launch_s").get<double>();
   if (json.contains("precondition")) window.precondition = json.at("precondition").get<double>();
   return window;
 }
@@ -156,6 +157,7 @@ Window slowest(std::span<const Window> ranks) {
     end_s = std::max(end_s, rank.start_s + rank.host_s);
     window.enqueue_s = std::max(window.enqueue_s, rank.enqueue_s);
     if (rank.device_s) window.device_s = std::max(window.device_s.value_or(0), *rank.device_s);
+    if (rank.empty_launch_s) window.empty_launch_s = std::max(window.empty_launch_s.value_or(0), *rank.empty_launch_s);
     if (rank.precondition) window.precondition = std::max(window.precondition.value_or(0), *rank.precondition);
   }
   window.host_s = end_s - window.start_s;

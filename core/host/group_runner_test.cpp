@@ -34,5 +34,12 @@ TEST(Slowest, ThePreconditionIsTheWorst) {
   EXPECT_EQ(slowest(ranks).precondition, 0.5);
 }
 
+TEST(Slowest, EmptyLaunchesAreThoseOfTheSlowestHost) {
+  const std::vector<Window> ranks{{.host_s = 1, .empty_launch_s = 2e-6}, {.host_s = 1, .empty_launch_s = 3e-6}};
+  EXPECT_EQ(slowest(ranks).empty_launch_s, 3e-6);
+  const std::vector<Window> none{{.host_s = 1}, {.host_s = 1}};
+  EXPECT_FALSE(slowest(none).empty_launch_s);
+}
+
 }  // namespace
 }  // namespace gpulift

@@ -116,6 +116,21 @@ TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
   }
 }
 
+TEST_F(DeviceProgram, EmptyKernelsAreLaunchedBesideArmsThatTheHostMayPace) {
+  ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);
+  for (const Json& record : records()) {
+    for (const Json& arm : record.at("arms")) {
+      const double launch_s = arm.at("metrics").at("empty_launch_s");
+      EXPECT_GT(launch_s, 0) << arm.at("name");
+      EXPECT_LT(launch_s, step_s(arm)) << arm.at("name") << " does 3 ms of work";
+    }
+  }
+  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
+  for (const Json& arm : record_of("device_fine").at("arms")) {
+    EXPECT_FALSE(arm.value("metrics", Json::object()).contains("empty_launch_s")) << "held: the host is kept out";
+  }
+}
+
 TEST_F(DeviceProgram, ASpinOfKnownCyclesIsTimedWithinHalfAPercent) {
   ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:10000000"}).exit_code, 0);
   const Json arms = record_of("device_fine").at("arms");

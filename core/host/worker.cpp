@@ -59,6 +59,7 @@ Json window_to_json(const Window& window) {
   Json json{{"start_s", window.start_s}, {"host_s", window.host_s}, {"enqueue_s", window.enqueue_s}};
   if (window.device_s) json["device_s"] = *window.device_s;
   if (window.cpu_s) json["cpu_s"] = *window.cpu_s;
+  if (window.empty_launch_s) json["empty_launch_s"] = *window.empty_launch_s;
   if (window.precondition) json["precondition"] = *window.precondition;
   return json;
 }

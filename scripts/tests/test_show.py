@@ -182,12 +182,13 @@ def test_metrics_are_shown_by_their_names_and_items_by_theirs() -> None:
         "joules_per_step": 16.384,
         "recomputed_share": 0.25,
         "compile_s": 1.5,
+        "empty_launch_s": 2.1e-6,
     }
     arms = [sample.arm(name, 1e-3, cost=cost, metrics=metrics) for name in ("eager", "graph")]
     text = " ".join(shown(sample.record("training/step", {"batch": 8}, arms)).split())
     for part in (
         "peak_reserved_bytes 3.00 GiB, kernel_launches_per_step 1234, joules_per_step 16.4 J,",
-        "recomputed_share 0.250, compile_s 1.50 s",
+        "recomputed_share 0.250, compile_s 1.50 s, empty_launch_s 2.10 µs",
         "million tokens/s",
         "16.4 J a step, 2.00 mJ per token, in an untimed window",
     ):
