@@ -240,6 +240,9 @@ std::size_t cross_entropy_held_bytes(int classes) {
   constexpr std::size_t kReductions = 2 * sizeof(float) * (kThreads / kWarp);
   if (bytes + kReductions > static_cast<std::size_t>(most)) return 0;
   check(cudaFuncSetAttribute(fused_kernel<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  // So that a multiprocessor has room for two rows, of which one is read while the other is written.
+  check(cudaFuncSetAttribute(fused_kernel<true>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared));
   return bytes;
 }
 
