@@ -141,7 +141,9 @@ TEST_F(MatmulDataOnDevice, TwoOfFourNeighboursOrAboutHalfAreZerosAndTheOthersSta
     EXPECT_TRUE(two_of_four[i] == 0 || two_of_four[i] == dense[i]);
     EXPECT_TRUE(half[i] == 0 || half[i] == dense[i]);
     if (half[i] != 0) ++kept;
-    if (i % 4 == 0) EXPECT_EQ(std::count(&two_of_four[i], &two_of_four[i] + 4, 0.0f), 2) << i;
+    if (i % 4 == 0) {
+      EXPECT_EQ(std::count(&two_of_four[i], &two_of_four[i] + 4, 0.0f), 2) << i;
+    }
   }
   EXPECT_NEAR(kept, kCount / 2, 400);  // six standard deviations
 }
