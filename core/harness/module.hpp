@@ -1,9 +1,9 @@
 #pragma once
 // What the host program finds in a technique's shared module.
 
-#include "technique.hpp"
-
 namespace gpulift {
+
+struct Technique;  // technique.hpp, which takes the compiler seconds that a module's entry can do without
 
 /// The one exported object of a module, under the symbol name kModuleSymbol.
 struct ModuleEntry {

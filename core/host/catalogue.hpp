@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/harness/module.hpp"
+#include "core/harness/technique.hpp"
 
 namespace gpulift {
 

@@ -1,5 +1,6 @@
 // A module as another version of the core headers would have made it.
 #include "core/harness/module.hpp"
+#include "core/harness/technique.hpp"
 
 namespace gpulift {
 const Technique technique{.question = "", .expectation = ""};
