@@ -10,7 +10,7 @@ namespace gpulift {
 namespace {
 
 constexpr std::int64_t kClasses = 1000;
-constexpr Convolution kStem{.in = 3, .out = 32, .kernel = 3, .stride = 2};
+constexpr Convolution kFirstLayer{.in = 3, .out = 32, .kernel = 3, .stride = 2};
 constexpr Convolution kHead{.in = 320, .out = 1280};
 
 /// Expansion (none where the factor is 1), depthwise, projection.
@@ -34,7 +34,7 @@ std::vector<std::vector<Convolution>> plan_residuals() {
   constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   std::vector<std::vector<Convolution>> plans;
-  std::int64_t in = kStem.out;
+  std::int64_t in = kFirstLayer.out;
   for (const Stage& stage : kStages) {
     for (std::int64_t i = 0; i < stage.repeats; ++i) {
       plans.push_back(plan_residual(in, stage.out, stage.factor, i == 0 ? stage.stride : 1));
@@ -79,7 +79,7 @@ class InvertedResidual : public torch::nn::Module {
 }  // namespace
 
 Mobilenet::Mobilenet() {
-  features_->push_back(activated(kStem));
+  features_->push_back(activated(kFirstLayer));
   for (const auto& plan : plan_residuals()) features_->push_back(std::make_shared<InvertedResidual>(plan));
   features_->push_back(activated(kHead));
   register_module("features", features_);
@@ -101,8 +101,8 @@ torch::Tensor Mobilenet::loss(const Batch& batch) {
 }
 
 double mobilenet_products(std::int64_t pixels) {
-  double sum = kStem.products(pixels);
-  std::int64_t width = kStem.width(pixels);
+  double sum = kFirstLayer.products(pixels);
+  std::int64_t width = kFirstLayer.width(pixels);
   for (const auto& plan : plan_residuals()) {
     for (const Convolution& convolution : plan) {
       sum += convolution.products(width);
@@ -118,7 +118,7 @@ Workload workload_at(std::int64_t pixels, std::int64_t batch_size) {
   Workload workload;
   workload.make_model = [](torch::Device /*device*/) { return std::make_shared<Mobilenet>(); };
   workload.make_batch = [pixels, batch_size] { return synthetic_images(batch_size, pixels, kClasses); };
-  workload.flops = training_flops(mobilenet_products(pixels), kStem.products(pixels), batch_size);
+  workload.flops = training_flops(mobilenet_products(pixels), kFirstLayer.products(pixels), batch_size);
   workload.items = static_cast<double>(batch_size);
   workload.item = "image";
   workload.rule = image_rule();

@@ -19,9 +19,9 @@ namespace {
 
 using testing_workloads::two_layers;
 
-constexpr std::uint64_t kSeed = 3;
+constexpr std::uint64_t kFirstSeed = 3;
 
-TrainingRun run_of(const TrainingOptions& options, std::uint64_t seed = kSeed) {
+TrainingRun run_of(const TrainingOptions& options, std::uint64_t seed = kFirstSeed) {
   return {two_layers(8), options, torch::kCPU, seed};
 }
 
@@ -54,19 +54,19 @@ TEST(TrainingRunLosses, FallAndAreTheSameForASeed) {
   const auto losses = losses_of(first, 10);
   EXPECT_EQ(losses, losses_of(second, 10));
   EXPECT_LT(losses.back(), 0.9 * losses.front());
-  TrainingRun other = run_of({}, kSeed + 1);
+  TrainingRun other = run_of({}, kFirstSeed + 1);
   EXPECT_NE(losses, losses_of(other, 10));
 }
 
 // As on a device, whose own generator draws the weights.
 TEST(TrainingRunData, DoNotDependOnWhatTheWeightsTookFromTheGenerator) {
-  const TrainingRun plain(convolution_workload(), {}, torch::kCPU, kSeed);
+  const TrainingRun plain(convolution_workload(), {}, torch::kCPU, kFirstSeed);
   Workload drawing = convolution_workload();
   drawing.make_model = [](torch::Device /*device*/) {
     torch::rand({100});
     return std::make_shared<Convolution>();
   };
-  const TrainingRun other(drawing, {}, torch::kCPU, kSeed);
+  const TrainingRun other(drawing, {}, torch::kCPU, kFirstSeed);
   EXPECT_TRUE(torch::equal(plain.batch().input, other.batch().input));
 }
 
@@ -149,7 +149,7 @@ TEST(TrainingRunLosses, OnAGpuFallAsFarOverSeedsAtEveryPrecisionAsInFp32) {
 std::vector<torch::Tensor> gradients(std::int64_t micro_batches) {
   Workload workload = two_layers(8);
   workload.rule.learning_rate = 0;
-  TrainingRun run(workload, {.micro_batches = micro_batches}, torch::kCPU, kSeed);
+  TrainingRun run(workload, {.micro_batches = micro_batches}, torch::kCPU, kFirstSeed);
   run.step();
   std::vector<torch::Tensor> found;
   for (const torch::Tensor& parameter : run.model().parameters()) found.push_back(parameter.grad());
@@ -177,7 +177,7 @@ TEST(MicroBatches, MustSplitTheBatch) { EXPECT_THROW(run_of({.micro_batches = 3}
 TEST(PureBf16, HasWeightsAndGradientsInBf16AndLearnsByUpdatesThatBf16WouldLose) {
   Workload workload = two_layers(8);
   workload.rule = {.learning_rate = 4e-5, .weight_decay = 0};  // BF16 has 8 bits: it cannot add 4e-5 to a weight of 0.1
-  TrainingRun run(workload, {.precision = Precision::kPureBf16}, torch::kCPU, kSeed);
+  TrainingRun run(workload, {.precision = Precision::kPureBf16}, torch::kCPU, kFirstSeed);
   const torch::Tensor weight = run.model().parameters()[0];
   EXPECT_EQ(weight.scalar_type(), torch::kBFloat16);
   EXPECT_EQ(run.batch().input.scalar_type(), torch::kBFloat16);
@@ -204,7 +204,7 @@ TEST(Fp16, SkipsAStepWhoseGradientsOverflow) {
 
 TEST(ChannelsLast, LaysOutWeightsInputAndWhatFollowsFromThem) {
   for (const bool channels_last : {false, true}) {
-    TrainingRun run(convolution_workload(), {.channels_last = channels_last}, torch::kCPU, kSeed);
+    TrainingRun run(convolution_workload(), {.channels_last = channels_last}, torch::kCPU, kFirstSeed);
     run.step();
     const auto is_so = [&](const torch::Tensor& tensor) {
       return tensor.is_contiguous(torch::MemoryFormat::ChannelsLast) == channels_last;
@@ -217,8 +217,8 @@ TEST(ChannelsLast, LaysOutWeightsInputAndWhatFollowsFromThem) {
 }
 
 TEST(ChannelsLast, DoesNotChangeTheLosses) {
-  TrainingRun contiguous(convolution_workload(), {}, torch::kCPU, kSeed);
-  TrainingRun channels_last(convolution_workload(), {.channels_last = true}, torch::kCPU, kSeed);
+  TrainingRun contiguous(convolution_workload(), {}, torch::kCPU, kFirstSeed);
+  TrainingRun channels_last(convolution_workload(), {.channels_last = true}, torch::kCPU, kFirstSeed);
   EXPECT_LE(largest_deviation(losses_of(channels_last, 5), losses_of(contiguous, 5)), 1e-4);
 }
 
@@ -230,7 +230,7 @@ TEST(UseBatch, MakesTheNextStepsLearnFromItInTheRunsOwnTypeAndLayout) {
   run.step();
   EXPECT_GT(run.loss().item<double>(), 9000);
   TrainingRun images(convolution_workload(), {.precision = Precision::kPureBf16, .channels_last = true}, torch::kCPU,
-                     kSeed);
+                     kFirstSeed);
   images.use_batch({torch::randn({2, 4, 8, 8}), torch::zeros({2}, torch::kInt64)});
   EXPECT_TRUE(images.batch().input.is_contiguous(torch::MemoryFormat::ChannelsLast));
   EXPECT_EQ(images.batch().input.scalar_type(), torch::kBFloat16);
