@@ -57,10 +57,7 @@ gpulift_note_part("CUDA" "${CMAKE_CUDA_COMPILER_VERSION}" "architectures ${archi
 
 # nvml.h, for types alone: the library is opened at run time. Toolkits may lack it; then it comes from the Python package.
 if(NOT GPULIFT_NVML_INCLUDE)
-  execute_process(
-    COMMAND ${GPULIFT_PYTHON_EXECUTABLE} -c
-      "import importlib.util as u; print(';'.join(u.find_spec('nvidia').submodule_search_locations), end='')"
-    OUTPUT_VARIABLE nvidia_packages ERROR_QUIET)
+  gpulift_nvidia_packages(nvidia_packages)
   list(TRANSFORM nvidia_packages APPEND /cu13/include)
   find_path(GPULIFT_NVML_INCLUDE nvml.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${nvidia_packages})
 endif()

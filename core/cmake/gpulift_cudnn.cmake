@@ -8,21 +8,12 @@ if(GPULIFT_CUDNN STREQUAL "OFF")
   return()
 endif()
 
-# Looked for at every configuration, since another Python may be named. The frontend's headers lie in the folder of
-# packages itself.
-set(cudnn_packages "")
+gpulift_find_packaged(cudnn cudnn_version.h libcudnn.so.9)
+# The frontend's headers lie in the folder of packages itself.
 set(python_folders "")
-execute_process(
-  COMMAND ${GPULIFT_PYTHON_EXECUTABLE} -c
-    "import importlib.util as u; print(';'.join(u.find_spec('nvidia').submodule_search_locations), end='')"
-  OUTPUT_VARIABLE cudnn_packages ERROR_QUIET)
 execute_process(
   COMMAND ${GPULIFT_PYTHON_EXECUTABLE} -c "import sys; print(';'.join(filter(None, sys.path)), end='')"
   OUTPUT_VARIABLE python_folders ERROR_QUIET)
-list(TRANSFORM cudnn_packages APPEND /cudnn)
-find_path(cudnn_include cudnn_version.h HINTS ${cudnn_packages} PATH_SUFFIXES include NO_CACHE)
-# First beside the header: two releases of cuDNN must not be mixed. Packages have no libcudnn.so.
-find_library(cudnn_library NAMES libcudnn.so.9 HINTS ${cudnn_include}/../lib NO_CACHE)
 find_path(cudnn_frontend cudnn_frontend_version.h HINTS ${python_folders} PATH_SUFFIXES include NO_CACHE)
 set(frontend_state "no cudnn_frontend.h")
 set(frontend_suits FALSE)
@@ -50,18 +41,8 @@ if(NOT GPULIFT_HAS_CUDA OR NOT cudnn_include OR NOT cudnn_library OR NOT fronten
   return()
 endif()
 
-add_library(gpulift_cudnn INTERFACE)
-add_library(gpulift::cudnn ALIAS gpulift_cudnn)
-cmake_path(NORMAL_PATH cudnn_library)
-cmake_path(GET cudnn_library PARENT_PATH cudnn_folder)
-target_include_directories(gpulift_cudnn SYSTEM INTERFACE ${cudnn_include} ${cudnn_frontend})
+gpulift_add_packaged(cudnn "cuDNN" cudnn_version.h "^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
+target_include_directories(gpulift_cudnn SYSTEM INTERFACE ${cudnn_frontend})
 target_compile_definitions(gpulift_cudnn INTERFACE CUDNN_FRONTEND_SKIP_JSON_LIB)  # which would double compile time
-target_link_options(gpulift_cudnn INTERFACE "LINKER:-rpath,${cudnn_folder}")
-target_link_libraries(gpulift_cudnn INTERFACE ${cudnn_library} CUDA::cudart)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cudnn_frontend}/cudnn_frontend_version.h)
 set(GPULIFT_HAS_CUDNN TRUE)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${cudnn_include}/cudnn_version.h ${cudnn_frontend}/cudnn_frontend_version.h)
-file(STRINGS ${cudnn_include}/cudnn_version.h cudnn_version REGEX "^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
-list(TRANSFORM cudnn_version REPLACE "[^0-9]+" "")
-list(JOIN cudnn_version "." cudnn_version)
-gpulift_note_part("cuDNN" "${cudnn_version}" "from ${cudnn_folder}")
