@@ -39,8 +39,8 @@ TECHNIQUE = {
     "sweep": {"model": ["gpt2", "gpt_toy"], "task": ["inference", "step"]},
     "check": {
         "meaning": "logits, or gradients of a step, against those of the quantised weights in "
-        "more bits, relative",
-        "tolerance": 0.03,
+        "more bits, and products of a whole batch against plain ones, relative",
+        "tolerance": 0.05,  # gradients of GPT-2 in BF16 are 0.026 to 0.030 off
     },
 }
 INT8_TOLERANCE = 0.06  # of inputs that are rounded too: 1/254 of each row's largest, in every layer

@@ -48,8 +48,8 @@ TECHNIQUE = {
     "sweep": {"model": ["gpt2", "gpt_toy"], "task": ["inference", "step"]},
     "check": {
         "meaning": "logits, or gradients of a step, against those of the weights that are left in "
-        "more bits, relative",
-        "tolerance": 0.03,
+        "more bits, and products of a whole batch against plain ones, relative",
+        "tolerance": 0.05,  # gradients of GPT-2 in BF16 are 0.026 to 0.030 off
     },
 }
 FP32_TOLERANCE = 1e-5

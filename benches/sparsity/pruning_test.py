@@ -121,6 +121,26 @@ def test_weights_that_are_read_by_another_format_are_found(
         technique.work_of("inference", training)
 
 
+def test_products_that_are_wrong_for_a_whole_batch_alone_are_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = two_four(technique, monkeypatch)
+
+    class WrongForAll(Compressed):
+        """As a library is whose kernel for large products is wrong."""
+
+        def t(self) -> Any:
+            return WrongForAll(dense=self.dense.t())
+
+        def __rmatmul__(self, other: Any) -> Any:
+            found = other @ self.dense
+            return found.roll(1, dims=0) if len(other) == training.input.numel() else found
+
+    monkeypatch.setattr(technique, "compressed", lambda pruned, *_: WrongForAll(dense=pruned))
+    left = technique.weights_left(training.model)
+    assert technique.error_of(training, training.step, left) > 0.1
+
+
 def test_what_a_machine_lacks_is_said(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

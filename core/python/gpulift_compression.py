@@ -130,10 +130,32 @@ def inference_of(training: Training) -> Callable[[], torch.Tensor]:
 
 
 def error_of(training: Training, work: Callable[[], Any], state: State) -> float:
-    """Of the gradients of a step or the logits of an inference, against this state in more bits."""
+    """Of the gradients of a step or the logits of an inference, against this state in more bits;
+    or of products of as many rows as the work has, since gradients are checked on fewer."""
+    products = products_error(training)
     if work == training.step:
-        return gradient_error(training, CHECKED_ROWS, state)
+        return max(products, gradient_error(training, CHECKED_ROWS, state))
     exact = exact_model(training, state).model
     with torch.no_grad():
         expected = exact(training.input[:CHECKED_ROWS])[:, -1]
-    return distance(work()[:CHECKED_ROWS], expected)
+    return max(products, distance(work()[:CHECKED_ROWS], expected))
+
+
+def products_error(training: Training) -> float:
+    """The largest distance of a compressed layer's product from that of its dense weight, of layers
+    of each shape; 0 without any."""
+    errors = {}
+    kind = torch.bfloat16 if training.bf16 else torch.float32
+    for layer in linears_of(training.model).values():
+        if not isinstance(layer, CompressedLinear):
+            continue
+        with torch.no_grad():
+            weight = layer.left().to(kind)
+            if weight.shape in errors:
+                continue
+            kept = layer.compress(layer.weight) if layer.kept is None else layer.kept
+            rows = torch.randn(
+                training.input.numel(), weight.shape[1], dtype=kind, device=weight.device
+            )
+            errors[weight.shape] = distance(layer.product(rows, kept), rows @ weight.T)
+    return max(errors.values(), default=0.0)
