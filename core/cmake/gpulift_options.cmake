@@ -56,12 +56,17 @@ endfunction()
 
 # A GoogleTest program. GPU: it is run alone, and in one process, since to reach for the GPU and to load LibTorch takes
 # longer than most cases do. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
-# when ctest starts. TORCH: it includes LibTorch's headers.
+# when ctest starts. TORCH: it includes LibTorch's headers. HOST: it needs neither those nor CUDA, and so is a test of the
+# build with sanitizers; others build it when it is asked for by its name.
 function(gpulift_add_test name)
-  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE;TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE;TORCH;HOST" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
   gpulift_compile_as_test(${name} ${arg_TORCH})
+  if(arg_HOST AND NOT GPULIFT_SANITIZE)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    return()
+  endif()
   if(arg_GPU AND NOT arg_BY_CASE)
     add_test(NAME ${name} COMMAND ${name})
     gpulift_set_test_properties(${name} TRUE)

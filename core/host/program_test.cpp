@@ -757,54 +757,6 @@ TEST_F(Program, WhereNothingCanRunTheExitCodeSaysSo) {
   EXPECT_THAT(result.errors, HasSubstr("No GPU: "));
 }
 
-/// On a machine whose GPU is seen and cannot be used.
-class LostGpu : public Program {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(library_)) GTEST_SKIP() << "built without CUDA";
-  }
-
-  /// `error`: the number of what opening the GPU gives.
-  Result run_refused(int error) const {
-    // A sanitized build otherwise insists on being the first library.
-    return run(measure_arguments(modules({"fine", "needs_device"}), {"--quick", "--launches", "2"}),
-               {{"LD_PRELOAD", library_.string()},
-                {"GPULIFT_FAKE_CUDA_ERROR", std::to_string(error)},
-                {"ASAN_OPTIONS", "verify_asan_link_order=0"}});
-  }
-
-  const std::filesystem::path library_ = build() / "testing-odd" / "testing_fake_cudart.so";
-};
-
-TEST_F(LostGpu, NothingIsMeasuredInItsPlaceAndEveryCaseIsAnErrorOfThatGpu) {
-  constexpr int kOutOfMemory = 2;
-  const Result result = run_refused(kOutOfMemory);
-  EXPECT_EQ(result.exit_code, 1) << result.errors;
-  EXPECT_EQ(records().size(), 4U) << "two cases, two launches";
-  for (const Json& record : records()) {
-    EXPECT_EQ(record.at("outcome"), "error") << record.at("technique");
-    EXPECT_THAT(record.at("reason").get<std::string>(),
-                AllOf(StartsWith("the GPU cannot be used: "), HasSubstr("cudaErrorMemoryAllocation")));
-    EXPECT_THAT(record.at("remedy").get<std::string>(), HasSubstr("nvidia-smi"));
-    EXPECT_EQ(record.at("context").at("gpu").at("name"), "Fake GPU");
-  }
-}
-
-class CodeForAnotherGpu : public LostGpu, public testing::WithParamInterface<int> {};
-
-TEST_P(CodeForAnotherGpu, IsSaidWithBothArchitecturesAndTheRemedy) {
-  EXPECT_EQ(run_refused(GetParam()).exit_code, 1);
-  ASSERT_FALSE(records().empty());
-  for (const Json& record : records()) {
-    EXPECT_THAT(record.at("reason").get<std::string>(),
-                AllOf(HasSubstr("it is for the architectures "), HasSubstr("the GPU is 12.0")));
-    EXPECT_THAT(record.at("remedy").get<std::string>(), HasSubstr("./gpulift setup"));
-  }
-}
-
-// cudaErrorInvalidDeviceFunction, cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion
-INSTANTIATE_TEST_SUITE_P(Errors, CodeForAnotherGpu, testing::Values(98, 209, 222));
-
 // Modules that are none.
 
 class OddModule : public Program, public testing::WithParamInterface<std::pair<std::string, std::string>> {};
