@@ -9,24 +9,29 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPacks = kSquaresPiece / (kThreads * kPack);  // of a thread, all under way at a time
 
+__device__ void add_squares(float& sum, const Pack& values) {
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) sum += values.at[k] * values.at[k];
+}
+
 __global__ __launch_bounds__(kThreads) void squares_kernel(const NormedTensor* tensors, const TensorPiece* pieces,
                                                            float* sums) {
   const TensorPiece piece = pieces[blockIdx.x];
   const NormedTensor tensor = tensors[piece.tensor];
   const std::size_t start = std::size_t{piece.index} * kSquaresPiece;
   const std::size_t end = min(tensor.count, start + kSquaresPiece);
-  Pack values[kPacks];
-#pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    const std::size_t i = start + (std::size_t{kThreads} * p + threadIdx.x) * kPack;
-    values[p] = {};
-    if (i < end) values[p] = load(tensor.data + i, end - i < kPack ? static_cast<int>(end - i) : kPack);
-  }
+  const std::size_t first = start + std::size_t{threadIdx.x} * kPack;
   float sum = 0;
+  if (end - start == kSquaresPiece) {
+    uint4 bits[kPacks];  // unpacked behind the last load, since none is issued while an earlier one is waited for
 #pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
+    for (int p = 0; p < kPacks; ++p) bits[p] = load_bits(tensor.data + first + std::size_t{kThreads} * p * kPack);
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) sum += values[p].at[k] * values[p].at[k];
+    for (int p = 0; p < kPacks; ++p) add_squares(sum, unpack(bits[p]));
+  } else {
+    for (std::size_t i = first; i < end; i += std::size_t{kThreads} * kPack) {
+      add_squares(sum, load(tensor.data + i, end - i < kPack ? static_cast<int>(end - i) : kPack));
+    }
   }
   sum = block_reduce<kThreads>(sum, Plus{});
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
