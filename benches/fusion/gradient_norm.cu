@@ -29,6 +29,7 @@ template <typename T>
 DeviceBuffer<T> upload(gpulift::Device& device, const std::vector<T>& values) {
   DeviceBuffer<T> data(device, values.size());
   check(cudaMemcpy(data.data(), values.data(), data.bytes(), cudaMemcpyHostToDevice));
+  check(cudaStreamSynchronize(nullptr));  // from pageable memory it may return early, and steps' streams do not wait
   return data;
 }
 
