@@ -116,7 +116,8 @@ def test_weights_that_are_read_by_another_format_are_found(
     monkeypatch.setattr(technique, "compressed", of_other_places)
     training.step()
     left = technique.weights_left(training.model)
-    assert technique.error_of(training, training.step, left) > 0.1
+    with pytest.raises(technique.Failed, match=r"products of 256 rows .* off, of 256 rows 1"):
+        technique.error_of(training, training.step, left)
     with pytest.raises(technique.Failed, match="not the one that was compressed"):
         technique.work_of("inference", training)
 
@@ -137,8 +138,11 @@ def test_products_that_are_wrong_for_a_whole_batch_alone_are_found(
             return found.roll(1, dims=0) if len(other) == training.input.numel() else found
 
     monkeypatch.setattr(technique, "compressed", lambda pruned, *_: WrongForAll(dense=pruned))
+    monkeypatch.setattr("gpulift_compression.FEW_ROWS", 64)
     left = technique.weights_left(training.model)
-    assert technique.error_of(training, training.step, left) > 0.1
+    said = r"products of 256 rows and weights of 192 x 64 are 1\.\d off, of 64 rows 0"
+    with pytest.raises(technique.Failed, match=said):
+        technique.error_of(training, training.step, left)
 
 
 def test_what_a_machine_lacks_is_said(

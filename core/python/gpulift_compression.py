@@ -10,9 +10,12 @@ from typing import Any
 import torch
 import torch.nn.functional as nnf
 from gpulift_training import Training, distance, exact_model, gradient_error
+from gpulift_worker import Failed
 from torch import nn
 
 CHECKED_ROWS = 2
+PRODUCT_TOLERANCE = 0.03  # 8-bit rows are 0.01 off, BF16 0.002
+FEW_ROWS = 256
 
 State = dict[str, torch.Tensor]
 
@@ -143,8 +146,8 @@ def error_of(training: Training, work: Callable[[], Any], state: State) -> float
 
 def products_error(training: Training) -> float:
     """The largest distance of a compressed layer's product from that of its dense weight, of layers
-    of each shape; 0 without any."""
-    errors = {}
+    of each shape; 0 without any. Throws Failed where products are wrong."""
+    errors: dict[torch.Size, float] = {}
     kind = torch.bfloat16 if training.bf16 else torch.float32
     for layer in linears_of(training.model).values():
         if not isinstance(layer, CompressedLinear):
@@ -158,4 +161,20 @@ def products_error(training: Training) -> float:
                 training.input.numel(), weight.shape[1], dtype=kind, device=weight.device
             )
             errors[weight.shape] = distance(layer.product(rows, kept), rows @ weight.T)
+            require_right(errors[weight.shape], layer, kept, rows, weight)
     return max(errors.values(), default=0.0)
+
+
+def require_right(
+    error: float, layer: CompressedLinear, kept: Any, rows: torch.Tensor, weight: torch.Tensor
+) -> None:
+    """Throws Failed where the product of these rows is not; says whether that of few rows is."""
+    if error <= PRODUCT_TOLERANCE:
+        return
+    few = rows[:FEW_ROWS]
+    of_few = distance(layer.product(few, kept), few @ weight.T)
+    outputs, inputs = weight.shape
+    raise Failed(
+        f"products of {len(rows)} rows and weights of {outputs} x {inputs} are {error:.2g} off, "
+        f"of {len(few)} rows {of_few:.2g}"
+    )
