@@ -65,8 +65,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         take_step(model, optimizer, *given)
 
     def error() -> float:
-        best = courses.best_rate(trial.rate, lambda rate: trial.train(seed, rate))
-        taken.extend(trial.train(seed + number, best) for number in range(SEEDS))
+        taken.extend(courses.best_courses(trial.rate, range(seed, seed + SEEDS), trial.train))
         free_memory(device)
         return courses.mean_loss(taken) / math.log(len(SHAPES))
 

@@ -53,17 +53,26 @@ def test_a_training_takes_its_steps_and_looks_up_to_eight_times(steps: int, seen
 
 @pytest.mark.parametrize(("best", "chosen"), [(0.1, 0.1), (1.0, 0.3), (0.0, 0.1 / 3)])
 def test_the_rate_is_the_one_that_learns_most(best: float, chosen: float) -> None:
-    def course_at(rate: float) -> courses.Course:
-        return courses.Course((1, 2), (0.0, abs(rate - best)))
+    asked: list[tuple[int, float]] = []
 
-    assert courses.best_rate(0.1, course_at) == pytest.approx(chosen)
+    def course_at(seed: int, rate: float) -> courses.Course:
+        asked.append((seed, rate))
+        return courses.Course((1, 2), (0.0, abs(rate - best) + seed))
+
+    found = courses.best_courses(0.1, [7, 8, 9], course_at)
+    assert [rate for seed, rate in asked if seed > 7] == pytest.approx([chosen, chosen])
+    # No training is taken twice.
+    assert len(asked) == len(set(asked)) == 5
+    assert [one.losses[-1] for one in found] == pytest.approx(
+        [seed + abs(chosen - best) for seed in (7, 8, 9)]
+    )
 
 
 def test_a_training_that_broke_is_not_chosen() -> None:
-    def course_at(rate: float) -> courses.Course:
-        return courses.Course((1,), (math.nan if rate < 2 else 9.0,))
+    def course_at(_: int, rate: float) -> courses.Course:
+        return courses.Course((1,), (math.nan if rate < 2 else rate,))
 
-    assert courses.best_rate(1.0, course_at) == 3
+    assert courses.best_courses(1.0, [7], course_at) == [courses.Course((1,), (3.0,))]
 
 
 def test_what_is_told_of_the_seeds() -> None:

@@ -66,8 +66,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         def course(number: int, rate: float) -> courses.Course:
             return train(training_of(arm, name, device, number), chain, rate, number)
 
-        best = courses.best_rate(RATES[name], lambda rate: course(seed, rate))
-        taken.extend(course(seed + number, best) for number in range(SEEDS))
+        taken.extend(courses.best_courses(RATES[name], range(seed, seed + SEEDS), course))
         free_memory(device)
         return courses.mean_loss(taken) / math.log(chain.words)
 

@@ -53,11 +53,17 @@ def share_of_rate(part: float) -> float:
     return min(part / WARM_UP, (1 - part) / (1 - WARM_UP))
 
 
-def best_rate(rate: float, course_at: Callable[[float], Course]) -> float:
-    """That of the lowest loss in a training for each factor."""
+def best_courses(
+    rate: float, seeds: Sequence[int], course_at: Callable[[int, float], Course]
+) -> list[Course]:
+    """A training for each seed, at the rate of the lowest loss of the first seed's trainings, of
+    which there is one for each factor."""
+    first, *others = seeds
     rates = [factor * rate for factor in FACTORS]
-    losses = [course_at(one).losses[-1] for one in rates]
-    return rates[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
+    tried = [course_at(first, one) for one in rates]
+    losses = [one.losses[-1] for one in tried]
+    best = int(np.argmin(np.nan_to_num(losses, nan=np.inf)))
+    return [tried[best], *(course_at(seed, rates[best]) for seed in others)]
 
 
 def mean_loss(courses: Sequence[Course]) -> float:
