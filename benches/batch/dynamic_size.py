@@ -324,7 +324,8 @@ def search(name: str, seed: int, gpu: int) -> dict[str, float]:
 
     def fits(rows: int) -> bool:
         try:
-            take_steps(Training(name, device, seed, batch=rows))
+            with device:  # whose first weights, which count for nothing, a GPU makes sooner
+                take_steps(Training(name, device, seed, batch=rows))
         except torch.cuda.OutOfMemoryError:
             failed = True
         else:

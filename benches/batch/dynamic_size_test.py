@@ -102,6 +102,25 @@ def test_the_search_ends_within_an_eighth_of_the_most(
     assert limit * 7 / 8 <= found["rows"] <= limit
 
 
+def test_a_search_makes_its_models_on_the_device(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = torch.device("meta")
+    made: list[tuple[int, Any]] = []
+
+    def training(*_: Any, batch: int) -> None:
+        made.append((batch, torch.empty(0).device))
+        if batch > 10:
+            raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(technique, "device_of", lambda _: device)
+    monkeypatch.setattr(technique, "take_steps", lambda _: None)
+    monkeypatch.setattr(technique, "Training", training)
+    assert technique.search("gpt_toy", 7, 0) == {"rows": 10.0, "search_failures": 3.0}
+    assert made == [(8, device), (16, device), (12, device), (10, device), (11, device)]
+    assert torch.empty(0).device.type == "cpu"
+
+
 def test_a_search_that_ends_badly_says_so(technique: ModuleType) -> None:
     with pytest.raises(technique.Failed, match="the search ended with 1: "):
         technique.search_in_child("no_such_model", 7, None)
