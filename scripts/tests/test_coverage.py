@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpulift.analysis import coverage
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.over_runs import RunFigure, over_runs
@@ -42,3 +44,17 @@ def test_the_committed_table_is_of_the_committed_records() -> None:
     assert f"of the records {coverage.digest(files)}" in " ".join(table.split()), MAKE_ANEW
     records = records_of_models(files, [coverage.MODEL], [CHEAP], print)
     assert coverage.row(CHEAP, records)[0] in table, MAKE_ANEW
+
+
+def test_texts_give_the_shares_of_the_table() -> None:
+    table = (RESULTS / coverage.TABLE).read_text("utf-8")
+    shares = r"^\| (\S+) \| \d+ \| (\d+) \| ([\d.]+) % \| ([\d.]+) %"
+    rows = re.findall(shares, table, re.MULTILINE)
+    _, cases, held, own = next(row for row in rows if row[0] == "all")
+    assert f"held it in {held} %" in (CHECKOUT / "README.md").read_text("utf-8")
+    method = (CHECKOUT / "scripts/gpulift/METHOD.md").read_text("utf-8")
+    many = [float(row[2]) for row in rows if int(row[1]) >= 20 and row[0] != "all"]
+    usual = [share for share in many if share < 100]
+    said = f"in {held} % of {cases} cases, in {min(usual):.0f} to {max(usual):.0f} % by technique"
+    assert said in method
+    assert f"over runs in {float(own):.0f} %" in " ".join(method.split()).replace("of one run", "")
