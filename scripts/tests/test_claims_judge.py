@@ -121,7 +121,13 @@ def test_one_undecided_case_keeps_a_claim_from_being_corrected() -> None:
 
 def test_up_to_needs_one_case() -> None:
     up_to = claim(Rule("up_to", low=2.0))
-    assert verdict(up_to, case(1, 0.5), case(2, 2.5)).verdict == CONFIRMED
+    found = verdict(up_to, case(1, 0.5), case(2, 2.5))
+    assert (found.verdict, found.reason) == (
+        CONFIRMED,
+        "up to 2×: reached, and exceeded: 2.5×",
+    )
+    found = verdict(up_to, case(1, 0.5), case(2, 2.05))
+    assert (found.verdict, found.reason) == (CONFIRMED, "up to 2×: reached")
     found = verdict(up_to, case(1, 0.5), case(2, 1.5))
     assert (found.verdict, found.reason) == (CORRECTED, "up to 1.5×, not up to 2×")
     assert verdict(up_to, case(1, 0.5), case(2, 0.9)).verdict == NOT_CONFIRMED

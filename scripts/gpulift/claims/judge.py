@@ -7,8 +7,8 @@ theirs, and is called so. One launch alone decides nothing, but is told.
 A case is inside when its whole interval is in the claimed range, outside when none of it is, else
 undecided. All inside: confirmed. Some inside: confirmed under conditions. All outside: corrected to
 the measured range, or not confirmed where no case shows an effect of the claimed sign. Anything
-else is not confirmed. "Up to" is confirmed by one case that reaches the figure and corrected to
-the largest gain otherwise.
+else is not confirmed. "Up to" is confirmed by one case that reaches the figure, which says so
+where the largest gain exceeds it, and corrected to the largest gain otherwise.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ VERDICTS = (
 INSIDE = "inside"
 OUTSIDE = "outside"
 UNDECIDED = "undecided"
+
+EXCEEDED = 1.05  # beyond "up to" by more than what counts as the same
 
 
 @dataclass(frozen=True)
@@ -331,7 +333,9 @@ def _decide_range(cases: Sequence[CaseResult], rule: Rule) -> tuple[str, str]:
 def _decide_largest(cases: Sequence[CaseResult], rule: Rule) -> tuple[str, str]:
     largest = max(cases, key=lambda case: case.gain.value)
     if any(case.place == INSIDE for case in cases):
-        return CONFIRMED, f"{rule.text}: reached"
+        beyond = largest.low > (rule.low or 0.0) * EXCEEDED
+        more = f", and exceeded: {largest.gain.value:.3g}×" if beyond else ""
+        return CONFIRMED, f"{rule.text}: reached{more}"
     if any(case.place == UNDECIDED for case in cases):
         return NOT_CONFIRMED, "the largest gain may or may not reach it: more launches are needed"
     if not _right_sign(largest, rule):
