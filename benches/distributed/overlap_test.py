@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 Hellos = Callable[..., list[dict[str, Any]]]
 Altered = Callable[[Path, str], Path]
@@ -80,3 +82,21 @@ def test_gradients_that_are_wrong_on_all_ranks_are_found(
 def test_links_of_gpus_are_skipped_without(hellos_of_ranks: Hellos) -> None:
     for hello in hellos_of_ranks(SCRIPT, "buckets_25", {"link": "host"}):
         assert hello["skipped"] == "its ranks need a GPU each"
+
+
+def test_a_replica_draws_its_weights_on_its_device(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn_on = []
+
+    def note(*_: Any, **__: Any) -> None:
+        drawn_on.append(torch.empty(0).device.type)
+        raise StopIteration
+
+    monkeypatch.setattr(technique.Replica.__base__, "__init__", note)
+    group = technique.join("gloo", None)
+    for device in ("meta", "cpu"):
+        with pytest.raises(StopIteration):
+            technique.Replica("gpt_toy", replace(group, device=torch.device(device)), 7)
+    assert drawn_on == ["meta", "cpu"]
+    assert torch.empty(0).device.type == "cpu"

@@ -172,7 +172,8 @@ class Replica(Training):
         self.name, self.seed, self.shards = name, seed, group.ranks
         self.own_shards = tuple(range(group.ranks)) if drives_all else (group.rank,)
         self.group = replace(group, ranks=1) if drives_all else group
-        super().__init__(name, group.device, seed, batch=batch)
+        with group.device:  # a GPU draws 124 M weights at once, one core of its host in seconds
+            super().__init__(name, group.device, seed, batch=batch)
         self.rows = len(self.input)
         self.input, self.target = self.rows_of_own(self.rows)
         if TWINS[name].channels_last:
