@@ -60,14 +60,15 @@ TECHNIQUE = {
 }
 MODEL_OF = {"nvlink": "gpt2", "host": "gpt2", "gloo": "gpt_toy"}
 STEPS = {"gpt2": 20, "gpt_toy": 5}  # of training between two saves
-SAVES = 5  # of which the metrics are the median
+SAVES = 3  # of which the metrics are the median
 
 
 class Sharded(Training):
     """A replica whose weights, gradients and moments are in shards, one on each rank."""
 
     def __init__(self, name: str, group: Group, seed: int) -> None:
-        super().__init__(name, group.device, seed)
+        with group.device:  # which draws the weights sooner than one core of its host
+            super().__init__(name, group.device, seed)
         torch.manual_seed(seed + 1 + group.rank)
         self.input, self.target = (
             one.to(group.device) for one in make_batch(name, TWINS[name].batch)
