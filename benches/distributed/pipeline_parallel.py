@@ -83,15 +83,16 @@ class Case:
     bf16: bool
 
     def blocks(self) -> list[nn.Module]:
-        """Of the whole model, on the host: the same on all ranks."""
+        """Of the whole model: the same on all ranks."""
         torch.manual_seed(self.seed)
-        return [Block(self.size) for _ in range(self.size.layers)]
+        with self.group.device:
+            return [Block(self.size) for _ in range(self.size.layers)]
 
     def rows(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Given and wanted states of all ranks, on the host."""
-        generator = torch.Generator().manual_seed(self.seed + 1)
+        """Given and wanted states of all ranks."""
+        torch.manual_seed(self.seed + 1)
         shape = (2, ROWS, self.size.tokens, self.size.width)
-        given, wanted = torch.randn(shape, generator=generator)
+        given, wanted = torch.randn(shape, device=self.group.device)
         return given, wanted
 
 
@@ -103,7 +104,7 @@ class Part(OnDevice):
         self.case = case
         self.places = range(first, last)
         blocks = case.blocks()[first:last]
-        self.stage = Stage(blocks, case.bf16).to(self.device)
+        self.stage = Stage(blocks, case.bf16)
         self.optimizer = make_optimizer("gpt2", list(self.stage.parameters()))
 
     def step(self) -> None:
@@ -132,8 +133,8 @@ class Replicated(Part):
         super().__init__(case, 0, case.size.layers)
         given, wanted = case.rows()
         ranks, rank = self.group.ranks, self.group.rank
-        self.given = given.chunk(ranks)[rank].to(self.device)
-        self.wanted = wanted.chunk(ranks)[rank].to(self.device)
+        self.given = given.chunk(ranks)[rank].clone()  # or all would be kept
+        self.wanted = wanted.chunk(ranks)[rank].clone()
         self.forward = DistributedDataParallel(self.stage, gradient_as_bucket_view=True)
 
     def backward(self) -> torch.Tensor:
@@ -173,8 +174,8 @@ class Pipelined(Part):
         self.micro_batches = micro_batches
         self.is_first, self.is_last = group.rank == 0, group.rank == group.ranks - 1
         given, wanted = case.rows()
-        self.given = given.to(self.device) if self.is_first else None
-        self.wanted = wanted.to(self.device) if self.is_last else None
+        self.given = given.clone() if self.is_first else None  # or both would be kept
+        self.wanted = wanted.clone() if self.is_last else None
         self.shape = (ROWS // micro_batches, case.size.tokens, case.size.width)
         state = torch.empty(self.shape, device="meta")  # between blocks in FP32, by autocast, too
         staged = PipelineStage(
@@ -234,12 +235,12 @@ def error_of(part: Part) -> float:
     expected_loss = 0.0
     given, wanted = part.case.rows()
     for some, target in zip(given.chunk(PARTS), wanted.chunk(PARTS), strict=True):
-        one = nnf.mse_loss(alone(some.to(part.device)), target.to(part.device)) / PARTS
+        one = nnf.mse_loss(alone(some), target) / PARTS
         one.backward()
         expected_loss += float(one.detach())
     expected = [alone.blocks[place] for place in part.places]
     gradients = relative_error(gradients_of(list(part.stage.blocks)), gradients_of(expected))
-    del alone, expected, one
+    del alone, expected, one, given, wanted, some, target
     free_memory(part.device)
     if not gradients <= GRADIENT_TOLERANCE:  # not a number is off, too
         raise Failed(f"gradients are off by {gradients:.2g}")
@@ -255,7 +256,6 @@ def gradients_of(blocks: list[nn.Module]) -> list[torch.Tensor]:
 def whole_model(part: Part) -> Stage:
     """All blocks in FP32 with the weights that the ranks hold now."""
     model = Stage(part.case.blocks(), bf16=False)
-    model.to(part.device)
     with torch.no_grad():
         for place, block in enumerate(model.blocks):
             if place in part.places:

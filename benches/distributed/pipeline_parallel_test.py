@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -97,3 +98,11 @@ def make(*case):
 def test_1f1b_keeps_fewer_micro_batches(arm: str, expected: list[int], tmp_path: Path) -> None:
     said = hellos_of(tmp_path, arm, 8, LIVE)
     assert [one["metrics"]["live"] for one in said] == expected
+
+
+def test_weights_and_rows_are_drawn_on_the_device_that_trains(technique: ModuleType) -> None:
+    device = torch.device("meta")
+    group = technique.Group(0, 2, device, 1)
+    case = technique.Case(technique.ON_PROCESSORS, group, 7, bf16=False)
+    weights = [one for block in case.blocks() for one in block.parameters()]
+    assert {one.device for one in (*weights, *case.rows())} == {device}
