@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -49,6 +50,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     name = str(point["model"])
     group = join("gloo" if name == "gpt_toy" else "nvlink", gpu)
     error = weight_error(arm, name, group, seed)  # ahead of the arm, which may need the memory
+    gc.collect()  # what fully_shard() made holds itself, and would count as the arm's
     free_memory(group.device)
     replica = Replica(name, group, seed)
     SHARDINGS[arm](replica)

@@ -23,6 +23,27 @@ def test_two_ranks_train_as_one_does(
         assert hello["cost"]["items"] == 2 * 8 * 32
 
 
+LIVE = """
+import gc
+from gpulift_training import Gpt
+from gpulift_worker import Arm
+
+def make(*case):
+    gc.disable()
+    arm = technique.make(*case)
+    models = [one for one in gc.get_objects() if issubclass(type(one), Gpt)]
+    return Arm(step=arm.step, error=arm.error, metrics=lambda: {"models": len(models)})
+"""
+
+
+@pytest.mark.parametrize("arm", ["ddp", "fsdp2"])
+def test_what_the_check_made_is_gone_when_memory_is_measured(
+    altered: Callable[[Path, str], Path], hellos_of_ranks: Callable[..., Any], arm: str
+) -> None:
+    for hello in hellos_of_ranks(altered(SCRIPT, LIVE), arm, TOY):
+        assert hello["metrics"]["models"] == 1
+
+
 def test_what_is_in_the_hosts_memory_is_not_offloaded_to_it(
     hellos_of_ranks: Callable[..., list[dict[str, Any]]],
 ) -> None:
