@@ -102,6 +102,7 @@ def shard_optimizer(replica: Replica) -> None:
     replica.optimizer = ZeroRedundancyOptimizer(
         list(replica.model.parameters()), optimizer_class=type(usual), **options
     )
+    replica.can_be_silent = False  # its optimizer sends weights in any step
 
 
 def shard_model(

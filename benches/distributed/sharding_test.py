@@ -21,6 +21,7 @@ def test_two_ranks_train_as_one_does(
     for hello in hellos_of_ranks(SCRIPT, arm, TOY):
         assert hello["check_error"] < 1e-3, hello
         assert hello["cost"]["items"] == 2 * 8 * 32
+        assert "step_without_exchange_s" not in hello["metrics"], "weights are exchanged, too"
 
 
 LIVE = """
