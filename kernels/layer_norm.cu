@@ -86,11 +86,34 @@ __global__ __launch_bounds__(kThreads) void forward_kernel(NormShape shape, Norm
   }
 }
 
+/// sums[column] over the warps of a block, whose lanes hold theirs, in an order that is fixed.
+template <int kVectors>
+__device__ void add_warps(const Pack (&held)[kVectors], int columns, float* sums) {
+  extern __shared__ float4 of_warps[];  // [kWarps][columns]
+  auto* const all = reinterpret_cast<float*>(of_warps);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  __syncthreads();  // all have read what an earlier call left
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (column_of(v) >= columns) continue;
+    const float (&at)[kPack] = held[v].at;
+    float4* const to = reinterpret_cast<float4*>(all + warp * columns + column_of(v));
+    to[0] = {at[0], at[1], at[2], at[3]};
+    to[1] = {at[4], at[5], at[6], at[7]};
+  }
+  __syncthreads();
+  for (int column = static_cast<int>(threadIdx.x); column < columns; column += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += all[w * columns + column];
+    sums[column] = sum;
+  }
+}
+
 /// Each warp walks down rows and sums its columns. Packed numbers stay packed until they are used, which keeps them to
 /// 128 registers.
 template <int kVectors, bool kCentred>
 __global__ __launch_bounds__(kThreads, kBlocksEach) void backward_kernel(NormShape shape, NormTensors tensors) {
-  extern __shared__ float sums[];  // [kSums][columns]
   constexpr int kSums = kCentred ? 2 : 1;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   Pack weight_sum[kVectors] = {};
@@ -147,24 +170,9 @@ __global__ __launch_bounds__(kThreads, kBlocksEach) void backward_kernel(NormSha
     }
   }
 
-  for (int turn = 0; turn < kWarps; ++turn) {  // one warp after another, so that the order of the sum is fixed
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (warp != turn || column_of(v) >= shape.columns) continue;
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) {
-        const int column = column_of(v) + k;
-        sums[column] = (turn == 0 ? 0 : sums[column]) + weight_sum[v].at[k];
-        if constexpr (kCentred) {
-          sums[shape.columns + column] = (turn == 0 ? 0 : sums[shape.columns + column]) + bias_sum[v].at[k];
-        }
-      }
-    }
-    __syncthreads();
-  }
-  const int count = kSums * shape.columns;
-  float* const partials = tensors.partials + std::size_t{blockIdx.x} * static_cast<std::size_t>(count);
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) partials[i] = sums[i];
+  float* const partials = tensors.partials + std::size_t{blockIdx.x} * static_cast<std::size_t>(kSums * shape.columns);
+  add_warps(weight_sum, shape.columns, partials);
+  if constexpr (kCentred) add_warps(bias_sum, shape.columns, partials + shape.columns);
 }
 
 /// Sums of columns over slices[slices][columns]; a block of 32 x 32 threads has 32 columns.
@@ -422,13 +430,12 @@ void norm_forward(const NormShape& shape, const NormTensors& tensors, cudaStream
 void norm_backward(const NormShape& shape, const NormTensors& tensors, int multiprocessors, cudaStream_t stream) {
   require(shape, tensors);
   const unsigned blocks = backward_blocks(shape, multiprocessors);
-  const int count = sums_of(shape) * shape.columns;
+  const auto shared_bytes = static_cast<std::size_t>(kWarps * shape.columns) * sizeof(float);
   with_constants(shape, [&]<int kVectors, bool kCentred>() {
-    backward_kernel<kVectors, kCentred>
-        <<<blocks, kThreads, static_cast<std::size_t>(count) * sizeof(float), stream>>>(shape, tensors);
+    backward_kernel<kVectors, kCentred><<<blocks, kThreads, shared_bytes, stream>>>(shape, tensors);
   });
   check(cudaGetLastError());
-  launch_finish(tensors.partials, blocks, count, tensors.parameter_gradient, stream);
+  launch_finish(tensors.partials, blocks, sums_of(shape) * shape.columns, tensors.parameter_gradient, stream);
 }
 
 void norm_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
