@@ -49,6 +49,7 @@ TECHNIQUE = {
 FP32_TOLERANCE = 1e-3  # where a model is trained in FP32
 GROUPS = 32
 CHECKED_STEPS = 5
+SEARCHED_KERNELS = 3  # of cuDNN for a layer: its usual ten take a minute for groups
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -58,6 +59,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     device = device_of(gpu)
     threads = set_up(device)
     expected = exact_losses(arm, name, device, seed)
+    torch.backends.cudnn.benchmark_limit = SEARCHED_KERNELS
     training = training_of(arm, name, device, seed)
 
     def error() -> float:
