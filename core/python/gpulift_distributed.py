@@ -97,6 +97,8 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
 def start_group(device: torch.device, backend: str) -> None:
     """Joins, and exchanges once: what NCCL lacks it says at the first exchange."""
     backend = backend or ("gloo" if device.type == "cpu" else "nccl")
+    # Nobody reads such dumps, and who asks the first rank for them when it has ended prints a page.
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")
     dist.init_process_group(
         backend,
         timeout=timedelta(seconds=RENDEZVOUS_S),
