@@ -91,6 +91,12 @@ def test_a_gain_above_a_range_is_corrected_too() -> None:
     assert verdict(claim(Rule("between", 4.0, 6.0)), case(1, 8.0)).verdict == CORRECTED
 
 
+def test_the_range_over_cases_is_of_gains_and_not_of_their_intervals() -> None:
+    found = verdict(claim(), case(1, 2.5, launch_noise=0.1), case(2, 3.0))
+    assert found.cases[0].high - found.cases[0].low > 0.1
+    assert found.range == (found.cases[0].gain.value, found.cases[1].gain.value)
+
+
 @pytest.mark.parametrize("gain", [1.0, 0.5])
 def test_no_effect_or_the_opposite_is_not_confirmed(gain: float) -> None:
     found = verdict(claim(), case(1, gain))

@@ -90,10 +90,9 @@ class Judgement:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """From the lowest to the highest end of the intervals of all cases."""
-        if not self.cases:
-            return None
-        return min(case.low for case in self.cases), max(case.high for case in self.cases)
+        """From the lowest to the highest gain over all cases."""
+        gains = [case.gain.value for case in self.cases]
+        return (min(gains), max(gains)) if gains else None
 
     @property
     def records(self) -> tuple[Record, ...]:
