@@ -156,6 +156,20 @@ TEST(PlannedTime, IsThatOfTheArmsOrOfTheLongWindows) {
   EXPECT_GT(planned_s(sustained, RunSettings{}, 1), 3.0);
 }
 
+TEST(MeasuredOnce, AreSustainedCasesAndWholeStepsOfAQuickRun) {
+  Job sustained = example();
+  sustained.regime = "sustained";
+  Job steps = example();
+  steps.whole_steps = true;
+  RunSettings settings;
+  for (const bool quick : {true, false}) {
+    settings.quick = quick;
+    EXPECT_EQ(is_measured_once(sustained, settings), quick);
+    EXPECT_EQ(is_measured_once(steps, settings), quick);
+    EXPECT_FALSE(is_measured_once(example(), settings));
+  }
+}
+
 TEST(TimeoutOf, IsLongerForWholeSteps) {
   RunSettings settings;
   settings.timeout_s = 10;

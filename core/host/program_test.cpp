@@ -311,6 +311,14 @@ TEST_F(Program, ARunRecallsWhatAnotherNotedWhereItIsToldTo) {
   EXPECT_EQ(run({"--modules", folder.string(), "--recall", (folder_ / "none").string()}).exit_code, 2);
 }
 
+TEST_F(Program, AQuickRunTakesOneLaunchOfWholeSteps) {
+  const auto folder = modules({"fine", "metrics"});
+  ASSERT_EQ(measure(folder, {"--quick", "--launches", "2"}).exit_code, 0);
+  std::map<std::string, int> launches;
+  for (const Json& record : records()) ++launches[record.at("technique")];
+  EXPECT_EQ(launches, (std::map<std::string, int>{{"testing/fine", 2}, {"testing/metrics", 1}}));
+}
+
 TEST_F(Program, SustainedCasesHaveFewLongWindows) {
   const Result result = measure(modules({"sustained"}), {"--quick"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;

@@ -35,6 +35,10 @@ double planned_s(const Job& job, const RunSettings& settings, std::size_t arms) 
   return static_cast<double>(arms) * settings.arm_time_s;
 }
 
+bool is_measured_once(const Job& job, const RunSettings& settings) {
+  return settings.quick && (job.regime == "sustained" || job.whole_steps);
+}
+
 Supervisor::Supervisor(const RunSettings& settings, RecordFolder* folder, Json context, Progress& progress)
     : settings_(settings), folder_(folder), context_(std::move(context)), progress_(progress) {
   if (folder_ == nullptr) return;
@@ -62,9 +66,7 @@ std::vector<Job> Supervisor::jobs_of_launch(const std::vector<Job>& cases, int l
   std::vector<Job> jobs;
   for (Job job : cases) {
     job.launch = launch;
-    // In the quick mode a sustained case is measured once: it takes longer than all others together.
-    const bool once = settings_.quick && job.regime == "sustained" && launch > 0;
-    if (once || is_done(job)) continue;
+    if ((launch > 0 && is_measured_once(job, settings_)) || is_done(job)) continue;
     // The record that comes takes the place of the one before, so that it has the arms of both.
     if (const auto* arms = done(job); arms != nullptr) job.arms.insert(job.arms.end(), arms->begin(), arms->end());
     jobs.push_back(std::move(job));

@@ -56,6 +56,9 @@ class Supervisor {
   std::map<std::string, nlohmann::ordered_json> notes_;
 };
 
+/// Whether the first launch of a case is its only one: each takes as long as ten of other quick cases.
+bool is_measured_once(const Job& job, const RunSettings& settings);
+
 /// Seconds that the windows of a job are planned to take.
 double planned_s(const Job& job, const RunSettings& settings, std::size_t arms);
 
