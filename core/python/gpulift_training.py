@@ -337,10 +337,12 @@ class Training:
         return (monotonic() - start_s) / steps
 
 
-def reference_losses(name: str, device: torch.device, seed: int) -> list[float]:
+def reference_losses(
+    name: str, device: torch.device, seed: int, steps: int = CHECKED_STEPS
+) -> list[float]:
     """Of eager steps in FP32 with TF32 off from the same weights; frees what it took."""
     reference = Training(name, device, seed, plain=True)
-    reference.train_until(CHECKED_STEPS)
+    reference.train_until(steps)
     losses = reference.losses
     del reference
     free_memory(device)
