@@ -26,6 +26,7 @@ from gpulift.commands import (
     Out,
     Quick,
     examine,
+    known_techniques,
     print_json,
     results_folder,
 )
@@ -142,7 +143,12 @@ def run(
     options, context = _on_gpus(options, gpus)
     options = replace(options, more_modules=_prepared(techniques))
     if quick is not None:
-        known = machine.catalogue(machine.find_bench(), options.more_modules)
+        other = options.python is not None  # which may have other packages
+        known = (
+            machine.catalogue(machine.find_bench(), options.more_modules)
+            if other
+            else known_techniques(options.more_modules)
+        )
         options = measuring.within(time_s("--quick", quick), options, known, context, say)
     measured = measuring.run(options, results_folder(), out, context, say)
     if measured.exit_code in measuring.FINISHED and measured.folder.exists():

@@ -91,10 +91,14 @@ def examine(
     gpu: int | None, more_modules: Sequence[Path] = ()
 ) -> tuple[Context, list[TechniqueInfo]]:
     """This machine, and what can be measured with the Python of the set-up."""
+    return machine.describe_asked(machine.find_bench(), gpu), known_techniques(more_modules)
+
+
+def known_techniques(more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
+    """What can be measured with the Python of the set-up."""
     bench = machine.find_bench()
-    context = machine.describe_asked(bench, gpu)
     infos = machine.catalogue(bench, more_modules)
-    return context, packages.with_missing(infos, [bench.parent / "modules", *more_modules])
+    return packages.with_missing(infos, [bench.parent / "modules", *more_modules])
 
 
 def summary_of(run: Run) -> Summary:

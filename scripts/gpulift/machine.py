@@ -50,6 +50,7 @@ class TechniqueInfo:
     unavailable: str = ""
     remedy: str = ""
     launch_bound: bool = False
+    whole_steps: bool = False  # each of a model's training, and each launch begins with its check
 
     def not_here(self, context: Context) -> str:
         """Why it cannot run on the machine; empty when it can."""
@@ -262,4 +263,5 @@ def _technique(fields: Fields) -> TechniqueInfo:
         remedy=fields.text("remedy", ""),
         # Of an older build that a gate compares with, only the name says so.
         launch_bound=fields.flag("launch_bound", "launch" in fields.text("id").split("/")),
+        whole_steps=fields.flag("whole_steps", False),
     )

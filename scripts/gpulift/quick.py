@@ -17,6 +17,7 @@ FIRST_SHARE = 2 / 3  # of a qualification's time: the rest is for what is then o
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
 ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
+STEPS_ARM_S = 5.0  # of an arm of whole steps: its framework loads, and models train for its check
 
 Row = tuple[str, str, str]  # technique, case, arm
 
@@ -52,21 +53,23 @@ def choose(
     launches: int | None = None,
     arm_time_s: float | None = None,
 ) -> Choice:
-    """Of the quick cases that match: first those that the machine is judged by, then one of each
-    technique, then the others, of equals the shorter first; as many as fit into the time. Without a
-    GPU how many images the machine can feed goes before what it is worth in parts.
+    """Of the quick cases that match: first those that the machine is judged by, then whole training
+    steps, then one of each technique, then the others, of equals the shorter first; as many as fit
+    into the time. Without a GPU how many images the machine can feed goes before what it is worth
+    in parts.
 
-    What needs a GPU takes no time where there is none: its rows say why.
+    What needs a GPU or a package takes no time where there is none: its rows say why.
     """
-    arm_s = ARM_S + (arm_time_s or ARM_TIME_S) - ARM_TIME_S
-    ranked = sorted(_ranked(techniques, context, matches, arm_s))
+    more_s = (arm_time_s or ARM_TIME_S) - ARM_TIME_S
+    ranked = sorted(_ranked(techniques, context, matches, launches or LAUNCHES, more_s))
     rows: list[Row] = [
-        (info.id, "", "-") for info in techniques if info.unavailable and matches(info.id)
+        (info.id, "", "-")
+        for info in techniques
+        if info.unavailable and not info.cases and matches(info.id)
     ]
     left_out = []
     spent_s = all_s = 0.0
-    for _, launch_s, technique, case, arms in ranked:
-        seconds = (launches or LAUNCHES) * launch_s
+    for _, seconds, technique, case, arms in ranked:
         all_s += seconds
         if spent_s + seconds > budget_s:
             left_out.append(_name(technique, case))
@@ -80,19 +83,22 @@ def _ranked(
     techniques: Sequence[TechniqueInfo],
     context: Context,
     matches: Callable[..., bool],
-    arm_s: float,
+    launches: int,
+    more_s: float,
 ) -> Iterable[tuple[int, float, str, str, tuple[str, ...]]]:
-    asked_first = "" if context.gpu else feeding.TECHNIQUE
+    """Rank, seconds, technique, case and arms; `more_s` is what an arm takes beyond the usual."""
     for info in techniques:
         judged = info.ceiling  # the integrity checks are ceilings, too
+        first = info.whole_steps if context.gpu else info.id == feeding.TECHNIQUE
         quick = sorted(
-            (0.0 if info.not_here(context) else _launch_s(info, len(arms), arm_s), case.id, arms)
+            (_seconds(info, case, len(arms), launches, more_s), case.id, arms)
             for case in info.cases
             if case.quick and (arms := _arms(info, case, matches))
         )
-        for number, (launch_s, case_id, arms) in enumerate(quick):
-            rank = 0 if judged else 1 if info.id == asked_first else min(number, 1) + 2
-            yield (rank, launch_s, info.id, case_id, arms)
+        here = not info.not_here(context)
+        for number, (seconds, case_id, arms) in enumerate(quick):
+            rank = 0 if judged else 1 if first else min(number, 1) + 2
+            yield (rank, here * seconds, info.id, case_id, arms)
 
 
 def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:
@@ -100,9 +106,12 @@ def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> 
     return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
 
 
-def _launch_s(info: TechniqueInfo, arms: int, arm_s: float) -> float:
+def _seconds(info: TechniqueInfo, case: CaseInfo, arms: int, launches: int, more_s: float) -> float:
+    """Of all launches of a case, of which gpulift-bench takes one alone where each is long."""
+    once = info.whole_steps or case.regime == "sustained"
+    arm_s = (STEPS_ARM_S if info.whole_steps else ARM_S) + more_s
     in_python = min(arms, len(info.python))
-    return arms * arm_s + in_python * INTERPRETER_S
+    return (1 if once else launches) * (arms * arm_s + in_python * INTERPRETER_S)
 
 
 def _name(technique: str, case: str) -> str:

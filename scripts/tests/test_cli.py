@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpulift import cli, runs, tables
+from gpulift import cli, measuring, packages, runs, tables
 from gpulift.machine import TechniqueInfo
+from gpulift.measuring import Options
 from gpulift.records.parse import read_record
 from tests import runs_made, sample
 
@@ -45,6 +47,25 @@ def test_run_writes_a_complete_run_and_prints_its_folder(
     assert "--quick --launches 2 --arm-time 0.1" in said.err
     state = json.loads((folder / "run.json").read_text())
     assert state["options"] == {"quick": True, "launches": 2, "arm_time": 0.1}
+
+
+def test_a_quick_run_knows_what_the_interpreter_of_the_set_up_lacks(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = TechniqueInfo("a/lacking", "", 0, False, (), (), unavailable="no such package")
+    last: list[TechniqueInfo] = []
+
+    def within(_: float, options: Options, known: Sequence[TechniqueInfo], *__: object) -> Options:
+        last.append(known[-1])
+        return options
+
+    monkeypatch.setattr(measuring, "within", within)
+    monkeypatch.setattr(packages, "with_missing", lambda infos, _: [*infos, lacking])
+    assert cli.main(["run", "--quick"]) == 0
+    assert cli.main(["qualify", "--quick", "--out", str(root / "qualified")]) in (0, 5)
+    assert last == [lacking, lacking]
+    assert cli.main(["run", "--quick", "--python", sys.executable]) == 0
+    assert last[2] != lacking, "another one may have it"
 
 
 def test_a_complete_run_leads_to_a_new_folder(root: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpulift.errors import GpuliftError
@@ -32,6 +34,14 @@ STEP = ["step/whole/eager", "step/whole/graph"]
 )
 def test_a_filter_selects_as_gpulift_bench_does(filter: str | None, selected: list[str]) -> None:
     assert [row.id for row in choose_rows(INFOS, INFOS, filter, all_cases=False)] == selected
+
+
+def test_whole_steps_are_too_slow_for_many_launches_unless_all_cases_are_asked_for() -> None:
+    infos = (INFOS[0], replace(INFOS[1], whole_steps=True))
+    assert [row.id for row in choose_rows(infos, infos, None, all_cases=False)] == GRAPH
+    assert [row.id for row in choose_rows(infos, infos, None, all_cases=True)] == [*GRAPH, *STEP]
+    with pytest.raises(GpuliftError, match="among the quick cases; --all takes all"):
+        choose_rows(infos, infos, "step/whole", all_cases=False)
 
 
 def test_a_filter_that_leaves_nothing_is_refused() -> None:

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import measuring, runs
+from gpulift import machine, measuring, runs
 from gpulift.arguments import time_s
 from gpulift.errors import GpuliftError
 from gpulift.machine import CaseInfo, TechniqueInfo, matcher
 from gpulift.qualify import feeding
-from gpulift.quick import ARM_TIME_S, LAUNCHES, choose, with_default
+from gpulift.quick import (
+    ARM_TIME_S,
+    DEFAULT,
+    FIRST_SHARE,
+    INTERPRETER_S,
+    LAUNCHES,
+    STEPS_ARM_S,
+    choose,
+    with_default,
+)
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -72,6 +81,54 @@ def test_how_many_images_it_can_feed_is_asked_first_of_a_machine_without_a_gpu(
     with_gpu = read_context(sample.GPU_CONTEXT, "here")
     gpu_order = [order[0], order[2], order[1]]
     assert cases(choose(known, with_gpu, 1e6, EVERYTHING).rows) == gpu_order
+
+
+def steps(name: str = "z/steps") -> TechniqueInfo:
+    return replace(technique(name, cases=2, gpus=1, slow=True), whole_steps=True)
+
+
+def test_whole_steps_come_after_the_ceilings_and_are_measured_once(here: Context) -> None:
+    known = [technique("a/short"), steps(), technique("y/roof", ceiling=True)]
+    with_gpu = read_context(sample.GPU_CONTEXT, "here")
+    chosen = choose(known, with_gpu, 1e6, EVERYTHING)
+    assert cases(chosen.rows) == ["y/roof/n:0", "z/steps/n:0", "z/steps/n:1", "a/short/n:0"]
+    asked = {
+        launches: choose([steps()], with_gpu, 1e6, EVERYTHING, launches).all_s
+        for launches in (1, LAUNCHES, 9)
+    }
+    assert set(asked.values()) == {2 * 2 * (STEPS_ARM_S + INTERPRETER_S)}
+    without = choose(known, here, LAUNCHES * 2 * 2 * 0.4, EVERYTHING)
+    assert {"z/steps/n:0", "z/steps/n:1"} < set(cases(without.rows)), "their rows say why"
+    assert not without.left_out
+
+
+def test_the_default_has_time_for_the_ceilings_of_a_card_and_its_whole_steps() -> None:
+    seconds = FIRST_SHARE * float(DEFAULT.removesuffix("s"))
+    ceilings = [technique(f"ceiling/{number}", ceiling=True) for number in range(17)]
+    chosen = choose([*ceilings, steps()], read_context(sample.GPU_CONTEXT, ""), seconds, EVERYTHING)
+    assert not chosen.left_out
+
+
+def test_a_catalogue_tells_which_steps_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = {"id": "a/b", "arms": ["a"], "cases": []}
+    told = [plain, {**plain, "whole_steps": True}]
+    monkeypatch.setattr(machine, "_answer", lambda *_: told)
+    assert [one.whole_steps for one in machine.catalogue(Path())] == [False, True]
+
+
+def test_a_sustained_case_is_measured_once(here: Context) -> None:
+    burst = technique("a/b")
+    sustained = replace(burst, cases=(CaseInfo("regime:sustained", True, "sustained"),))
+    once, thrice = (choose([one], here, 1e6, EVERYTHING).all_s for one in (sustained, burst))
+    assert LAUNCHES * once == pytest.approx(thrice)
+
+
+def test_what_lacks_a_package_takes_no_time_and_its_rows_say_why() -> None:
+    with_gpu = read_context(sample.GPU_CONTEXT, "here")
+    missing = replace(steps(), unavailable="the Python package torch is not installed")
+    chosen = choose([missing], with_gpu, 0.1, EVERYTHING)
+    assert cases(chosen.rows) == ["z/steps/n:0", "z/steps/n:1"]
+    assert (chosen.all_s, chosen.left_out) == (0, ())
 
 
 def test_what_cannot_run_here_takes_no_time(here: Context) -> None:

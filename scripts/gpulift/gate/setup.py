@@ -17,7 +17,7 @@ from gpulift.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.gate.builds import FOLDER, Build
 from gpulift.gate.evidence import ALTERNATING, TURNS, TWO_IN_ONE, Row, Setup
 from gpulift.gate.measure import Budget, Gate, Program, Say, Settings
-from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.machine import TechniqueInfo
 from gpulift.runs import write_error
 
 NAMED = 3  # of the cases that one side lacks
@@ -133,8 +133,8 @@ def choose_rows(
     chosen = [
         {
             row
-            for row, case in side.items()
-            if (case.quick or all_cases) and matches(row.technique, row.case, row.id)
+            for row, quick in side.items()
+            if (quick or all_cases) and matches(row.technique, row.case, row.id)
         }
         for side in sides
     ]
@@ -151,9 +151,10 @@ def choose_rows(
     return sorted(chosen[0] | chosen[1])
 
 
-def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, CaseInfo]:
+def _cases(infos: Iterable[TechniqueInfo]) -> dict[Row, bool]:
+    """The rows, and whether each is quick enough for many launches, which whole steps are not."""
     return {
-        Row(info.id, case.id, arm): case
+        Row(info.id, case.id, arm): case.quick and not info.whole_steps
         for info in infos
         for case in info.cases
         for arm in info.arms

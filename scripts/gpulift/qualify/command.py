@@ -29,7 +29,7 @@ from gpulift.errors import (
     OK,
     GpuliftError,
 )
-from gpulift.qualify import feeding, links, node, rounds, saved
+from gpulift.qualify import feeding, links, node, rounds, saved, training
 from gpulift.qualify import tables as shown
 from gpulift.qualify.among import Among, judge_among
 from gpulift.qualify.checks import FAIL, CheckResult, basis, judge_run
@@ -246,7 +246,7 @@ def _options(
     options = measuring.Options(filter=asked.filter, quick=asked.quick_s is not None, gpu=gpu)
     if asked.quick_s is None:
         return options
-    known = machine.catalogue(machine.find_bench())
+    known = commands.known_techniques()
     return measuring.within(asked.quick_s, options, known, context, say, FIRST_SHARE * share)
 
 
@@ -363,7 +363,8 @@ def _tell(
         commands.show(screen, card.summary, beside)
         screen.print(basis(card.summary), soft_wrap=True)
         screen.print(shown.verdicts(card.results, how.every))
-        for answer in [*feeding.answers(card.summary), *links.told(card.summary)]:
+        told = (training.answers, feeding.answers, links.told)
+        for answer in [line for lines in told for line in lines(card.summary)]:
             screen.print(answer, soft_wrap=True, markup=False)
         screen.print(f"records: {card.folder}", soft_wrap=True)
     if among is not None:
