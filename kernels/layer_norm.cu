@@ -9,18 +9,33 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kBlocksEach = 2;  // on a multiprocessor, of the backward pass with its 128 registers a thread
-constexpr int kMostColumns = 4 * kWarp * kPack;
+constexpr int kBlocksEach = 2;   // on a multiprocessor, of the backward pass with its 128 registers a thread
+constexpr int kMostVectors = 4;  // packs of a row that a thread holds
+constexpr int kWarpColumns = kMostVectors * kWarp * kPack;
+constexpr int kMostColumns = kMostVectors * kThreads * kPack;
 
-/// A warp's row: lane l holds packs l, l + 32, ... of it.
-__device__ int column_of(int vector) { return (vector * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kPack; }
+/// Threads that share a row: those of a warp up to 1024 columns, of wider rows those of a block. Thread t holds packs
+/// t, t + kTeam, ... of it.
+template <int kTeam>
+__device__ int column_of(int vector) {
+  return (vector * kTeam + static_cast<int>(threadIdx.x) % kTeam) * kPack;
+}
+
+template <int kTeam>
+__device__ float team_sum(float value) {
+  if constexpr (kTeam == kWarp) {
+    return warp_sum(value);
+  } else {
+    return block_reduce<kTeam>(value, Plus{});
+  }
+}
 
 struct Statistics {
   float mean;
   float rstd;
 };
 
-template <int kVectors, bool kCentred>
+template <int kTeam, int kVectors, bool kCentred>
 __device__ Statistics statistics_of(const Pack (&held)[kVectors], const NormShape& shape) {
   const auto columns = static_cast<float>(shape.columns);
   float mean = 0;
@@ -30,22 +45,22 @@ __device__ Statistics statistics_of(const Pack (&held)[kVectors], const NormShap
 #pragma unroll
       for (int k = 0; k < kPack; ++k) mean += held[v].at[k];  // zeros behind the row's end
     }
-    mean = warp_sum(mean) / columns;
+    mean = team_sum<kTeam>(mean) / columns;
   }
   float squares = 0;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (column_of(v) >= shape.columns) continue;
+    if (column_of<kTeam>(v) >= shape.columns) continue;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) squares += (held[v].at[k] - mean) * (held[v].at[k] - mean);
   }
-  return {mean, rsqrtf(warp_sum(squares) / columns + shape.epsilon)};
+  return {mean, rsqrtf(team_sum<kTeam>(squares) / columns + shape.epsilon)};
 }
 
 /// Adds where there is an input, and normalises where there is an output.
-template <int kVectors, bool kCentred>
+template <int kTeam, int kVectors, bool kCentred>
 __global__ __launch_bounds__(kThreads) void forward_kernel(NormShape shape, NormTensors tensors) {
-  const std::size_t row = std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  const std::size_t row = std::size_t{blockIdx.x} * (kThreads / kTeam) + threadIdx.x / kTeam;
   if (row >= shape.rows) return;
   const std::size_t start = row * static_cast<std::size_t>(shape.columns);
   uint4 input[kVectors];  // all loads first: behind the store of a sum the next would wait for it
@@ -53,7 +68,7 @@ __global__ __launch_bounds__(kThreads) void forward_kernel(NormShape shape, Norm
   const bool adds = tensors.input != nullptr;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const int column = column_of(v);
+    const int column = column_of<kTeam>(v);
     const bool inside = column < shape.columns;
     input[v] = inside ? load_bits((adds ? tensors.input : tensors.sum) + start + column) : uint4{};
     if (inside && adds) residual[v] = load_bits(tensors.residual + start + column);
@@ -63,20 +78,20 @@ __global__ __launch_bounds__(kThreads) void forward_kernel(NormShape shape, Norm
   for (int v = 0; v < kVectors; ++v) {
     // Rounded, as the backward pass will read it.
     const uint4 sum = adds ? pack(Add{}(0, unpack(input[v]), unpack(residual[v]))) : input[v];
-    if (adds && column_of(v) < shape.columns) {
-      *reinterpret_cast<uint4*>(tensors.sum + start + column_of(v)) = sum;
+    if (adds && column_of<kTeam>(v) < shape.columns) {
+      *reinterpret_cast<uint4*>(tensors.sum + start + column_of<kTeam>(v)) = sum;
     }
     held[v] = unpack(sum);
   }
-  const Statistics found = statistics_of<kVectors, kCentred>(held, shape);
-  if (threadIdx.x % kWarp == 0) {
+  const Statistics found = statistics_of<kTeam, kVectors, kCentred>(held, shape);
+  if (threadIdx.x % kTeam == 0) {
     tensors.mean[row] = found.mean;
     tensors.rstd[row] = found.rstd;
   }
   if (tensors.output == nullptr) return;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const int column = column_of(v);
+    const int column = column_of<kTeam>(v);
     if (column >= shape.columns) continue;
     const Pack weight = load(tensors.weight + column);
     const Pack bias = kCentred ? load(tensors.bias + column) : Pack{};
@@ -86,18 +101,18 @@ __global__ __launch_bounds__(kThreads) void forward_kernel(NormShape shape, Norm
   }
 }
 
-/// sums[column] over the warps of a block, whose lanes hold theirs, in an order that is fixed.
-template <int kVectors>
-__device__ void add_warps(const Pack (&held)[kVectors], int columns, float* sums) {
-  extern __shared__ float4 of_warps[];  // [kWarps][columns]
-  auto* const all = reinterpret_cast<float*>(of_warps);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+/// sums[column] over the teams of a block, whose threads hold theirs, in an order that is fixed.
+template <int kTeam, int kVectors>
+__device__ void add_teams(const Pack (&held)[kVectors], int columns, float* sums) {
+  extern __shared__ float4 of_teams[];  // [kThreads / kTeam][columns]
+  auto* const all = reinterpret_cast<float*>(of_teams);
+  const int team = static_cast<int>(threadIdx.x) / kTeam;
   __syncthreads();  // all have read what an earlier call left
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (column_of(v) >= columns) continue;
+    if (column_of<kTeam>(v) >= columns) continue;
     const float (&at)[kPack] = held[v].at;
-    float4* const to = reinterpret_cast<float4*>(all + warp * columns + column_of(v));
+    float4* const to = reinterpret_cast<float4*>(all + team * columns + column_of<kTeam>(v));
     to[0] = {at[0], at[1], at[2], at[3]};
     to[1] = {at[4], at[5], at[6], at[7]};
   }
@@ -105,25 +120,26 @@ __device__ void add_warps(const Pack (&held)[kVectors], int columns, float* sums
   for (int column = static_cast<int>(threadIdx.x); column < columns; column += kThreads) {
     float sum = 0;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) sum += all[w * columns + column];
+    for (int t = 0; t < kThreads / kTeam; ++t) sum += all[t * columns + column];
     sums[column] = sum;
   }
 }
 
-/// Each warp walks down rows and sums its columns. Packed numbers stay packed until they are used, which keeps them to
+/// Each team walks down rows and sums its columns. Packed numbers stay packed until they are used, which keeps them to
 /// 128 registers.
-template <int kVectors, bool kCentred>
+template <int kTeam, int kVectors, bool kCentred>
 __global__ __launch_bounds__(kThreads, kBlocksEach) void backward_kernel(NormShape shape, NormTensors tensors) {
   constexpr int kSums = kCentred ? 2 : 1;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  constexpr int kTeams = kThreads / kTeam;
+  const int team = static_cast<int>(threadIdx.x) / kTeam;
   Pack weight_sum[kVectors] = {};
   Pack bias_sum[kVectors] = {};
   const auto weight_of = [&](int vector) {  // from the cache, to save registers
-    return column_of(vector) < shape.columns ? load(tensors.weight + column_of(vector)) : Pack{};
+    return column_of<kTeam>(vector) < shape.columns ? load(tensors.weight + column_of<kTeam>(vector)) : Pack{};
   };
 
-  for (std::size_t row = std::size_t{blockIdx.x} * kWarps + warp; row < shape.rows;
-       row += std::size_t{gridDim.x} * kWarps) {
+  for (std::size_t row = std::size_t{blockIdx.x} * kTeams + team; row < shape.rows;
+       row += std::size_t{gridDim.x} * kTeams) {
     const std::size_t start = row * static_cast<std::size_t>(shape.columns);
     const float mean = tensors.mean[row];
     const float rstd = tensors.rstd[row];
@@ -132,7 +148,7 @@ __global__ __launch_bounds__(kThreads, kBlocksEach) void backward_kernel(NormSha
     uint4 skip[kVectors];
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      const int column = column_of(v);
+      const int column = column_of<kTeam>(v);
       const bool inside = column < shape.columns;
       gradient[v] = inside ? load_bits(tensors.output_gradient + start + column) : uint4{};
       sum[v] = inside ? load_bits(tensors.sum + start + column) : uint4{};
@@ -157,22 +173,22 @@ __global__ __launch_bounds__(kThreads, kBlocksEach) void backward_kernel(NormSha
         mean_product += g.at[k] * w.at[k] * normalised;
       }
     }
-    if constexpr (kCentred) mean_gradient = warp_sum(mean_gradient) / static_cast<float>(shape.columns);
-    mean_product = warp_sum(mean_product) / static_cast<float>(shape.columns);
+    if constexpr (kCentred) mean_gradient = team_sum<kTeam>(mean_gradient) / static_cast<float>(shape.columns);
+    mean_product = team_sum<kTeam>(mean_product) / static_cast<float>(shape.columns);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (column_of(v) >= shape.columns) continue;
+      if (column_of<kTeam>(v) >= shape.columns) continue;
       const auto through = [&](float g, float s, float w, float past) {
         return rstd * (g * w - mean_gradient - (s - mean) * rstd * mean_product) + past;
       };
-      store(tensors.sum_gradient + start + column_of(v),
+      store(tensors.sum_gradient + start + column_of<kTeam>(v),
             each(through, unpack(gradient[v]), unpack(sum[v]), weight_of(v), unpack(skip[v])));
     }
   }
 
   float* const partials = tensors.partials + std::size_t{blockIdx.x} * static_cast<std::size_t>(kSums * shape.columns);
-  add_warps(weight_sum, shape.columns, partials);
-  if constexpr (kCentred) add_warps(bias_sum, shape.columns, partials + shape.columns);
+  add_teams<kTeam>(weight_sum, shape.columns, partials);
+  if constexpr (kCentred) add_teams<kTeam>(bias_sum, shape.columns, partials + shape.columns);
 }
 
 /// Sums of columns over slices[slices][columns]; a block of 32 x 32 threads has 32 columns.
@@ -233,7 +249,7 @@ __global__ __launch_bounds__(kThreads) void rows_kernel(NormShape shape, const _
   float sum = 0;
   float product = 0;
 #pragma unroll 4
-  for (int column = column_of(0); column < shape.columns; column += kWarp * kPack) {
+  for (int column = column_of<kWarp>(0); column < shape.columns; column += kWarp * kPack) {
     const Pack g = load(gradient + start + column);
     const Pack x = load(normalised + start + column);
 #pragma unroll
@@ -256,6 +272,42 @@ struct Normalise {
   __device__ Pack operator()(std::size_t index, const Pack& sum) const {
     const std::size_t row = index / packs;
     return each([m = mean[row], r = rstd[row]](float x) { return (x - m) * r; }, sum);
+  }
+};
+
+/// means[row] of any numbers.
+__global__ __launch_bounds__(kThreads) void row_means_kernel(NormShape shape, const __nv_bfloat16* numbers,
+                                                             float* means) {
+  const std::size_t row = std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  if (row >= shape.rows) return;
+  const __nv_bfloat16* const start = numbers + row * static_cast<std::size_t>(shape.columns);
+  float sum = 0;
+#pragma unroll 4
+  for (int column = column_of<kWarp>(0); column < shape.columns; column += kWarp * kPack) {
+    const Pack held = load(start + column);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) sum += held.at[k];
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % kWarp == 0) means[row] = sum / static_cast<float>(shape.columns);
+}
+
+__global__ __launch_bounds__(kThreads) void rstd_kernel(NormShape shape, const float* means, float* rstd) {
+  const std::size_t row = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (row < shape.rows) rstd[row] = rsqrtf(means[row] + shape.epsilon);
+}
+
+struct Square {
+  __device__ Pack operator()(std::size_t, const Pack& values) const {
+    return each([](float x) { return x * x; }, values);
+  }
+};
+
+struct TimesRow {
+  std::size_t packs;  // in a row
+  const float* of_rows;
+  __device__ Pack operator()(std::size_t index, const Pack& values) const {
+    return each([r = of_rows[index / packs]](float x) { return x * r; }, values);
   }
 };
 
@@ -363,7 +415,7 @@ __global__ void parameters_reference_kernel(NormShape shape, NormTensors tensors
 
 void require(const NormShape& shape, const NormTensors& tensors) {
   if (shape.columns < kPack || shape.columns % kPack != 0 || shape.columns > kMostColumns) {
-    throw std::invalid_argument("norm: the columns must be a multiple of 8 and at most 1024");
+    throw std::invalid_argument("norm: the columns must be a multiple of 8 and at most 8192");
   }
   require_aligned({tensors.input, tensors.residual, tensors.sum, tensors.output, tensors.output_gradient,
                    tensors.skip_gradient, tensors.sum_gradient, tensors.weight, tensors.bias});
@@ -373,32 +425,41 @@ unsigned blocks_of(std::size_t items, int each_block) {
   return static_cast<unsigned>((items + each_block - 1) / each_block);
 }
 
+int rows_of_block(const NormShape& shape) { return shape.columns <= kWarpColumns ? kWarps : 1; }
+
 unsigned backward_blocks(const NormShape& shape, int multiprocessors) {
-  return std::max(1U, std::min(blocks_of(shape.rows, kWarps), static_cast<unsigned>(kBlocksEach * multiprocessors)));
+  const unsigned most = static_cast<unsigned>(kBlocksEach * multiprocessors);
+  return std::max(1U, std::min(blocks_of(shape.rows, rows_of_block(shape)), most));
 }
 
-/// Calls f with the number of packs that a lane holds of a row, and whether means are subtracted, as constants.
+/// Calls f with the number of threads that share a row, of packs that each holds of it, and whether means are
+/// subtracted, as constants.
 template <typename F>
 void with_constants(const NormShape& shape, F f) {
-  const auto with_vectors = [&]<bool kCentred>() {
-    switch (blocks_of(shape.columns, kWarp * kPack)) {
+  const auto with_vectors = [&]<int kTeam, bool kCentred>() {
+    switch (blocks_of(shape.columns, kTeam * kPack)) {
       case 1:
-        return f.template operator()<1, kCentred>();
+        return f.template operator()<kTeam, 1, kCentred>();
       case 2:
-        return f.template operator()<2, kCentred>();
+        return f.template operator()<kTeam, 2, kCentred>();
       case 3:
-        return f.template operator()<3, kCentred>();
+        return f.template operator()<kTeam, 3, kCentred>();
       default:
-        return f.template operator()<4, kCentred>();
+        return f.template operator()<kTeam, kMostVectors, kCentred>();
     }
   };
-  shape.norm == Norm::kLayer ? with_vectors.template operator()<true>() : with_vectors.template operator()<false>();
+  const auto with_team = [&]<bool kCentred>() {
+    if (shape.columns <= kWarpColumns) return with_vectors.template operator()<kWarp, kCentred>();
+    with_vectors.template operator()<kThreads, kCentred>();
+  };
+  shape.norm == Norm::kLayer ? with_team.template operator()<true>() : with_team.template operator()<false>();
 }
 
 void launch_forward(const NormShape& shape, const NormTensors& tensors, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  with_constants(shape, [&]<int kVectors, bool kCentred>() {
-    forward_kernel<kVectors, kCentred><<<blocks_of(shape.rows, kWarps), kThreads, 0, stream>>>(shape, tensors);
+  with_constants(shape, [&]<int kTeam, int kVectors, bool kCentred>() {
+    forward_kernel<kTeam, kVectors, kCentred>
+        <<<blocks_of(shape.rows, kThreads / kTeam), kThreads, 0, stream>>>(shape, tensors);
   });
   check(cudaGetLastError());
 }
@@ -430,9 +491,9 @@ void norm_forward(const NormShape& shape, const NormTensors& tensors, cudaStream
 void norm_backward(const NormShape& shape, const NormTensors& tensors, int multiprocessors, cudaStream_t stream) {
   require(shape, tensors);
   const unsigned blocks = backward_blocks(shape, multiprocessors);
-  const auto shared_bytes = static_cast<std::size_t>(kWarps * shape.columns) * sizeof(float);
-  with_constants(shape, [&]<int kVectors, bool kCentred>() {
-    backward_kernel<kVectors, kCentred><<<blocks, kThreads, shared_bytes, stream>>>(shape, tensors);
+  const auto shared_bytes = static_cast<std::size_t>(rows_of_block(shape) * shape.columns) * sizeof(float);
+  with_constants(shape, [&]<int kTeam, int kVectors, bool kCentred>() {
+    backward_kernel<kTeam, kVectors, kCentred><<<blocks, kThreads, shared_bytes, stream>>>(shape, tensors);
   });
   check(cudaGetLastError());
   launch_finish(tensors.partials, blocks, sums_of(shape) * shape.columns, tensors.parameter_gradient, stream);
@@ -453,6 +514,23 @@ void norm_forward_by_operations(const NormShape& shape, const NormTensors& tenso
   if (tensors.output == nullptr) return;
   const __nv_bfloat16* bias = shape.norm == Norm::kLayer ? tensors.bias : nullptr;
   map(count, tensors.output, ScaleAndShift{packs, tensors.weight, bias}, stream,
+      static_cast<const __nv_bfloat16*>(steps.normalised));
+}
+
+void rms_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
+                               cudaStream_t stream) {
+  require(shape, tensors);
+  if (shape.rows == 0) return;
+  const std::size_t count = shape.rows * static_cast<std::size_t>(shape.columns);
+  const auto packs = static_cast<std::size_t>(shape.columns / kPack);
+  const __nv_bfloat16* const sum = tensors.sum;
+  map(count, steps.normalised, Square{}, stream, sum);
+  row_means_kernel<<<blocks_of(shape.rows, kWarps), kThreads, 0, stream>>>(shape, steps.normalised, steps.row_means);
+  check(cudaGetLastError());
+  rstd_kernel<<<blocks_of(shape.rows, kThreads), kThreads, 0, stream>>>(shape, steps.row_means, tensors.rstd);
+  check(cudaGetLastError());
+  map(count, steps.normalised, TimesRow{packs, tensors.rstd}, stream, sum);
+  map(count, tensors.output, ScaleAndShift{packs, tensors.weight, nullptr}, stream,
       static_cast<const __nv_bfloat16*>(steps.normalised));
 }
 

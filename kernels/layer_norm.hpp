@@ -10,7 +10,8 @@ namespace gpulift {
 
 enum class Norm { kLayer, kRms };  // RMSNorm: neither a mean nor a bias
 
-/// Columns must be a multiple of 8 and at most 1024, since a warp holds a row in its registers.
+/// Columns must be a multiple of 8 and at most 8192, since a row is held in registers: up to 1024 in those of a warp,
+/// else in those of a block.
 struct NormShape {
   std::size_t rows;
   int columns;
@@ -64,6 +65,11 @@ struct NormSteps {
 /// The same in a launch for each operation: add; mean and variance; normalise; scale. Moves 8 matrices, not 4.
 void norm_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
                                 cudaStream_t stream);
+
+/// RMSNorm of `sum` in a launch for each operation, as models write it: square; mean; root; multiply; scale. Moves 7
+/// matrices, not 2.
+void rms_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
+                               cudaStream_t stream);
 
 /// The same in a launch for each operation: scale; the parameters' gradients; means of rows; the gradient; add. Moves
 /// 13 matrices, not 4.

@@ -250,6 +250,15 @@ TEST_P(LayerNorm, OperationByOperationGivesTheSame) {
   expect_parameters(2 * kHalfUlp * std::sqrt(static_cast<double>(GetParam().rows)));
 }
 
+TEST_P(LayerNorm, RmsOperationByOperationGivesTheSame) {
+  if (GetParam().norm != Norm::kRms) GTEST_SKIP() << "of RMSNorm alone";
+  const Numbers sum = memory().from.sum();
+  check(cudaMemcpy(memory().sum.data(), sum.data(), 2 * sum.size(), cudaMemcpyHostToDevice));
+  check(cudaDeviceSynchronize());
+  rms_forward_by_operations(GetParam().kernel_shape(), tensors(), steps(), stream());
+  expect_near(memory().output, expected(GetParam(), memory().from).output, 6 * kHalfUlp);
+}
+
 TEST_P(LayerNorm, ReferencesAreThoseOfTheHost) {
   run_forward(true);
   const DeviceBuffer<float> output = guarded<float>(GetParam().count());
@@ -273,12 +282,18 @@ TEST_P(LayerNorm, EqualDataGivesEqualBits) {
   EXPECT_EQ(download(memory().parameter_gradient), first);
 }
 
-/// Rows that fill no block, one, and several of each block; columns of one pack, of a tail in each of the four widths.
+/// Rows that fill no block, one, and several of each block; columns of one pack, of a tail in each of the four widths,
+/// shared by a warp and by a block.
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                          testing::Values(Shape{0, 768}, Shape{1, 8}, Shape{1, 768}, Shape{7, 40}, Shape{8, 256},
                                          Shape{33, 264}, Shape{100, 768}, Shape{13, 1024}, Shape{65, 1000},
                                          Shape{9, 768, Norm::kRms}, Shape{35, 776, Norm::kRms},
-                                         Shape{3, 248, Norm::kRms}),
+                                         Shape{3, 248, Norm::kRms}, Shape{1, 1032}, Shape{5, 2056}, Shape{1, 4096},
+                                         Shape{5, 6000}, Shape{7, 8192}, Shape{1, 768, Norm::kRms},
+                                         Shape{9, 1024, Norm::kRms}, Shape{0, 4096, Norm::kRms},
+                                         Shape{1, 1032, Norm::kRms}, Shape{5, 2056, Norm::kRms},
+                                         Shape{7, 4096, Norm::kRms}, Shape{5, 6000, Norm::kRms},
+                                         Shape{1, 8192, Norm::kRms}, Shape{7, 8192, Norm::kRms}),
                          [](const auto& info) {
                            return std::to_string(info.param.rows) + "x" + std::to_string(info.param.columns) +
                                   (info.param.norm == Norm::kRms ? "rms" : "");
@@ -300,10 +315,13 @@ TEST_F(ResidualAdd, AddsAnyCountAndNothingBehind) {
   }
 }
 
-TEST(LayerNormArguments, RefuseColumnsThatAWarpCannotHoldInPacks) {
-  for (const int columns : {0, 4, 12, 769, 1032}) {
+TEST(LayerNormArguments, RefuseColumnsThatABlockCannotHoldInPacks) {
+  for (const int columns : {0, 4, 12, 769, 1028, 8200}) {
     EXPECT_THROW(norm_forward({.rows = 1, .columns = columns}, {}, nullptr), std::invalid_argument) << columns;
     EXPECT_THROW(norm_backward({.rows = 1, .columns = columns}, {}, 1, nullptr), std::invalid_argument) << columns;
+    EXPECT_THROW(rms_forward_by_operations({.rows = 1, .columns = columns, .norm = Norm::kRms}, {}, {}, nullptr),
+                 std::invalid_argument)
+        << columns;
   }
 }
 
@@ -316,6 +334,8 @@ TEST(LayerNormArguments, PartialsAreThoseOfTheBlocksThatThereAre) {
   EXPECT_EQ(norm_partials({.rows = 0, .columns = 8}, 132), 16) << "one block, which writes zeros";
   EXPECT_EQ(norm_partials({.rows = 9, .columns = 8}, 132), 2 * 16);
   EXPECT_EQ(norm_partials({.rows = 65536, .columns = 768}, 132), 264 * 2 * 768);
+  EXPECT_EQ(norm_partials({.rows = 9, .columns = 1032}, 132), 9 * 2 * 1032) << "wider than a warp holds: a block a row";
+  EXPECT_EQ(norm_partials({.rows = 65536, .columns = 8192}, 132), 264 * 2 * 8192);
 }
 
 }  // namespace
