@@ -13,14 +13,15 @@ namespace gpulift {
 /// Seeded rows for one pass of a normalisation, and what FP64 makes of them.
 class NormCase {
  public:
-  enum class Pass { kForward, kBackward };
+  enum class Pass { kForward, kForwardOfSum, kBackward };
   NormCase(Device& device, const NormShape& shape, Pass pass, std::uint64_t seed);
 
   Device& device() const { return *device_; }
   const NormShape& shape() const { return shape_; }
-  bool forward() const { return forward_; }
+  bool forward() const { return pass_ != Pass::kBackward; }
   std::size_t count() const { return count_; }
-  /// Forward: input and residual to sum and output. Backward: output_gradient, skip_gradient and sum to sum_gradient.
+  /// Forward: input and residual to sum and output, or from a sum that is there to output. Backward: output_gradient,
+  /// skip_gradient and sum to sum_gradient.
   NormTensors tensors() const;
   /// The normalised rows, as a forward pass operation by operation leaves them. Returns when they are there.
   void normalise(__nv_bfloat16* normalised) const;
@@ -31,12 +32,14 @@ class NormCase {
   double error(StreamHandle stream) const;
 
  private:
+  bool adds() const { return pass_ == Pass::kForward; }
+
   using Matrix = DeviceBuffer<__nv_bfloat16>;
   using Floats = DeviceBuffer<float>;
 
   Device* device_;
   NormShape shape_;
-  bool forward_;
+  Pass pass_;
   std::size_t count_;
   std::size_t parameters_;
   Matrix left_, right_, sum_, result_, scale_;
