@@ -9,16 +9,12 @@
 #include <vector>
 
 #include "core/cuda/error.hpp"
+#include "workloads/cudnn/check.hpp"
 
 namespace gpulift {
 namespace {
 
 namespace fe = cudnn_frontend;
-
-void check(cudnnStatus_t status, const std::source_location& place = std::source_location::current()) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  throw Error(describe_failure("cuDNN", "error " + std::to_string(status), cudnnGetErrorString(status), place));
-}
 
 /// The first line of what the frontend says: one for each engine follows.
 std::string failure_of(const fe::error_t& status, const std::source_location& place) {
