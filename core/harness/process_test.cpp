@@ -150,7 +150,7 @@ TEST_F(ProcessTest, AProgramThatDoesNotExistIsAnError) {
   EXPECT_THROW(Process({"/no/such/program"}, {}), std::system_error);
 }
 
-TEST(OwnProgram, IsThisTest) { EXPECT_EQ(std::filesystem::path(own_program()).filename(), "test.harness.process"); }
+TEST(OwnProgram, IsThisTest) { EXPECT_EQ(std::filesystem::path(own_program()).filename(), "test.harness.units"); }
 
 }  // namespace
 }  // namespace gpulift

@@ -12,7 +12,7 @@
 namespace gpulift {
 namespace {
 
-Job example() {
+Job example_job() {
   Job job;
   job.technique = "transfer/copy";
   job.module = "somewhere/transfer.copy.so";
@@ -26,7 +26,7 @@ Job example() {
 }
 
 TEST(Job, ComesBackFromJson) {
-  Job job = example();
+  Job job = example_job();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
   job.side = "base";
@@ -60,7 +60,7 @@ TEST(RunSettings, ThePathOfAnInterpreterIsInNoRecord) {
   RunSettings settings;
   settings.python = settings.base_python = settings.scratch = "/home/somebody/python";
   EXPECT_EQ(options_of(settings).dump().find("somebody"), std::string::npos);
-  EXPECT_EQ(begin_record(example(), settings).dump().find("somebody"), std::string::npos);
+  EXPECT_EQ(begin_record(example_job(), settings).dump().find("somebody"), std::string::npos);
 }
 
 TEST(WithoutFolders, NamesFilesAloneAndLeavesTheRest) {
@@ -71,7 +71,7 @@ TEST(WithoutFolders, NamesFilesAloneAndLeavesTheRest) {
 }
 
 TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
-  Job job = example();
+  Job job = example_job();
   job.about = about_technique({{"id", "transfer/copy"},
                                {"question", "Why?"},
                                {"expectation", "So."},
@@ -94,7 +94,7 @@ TEST(BeginRecord, SaysWhatIsKnownBeforeTheCaseRuns) {
 }
 
 TEST(BeginRecord, NamesTheTraitsThatTheTechniqueHas) {
-  Job job = example();
+  Job job = example_job();
   job.about = about_technique({{"ceiling", false}, {"integrity", false}, {"launch_bound", true}, {"controls", {"b"}}});
   const auto record = begin_record(job, RunSettings{});
   EXPECT_EQ(record.at("launch_bound"), true);
@@ -105,7 +105,7 @@ TEST(BeginRecord, NamesTheTraitsThatTheTechniqueHas) {
 }
 
 TEST(BeginRecord, OfADuetNamesItsArm) {
-  Job job = example();
+  Job job = example_job();
   job.base_module = "elsewhere/transfer.copy.so";
   job.arm = "pinned";
   job.side = "base";
@@ -129,7 +129,7 @@ TEST(CaseSeed, DiffersBetweenLaunchesCasesAndRuns) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     for (int launch = 0; launch < 20; ++launch) {
       for (const char* id : {"bytes:4", "bytes:8"}) {
-        Job job = example();
+        Job job = example_job();
         job.launch = launch;
         job.case_id = id;
         RunSettings settings;
@@ -143,30 +143,30 @@ TEST(CaseSeed, DiffersBetweenLaunchesCasesAndRuns) {
 }
 
 TEST(CaseSeed, IsTheSameForBothSidesOfADuet) {
-  Job duet = example();
+  Job duet = example_job();
   duet.base_module = "elsewhere";
   duet.arm = "pinned";
-  EXPECT_EQ(case_seed(duet, RunSettings{}), case_seed(example(), RunSettings{}));
+  EXPECT_EQ(case_seed(duet, RunSettings{}), case_seed(example_job(), RunSettings{}));
 }
 
 TEST(PlannedTime, IsThatOfTheArmsOrOfTheLongWindows) {
-  EXPECT_DOUBLE_EQ(planned_s(example(), RunSettings{}, 2), 0.6);
-  Job sustained = example();
+  EXPECT_DOUBLE_EQ(planned_s(example_job(), RunSettings{}, 2), 0.6);
+  Job sustained = example_job();
   sustained.regime = "sustained";
   EXPECT_GT(planned_s(sustained, RunSettings{}, 1), 3.0);
 }
 
 TEST(MeasuredOnce, AreSustainedCasesAndWholeStepsOfAQuickRun) {
-  Job sustained = example();
+  Job sustained = example_job();
   sustained.regime = "sustained";
-  Job steps = example();
+  Job steps = example_job();
   steps.whole_steps = true;
   RunSettings settings;
   for (const bool quick : {true, false}) {
     settings.quick = quick;
     EXPECT_EQ(is_measured_once(sustained, settings), quick);
     EXPECT_EQ(is_measured_once(steps, settings), quick);
-    EXPECT_FALSE(is_measured_once(example(), settings));
+    EXPECT_FALSE(is_measured_once(example_job(), settings));
   }
 }
 
