@@ -17,7 +17,7 @@ FIRST_SHARE = 2 / 3  # of a qualification's time: the rest is for what is then o
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
 ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
-STEPS_ARM_S = 5.0  # of an arm of whole steps: its framework loads, and models train for its check
+STEPS_ARM_S = 8.0  # of an arm of whole steps: its framework loads, and models train for its check
 
 Row = tuple[str, str, str]  # technique, case, arm
 
