@@ -134,7 +134,7 @@ def inference_of(training: Training) -> Callable[[], torch.Tensor]:
 
 def error_of(training: Training, work: Callable[[], Any], state: State) -> float:
     """Of the gradients of a step or the logits of an inference, against this state in more bits;
-    or of products of as many rows as the work has, since gradients are checked on fewer."""
+    or of the products of a whole batch, since gradients are checked on fewer rows."""
     products = products_error(training)
     if work == training.step:
         return max(products, gradient_error(training, CHECKED_ROWS, state))
@@ -145,28 +145,40 @@ def error_of(training: Training, work: Callable[[], Any], state: State) -> float
 
 
 def products_error(training: Training) -> float:
-    """The largest distance of a compressed layer's product from that of its dense weight, of layers
-    of each shape; 0 without any. Throws Failed where products are wrong."""
-    errors: dict[torch.Size, float] = {}
+    """The largest distance of a compressed layer's product of what it is given in a forward pass
+    from that of its dense weight; 0 without such layers. Throws Failed where products are wrong."""
+    errors = [0.0]
     kind = torch.bfloat16 if training.bf16 else torch.float32
-    for layer in linears_of(training.model).values():
-        if not isinstance(layer, CompressedLinear):
-            continue
-        with torch.no_grad():
-            weight = layer.left().to(kind)
-            if weight.shape in errors:
-                continue
-            kept = layer.compress(layer.weight) if layer.kept is None else layer.kept
-            rows = torch.randn(
-                training.input.numel(), weight.shape[1], dtype=kind, device=weight.device
-            )
-            errors[weight.shape] = distance(layer.product(rows, kept), rows @ weight.T)
-            require_right(errors[weight.shape], layer, kept, rows, weight)
-    return max(errors.values(), default=0.0)
+
+    def look(name: str, layer: CompressedLinear, given: torch.Tensor) -> None:
+        rows = given.to(kind).flatten(0, -2)
+        weight = layer.left().to(kind)
+        kept = layer.compress(layer.weight) if layer.kept is None else layer.kept
+        errors.append(distance(layer.product(rows, kept), rows @ weight.T))
+        require_right(errors[-1], name, layer, kept, rows, weight)
+
+    hooks = [
+        layer.register_forward_pre_hook(lambda layer, given, name=name: look(name, layer, *given))
+        for name, layer in linears_of(training.model).items()
+        if isinstance(layer, CompressedLinear)
+    ]
+    with (
+        torch.no_grad(),
+        torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16),
+    ):
+        training.model.hidden(training.input)
+    for hook in hooks:
+        hook.remove()
+    return max(errors)
 
 
 def require_right(
-    error: float, layer: CompressedLinear, kept: Any, rows: torch.Tensor, weight: torch.Tensor
+    error: float,
+    name: str,
+    layer: CompressedLinear,
+    kept: Any,
+    rows: torch.Tensor,
+    weight: torch.Tensor,
 ) -> None:
     """Throws Failed where the product of these rows is not; says whether that of few rows is."""
     if error <= PRODUCT_TOLERANCE:
@@ -175,6 +187,6 @@ def require_right(
     of_few = distance(layer.product(few, kept), few @ weight.T)
     outputs, inputs = weight.shape
     raise Failed(
-        f"products of {len(rows)} rows and weights of {outputs} x {inputs} are {error:.2g} off, "
-        f"of {len(few)} rows {of_few:.2g}"
+        f"{name}: products of {len(rows)} rows and weights of {outputs} x {inputs} are "
+        f"{error:.2g} off, of {len(few)} rows {of_few:.2g}"
     )
