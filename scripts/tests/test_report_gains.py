@@ -76,6 +76,11 @@ def test_the_record_says_which_model_a_step_trains(
     assert trained_model(one) == model
 
 
+def test_an_operation_on_the_tensors_of_a_model_is_no_step_of_it() -> None:
+    moving = arm("x", 1.0, cost={"bytes": 4e9})
+    assert trained_model(read_record(sample.record("a/b", {"model": "gpt2"}, [moving]))) == ""
+
+
 def test_steps_come_before_blocks_and_the_largest_ratio_heads_nothing(tmp_path: Path) -> None:
     many = [
         one

@@ -202,11 +202,13 @@ def memory_ratio(row: Worth) -> str:
 
 
 def trained_model(record: Record) -> str:
-    """The model of which a whole training step was measured; empty for a building block.
+    """The model of which a whole training step was measured; empty for a building block, as what
+    counts the bytes that it moves is, though they may be a model's.
 
     `resnet50_128` is the same model with so many images.
     """
-    if record.notes.get(STEP, "").startswith(EMULATED):
+    emulated = record.notes.get(STEP, "").startswith(EMULATED)
+    if emulated or any(arm.cost and arm.cost.bytes for arm in record.arms):
         return ""
     named = str(record.case.get(MODEL) or record.notes.get(MODEL, "").partition(",")[0])
     name, _, size = named.rpartition("_")
