@@ -31,10 +31,10 @@ def script_beside(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture(name="hellos_of_ranks")
 def ranks_of_an_arm() -> Hellos:
-    """hellos_of_ranks(script, arm, point): what two ranks say after the arm's check."""
+    """hellos_of_ranks(script, arm, point): what its ranks, or two, say after the arm's check."""
 
     def hellos(script: Path, arm: str, point: Mapping[str, int | str]) -> list[Hello]:
-        with rank_group.RankGroup(script) as group:
+        with rank_group.RankGroup(script, ranks=int(point.get("ranks", 2))) as group:
             return group.hello(arm, point)
 
     return hellos

@@ -28,9 +28,6 @@ using gpulift::enable_peer_access;
 using gpulift::OnGpu;
 using gpulift::StreamHandle;
 
-// What every machine with a link between GPUs has. An axis "gpus" takes its place once more are measured: from three on
-// NCCL may sum in the switch, which then carries fewer bytes than the costs below say.
-constexpr int kRanks = 2;
 constexpr int kPoison = 0xFF;  // a float of such bytes is NaN, and equals nothing
 
 /// Element i of a rank's input is integer i of this sequence, which repeats. Small integers, whose sum is exact in any
@@ -252,6 +249,7 @@ class PeerCopy {
 void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
   const std::size_t count = bytes / sizeof(float);
+  const auto ranks = static_cast<int>(trial.number("gpus"));
   const bool nvlink = trial.word("link") == "nvlink";
   const std::string roof = nvlink ? "gpu_link" : "gpu_link/host";
   trial.version("nccl", gpulift::nccl_version());
@@ -288,13 +286,15 @@ void run(gpulift::Trial& trial) {
             },
         .clock = gpulift::Clock::kUnheld,
         .cost = cost(share),
-        .worker = gpulift::Worker{
-            .device = true, .environment = {{"NCCL_P2P_DISABLE", nvlink ? "0" : "1"}}, .ranks = kRanks}};
+        // A switch that sums carries fewer bytes than are counted, and the link is the subject.
+        .worker = gpulift::Worker{.device = true,
+                                  .environment = {{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_P2P_DISABLE", nvlink ? "0" : "1"}},
+                                  .ranks = ranks}};
   };
-  constexpr double kOthers = (kRanks - 1.0) / kRanks;
-  trial.compare({collective("all_reduce", 2 * kOthers, all_reduce),  // every element goes out as a part and as a sum
-                 collective("all_gather", kOthers, all_gather), collective("reduce_scatter", kOthers, reduce_scatter),
-                 collective("all_to_all", kOthers, all_to_all),
+  const double others = (ranks - 1.0) / ranks;
+  trial.compare({collective("all_reduce", 2 * others, all_reduce),  // every element goes out as a part and as a sum
+                 collective("all_gather", others, all_gather), collective("reduce_scatter", others, reduce_scatter),
+                 collective("all_to_all", others, all_to_all),
                  gpulift::Arm{.name = "peer_copy",
                               .make =
                                   [&] {
@@ -312,20 +312,23 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 const gpulift::Technique gpulift::technique{
     .question =
-        "How fast do two GPUs exchange memory, by NCCL's collectives and by a plain copy, over NVLink and through the "
-        "host?",
+        "How fast do GPUs exchange memory, by NCCL's collectives and by a plain copy between two, over NVLink and "
+        "through the host?",
     .expectation = R"(
         Two H100 have 18 NVLinks of 25 GB/s each way: 450 GB/s. A copy engine reaches about 395 of them by public
         figures: 1 GiB in 2.7 ms. nccl-tests gives 330 GB/s of bus bandwidth for an all-reduce of 1 GiB between two
         H100, 3.3 ms, and about 270 for 64 MiB, 0.25 ms. An all-gather and a reduce-scatter do half of that with the
-        same waits for the other GPU and stay 20 % below. 8 KiB is latency alone, 10 to 20 us, and 1 MiB takes 22.
-        Through the host each byte goes up one PCIe link of 63 GB/s and down the other, by way of memory: about 26 GB/s,
+        same waits for the other GPU and stay 20 % below. By a switch each GPU has its whole bandwidth to every
+        other: nccl-tests gives 355 GB/s for four and 361 for eight. 8 KiB is latency alone, 10 to 20 us for two and some
+        2 us more for each further one, and 1 MiB takes 22. Through the host each byte goes up one PCIe link of 63 GB/s and down the other, by way of memory: about 26 GB/s,
         41 ms for 1 GiB.)",
     .claims = {},
-    .gpus = kRanks,
+    .gpus = 2,
     .ceiling = true,
     .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
-    .sweep = {{"link", {"nvlink", "host"}}, {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},
-    .quick = {{{"link", "nvlink"}, {"bytes", 64 * kMiB}}},
+    .sweep = {{"gpus", {2, 4, 8}},
+              {"link", {"nvlink", "host"}},
+              {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},
+    .quick = {{{"gpus", 2}, {"link", "nvlink"}, {"bytes", 64 * kMiB}}},
     .run = run,
 };

@@ -21,8 +21,9 @@ const ModuleUnderTest technique;
 /// none.
 class OneProcessTrial final : public TrialOfTest {
  public:
-  OneProcessTrial(const std::string& link, std::int64_t bytes, Device* device = nullptr, std::vector<int> gpus = {})
-      : TrialOfTest(device, {{"link", link}, {"bytes", bytes}}), gpus_(std::move(gpus)) {}
+  OneProcessTrial(const std::string& link, std::int64_t bytes, Device* device = nullptr, std::vector<int> gpus = {},
+                  std::int64_t ranks = 2)
+      : TrialOfTest(device, {{"gpus", ranks}, {"link", link}, {"bytes", bytes}}), gpus_(std::move(gpus)) {}
 
   const std::vector<Arm>& arms() const { return arms_; }
   const Arm& arm(const std::string& name) const {
@@ -73,15 +74,21 @@ class OneProcessTrial final : public TrialOfTest {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 TEST(Collectives, CountTheBusBytesOfNcclTests) {
-  OneProcessTrial trial("nvlink", kMiB);
-  technique->run(trial);
-  const std::map<std::string, double> share{
-      {"all_reduce", 1.0}, {"all_gather", 0.5}, {"reduce_scatter", 0.5}, {"all_to_all", 0.5}, {"peer_copy", 1.0}};
-  ASSERT_EQ(trial.arms().size(), share.size());
-  for (const Arm& arm : trial.arms()) {
-    EXPECT_EQ(arm.cost.value().bytes, share.at(arm.name) * kMiB) << arm.name;
-    EXPECT_EQ(arm.cost.value().items, 1) << arm.name;
-    EXPECT_EQ(arm.cost.value().roof, "gpu_link") << arm.name;
+  for (const auto& [ranks, others] : {std::pair{2, 0.5}, {4, 0.75}, {8, 0.875}}) {
+    OneProcessTrial trial("nvlink", kMiB, nullptr, {}, ranks);
+    technique->run(trial);
+    const std::map<std::string, double> share{{"all_reduce", 2 * others},
+                                              {"all_gather", others},
+                                              {"reduce_scatter", others},
+                                              {"all_to_all", others},
+                                              {"peer_copy", 1.0}};
+    ASSERT_EQ(trial.arms().size(), share.size());
+    for (const Arm& arm : trial.arms()) {
+      EXPECT_EQ(arm.cost.value().bytes, share.at(arm.name) * kMiB) << arm.name << " of " << ranks;
+      EXPECT_EQ(arm.cost.value().items, 1) << arm.name;
+      EXPECT_EQ(arm.cost.value().roof, "gpu_link") << arm.name;
+    }
+    EXPECT_EQ(trial.arm("all_reduce").worker.value().ranks, ranks);
   }
 }
 
@@ -93,7 +100,9 @@ TEST(Collectives, TakeThePathThatTheCaseNames) {
       const Worker& worker = trial.arm(name).worker.value();
       EXPECT_EQ(worker.ranks, 2) << name;
       EXPECT_TRUE(worker.device) << name;
-      EXPECT_EQ(worker.environment, (std::map<std::string, std::string>{{"NCCL_P2P_DISABLE", disabled}})) << name;
+      EXPECT_EQ(worker.environment,
+                (std::map<std::string, std::string>{{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_P2P_DISABLE", disabled}}))
+          << name;
     }
     EXPECT_EQ(trial.arm("peer_copy").worker.value().ranks, 1);
     EXPECT_TRUE(trial.arm("peer_copy").worker.value().environment.empty());

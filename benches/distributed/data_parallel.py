@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch.distributed as dist
-from gpulift_distributed import IMAGE_TOLERANCE, Group, Replica, arm_of, idle_arm, join
+from gpulift_distributed import Group, Replica, arm_of, idle_arm, join, tolerance_of
 from gpulift_training import TWINS
 from gpulift_worker import Arm, Skip
 from torch.nn.parallel import DataParallel
@@ -57,11 +57,6 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     replica = Replica(name, group, seed, batch=rows)
     replica.wrap()
     return arm_of(replica, tolerance=tolerance_of(name))
-
-
-def tolerance_of(name: str) -> float | None:
-    """Where it is not the technique's."""
-    return IMAGE_TOLERANCE if name == "resnet50" else None
 
 
 def rows_of_shard(batch: int, parts: int, scaling: str, arm: str) -> int:

@@ -15,8 +15,13 @@ torch = pytest.importorskip("torch")
 Hellos = Callable[..., list[dict[str, Any]]]
 Altered = Callable[[Path, str], Path]
 SCRIPT = Path(__file__).with_name("overlap.py")
-GLOO = {"link": "gloo"}
-SMALL = 'technique.MODELS = {"gloo": "gpt_toy"}\n'
+GLOO = {"ranks": 2, "link": "gloo", "network": "gpt"}
+SMALL = """
+import gpulift_distributed
+
+gpulift_distributed.cores = lambda: 8
+technique.NETWORKS = {"gloo": {"gpt": "gpt_toy"}}
+"""
 WRONG = (
     SMALL
     + """
@@ -64,6 +69,26 @@ def test_all_forms_give_the_same_bits_on_two_ranks(
     assert len(errors) == 1
 
 
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_more_ranks_give_the_gradients_of_all_their_rows(
+    altered: Altered, hellos_of_ranks: Hellos, ranks: int
+) -> None:
+    script = altered(SCRIPT, SMALL)
+    for arm in ("one_at_the_end", "bucket_view"):
+        hellos = hellos_of_ranks(script, arm, {**GLOO, "ranks": ranks})
+        assert len(hellos) == ranks
+        assert all(one["check_error"] < 1e-5 for one in hellos), (arm, hellos)
+        assert hellos[0]["cost"]["items"] == ranks * 8 * 32
+
+
+def test_processors_with_fewer_cores_than_ranks_skip(
+    altered: Altered, hellos_of_ranks: Hellos
+) -> None:
+    script = altered(SCRIPT, SMALL.replace("lambda: 8", "lambda: 3"))
+    for hello in hellos_of_ranks(script, "buckets_25", {**GLOO, "ranks": 4}):
+        assert hello["skipped"] == "its 4 ranks need a core each, and there are 3"
+
+
 @pytest.mark.parametrize("arm", ["idle", "of_one_rank"])
 def test_ranks_that_hold_other_gradients_are_found(
     altered: Altered, hellos_of_ranks: Hellos, arm: str
@@ -80,7 +105,7 @@ def test_gradients_that_are_wrong_on_all_ranks_are_found(
 
 
 def test_links_of_gpus_are_skipped_without(hellos_of_ranks: Hellos) -> None:
-    for hello in hellos_of_ranks(SCRIPT, "buckets_25", {"link": "host"}):
+    for hello in hellos_of_ranks(SCRIPT, "buckets_25", {**GLOO, "link": "host"}):
         assert hello["skipped"] == "its ranks need a GPU each"
 
 

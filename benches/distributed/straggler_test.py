@@ -35,6 +35,9 @@ straggler = load()
 MANIFEST = manifest_of("distributed/straggler", SCRIPT)
 # So late that it shows on any machine.
 SMALL = """
+import gpulift_distributed
+
+gpulift_distributed.cores = lambda: 8
 technique.MODELS = {"gloo": "gpt_toy"}
 technique.SLOWER_SHARE = technique.LOADER_SHARE = 5
 technique.WATCHED_STEPS = 5
@@ -54,18 +57,22 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, arm: str, rank: int, steps: int) -
     return sums
 
 
-@pytest.mark.parametrize("arm", MANIFEST["arms"])
-def test_ranks_hold_the_same_gradients_and_the_late_one_is_named(arm: str, tmp_path: Path) -> None:
-    with RankGroup(altered(tmp_path, SCRIPT, SMALL)) as group:
-        hellos = group.hello(arm, {"link": "gloo"})
+@pytest.mark.parametrize(
+    ("arm", "ranks"), [*((arm, 2) for arm in MANIFEST["arms"]), ("one_slower_5_percent", 4)]
+)
+def test_ranks_hold_the_same_gradients_and_the_late_one_is_named(
+    arm: str, ranks: int, tmp_path: Path
+) -> None:
+    with RankGroup(altered(tmp_path, SCRIPT, SMALL), ranks=ranks) as group:
+        hellos = group.hello(arm, {"ranks": ranks, "link": "gloo"})
         windows = group.window(2)
-        assert group.exit_codes() == [0, 0]
+        assert group.exit_codes() == [0] * ranks
     assert all(one["check_error"] <= MANIFEST["check"]["tolerance"] for one in hellos)
     assert all(one["host_s"] > 0 for one in windows)
     found = hellos[0]["metrics"]
     assert found["slowest_own_s"] >= found["fastest_own_s"] > 0
     if arm in ("one_slower_5_percent", "loader_on_one"):
-        assert found["slowest_rank"] == 1
+        assert found["slowest_rank"] == ranks - 1
         assert found["slowest_over_median"] > 1.3
         assert found["exposed_communication_s"] > found["step_without_exchange_s"], "rank 0 waits"
 

@@ -106,7 +106,7 @@ class CaseTrial : public Trial {
   bool compared_ = false;
 };
 
-/// "gpus" stands for as many ranks as the case has GPUs.
+/// A word for "ranks" is the axis of the case that says how many.
 Worker worker_of_script(const Json& manifest, const std::string& arm, const Trial& trial) {
   Worker worker{.python = true};
   const auto of_arm = [&](const char* key) { return manifest.value(key, Json::object()).value(arm, Json()); };

@@ -42,6 +42,12 @@ MODELS = {
     "host": "gpt2",
     "gloo": "resnet18",
 }  # that a link is tried with
+NETWORKS = {
+    "nvlink": {"gpt": "gpt2", "resnet": "resnet50"},
+    "host": {"gpt": "gpt2", "resnet": "resnet50"},
+    "gloo": {"gpt": "gpt_baby", "resnet": "resnet18"},
+}  # likewise, by kind
+PAIR = 2  # ranks that every machine is asked for
 CHECKED_ROWS = 2  # of each shard
 CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
 IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
@@ -75,6 +81,8 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
         int(os.environ.get("WORLD_SIZE", "1")),
     )
     if link == "gloo":
+        if ranks > max(PAIR, cores()):
+            raise Skip(f"its {ranks} ranks need a core each, and there are {cores()}")
         device = torch.device("cpu")
     elif gpu is None:
         raise Skip("its ranks need a GPU each", "use a machine with several GPUs")
@@ -331,6 +339,11 @@ def arm_of(
         items=items,
         item=item,
     )
+
+
+def tolerance_of(name: str) -> float | None:
+    """Of a model's gradients, where it is not the technique's."""
+    return IMAGE_TOLERANCE if name == "resnet50" else None
 
 
 def idle_arm(group: Group) -> Arm:

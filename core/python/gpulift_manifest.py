@@ -44,7 +44,7 @@ NAME = re.compile(r"[a-z0-9_]+")  # of an arm or an axis
 WORD = re.compile(r"[A-Za-z0-9_.+-]+")  # on an axis: part of the id of a case
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 REGIMES = ("burst", "sustained")
-GPUS = "gpus"  # the axis of their number, and as many ranks
+GPUS = "gpus"  # the axis of their number
 LARGEST = 2**63 - 1
 LITERALS = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp, ast.USub, ast.expr_context)
 
@@ -181,10 +181,15 @@ def check_parts(said: Json) -> None:
     if any(value not in REGIMES for value in sweep.get("regime", ())):
         raise ManifestError(f"the axis 'regime' has the values {', '.join(REGIMES)} alone")
     ranks = said.get("ranks", {})
-    if GPUS in (ranks.values() if is_dict(ranks) else [ranks]) and GPUS not in sweep:
-        raise ManifestError("'ranks' of TECHNIQUE asks for as many as 'gpus', no axis of its sweep")
-    if not all(is_int(value) and value >= 1 for value in sweep.get(GPUS, ())):
-        raise ManifestError("the axis 'gpus' has numbers from 1 on alone")
+    by_axis = set(filter(is_name, ranks.values() if is_dict(ranks) else [ranks]))
+    other = next((axis for axis in sorted(by_axis) if axis not in sweep), None)
+    if other is not None:
+        raise ManifestError(
+            f"'ranks' of TECHNIQUE asks for as many as {other!r}, no axis of its sweep"
+        )
+    for axis in sorted({GPUS, *by_axis}):
+        if not all(is_int(value) and value >= 1 for value in sweep.get(axis, ())):
+            raise ManifestError(f"the axis {axis!r} has numbers from 1 on alone")
     for pattern in said.get("quick", ()):
         for axis, value in pattern.items():
             if value not in sweep.get(axis, ()):
@@ -315,9 +320,9 @@ def is_variables(value: Any) -> bool:
 
 
 def is_ranks(value: Any) -> bool:
-    """Whether it is a number of processes or `gpus`, or has one by the names of arms."""
+    """Whether it is a number of processes or an axis of such, or has one by the names of arms."""
     numbers = value.values() if is_dict(value) else [value]
-    return all(number == GPUS or (is_int(number) and number >= 1) for number in numbers)
+    return all(is_name(number) or (is_int(number) and number >= 1) for number in numbers)
 
 
 def is_preload(value: Any) -> bool:
@@ -345,6 +350,6 @@ KEYS: dict[str, Check] = {
     "quick": (is_quick, 'a list of parts of cases, such as [{"axis": "word"}]'),
     "check": (is_check, 'a dictionary such as {"meaning": "exact bytes", "tolerance": 0.0}'),
     "environment": (is_environment, 'a dictionary such as {"arm": {"VARIABLE": "value"}}'),
-    "ranks": (is_ranks, 'a number of processes, "gpus", or a dictionary such as {"arm": 2}'),
+    "ranks": (is_ranks, 'a number of processes, an axis of such, or one by arm: {"arm": 2}'),
     "preload": (is_preload, 'a dictionary such as {"arm": "libjemalloc.so.2"}'),
 }

@@ -59,6 +59,7 @@ GPT_SIZES = {
     "gpt2": GptSize(12, 768, 12, 1024, 50257),
     "gpt2_large": GptSize(36, 1280, 20, 1024, 50257),
     "gpt_small": GptSize(4, 768, 12, 128, 50257),
+    "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
 }
 IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
@@ -69,6 +70,7 @@ TWINS = {
     "gpt2": Twin(8, bf16=True),
     "gpt2_large": Twin(4, bf16=True),
     "gpt_small": Twin(1, bf16=True),
+    "gpt_baby": Twin(1, bf16=False),
     "gpt_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
     "mlp": Twin(256, bf16=True),

@@ -133,13 +133,13 @@ def test_without_links_the_reason_is_that_of_the_record() -> None:
     assert "no NVLink between them" in row.reason
 
 
-def all_reduces(link: str, rates: Mapping[int, float]) -> list[Json]:
+def all_reduces(link: str, rates: Mapping[int, float], ranks: int = 2) -> list[Json]:
     made: list[Json] = []
     for size, rate in rates.items():
         roof = "gpu_link" if link == "nvlink" else "gpu_link/host"
         cost = {"bytes": float(size), "roof": roof}
-        arms = [arm("all_reduce", size / rate, cost=cost, ranks=2, **EXACT)]
-        case = {"link": link, "bytes": size}
+        arms = [arm("all_reduce", size / rate, cost=cost, ranks=ranks, **EXACT)]
+        case = {"gpus": ranks, "link": link, "bytes": size}
         made += launches(3, "ceiling/collectives", case, arms, context=context())
     return made
 
@@ -160,17 +160,27 @@ def test_all_reduces_are_told_by_size_and_the_largest_is_judged() -> None:
     assert not [id for id in small if id.startswith("all_reduce")], "the link does not set its pace"
 
 
-def steps(*ranks: tuple[int, float]) -> list[Json]:
-    """A launch for each: which of two ranks was the slowest, and how many times the other's."""
+def test_all_reduces_are_those_of_most_gpus() -> None:
+    of_four = all_reduces("nvlink", {64 * MIB: 290e9}, ranks=4)
+    of_two = all_reduces("nvlink", {64 * MIB: 60e9, 1024 * MIB: 60e9})
+    records = [*of_two, *of_four]
+    assert told(summary_of(records)) == [
+        "All-reduce over NVLink, bus bandwidth by size: 64.0 MiB 290 GB/s"
+    ]
+    assert judged(records)["all_reduce/nvlink/64.0 MiB"].verdict == PASS
+
+
+def steps(*seen: tuple[int, float], ranks: int = 2) -> list[Json]:
+    """A launch for each: which of the ranks was the slowest, and how many times the fastest's."""
     return [
         record(
             "distributed/straggler",
-            {"link": "nvlink"},
+            {"ranks": ranks, "link": "nvlink"},
             [
                 arm(
                     "even",
                     0.045,
-                    ranks=2,
+                    ranks=ranks,
                     metrics={
                         "slowest_rank": float(rank),
                         "slowest_over_median": (1 + ratio) / 2,
@@ -182,7 +192,7 @@ def steps(*ranks: tuple[int, float]) -> list[Json]:
             launch,
             context(),
         )
-        for launch, (rank, ratio) in enumerate(ranks)
+        for launch, (rank, ratio) in enumerate(seen)
     ]
 
 
@@ -203,3 +213,9 @@ def test_the_slow_rank_is_named_where_all_launches_agree(
     assert found.verdict == verdict
     assert words in found.reason
     assert bool(found.remedy) == (verdict != PASS)
+
+
+def test_ranks_are_those_of_the_largest_group() -> None:
+    of_two = steps((0, 1.001), (1, 1.001), (0, 1.001))
+    of_four = steps((3, 1.08), (3, 1.081), (3, 1.079), ranks=4)
+    assert "rank 3" in judged([*of_two, *of_four])["ranks"].reason

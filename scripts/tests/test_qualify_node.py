@@ -18,7 +18,8 @@ def technique(id: str, cases: list[str], arms: list[str], unavailable: str = "")
 
 
 LINKS_AND_SIZES = [
-    f"link:{link}/bytes:{size}"
+    f"gpus:{gpus}/link:{link}/bytes:{size}"
+    for gpus in (2, 4, 8)
     for link in ("nvlink", "host")
     for size in (8192, 1 << 20, 64 << 20, 1 << 30)
 ]
@@ -28,6 +29,9 @@ STEPS = [
     for model in ("resnet50", "gpt2", "gpt_small")
     for scaling in ("weak", "strong")
 ]
+RANKS_AND_LINKS = [
+    f"ranks:{ranks}/link:{link}" for ranks in (2, 4, 8) for link in ("nvlink", "gloo")
+]
 KNOWN = [
     technique(
         "ceiling/peer_copy",
@@ -36,7 +40,7 @@ KNOWN = [
     ),
     technique("ceiling/collectives", LINKS_AND_SIZES, ["all_reduce", "all_gather"]),
     technique("distributed/data_parallel", STEPS, ["one_gpu", "ddp", "data_parallel", "ddp_gloo"]),
-    technique("distributed/straggler", ["link:nvlink", "link:gloo"], ["even", "jitter"]),
+    technique("distributed/straggler", RANKS_AND_LINKS, ["even", "jitter"]),
     technique("ceiling/gemm", ["dtype:bf16"], ["best"]),
 ]
 EVERYTHING = machine.matcher(None)
@@ -53,24 +57,29 @@ def test_with_time_for_all_every_part_is_there() -> None:
     assert rows[0] == "ceiling/peer_copy/bytes:268435456/write"
     assert "ceiling/peer_copy/bytes:268435456/through_host" in rows, "the host path"
     for link in ("nvlink", "host"):
-        assert f"ceiling/collectives/link:{link}/bytes:67108864/all_reduce" in rows
+        assert f"ceiling/collectives/gpus:8/link:{link}/bytes:67108864/all_reduce" in rows
     for model in ("gpt2", "resnet50"):
         for arm in ("one_gpu", "ddp"):
             assert f"distributed/data_parallel/gpus:8/model:{model}/scaling:weak/{arm}" in rows
-    assert "distributed/straggler/link:nvlink/even" in rows
+    assert "distributed/straggler/ranks:8/link:nvlink/even" in rows
     assert not [row for row in rows if "gemm" in row or "gloo" in row or "jitter" in row]
 
 
 @pytest.mark.parametrize(("gpus", "ranks"), [(2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (16, 8)])
-def test_steps_take_as_many_gpus_as_there_are_cases_for(gpus: int, ranks: int) -> None:
+def test_ranks_are_as_many_as_there_are_cases_for(gpus: int, ranks: int) -> None:
     rows = names(node.choose(gpus, KNOWN, EVERYTHING, UNLIMITED_S))
-    steps = {row.split("/")[2] for row in rows if row.startswith("distributed/data_parallel")}
-    assert steps == {f"gpus:{ranks}"}
+    for technique, axis in (
+        ("ceiling/collectives", "gpus"),
+        ("distributed/data_parallel", "gpus"),
+        ("distributed/straggler", "ranks"),
+    ):
+        counts = {row.split("/")[2] for row in rows if row.startswith(technique)}
+        assert counts == {f"{axis}:{ranks}"}
 
 
 def test_what_there_is_no_time_for_is_left_out_and_named() -> None:
     little = node.choose(2, KNOWN, EVERYTHING, 31.0)
-    assert names(little)[-1] == "ceiling/collectives/link:nvlink/bytes:1073741824/all_reduce"
+    assert names(little)[-1] == "ceiling/collectives/gpus:2/link:nvlink/bytes:1073741824/all_reduce"
     assert "distributed/data_parallel/gpus:2/model:gpt2/scaling:weak" in little.left_out
     whole = node.choose(2, KNOWN, EVERYTHING, little.all_s)
     assert not whole.left_out
@@ -92,8 +101,8 @@ def test_a_quick_qualification_of_several_cards_keeps_to_its_time(
 def test_two_cards_have_time_for_pairs_and_all_reduces_in_the_usual_two_minutes() -> None:
     rows = names(node.choose(2, KNOWN, EVERYTHING, node.times(120.0, 2).node_s))
     assert "ceiling/peer_copy/bytes:268435456/write" in rows
-    assert "ceiling/collectives/link:nvlink/bytes:67108864/all_reduce" in rows
-    assert "ceiling/collectives/link:host/bytes:67108864/all_reduce" in rows
+    assert "ceiling/collectives/gpus:2/link:nvlink/bytes:67108864/all_reduce" in rows
+    assert "ceiling/collectives/gpus:2/link:host/bytes:67108864/all_reduce" in rows
 
 
 def test_a_filter_and_the_build_choose_among_them() -> None:

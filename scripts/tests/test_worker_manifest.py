@@ -130,12 +130,15 @@ def test_a_number_of_ranks_is_that_of_every_arm(tmp_path: Path) -> None:
     assert found["ranks"] == {"a": 2, "b": 2}
 
 
-def test_there_can_be_as_many_ranks_as_the_case_has_gpus(tmp_path: Path) -> None:
-    sweep = '"sweep": {"gpus": [2, 4]}'
-    found = manifest(tmp_path, f'TECHNIQUE = {{"arms": ["a"], "ranks": "gpus", {sweep}}}\n')
-    assert found["ranks"] == {"a": "gpus"}
-    done = asked(tmp_path, 'TECHNIQUE = {"arms": ["a"], "ranks": {"a": "gpus"}}\n')
-    assert "'ranks' of TECHNIQUE asks for as many as 'gpus'" in done.stderr
+@pytest.mark.parametrize("axis", ["gpus", "ranks"])
+def test_there_can_be_as_many_ranks_as_an_axis_of_the_case_says(tmp_path: Path, axis: str) -> None:
+    ranks = f'TECHNIQUE = {{"arms": ["a"], "ranks": {{"a": "{axis}"}}'
+    found = manifest(tmp_path, f'{ranks}, "sweep": {{"{axis}": [2, 4]}}}}\n')
+    assert found["ranks"] == {"a": axis}
+    done = asked(tmp_path, f"{ranks}}}\n")
+    assert f"'ranks' of TECHNIQUE asks for as many as '{axis}', no axis" in done.stderr
+    done = asked(tmp_path, f'{ranks}, "sweep": {{"{axis}": ["two"]}}}}\n')
+    assert f"the axis '{axis}' has numbers from 1 on alone" in done.stderr
 
 
 def test_a_technique_may_have_arms_of_its_own_beside_what_it_calls_so(tmp_path: Path) -> None:
@@ -223,7 +226,10 @@ def test_what_is_no_technique_is_said_in_one_line(tmp_path: Path, text: str, sai
         ("'controls': ['b']", "'controls' of TECHNIQUE names 'b', no arm beside the baseline"),
         ("'controls': ['a']", "'controls' of TECHNIQUE names 'a', no arm beside the baseline"),
         ("'ranks': 0", "'ranks' of TECHNIQUE is not a number of processes"),
-        ("'ranks': {'a': '2'}", "'ranks' of TECHNIQUE is not a number of processes"),
+        (
+            "'ranks': {'a': '2'}",
+            "'ranks' of TECHNIQUE asks for as many as '2', no axis of its sweep",
+        ),
         ("'ranks': {'b': 2}", "'ranks' of TECHNIQUE names 'b', which is no arm"),
         ("'preload': {'a': ''}", "'preload' of TECHNIQUE is not a dictionary"),
         ("'preload': {'b': 'x.so'}", "'preload' of TECHNIQUE names 'b', which is no arm"),

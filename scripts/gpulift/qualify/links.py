@@ -15,7 +15,7 @@ import numpy as np
 
 from gpulift import stats, text
 from gpulift.analysis.reference import Measured
-from gpulift.analysis.summary import Summary
+from gpulift.analysis.summary import Case, Summary
 from gpulift.qualify.checks import (
     FAIL,
     INCONCLUSIVE,
@@ -107,25 +107,36 @@ def judge_all_reduce(summary: Summary) -> list[CheckResult]:
 
 
 def all_reduce_rates(summary: Summary) -> dict[str, dict[int, Estimate]]:
-    """Bus bytes/s by link and size, as nccl-tests counts them."""
+    """Bus bytes/s by link and size, as nccl-tests counts them, of most GPUs."""
     found: dict[str, dict[int, Estimate]] = {}
-    for case in summary.cases:
-        arm = case.first.arm("all_reduce")
-        if case.technique == COLLECTIVES and arm and arm.cost and "all_reduce" in case.times_s:
+    for case in _of_most_ranks(summary, COLLECTIVES, "all_reduce"):
+        cost = case.arms["all_reduce"][0].cost
+        if cost:
             link, size = str(case.first.case["link"]), int(case.first.case["bytes"])
-            rate = stats.rate(case.times_s["all_reduce"], arm.cost.bytes)
+            rate = stats.rate(case.times_s["all_reduce"], cost.bytes)
             found.setdefault(link, {})[size] = rate
     return found
+
+
+def _of_most_ranks(summary: Summary, technique: str, arm: str) -> list[Case]:
+    """Of a technique, the cases in which the arm was measured on most ranks."""
+    cases = [
+        (case.arms[arm][0].ranks, case)
+        for case in summary.cases
+        if case.technique == technique and arm in case.arms
+    ]
+    most = max((ranks for ranks, _ in cases), default=0)
+    return [case for ranks, case in cases if ranks == most]
 
 
 def judge_ranks(summary: Summary) -> list[CheckResult]:
     """Whether one rank needs longer for its own work than the others, which wait for it."""
     seen = [
         (int(arm.metrics["slowest_rank"]), arm.metrics["slowest_own_s"] / fastest_s, record)
-        for record in summary.run.records
+        for case in _of_most_ranks(summary, STRAGGLER, "even")
+        for record in case.measured
         for arm in record.arms
-        if record.technique == STRAGGLER and arm.name == "even"
-        if (fastest_s := arm.metrics.get("fastest_own_s", 0.0)) > 0
+        if arm.name == "even" and (fastest_s := arm.metrics.get("fastest_own_s", 0.0)) > 0
     ]
     if not seen:
         return []

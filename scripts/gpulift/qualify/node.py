@@ -61,7 +61,7 @@ def parts(gpus: int) -> tuple[Part, ...]:
     return (
         Part(PEER_COPY, f"bytes:{256 * MIB}", copies, EXCHANGE_S),
         *(
-            Part(COLLECTIVES, f"link:{link}/bytes:{size}", ("all_reduce",), EXCHANGE_S)
+            Part(COLLECTIVES, f"gpus:{most}/link:{link}/bytes:{size}", ("all_reduce",), EXCHANGE_S)
             for link, size in sizes
         ),
         *(
@@ -73,7 +73,7 @@ def parts(gpus: int) -> tuple[Part, ...]:
             )
             for model in ("gpt2", "resnet50")
         ),
-        Part(STRAGGLER, "link:nvlink", ("even",), TRAINING_S),
+        Part(STRAGGLER, f"ranks:{most}/link:nvlink", ("even",), TRAINING_S),
     )
 
 
