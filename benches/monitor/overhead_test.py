@@ -238,10 +238,13 @@ def test_a_gpu_without_gpm_and_a_missing_package_are_reasons(
 
 # --- py-spy ---
 
-SAYS = """#!/bin/sh
-trap 'echo "py-spy> Wrote raw flamegraph data. Samples: 12 Errors: 1"; exit 0' INT
-echo "py-spy> Sampling process 100 times a second. Press Control-C to exit."
-while :; do sleep 0.01; done
+# No shell, which cannot trap what its parent ignores, as one behind & in a script does.
+SAYS = f"""#!{sys.executable}
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("py-spy> Sampling process 100 times a second. Press Control-C to exit.", flush=True)
+signal.sigwait([signal.SIGINT])
+print("py-spy> Wrote raw flamegraph data. Samples: 12 Errors: 1")
 """
 REFUSES = """#!/bin/sh
 echo "Error: Permission Denied"
