@@ -45,7 +45,7 @@ TECHNIQUE = {
     },
 }
 WORDS = {"gpt2": 4096, "gpt_toy": 64}
-STEPS = {"gpt2": 250, "gpt_toy": 300}
+STEPS = {"gpt2": 250, "gpt_toy": 150}
 RATES = {"gpt2": 1e-3, "gpt_toy": 1e-2}  # of both arms: Muon's steps are as long as AdamW's
 ABOVE_ENTROPY = 0.5  # nats of the target
 HELD_OUT_BATCHES = 4
