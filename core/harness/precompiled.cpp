@@ -1,0 +1,1 @@
+// Nothing but what holds the precompiled header of the contract.
