@@ -308,7 +308,7 @@ def test_usual_reports_draw_everything() -> None:
     anchors = escaping.anchors(views.technique_ids([one]), "t")
     (machine,) = views.machine_views([(one, [])], anchors)
     assert limits.limits(171) == limits.USUAL
-    assert planned.left_out([machine], anchors, 3, limits.USUAL) == ""
+    assert planned.left_out([machine], anchors, 3, 3, limits.USUAL) == ""
 
 
 def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> None:
@@ -328,7 +328,9 @@ def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> N
     assert forest.alt.startswith(f"Speedups of the best and worst case on NVIDIA H200 of {which}: ")
     assert forest.alt.count(" up to ") == 2
     assert f" {largest} up to " in forest.alt
-    assert planned.left_out([machine], anchors, 0, most) == f"The figure techniques-0 has {which}."
+    assert (
+        planned.left_out([machine], anchors, 0, 0, most) == f"The figure techniques-0 has {which}."
+    )
 
 
 def test_a_run_that_is_named_twice_is_shown_once(tmp_path: Path) -> None:

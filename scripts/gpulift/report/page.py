@@ -27,6 +27,7 @@ from gpulift.report import (
     models,
     planned,
     render,
+    scaling,
     topology,
     twin,
     views,
@@ -71,8 +72,10 @@ def write(
     compared = [one.figure for one in beside if one.figure]
     wanted = [*planned.of_machines(machines, most)]
     wanted += planned.of_techniques(machines, anchors, most)
+    several = scaling.drawings(machines)
+    scaled = several[: most.sweeps]
     fed = feeding.drawings(machines[: most.machines])
-    wanted += fed
+    wanted += [*scaled, *fed]
     wanted += [*(one.curve for one in certificates), *compared[: most.models]]
     wanted.append(planned.of_duets(duets))
     values: dict[str, object] = {
@@ -87,8 +90,9 @@ def write(
         "duets": duets,
         "doubts": doubts,
         "models_first": list(FIRST_MODELS.values()),
+        "scaled": scaled,
         "fed": fed,
-        "undrawn": planned.left_out(machines, anchors, len(compared), most),
+        "undrawn": planned.left_out(machines, anchors, len(compared), len(several), most),
         "most": most,
         "on_page": {record.id for one in summaries for record in one.run.records},
         "prices": prices,
@@ -135,6 +139,7 @@ def _contents(values: Mapping[str, object]) -> list[tuple[str, str]]:
         ("roofs", "Roofs", "machines"),
         ("topology", "How the GPUs are linked", "topology"),
         ("techniques", "Techniques", "machines"),
+        ("scaling", "Several GPUs", "scaled"),
         ("feeding", "Feeding", "fed"),
         ("claims", "Published claims", "machines"),
         ("models", "Models side by side", "models"),

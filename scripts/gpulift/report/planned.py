@@ -11,7 +11,7 @@ from gpulift.analysis import gains
 from gpulift.analysis.duets import DuetRow
 from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine
 from gpulift.analysis.summary import Roof, Summary, Worth
-from gpulift.report import escaping, findings, plots, roofline
+from gpulift.report import escaping, findings, plots, roofline, scaling
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import Limits
 from gpulift.report.views import MachineView, part_id
@@ -35,15 +35,23 @@ def of_techniques(
 
 
 def left_out(
-    machines: Sequence[MachineView], anchors: Mapping[str, str], models: int, most: Limits
+    machines: Sequence[MachineView],
+    anchors: Mapping[str, str],
+    models: int,
+    several: int,
+    most: Limits,
 ) -> str:
-    """What is not drawn because there is too much of it; empty where all is drawn."""
+    """What is not drawn because there is too much of it; empty where all is drawn.
+
+    `models` and `several` are how many figures there are over models, and of several GPUs.
+    """
     sweeps = _sweeps(machines, anchors)
     drawn = [pair for pair in sweeps if _panels(*pair) <= most.panels][: most.sweeps]
     counts = (
         (len(machines) - most.machines, "machines"),
         (len(sweeps) - len(drawn), "techniques on a machine"),
         (models - most.models, "techniques over models"),
+        (several - most.sweeps, "techniques on several GPUs"),
     )
     counted = [f"{count} {what}" for count, what in counts if count > 0]
     said = [f"Figures of {', of '.join(counted)} are not drawn: tables have it."] if counted else []
@@ -145,7 +153,8 @@ def _sweep(view: MachineView, technique: str, anchor: str) -> Drawing:
 
 
 def _rows(view: MachineView, technique: str) -> Sequence[Worth]:
-    return view.summary.worths_of(technique)
+    """Those that no figure of their own has."""
+    return [row for row in view.summary.worths_of(technique) if not scaling.scales(row)]
 
 
 def _forest_alt(view: MachineView, steps: Sequence[StepLine], lines: Sequence[AnswerLine]) -> str:

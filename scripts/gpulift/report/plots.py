@@ -119,7 +119,7 @@ def launches(estimates: Iterable[Estimate]) -> str:
 def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
     """Ratios with their intervals on a log axis; the marker says which side of 1 they are on."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _row_figure(len(rows), any(row.beside for row in rows))
+        figure, axes = row_figure(len(rows), any(row.beside for row in rows))
         for position, row in enumerate(rows):
             colour, marker = VERDICTS.get(row.verdict, (MUTED, "o"))
             low, high = row.estimate.low, row.estimate.high
@@ -147,7 +147,7 @@ def rates(rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None) ->
     """A rate a row with its interval: bars from 0 up to a line that is named, or without such a
     line marks on a log axis."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _row_figure(len(rows))
+        figure, axes = row_figure(len(rows))
         for position, row in enumerate(rows):
             low, high = row.estimate.low, row.estimate.high
             if line:
@@ -173,7 +173,7 @@ def rates(rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None) ->
 def roof_bars(known: Sequence[Roof]) -> Figure:
     """Measured ceilings as fractions of the datasheet, whose figures must be known."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _row_figure(len(known))
+        figure, axes = row_figure(len(known))
         for position, roof in enumerate(known):
             share = 100 * (roof.fraction or 0.0)
             sustained = roof.regime == "sustained"
@@ -257,7 +257,7 @@ def sweep(rows: Sequence[Worth]) -> Figure:
         level = f"bars: 95 % intervals, {launches(row.speedup for row in rows)}"
         figure.supxlabel(level, fontsize=9, color=MUTED)
         _speedup_ticks(grid[0, 0])
-        handles, labels = _legend(list(grid[:, 0]))
+        handles, labels = legend(list(grid[:, 0]))
         figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
         return figure
 
@@ -288,7 +288,8 @@ def _arm_order(row: Worth) -> list[str]:
     return [arm.name for arm in row.case.first.arms]
 
 
-def _legend(panels: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
+def legend(panels: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
+    """Of all panels together, each label once."""
     found: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -298,23 +299,9 @@ def _legend(panels: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
 
 def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[str]) -> None:
     for number, arm in enumerate(arms):
-        points = [(at, r.speedup) for r in rows if r.arm == arm and (at := _along(r, axis))]
-        points.sort(key=lambda point: point[0])
-        if not points:
-            continue
-        below = [e.value - (e.value if e.low is None else e.low) for _, e in points]
-        above = [(e.value if e.high is None else e.high) - e.value for _, e in points]
-        axes.errorbar(
-            [x for x, _ in points],
-            [e.value for _, e in points],
-            yerr=[below, above],
-            color=SERIES[number % len(SERIES)],
-            marker=MARKERS[number % len(MARKERS)],
-            markersize=max(3.5, 7 - 1.5 * number),  # equal arms: the one below stays visible
-            linewidth=max(1.0, 2.6 - 0.6 * number),
-            capsize=2,
-            label=short(arm, TITLE_LETTERS // 3),
-        )
+        found = [(at, r.speedup) for r in rows if r.arm == arm and (at := _along(r, axis))]
+        if found:
+            points(axes, sorted(found, key=lambda point: point[0]), number, arm)
     axes.axhline(1, color=MUTED, linewidth=1, linestyle="--")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -325,6 +312,30 @@ def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[st
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: text.round_size(value) if as_bytes else f"{value:.0f}")
     )
+
+
+def points(axes: Axes, found: Sequence[tuple[float, Estimate]], number: int, label: str) -> None:
+    """Estimates with their intervals along an axis, as the series of that number."""
+    below = [e.value - (e.value if e.low is None else e.low) for _, e in found]
+    above = [(e.value if e.high is None else e.high) - e.value for _, e in found]
+    axes.errorbar(
+        [x for x, _ in found],
+        [e.value for _, e in found],
+        yerr=[below, above],
+        marker=MARKERS[number % len(MARKERS)],
+        markersize=max(3.5, 7 - 1.5 * number),  # equal arms: the one below stays visible
+        capsize=2,
+        label=short(label, TITLE_LETTERS // 3),
+        **line_of(number),
+    )
+
+
+def line_of(number: int) -> Any:
+    """The line of the series of that number."""
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "linewidth": max(1.0, 2.6 - 0.6 * number),
+    }
 
 
 def _speedup_ticks(axes: Axes) -> None:
@@ -340,7 +351,7 @@ def _other_axes(row: Worth, axis: str) -> str:
     return ", ".join(others)
 
 
-def _row_figure(rows: int, beside: bool = False) -> tuple[Figure, Axes]:
+def row_figure(rows: int, beside: bool = False) -> tuple[Figure, Axes]:
     """Rows with a line of text above each, from the top down."""
     row_in = ROW_IN + (BESIDE_IN if beside else 0.0)
     figure = Figure(figsize=(WIDTH_IN, row_in * rows + 0.72), layout="constrained")

@@ -28,6 +28,7 @@ PARTS = {
     "techniques": "the techniques",
     "claims": "the claims",
     "models": "the models side by side",
+    "scaling": "what several GPUs are worth",
     "feeding": "how training is fed",
     "missing": "what was not measured",
     "conditions": "the conditions",
