@@ -318,10 +318,10 @@ const gpulift::Technique gpulift::technique{
         Two H100 have 18 NVLinks of 25 GB/s each way: 450 GB/s. A copy engine reaches about 395 of them by public
         figures: 1 GiB in 2.7 ms. nccl-tests gives 330 GB/s of bus bandwidth for an all-reduce of 1 GiB between two
         H100, 3.3 ms, and about 270 for 64 MiB, 0.25 ms. An all-gather and a reduce-scatter do half of that with the
-        same waits for the other GPU and stay 20 % below. By a switch each GPU has its whole bandwidth to every
-        other: nccl-tests gives 355 GB/s for four and 361 for eight. 8 KiB is latency alone, 10 to 20 us for two and some
-        2 us more for each further one, and 1 MiB takes 22. Through the host each byte goes up one PCIe link of 63 GB/s and down the other, by way of memory: about 26 GB/s,
-        41 ms for 1 GiB.)",
+        same waits for the other GPU and stay 20 % below. By a switch each GPU has its whole bandwidth to every other:
+        nccl-tests gives 355 GB/s for four and 361 for eight. 8 KiB is latency alone, 10 to 20 us for two and some 2 us
+        more for each further one, and 1 MiB takes 22. Through the host each byte goes up one PCIe link of 63 GB/s and
+        down the other, by way of memory: about 26 GB/s, 41 ms for 1 GiB.)",
     .claims = {},
     .gpus = 2,
     .ceiling = true,

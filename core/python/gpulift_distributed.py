@@ -82,7 +82,10 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
     )
     if link == "gloo":
         if ranks > max(PAIR, cores()):
-            raise Skip(f"its {ranks} ranks need a core each, and there are {cores()}")
+            raise Skip(
+                f"its {ranks} ranks need a core each, and there are {cores()}",
+                "use a machine with more cores",
+            )
         device = torch.device("cpu")
     elif gpu is None:
         raise Skip("its ranks need a GPU each", "use a machine with several GPUs")
