@@ -53,7 +53,7 @@ CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
 IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
 RENDEZVOUS_S = 60
 TIMED_GROUPS = 5
-STEPS_OF_GROUP = 2
+STEPS_OF_GROUP = {"cpu": 2, "cuda": 4}
 NATIVE_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED of <cuda.h>
 NO_SHARED_MEMORY = "creating shared memory segment"  # of what NCCL says
 
@@ -374,19 +374,12 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
     group = replica.group
     if group.is_alone or not replica.can_be_silent:
         return {}
-    with_s = time_of(replica.step, replica)
-    kept = [one.clone() for one in replica.state()]
-    replica.is_exchanging = False
-    without_s = time_of(replica.step, replica)
-    replica.is_exchanging = True
-    for one, before in zip(replica.state(), kept, strict=True):
-        one.copy_(before)  # or ranks would train on from different weights
-    kept.clear()
+    exposed_s, without_s = times_with_and_without(replica)
     buffer = torch.zeros(int(replica.gradient_bytes() / 4), device=group.device)
     alone_s = time_of(lambda: dist.all_reduce(buffer), replica)
     bus_bytes = replica.gradient_bytes() * 2 * (group.ranks - 1) / group.ranks
     return {
-        "exposed_communication_s": max(0.0, with_s - without_s),
+        "exposed_communication_s": max(0.0, exposed_s),
         "step_without_exchange_s": without_s,
         "gradient_bytes": replica.gradient_bytes(),
         "all_reduce_s": alone_s,
@@ -394,15 +387,34 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
     }
 
 
-def time_of(work: Callable[[], object], replica: Replica) -> float:
-    """Of one call, in seconds: the median of groups of calls that all ranks begin together."""
-    times_s = []
+def times_with_and_without(replica: Replica) -> tuple[float, float]:
+    """What the exchange adds to a step, and the step without it. Groups of both take turns, so that
+    clocks that drift move both: the difference is a few per cent of either."""
+    kept = [one.clone() for one in replica.state()]
+    added_s, without_s = [], []
     for _ in range(TIMED_GROUPS):
-        replica.synchronize()
-        dist.barrier()
-        start_s = monotonic()
-        for _ in range(STEPS_OF_GROUP):
-            work()
-        replica.synchronize()
-        times_s.append((monotonic() - start_s) / STEPS_OF_GROUP)
-    return statistics.median(times_s)
+        with_s = time_of_group(replica.step, replica)
+        replica.is_exchanging = False
+        without_s.append(time_of_group(replica.step, replica))
+        replica.is_exchanging = True
+        added_s.append(with_s - without_s[-1])
+    for one, before in zip(replica.state(), kept, strict=True):
+        one.copy_(before)  # or ranks would train on from different weights
+    return statistics.median(added_s), statistics.median(without_s)
+
+
+def time_of(work: Callable[[], object], replica: Replica) -> float:
+    """Of one call, in seconds: the median of several groups."""
+    return statistics.median(time_of_group(work, replica) for _ in range(TIMED_GROUPS))
+
+
+def time_of_group(work: Callable[[], object], replica: Replica) -> float:
+    """Of one call of a group that all ranks begin together, in seconds."""
+    calls = STEPS_OF_GROUP[replica.device.type]
+    replica.synchronize()
+    dist.barrier()
+    start_s = monotonic()
+    for _ in range(calls):
+        work()
+    replica.synchronize()
+    return (monotonic() - start_s) / calls
