@@ -52,6 +52,7 @@ Json nvlinks_json(const std::vector<GpuHealth::NvLink>& links) {
     put(one, "version", link.version);
     put(one, "errors", link.errors);
     put(one, "crc_errors", link.crc_errors);
+    put(one, "replays", link.replays);
     json.push_back(std::move(one));
   }
   return json;

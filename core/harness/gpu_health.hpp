@@ -36,7 +36,8 @@ struct GpuHealth {
     bool active = false;
     std::optional<int> version;
     Count errors;      // replays, recoveries, CRC and ECC errors together
-    Count crc_errors;  // of them: what a link sends again without anybody else noticing
+    Count crc_errors;  // of them: what arrived damaged, and came again without anybody else noticing
+    Count replays;     // of them: what was sent again, since it arrived damaged at the other end
   };
   struct Memory {
     std::uint64_t total_bytes = 0;

@@ -63,7 +63,7 @@ std::optional<int> nvlink_generation(std::optional<unsigned int> version) {
   return kGenerations[*version];
 }
 
-/// Fills in both counts of errors, as far as the driver tells them.
+/// Fills in the counts of errors, as far as the driver tells them.
 void count_errors(const Functions& functions, nvmlDevice_t device, GpuHealth::NvLink& link) {
   for (int counter = 0; counter < NVML_NVLINK_ERROR_COUNT; ++counter) {
     const auto count = get<unsigned long long>(functions.nvlink_errors, device, static_cast<unsigned int>(link.link),
@@ -72,6 +72,7 @@ void count_errors(const Functions& functions, nvmlDevice_t device, GpuHealth::Nv
     link.errors = link.errors.value_or(0) + *count;
     const bool is_crc = counter == NVML_NVLINK_ERROR_DL_CRC_FLIT || counter == NVML_NVLINK_ERROR_DL_CRC_DATA;
     if (is_crc) link.crc_errors = link.crc_errors.value_or(0) + *count;
+    if (counter == NVML_NVLINK_ERROR_DL_REPLAY) link.replays = *count;
   }
 }
 
@@ -83,6 +84,7 @@ std::vector<GpuHealth::NvLink> nvlinks(const Functions& functions, nvmlDevice_t 
     links.push_back({static_cast<int>(link),
                      *state == NVML_FEATURE_ENABLED,
                      nvlink_generation(get<unsigned int>(functions.nvlink_version, device, link)),
+                     {},
                      {},
                      {}});
     count_errors(functions, device, links.back());

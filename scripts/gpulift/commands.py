@@ -124,7 +124,8 @@ def show(screen: Console, summary: Summary, beside: Sequence[Summary] = ()) -> N
     if summary.unit_costs:
         screen.print(tables.unit_costs(summary))
     known = errata.read_errata(results_folder() / errata.FILE)
-    screen.print(tables.worths(summary, beside, doubts_of([summary, *beside], known)))
+    if any(one.worths for one in (summary, *beside)):
+        screen.print(tables.worths(summary, beside, doubts_of([summary, *beside], known)))
     if summary.skipped:
         screen.print(tables.problems(summary.skipped, "Skipped"))
     if summary.broken:

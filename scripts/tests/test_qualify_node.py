@@ -14,7 +14,10 @@ UNLIMITED_S = float("inf")
 
 def technique(id: str, cases: list[str], arms: list[str], unavailable: str = "") -> TechniqueInfo:
     listed = tuple(CaseInfo(case, False, "burst") for case in cases)
-    return TechniqueInfo(id, "", 2, True, tuple(arms), listed, unavailable=unavailable)
+    trains = id.startswith("distributed/")
+    return TechniqueInfo(
+        id, "", 2, True, tuple(arms), listed, unavailable=unavailable, whole_steps=trains
+    )
 
 
 LINKS_AND_SIZES = [
@@ -85,6 +88,13 @@ def test_what_there_is_no_time_for_is_left_out_and_named() -> None:
     assert not whole.left_out
     assert node.choose(2, KNOWN, EVERYTHING, whole.all_s - 1).left_out
     assert not node.choose(2, KNOWN, EVERYTHING, 1.0).rows
+
+
+def test_a_training_takes_the_time_of_the_one_launch_that_it_has() -> None:
+    training = node.choose(2, KNOWN, machine.matcher("straggler"), UNLIMITED_S)
+    assert training.all_s == node.TRAINING_S
+    exchange = node.choose(2, KNOWN, machine.matcher("bytes:8192"), UNLIMITED_S)
+    assert exchange.all_s == pytest.approx(2 * node.EXCHANGE_S_PER_GPU * node.LAUNCHES)
 
 
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])

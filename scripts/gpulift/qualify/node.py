@@ -16,10 +16,12 @@ NODE_SHARE = 0.25  # of a quick qualification's time
 LEAST_GPUS = 2
 ALONE = "1 GPU: pairs, all-reduces and a data-parallel step take two"
 KIB, MIB = 1 << 10, 1 << 20
-# Of an arm in a launch, with its processes, check and lead-in: five arms of ceiling/collectives on
-# two H100 took 7.7 to 8.7 s, four of distributed/data_parallel with GPT-2 91 s (results/).
-EXCHANGE_S = 1.7
-TRAINING_S = 23.0
+# Of an arm in a launch, with its processes, check and lead-in: on four H200 ceiling/peer_copy took
+# 2.6 s, ceiling/collectives 3.5 to 4.9 s, distributed/data_parallel with GPT-2 20 s and
+# distributed/straggler 27 s. On two GPUs exchanges took half of it, trainings as long (results/).
+PAIRS_S_PER_GPU = 0.65
+EXCHANGE_S_PER_GPU = 1.05
+TRAINING_S = 25.0
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,14 @@ def parts(gpus: int) -> tuple[Part, ...]:
     most = max(ranks for ranks in (2, 4, 8) if ranks <= gpus)
     copies = ("write", "both_ways", "through_host")
     return (
-        Part(PEER_COPY, f"bytes:{256 * MIB}", copies, EXCHANGE_S),
+        Part(PEER_COPY, f"bytes:{256 * MIB}", copies, PAIRS_S_PER_GPU * gpus),
         *(
-            Part(COLLECTIVES, f"gpus:{most}/link:{link}/bytes:{size}", ("all_reduce",), EXCHANGE_S)
+            Part(
+                COLLECTIVES,
+                f"gpus:{most}/link:{link}/bytes:{size}",
+                ("all_reduce",),
+                EXCHANGE_S_PER_GPU * most,
+            )
             for link, size in sizes
         ),
         *(
@@ -90,7 +97,7 @@ def choose(
     spent_s = all_s = 0.0
     for part in parts(gpus):
         part_rows = _rows(part, known, matches)
-        seconds = 0.0 if _unavailable(part, known) else LAUNCHES * len(part_rows) * part.arm_s
+        seconds = _launches(part, known) * len(part_rows) * part.arm_s
         all_s += seconds
         if spent_s + seconds > budget_s:
             left_out.append(part.name)
@@ -118,6 +125,9 @@ def _rows(
     ]
 
 
-def _unavailable(part: Part, known: Mapping[str, TechniqueInfo]) -> bool:
+def _launches(part: Part, known: Mapping[str, TechniqueInfo]) -> int:
+    """How many gpulift-bench takes in a quick run: one of what is long, none of what cannot run."""
     info = known.get(part.technique)
-    return info is not None and bool(info.unavailable)
+    if info is not None and info.unavailable:
+        return 0
+    return 1 if info is not None and info.whole_steps else LAUNCHES

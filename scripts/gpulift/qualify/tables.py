@@ -124,7 +124,8 @@ def most_cards(reference: Reference) -> int:
 
 def siblings_table(siblings: Siblings) -> Table:
     """The cards that stand out, and what being busy together costs."""
-    title = siblings.note or f"Do the {len(siblings.cards)} cards agree?"
+    agree = "" if siblings.outliers else " None stands out."
+    title = siblings.note or f"Do the {len(siblings.cards)} cards agree?{agree}"
     table = titled(title, ["deviations", "setting"])
     for name in ("card", "check", "setting"):
         table.add_column(name)
