@@ -1,5 +1,6 @@
 """What several GPUs are worth: how a step scales over them, and what of its exchange shows.
 
+Each figure is of all runs of a machine: two and four GPUs are often measured in runs of their own.
 Scaling is of arms of a rank per GPU against a baseline of one, in cases whose axis `gpus` says how
 many; exposed communication is of arms that tell how long their step is without the exchange.
 """
@@ -42,7 +43,8 @@ LEAST = 0.25  # of the baseline: a marker below stands at the edge, so that othe
 
 def drawings(machines: Sequence[MachineView]) -> list[Drawing]:
     """The scaling of each machine, then the exposed communication of each."""
-    return [one for kind in (_scaling, _exposed) for view in machines for one in kind(view)]
+    first = [view for view in machines if view.main]
+    return [one for kind in (_scaling, _exposed) for view in first for one in kind(view)]
 
 
 def scales(row: Worth) -> bool:
@@ -76,15 +78,16 @@ def _scaling(view: MachineView) -> Iterator[Drawing]:
 
 
 def _in_order(view: MachineView) -> list[Worth]:
-    """The rows that scale as their cases and arms came, the fewest GPUs first."""
-    arms = (
-        (case.technique, case.case_id, arm.name)
-        for case in view.summary.cases
-        for arm in case.first.arms
-    )
-    places = {key: place for place, key in enumerate(arms)}
-    rows = sorted(filter(scales, view.summary.worths), key=lambda row: places[row.key])
-    return sorted(rows, key=_ranks)
+    """The rows that scale as their cases and arms came, the fewest GPUs first; of what several
+    runs have, the first run's."""
+    rows: dict[tuple[str, str, str], Worth] = {}
+    for run in view.group:
+        found = {row.key: row for row in run.summary.worths if scales(row)}
+        for case in run.summary.cases:
+            for key in ((case.technique, case.case_id, arm.name) for arm in case.first.arms):
+                if key in found:
+                    rows.setdefault(key, found[key])
+    return sorted(rows.values(), key=_ranks)
 
 
 def _others(case: Case) -> str:
@@ -217,7 +220,10 @@ class _Exposed:
 def _exposed(view: MachineView) -> Iterator[Drawing]:
     """A figure for each technique, case by case."""
     techniques: dict[str, list[_Exposed]] = {}
-    for case in view.summary.cases:
+    cases: dict[tuple[str, str], Case] = {}
+    for case in (case for run in view.group for case in run.summary.cases):
+        cases.setdefault((case.technique, case.case_id), case)
+    for case in cases.values():
         for found in _exposed_of(case):
             techniques.setdefault(case.technique, []).append(found)
     for number, (technique, every) in enumerate(techniques.items()):
