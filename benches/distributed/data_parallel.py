@@ -26,8 +26,8 @@ TECHNIQUE = {
     "DataParallel in one process copies the model to the other GPUs in each step, 498 MB at 390 "
     "GB/s in 148 calls, from threads that share Python's lock: below 1. They are new in each "
     "step, and cuDNN's search, which is on, keeps what it found by thread: with convolutions it "
-    "searches in every step, 1 to 3 s. Gloo takes the gradients through the host, 498 MB down, "
-    "summed by cores and up: 0.2 to 0.3 s a step, 0.05 for ResNet-50.",
+    "searches in every step, 1 to 3 s (pytorch/pytorch#191744). Gloo takes the gradients through "
+    "the host, 498 MB down, summed by cores and up: 0.2 to 0.3 s a step, 0.05 for ResNet-50.",
     "claims": [
         "data-parallel-for-large-models",
         "data-parallel-faster",

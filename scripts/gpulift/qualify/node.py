@@ -59,7 +59,7 @@ def parts(gpus: int) -> tuple[Part, ...]:
     sizes = [("nvlink", 64 * MIB), ("host", 64 * MIB), ("nvlink", 1024 * MIB)]
     sizes += [("nvlink", MIB), ("nvlink", 8 * KIB), ("host", 1024 * MIB)]
     most = max(ranks for ranks in (2, 4, 8) if ranks <= gpus)
-    copies = ("write", "both_ways", "through_host")
+    copies = ("write", "through_host")  # all-reduces use links both ways at once
     return (
         Part(PEER_COPY, f"bytes:{256 * MIB}", copies, PAIRS_S_PER_GPU * gpus),
         *(
