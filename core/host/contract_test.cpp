@@ -14,10 +14,15 @@ namespace {
 
 const std::filesystem::path kModules = std::filesystem::path(GPULIFT_BUILD_FOLDER) / "modules";
 
-/// Ids of all techniques, those that were not built included.
+/// All techniques, those that were not built included. Read once, for each case is a process, and asks several times.
+const std::vector<TechniqueInfo>& catalogue() {
+  static const std::vector<TechniqueInfo> all = read_catalogue({kModules});
+  return all;
+}
+
 std::vector<std::string> all_ids() {
   std::vector<std::string> ids;
-  for (const TechniqueInfo& info : read_catalogue({kModules})) ids.push_back(info.id);
+  for (const TechniqueInfo& info : catalogue()) ids.push_back(info.id);
   return ids;
 }
 
@@ -30,7 +35,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& id) {
 class Contract : public testing_programs::ProgramTest, public testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    for (const TechniqueInfo& info : read_catalogue({kModules})) {
+    for (const TechniqueInfo& info : catalogue()) {
       if (info.id == GetParam()) info_ = info;
     }
     ASSERT_EQ(info_.id, GetParam());
