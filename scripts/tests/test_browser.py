@@ -91,7 +91,7 @@ def test_one_of_each_kind_of_row_is_left(chromium: Browser, tmp_path: Path) -> N
 
 
 def test_the_page_can_be_sent_by_mail(report: Path) -> None:
-    assert report.stat().st_size <= 3_000_000
+    assert report.stat().st_size <= 4_000_000  # 5.4 MB as an attachment; services take 10 and more
 
 
 @pytest.mark.parametrize("size", [browser.PHONE, browser.WIDE], ids=["phone", "wide"])
