@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date as day
+from functools import lru_cache
 from pathlib import Path
 
 from gpulift.errors import GpuliftError
@@ -179,10 +180,16 @@ def find_reference(results: Path, slug: str) -> Reference | None:
     """The reference of a machine under a results folder, or None where none is known."""
     file = results / FOLDER / f"{slug}.json"
     try:
-        known = file.is_file()
-    except OSError:  # a name that is too long for a file
+        known, stat = file.is_file(), file.stat()
+    except OSError:  # not there, or a name that is too long for a file
         return None
-    return read_reference(file) if known else None
+    return _read_once(file, stat.st_mtime_ns, stat.st_size) if known else None
+
+
+@lru_cache
+def _read_once(file: Path, changed_ns: int, size: int) -> Reference:
+    """A report asks for the same file for each run of its machine."""
+    return read_reference(file)
 
 
 def _kind(entry: Fields, schema: str) -> str:
