@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -15,6 +16,9 @@ from gpulift.analysis.summary import Problem, Roof, Summary, Worth, headline
 from gpulift.doctor import Finding
 from gpulift.machine import TechniqueInfo
 from gpulift.records.model import Context
+
+Why = tuple[str, str, str]  # outcome, reason and remedy of what was not measured
+MOST_NAMED = 5  # techniques of one reason; of more the report names each
 
 
 def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
@@ -75,12 +79,19 @@ def worths(summary: Summary, others: Sequence[Summary] = (), doubts: Doubts = NO
 
 
 def problems(found: Sequence[Problem], title: str) -> Table:
-    """What was not measured, with reason and remedy; equal reasons of a technique are one row."""
+    """What was not measured, with reason and remedy; equal reasons of a technique are one row, and
+    so are those of many techniques, as where there is no GPU."""
     table = terminal.titled(title)
     for name in ("technique", "cases", "outcome", "reason", "remedy"):
         table.add_column(name)
-    for (technique, outcome, reason, remedy), cases in group_problems(found):
-        table.add_row(technique, cases, outcome, reason, remedy)
+    rows: dict[Why, list[tuple[str, str]]] = {}
+    for (technique, *told), cases in group_problems(found):
+        rows.setdefault((told[0], told[1], told[2]), []).append((technique, cases))
+    counts = Counter(map(_why, found))
+    for why, named in rows.items():
+        many = [(f"{len(named)} techniques", f"{counts[why]} cases")]
+        for technique, cases in named if len(named) <= MOST_NAMED else many:
+            table.add_row(technique, cases, *why)
     return table
 
 
@@ -88,10 +99,13 @@ def group_problems(found: Sequence[Problem]) -> list[tuple[tuple[str, str, str, 
     """(technique, outcome, reason, remedy) and the cases that share them: named, or counted."""
     groups: dict[tuple[str, str, str, str], list[Problem]] = {}
     for problem in found:
-        reason = f"{problem.arm}: {problem.reason}" if problem.arm else problem.reason
-        key = (problem.technique, problem.outcome, reason, problem.remedy)
-        groups.setdefault(key, []).append(problem)
+        groups.setdefault((problem.technique, *_why(problem)), []).append(problem)
     return [(key, _cases(members)) for key, members in groups.items()]
+
+
+def _why(problem: Problem) -> Why:
+    reason = f"{problem.arm}: {problem.reason}" if problem.arm else problem.reason
+    return problem.outcome, reason, problem.remedy
 
 
 def _cases(members: Sequence[Problem]) -> str:

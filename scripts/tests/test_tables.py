@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,21 @@ def test_columns_that_have_room_for_their_words_stay_side_by_side(
     assert max(map(len, lines)) <= columns
     assert lines[1].split() == ["technique", "cases", "outcome", "reason", "remedy"]
     assert {TECHNIQUE, "channels_last,", "skipped", *REASON.split()} <= words(lines)
+
+
+def test_many_techniques_of_one_reason_are_one_row() -> None:
+    def rows(count: int) -> list[list[str]]:
+        found = [
+            Problem(f"a/t{n}", f"n:{n}", "", "skipped", "no GPU", "buy one") for n in range(count)
+        ]
+        found += [replace(found[0], case_id="n:9"), replace(found[0], reason="no time")]
+        table = tables.problems(found, "Skipped")
+        return [list(map(str, column.cells)) for column in table.columns]
+
+    assert rows(3)[:2] == [["a/t0", "a/t1", "a/t2", "a/t0"], ["2 cases", "n 1", "n 2", "n 0"]]
+    many = rows(tables.MOST_NAMED + 1)
+    assert many[:2] == [["6 techniques", "a/t0"], ["7 cases", "n 0"]]
+    assert many[3:] == [["no GPU", "no time"], ["buy one", "buy one"]]
 
 
 @pytest.mark.parametrize("columns", [40, 80])
