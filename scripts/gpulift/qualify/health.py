@@ -30,9 +30,10 @@ UNKNOWN = "the driver does not say"
 NEAR_SLOWDOWN_C = 5.0
 LOOK_AHEAD_S = 60.0
 FREE_SHARE = 0.90
-# Of one link: where NVIDIA/DCGM's health watch (dcgm_gpu_hardware_limits.h) begins to mind packets
-# that arrive damaged. It minds the first that is sent again, which is what happens to such a packet
-# at the other end: four H200 whose links all ran at their full rate sent 16 a second again.
+# Of one link: where NVIDIA/DCGM's health watch (dcgm_gpu_hardware_limits.h) begins to mind CRC
+# errors. It minds the first replay, but a packet is sent again for a CRC error at the other end:
+# one is as usual as the other. Four H200 whose links were busy at their full rate counted up to 16
+# errors a second on a link, a third of them CRC errors.
 RESENT_PER_S = 100.0
 # Below three quarters of the clock a card is held back (NVIDIA/nvbench discards such samples, by
 # its default clock). From nine tenths on it boosts: the maximum of GeForce cards is above what
