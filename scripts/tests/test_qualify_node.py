@@ -94,7 +94,7 @@ def test_a_training_takes_the_time_of_the_one_launch_that_it_has() -> None:
     training = node.choose(2, KNOWN, machine.matcher("straggler"), UNLIMITED_S)
     assert training.all_s == node.TRAINING_S
     exchange = node.choose(2, KNOWN, machine.matcher("bytes:8192"), UNLIMITED_S)
-    assert exchange.all_s == pytest.approx(2 * node.EXCHANGE_S_PER_GPU * node.LAUNCHES)
+    assert exchange.all_s == pytest.approx(2 * node.EXCHANGE_S_PER_GPU * quick.LAUNCHES)
 
 
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
