@@ -153,6 +153,16 @@ def test_unknown_versions_and_keys_of_the_file_are_refused(tmp_path: Path) -> No
     assert find_reference(tmp_path, "gpu") is None
 
 
+def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "reference" / "gpu.json"
+    file.parent.mkdir()
+    for name in ("One card", "Another card"):
+        file.write_bytes(written(tmp_path, DATASHEET, name=name).read_bytes())
+        found = find_reference(tmp_path, "gpu")
+        assert found is not None
+        assert found.name == name
+
+
 def test_committed_files_are_named_after_their_gpu_and_written_as_the_writer_writes() -> None:
     files = sorted((CHECKOUT / "results" / "reference").glob("*.json"))
     assert files

@@ -13,9 +13,11 @@ import rich.box
 from rich.table import Table
 from rich.text import Text
 
-from gpulift import cli, tables, terminal
+from gpulift import cli, commands, tables, terminal
 from gpulift.analysis.summary import Problem
 from gpulift.errors import OK
+from tests import sample
+from tests.figures import summary
 
 TECHNIQUE = "compilation/fused_optimizer_steps"
 REASON = "a reason of many words that has no room beside the names of what it is about"
@@ -65,6 +67,19 @@ def test_columns_that_have_room_for_their_words_stay_side_by_side(
     assert max(map(len, lines)) <= columns
     assert lines[1].split() == ["technique", "cases", "outcome", "reason", "remedy"]
     assert {TECHNIQUE, "channels_last,", "skipped", *REASON.split()} <= words(lines)
+
+
+def test_a_table_of_speedups_without_rows_is_not_shown() -> None:
+    def shown(technique: str) -> str:
+        arms = [sample.arm("slow", 2e-3), sample.arm("fast", 1e-3)]
+        screen = terminal.console()
+        with screen.capture() as seen:
+            commands.show(screen, summary(sample.launches(2, technique, {"n": 1}, arms)))
+        return seen.get()
+
+    heading = "What is each technique worth on it?"
+    assert heading in shown("launch/cuda_graph")
+    assert heading not in shown("ceiling/host_memory")
 
 
 def test_many_techniques_of_one_reason_are_one_row() -> None:

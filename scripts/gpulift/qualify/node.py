@@ -18,7 +18,8 @@ ALONE = "1 GPU: pairs, all-reduces and a data-parallel step take two"
 KIB, MIB = 1 << 10, 1 << 20
 # Of an arm in a launch, with its processes, check and lead-in: on four H200 ceiling/peer_copy took
 # 2.6 s, ceiling/collectives 3.5 to 4.9 s, distributed/data_parallel with GPT-2 20 s and
-# distributed/straggler 27 s. On two GPUs exchanges took half of it, trainings as long (results/).
+# distributed/straggler 27 s; on two GPUs ceiling/collectives took 1.6 to 3.3 s, and a training as
+# long as on four (results/).
 PAIRS_S_PER_GPU = 0.65
 EXCHANGE_S_PER_GPU = 1.05
 TRAINING_S = 25.0
