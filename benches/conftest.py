@@ -10,16 +10,25 @@ from typing import Any
 
 import pytest
 
-PYTHON = Path(__file__).parents[1] / "core" / "python"
-sys.path[:0] = [str(PYTHON), str(PYTHON / "testing")]
+ROOT = Path(__file__).parents[1]
+WORKER = ROOT / "core" / "python"
+sys.path[:0] = [str(WORKER), str(WORKER / "testing"), str(ROOT / "workloads" / "python")]
 
-import gpulift_samples  # noqa: E402
 import rank_group  # noqa: E402
 import technique_script  # noqa: E402
+from gpulift_work import samples  # noqa: E402
 from gpulift_worker import scratch  # noqa: E402
 
 Hello = dict[str, Any]
 Hellos = Callable[[Path, str, Mapping[str, "int | str"]], list[Hello]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks that tests bear."""
+    config.addinivalue_line(
+        "markers",
+        "many_ranks: on 4 and 8 ranks, which one technique alone shows for all; the others take 2",
+    )
 
 
 @pytest.fixture(name="technique", scope="module")
@@ -50,7 +59,7 @@ def altered_script(tmp_path: Path) -> Callable[[Path, str], Path]:
 def scratch_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A case's scratch folder, on what passes for a disk."""
     monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
-    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
+    monkeypatch.setattr(samples, "disk_facts", lambda _: {"in_memory": False})
     scratch.cache_clear()
     yield tmp_path / "case"
     scratch.cache_clear()

@@ -23,7 +23,17 @@ BENCHES = Path(__file__).parent
 TESTING = BENCHES.parent / "core" / "host" / "testing"
 ROOFS = json.loads((BENCHES.parent / "core/registers/roofs.json").read_bytes())["roofs"]
 LIMIT_S = 900  # of an arm, on a machine that is busy
-SAME_VALUE = 0.01  # of values, where the script does not say, as in core/host/trial.cpp
+SAME_VALUE = 0.01  # of values, where the script does not say, as in core/host/measure/trial.cpp
+OTHER_SEED = 8
+# An arm that is neither stepped nor checked, which is what takes long.
+MADE_ALONE = """
+from gpulift_worker import Arm
+
+def make(*given):
+    made = technique.make(*given)
+    work = {"bytes": made.bytes, "flops": made.flops, "items": made.items}
+    return Arm(step=lambda: [made], error=lambda: 0.0, **work)
+"""
 SCRIPTS = {
     f"{one.parent.name}/{one.stem}": one
     for one in sorted(BENCHES.glob("*/*.py"))
@@ -109,19 +119,52 @@ def require_window(arm: str, answers: Iterable[Json], group: rank_group.RankGrou
         assert window.get("host_s", 0) > 0, f"{arm}: {window}"
 
 
+def require_same_work(
+    script: Path, point: Json, found: Mapping[str, list[Json]], folder: Path
+) -> None:
+    """A launch with another seed has other values, and as much to do. Of the first arm that starts:
+    what a seed draws, all arms share."""
+    arm = next((arm for arm, answers in found.items() if not reason_of(answers)), None)
+    if arm is None:
+        return
+    with (
+        rank_group.RankGroup(
+            rank_group.altered(folder, script, MADE_ALONE),
+            ranks=len(found[arm]),
+            variables={"GPULIFT_SCRATCH": str(folder / "other_case")},
+            seed=OTHER_SEED,
+        ) as group,
+        ended(group),
+    ):
+        others = group.hello(arm, point)
+    for one, other in zip(found[arm], others, strict=True):
+        work = {kind: one["cost"][kind] for kind in ("bytes", "flops", "items")}
+        assert work.items() <= other.get("cost", {}).items(), (
+            f"{arm}: a seed changes its work: {other}"
+        )
+
+
 def require_same(manifest: Mapping[str, Any], found: Mapping[str, list[Json]]) -> None:
-    """Every arm that was not skipped is within its tolerance of something."""
+    """Every arm that was not skipped is within its tolerance of something. Skips the test where no
+    other is left to compare it with."""
     checked = {arm: answers for arm, answers in found.items() if not reason_of(answers)}
     values = {arm: answers[0]["value"] for arm, answers in checked.items() if "value" in answers[0]}
     first = next(iter(values.values()), 0.0)
+    alone = ""
     for arm, answers in checked.items():
         errors = [one["check_error"] for one in answers if "check_error" in one]
         if len(values) > 1 and arm in values:
             errors.append(abs(values[arm] - first) / max(abs(first), sys.float_info.min))
+        if not errors and len(checked) < len(found):
+            alone = arm
+            continue
         assert errors, f"{arm} was compared with nothing"
         tolerance = answers[0].get("tolerance", manifest["check"].get("tolerance", SAME_VALUE))
         for error in errors:
             assert error <= tolerance, f"{arm}: error {error}, tolerance {tolerance}"
+    if alone:
+        reason = next(filter(None, map(reason_of, found.values())))
+        pytest.skip(f"{alone} has nothing to be compared with: {reason}")
 
 
 @pytest.mark.parametrize("technique", SCRIPTS)
@@ -132,11 +175,31 @@ def test_every_arm_gives_the_same_result_in_its_smallest_case(
     manifest = manifest_of(technique, script)
     if left := left_to_the_engine(manifest):
         pytest.skip(f"{left}: core/host/contract_test.cpp starts it")
-    found = answers_of(script, manifest, smallest_point(manifest), tmp_path / "case")
+    point = smallest_point(manifest)
+    found = answers_of(script, manifest, point, tmp_path / "case")
     require_same(manifest, found)
+    require_same_work(script, point, found, tmp_path)
     reasons = [reason_of(answers) for answers in found.values()]
     if all(reasons) or (reasons[0] and not manifest["ceiling"]):
         pytest.skip(reasons[0])
+
+
+def test_a_seed_that_changes_the_work_of_a_step_is_found(tmp_path: Path) -> None:
+    script = tmp_path / "lengths.py"
+    script.write_text(
+        "from gpulift_worker import Arm\nARMS = ['one', 'other']\n"
+        "def make(arm, point, seed, gpu):\n"
+        "    items = seed if point['drawn'] else 7\n"
+        "    return Arm(step=lambda: None, error=lambda: 0.0, bytes=2, items=items)\n"
+    )
+    manifest = manifest_of("testing/lengths", script)
+    for drawn in (0, 1):
+        found = answers_of(script, manifest, {"drawn": drawn}, tmp_path / "case")
+        if drawn:
+            with pytest.raises(AssertionError, match="one: a seed changes its work"):
+                require_same_work(script, {"drawn": drawn}, found, tmp_path)
+        else:
+            require_same_work(script, {"drawn": drawn}, found, tmp_path)
 
 
 @pytest.mark.parametrize("gives", ["near", "far", "nan", "nothing"])
@@ -164,7 +227,17 @@ def test_what_differs_and_what_is_compared_with_nothing_is_found(
         look()
 
 
+def test_an_arm_that_alone_can_start_is_compared_with_nothing_and_that_is_a_skip() -> None:
+    found: dict[str, list[Json]] = {"first": [{"skipped": "no name"}], "other": [{"value": 1.0}]}
+    with pytest.raises(pytest.skip.Exception, match=r"other has nothing .*: no name"):
+        require_same({"check": {}}, found)
+    found["third"] = [{"check_error": 0.5, "value": 1.0}]
+    with pytest.raises(AssertionError, match=r"third: error 0\.5"):
+        require_same({"check": {}}, found)
+
+
 def test_an_error_is_none_that_may_be_skipped(tmp_path: Path) -> None:
-    script = TESTING / "python_raises.py"
+    script = TESTING / "script.py"
+    manifest = manifest_of("testing/script", script)
     with pytest.raises(AssertionError, match="raised on purpose"):
-        answers_of(script, manifest_of("testing/python_raises", script), {}, tmp_path)
+        answers_of(script, manifest, {"does": "raises"}, tmp_path)

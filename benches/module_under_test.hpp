@@ -4,7 +4,7 @@
 #include <source_location>
 #include <string>
 
-#include "core/host/module_loader.hpp"
+#include "core/host/measure/module_loader.hpp"
 
 namespace gpulift {
 

@@ -3,8 +3,10 @@
 
 prepare STATE NEEDS      set up what is missing, then write what the launcher needs to know to the file STATE; NEEDS
                          names what the checkout asks for
-download DIR VERSION HAS fill a folder with the packages for a machine without a network, for this Python version, or
-                         the running one's; without those that an own Python needs not that HAS these packages
+needs STATE              print what would be set up, as the call that downloads it elsewhere; changes nothing
+download DIR VERSION ONLY
+                         fill a folder with the packages for a machine without a network, for this Python version, or
+                         the running one's; with these groups and packages alone, if any are named
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +35,11 @@ from packages import SetupError, finished, say
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = "complete.json"
+GROUPS = ("base", "tools", "arms", "torch", "cuda", "nvml")
 SUCCESSOR = ROOT / ".setup" / "venv.new"  # becomes the environment once it works
 REPLACED = ROOT / ".setup" / "venv.old"
 SCRATCH = ROOT / ".setup" / "tmp"
+CHOICES = ("GPULIFT_PYTHON", "PYTHONPATH", "GPULIFT_TORCH", "CUDACXX")  # of the user, which the needs depend on
 START_LIMIT_S = 600  # of a Python on a slow disk that imports all or makes an environment
 INTERNAL_ERROR = 70
 # What the command line imports, and the oldest versions with which its tests pass.
@@ -50,6 +55,7 @@ OLDEST_PACKAGES = {
     "rich": (13, 8),  # what typer needs
     "scipy": (1, 10),
     "typer": (0, 27),  # the first with errors of its own
+    "zstandard": (0, 22),
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
 MODULES = {"nvidia-ml-py": "pynvml"}  # of packages whose modules have other names
@@ -65,6 +71,10 @@ class Plan:
 
     groups: tuple[str, ...]
     single: tuple[str, ...] = ()
+
+    def names(self) -> set[str]:
+        """Of all its packages."""
+        return packages.locked_names(self.groups) | set(self.single)
 
 
 def interpreter() -> str:
@@ -276,19 +286,25 @@ def replace_by_successor() -> None:
     shutil.rmtree(REPLACED, ignore_errors=True)
 
 
+def lacking_of(plan: Plan) -> Plan:
+    """What of the plan the environment that is there does not hold."""
+    stamp = read_stamp()
+    wanted = stamp_of(plan)
+    groups = tuple(group for group in plan.groups if stamp.get(group) != wanted[group])
+    return Plan(groups, plan.single if stamp.get("single") != wanted.get("single") else ())
+
+
 def install_plan(plan: Plan, own_python: bool) -> None:
     """Bring the virtual environment to the plan: made anew if it is of another Python, else extended."""
     stamp = read_stamp()
-    wanted = stamp_of(plan)
-    lacking = [group for group in plan.groups if stamp.get(group) != wanted[group]]
-    single = plan.single if stamp.get("single") != wanted.get("single") else ()
-    if stamp and not lacking and not single:
+    lacking = lacking_of(plan)
+    if stamp and not lacking.names():
         return
-    check_room(packages.locked_names(lacking) | set(single))
+    check_room(lacking.names())
     try:
-        make_successor(lacking, single, own_python, extends=bool(stamp))
+        make_successor(lacking.groups, lacking.single, own_python, extends=bool(stamp))
         (SUCCESSOR / STAMP).unlink(missing_ok=True)  # it may be one with that of the environment
-        (SUCCESSOR / STAMP).write_text(json.dumps({**stamp, **wanted}, indent=1))
+        (SUCCESSOR / STAMP).write_text(json.dumps({**stamp, **stamp_of(plan)}, indent=1))
         replace_by_successor()
     finally:
         shutil.rmtree(SUCCESSOR, ignore_errors=True)
@@ -334,19 +350,25 @@ def write_state(path: Path, values: dict[str, str]) -> None:
     temporary.replace(path)
 
 
-def prepare(state: Path, needs: str) -> None:
-    """Set up what is missing."""
-    own_python = bool(os.environ.get("GPULIFT_PYTHON"))
+def plan_of_machine(state: Path) -> tuple[Plan, toolkit.Toolkit | None]:
+    """What has to be in place here, and the machine's own CUDA toolkit if it is good enough."""
     cuda, reasons = toolkit.find_system_toolkit(os.environ, previous_compiler(state))
     for reason in reasons:
         say(reason)
-    plan = missing_from_own_python() if own_python else Plan(own_groups())
+    plan = missing_from_own_python() if os.environ.get("GPULIFT_PYTHON") else Plan(own_groups())
     if cuda is None:
         if why := toolkit.why_no_compiling(toolkit.locked_version()):
             raise SetupError(f"{why}; install that and name its nvcc in CUDACXX")
         plan = Plan((*plan.groups, "cuda"), plan.single)
     elif not cuda.has_header("nvml.h") and (plan.groups or plan.single):
         plan = Plan((*plan.groups, "nvml"), plan.single)
+    return plan, cuda
+
+
+def prepare(state: Path, needs: str) -> None:
+    """Set up what is missing."""
+    own_python = bool(os.environ.get("GPULIFT_PYTHON"))
+    plan, cuda = plan_of_machine(state)
     python, bin_folders = Path(sys.executable), [Path(sys.executable).parent]
     if plan.groups or plan.single:
         install_plan(plan, own_python)
@@ -374,6 +396,23 @@ def prepare(state: Path, needs: str) -> None:
     )
 
 
+def print_needs(state: Path) -> None:
+    """Print what set-up lacks here as a call for a machine with a network."""
+    lacking = lacking_of(plan_of_machine(state)[0])
+    if not lacking.names():
+        say("no Python package is missing here")
+        return
+    chosen = [f"{name}={shlex.quote(os.environ[name])} " for name in CHOICES if os.environ.get(name)]
+    size = packages.in_words(packages.size_of(lacking.names()).download)
+    say(
+        f"set-up lacks Python packages here ({size}): call the line below in this checkout where there is a network, "
+        f"bring DIR here, and call {''.join(chosen)}GPULIFT_WHEELHOUSE=DIR ./gpulift setup"
+    )
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    only = ",".join([*lacking.groups, *lacking.single])
+    print(f"./gpulift setup --download DIR --python-version {version} --only {only}")
+
+
 def platforms() -> list[str]:
     """Pip's options for every Linux that the locked wheels may be tagged for; pip compares tags letter by letter."""
     machine = os.uname().machine
@@ -381,42 +420,43 @@ def platforms() -> list[str]:
     return [argument for name in [*names, "linux"] for argument in ("--platform", f"{name}_{machine}")]
 
 
-def not_needed_by_own_python(has: set[str]) -> set[str]:
-    """The packages that are not installed for an own Python that has these, and what they need."""
-    if unknown := sorted(has - packages.locked_names(own_groups())):
-        raise SetupError(f"--for-python-with {','.join(unknown)}: is none of the packages that are installed")
-    whole = ["tools", "cuda", *(["torch"] if torch_wanted() and "torch" not in has else [])]
-    single = packages.locked_names(["base"]) - packages.with_dependencies(has)
-    return packages.locked_names([*own_groups(), "cuda"]) - packages.locked_names(whole) - single
+def blocks_of(groups: Sequence[str], only: set[str]) -> list[tuple[str, str]]:
+    """Names and requirements of these groups; if any are named, `only` of groups and packages with these names."""
+    every = [
+        (group, name, block)
+        for group in (GROUPS if only else groups)
+        for name, block in packages.locked_blocks(packages.lock_file(group).read_text())
+    ]
+    if unknown := sorted(only - {word for group, name, _ in every for word in (group, name)}):
+        raise SetupError(
+            f"--only {','.join(unknown)}: is none of the packages that are installed; was it printed at this commit?"
+        )
+    return [(name, block) for group, name, block in every if not only or only & {group, name}]
 
 
-def download(folder: Path, version: str, has: set[str]) -> None:
-    """Fill a folder with everything that a machine without a network needs, but for the system's packages."""
+def download(folder: Path, version: str, only: set[str]) -> None:
+    """Fill a folder with everything that a machine without a network needs, but for the system's packages.
+
+    Nothing of the checkout is changed, in which another call may set up meanwhile.
+    """
     if not re.fullmatch(r"3\.\d+", version) or version_of(version) < OLDEST_PYTHON:
         raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
-    groups = [*own_groups(), "cuda"]
-    left_out = not_needed_by_own_python(has) if has else set()
-    if left_out:
-        saved = packages.in_words(packages.size_of(left_out).download)
-        say(f"left out, since that Python has it or does without ({saved}): {', '.join(sorted(left_out))}")
-    size = packages.size_of(packages.locked_names(groups) - left_out)
+    blocks = blocks_of([*own_groups(), "cuda"], only)
+    size = packages.size_of({name for name, _ in blocks})
     say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
     folder.mkdir(parents=True, exist_ok=True)
-    packages.check_disk({folder: size.download, SCRATCH: size.download})
-    helper = SCRATCH.parent / "download-venv"
-    make_venv(helper)
-    chosen = helper / "requirements.txt"
-    python = helper / "bin" / "python"
-    texts = [packages.lock_file(group).read_text() for group in groups]
-    blocks = [block for text in texts for name, block in packages.locked_blocks(text) if name not in left_out]
-    locks = "".join(f"{block}\n" for block in blocks)
-    chosen.write_text("".join(packages.applicable(python, locks, version)))
-    arguments = ["download", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(folder)]
-    arguments += ["--python-version", version, "--implementation", "cp"]
-    packages.run_pip(python, [*arguments, *platforms(), "-r", str(chosen)], SCRATCH)
-    shutil.rmtree(helper)
-    own = "GPULIFT_PYTHON=PYTHON " if has else ""
-    say(f"{folder} is complete; on the other machine: {own}GPULIFT_WHEELHOUSE={folder} ./gpulift setup")
+    packages.check_disk({folder: 2 * size.download})  # pip copies what it has downloaded
+    # Not in the folder, whose file system may have no links.
+    with tempfile.TemporaryDirectory() as helper, tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
+        make_venv(Path(helper))
+        python = Path(helper) / "bin" / "python"
+        chosen = Path(helper) / "requirements.txt"
+        chosen.write_text("".join(packages.applicable(python, "".join(f"{block}\n" for _, block in blocks), version)))
+        arguments = ["download", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(folder)]
+        arguments += ["--python-version", version, "--implementation", "cp"]
+        packages.run_pip(python, [*arguments, *platforms(), "-r", str(chosen)], Path(scratch))
+    as_there = " with the variables that --needs was called with" if only else ""
+    say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={folder} ./gpulift setup{as_there}")
 
 
 def main(arguments: list[str]) -> int:
@@ -425,16 +465,19 @@ def main(arguments: list[str]) -> int:
         say(f"{sys.executable} is Python {sys.version.split()[0]}, and 3.10 or later is needed: set GPULIFT_PYTHON")
         return 2
     try:
+        if arguments[0] == "download":
+            folder, version, only = arguments[1:]
+            version = version or f"{sys.version_info.major}.{sys.version_info.minor}"
+            download(Path(folder).resolve(), version, {packages.normalise(name) for name in only.split(",") if name})
+            return 0
+        if arguments[0] == "prepare" and REPLACED.exists() and not VENV.exists():
+            REPLACED.rename(VENV)  # a call was killed in between
+        if python := kept_interpreter():
+            os.execv(python, [python, str(Path(__file__).resolve()), *arguments])
         if arguments[0] == "prepare":
-            if REPLACED.exists() and not VENV.exists():
-                REPLACED.rename(VENV)  # a call was killed in between
-            if python := kept_interpreter():
-                os.execv(python, [python, str(Path(__file__).resolve()), *arguments])
             prepare(Path(arguments[1]), arguments[2])
         else:
-            folder, version, has = arguments[1:]
-            version = version or f"{sys.version_info.major}.{sys.version_info.minor}"
-            download(Path(folder).resolve(), version, {packages.normalise(name) for name in has.split(",") if name})
+            print_needs(Path(arguments[1]))
     except SetupError as error:
         say(str(error))
         return 2

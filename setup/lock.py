@@ -13,11 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
-from email import message_from_bytes
 from pathlib import Path
-
-from packaging.requirements import Requirement
 
 SETUP = Path(__file__).resolve().parent
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
@@ -56,36 +52,9 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def dependencies(metadata: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What each package needs, of those that are there; `metadata` are its requirements. Its extras count where
-    another one, or a file of ours, asks for them."""
-    parsed = {name: [Requirement(text) for text in texts] for name, texts in metadata.items()}
-    lines = [line for group in GROUPS for line in (SETUP / f"{group}.in").read_text().splitlines()]
-    ours = [Requirement(line) for line in lines if not line.startswith("#")]
-    asked: dict[str, set[str]] = {name: {""} for name in metadata}
-    for requirement in [*ours, *(one for many in parsed.values() for one in many)]:
-        asked.get(normalise(requirement.name), set()).update(requirement.extras)
-    needs: dict[str, list[str]] = {}
-    for name, requirements in parsed.items():
-        marked = [(normalise(one.name), one.marker) for one in requirements]
-        applies = {
-            needed
-            for needed, marker in marked
-            if marker is None or any(marker.evaluate({"extra": extra}) for extra in asked[name])
-        }
-        needs[name] = sorted((applies & metadata.keys()) - {name})
-    return needs
-
-
-def requirements_in(wheel: zipfile.ZipFile) -> list[str]:
-    """What a wheel's metadata say that it requires."""
-    file = next(name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-    return message_from_bytes(wheel.read(file)).get_all("Requires-Dist") or []
-
-
 def write_sizes() -> None:
-    """Download every locked wheel for the running Python and write its size, packed and unpacked, and what it needs."""
-    sizes, metadata = {}, {}
+    """Download every locked wheel for the running Python and write its size, packed and unpacked."""
+    lines = []
     with tempfile.TemporaryDirectory() as folder:
         for group in GROUPS:
             command = [
@@ -109,13 +78,8 @@ def write_sizes() -> None:
         for wheel in sorted(Path(folder).glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
-                metadata[name := normalise(wheel.name.split("-")[0])] = requirements_in(archive)
-            sizes[name] = f"{name} {wheel.stat().st_size} {unpacked}"
-    needs = dependencies(metadata)
-    lines = [f"{sizes[name]} {','.join(needs[name])}".rstrip() + "\n" for name in sizes]
-    heading = (
-        "# Written by setup/lock.py: package, bytes to download, bytes unpacked, what it needs (x86_64, CPython 3.11)\n"
-    )
+            lines.append(f"{normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
+    heading = "# Written by setup/lock.py: package, bytes to download, bytes unpacked (x86_64, CPython 3.11)\n"
     (SETUP / "sizes.txt").write_text(heading.replace("3.11", ".".join(map(str, sys.version_info[:2]))) + "".join(lines))
 
 

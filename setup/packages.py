@@ -77,27 +77,10 @@ class Size:
     disk: int
 
 
-def size_rows() -> Iterator[list[str]]:
-    """Of each package its name, two sizes and what it needs, separated by commas; from what setup/lock.py wrote."""
-    for line in (SETUP / "sizes.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            yield line.split()
-
-
-def with_dependencies(names: Iterable[str]) -> set[str]:
-    """These packages and all that they need, of those that are locked."""
-    needs = {name: rest[0].split(",") for name, _, _, *rest in size_rows() if rest}
-    found: set[str] = set()
-    new = set(names)
-    while new:
-        found |= new
-        new = {needed for name in new for needed in needs.get(name, [])} - found
-    return found
-
-
 def size_of(names: Iterable[str]) -> Size:
     """Size of these packages, from what setup/lock.py measured."""
-    sizes = {name: (int(download), int(disk)) for name, download, disk, *_ in size_rows()}
+    rows = [line.split() for line in (SETUP / "sizes.txt").read_text().splitlines() if not line.startswith("#")]
+    sizes = {name: (int(download), int(disk)) for name, download, disk in rows}
     known = [sizes[name] for name in names if name in sizes]
     return Size(sum(size[0] for size in known), sum(size[1] for size in known))
 
@@ -133,7 +116,6 @@ def check_disk(needs: Mapping[Path, int], usage: Callable[[Path], tuple[int, int
 
 def pip_failure(errors: str) -> str:
     """What a failed pip run means, with the remedy."""
-    fetch = f"`./gpulift setup --download DIR --python-version {sys.version_info.major}.{sys.version_info.minor}`"
     if "No space left on device" in errors:
         return "disk full while installing: make room and call again"
     if "DO NOT MATCH THE HASHES" in errors:
@@ -144,12 +126,12 @@ def pip_failure(errors: str) -> str:
     if lacking and (wheelhouse := os.environ.get("GPULIFT_WHEELHOUSE")):
         return (
             f"GPULIFT_WHEELHOUSE={wheelhouse} has no wheel of {lacking[1]} for this Python: "
-            f"on a machine with a network {fetch} fetches what DIR lacks"
+            "`./gpulift setup --needs` prints what to call on a machine with a network"
         )
     if re.search(r"NewConnectionError|ConnectTimeout|Max retries|Could not find a version|ReadTimeout", errors):
         return (
-            f"packages cannot be downloaded from here: no network? On a machine with one, run {fetch}, "
-            "bring DIR here and set GPULIFT_WHEELHOUSE=DIR"
+            "packages cannot be downloaded from here: no network? `./gpulift setup --needs` prints what to call on a "
+            "machine with one; bring DIR here and set GPULIFT_WHEELHOUSE=DIR"
         )
     last = [line for line in errors.splitlines() if line.strip()][-1:]
     return f"pip failed: {last[0].strip() if last else 'it gave no reason'}; call again to resume"

@@ -15,10 +15,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "benches/trial_of_test.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/handles.hpp"
+#include "core/testing/trial_of_test.hpp"
 
 namespace gpulift {
 namespace {

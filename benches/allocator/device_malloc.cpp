@@ -80,9 +80,23 @@ const gpulift::Technique gpulift::technique{
         of 1 MiB: the arena saves 1 to 2 us; threshold 0 takes 70 to 130; cuda_malloc 1 to 4 where the driver has such a
         block at hand, 60 to 90 where it maps one. No kernel runs in these steps: in a program cudaFree also waits for
         what is in flight, which is not counted here.)",
+    .predict =
+        {{.arm = "malloc_async_pooled",
+          .cases = {{"trace", "training"}},
+          .on = "nvidia",
+          .step_time_s = {{3e-3, 6e-3}}},
+         {.arm = "malloc_async_default", .cases = {{"trace", "training"}}, .on = "nvidia", .speedup = {{0.18, 0.22}}},
+         {.arm = "malloc_async_default",
+          .cases = {{"trace", "trivial"}},
+          .on = "nvidia",
+          .step_time_s = {{70e-6, 130e-6}}},
+         {.arm = "arena", .cases = {{"trace", "training"}}, .on = "nvidia", .step_time_s = {{2e-6, 8e-6}}},
+         {.arm = "cuda_malloc", .cases = {{"trace", "training"}}, .on = "nvidia", .speedup = {{0.09, 0.11}}}},
     .claims = {},
     .arms = {"malloc_async_pooled", "malloc_async_default", "arena", "cuda_malloc"},
     .controls = {"cuda_malloc"},
+    .l2 = gpulift::Cache::kNone,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"trace", {"training", "trivial"}}},
     .quick = {{{"trace", "training"}}},
     .run = run,

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "benches/checking_trial.hpp"
-#include "benches/host_checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
+#include "core/testing/host_checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

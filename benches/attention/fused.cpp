@@ -82,6 +82,10 @@ void run(gpulift::Trial& trial) {
   trial.compare({std::move(separate), std::move(fused)});
 }
 
+gpulift::Point burst_of(std::int64_t head_width, std::int64_t tokens) {
+  return {{"head_width", head_width}, {"tokens", tokens}, {"regime", "burst"}};
+}
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -94,9 +98,23 @@ const gpulift::Technique gpulift::technique{
         tokens, 64 wide, at 350 TFLOP/s, 4.2 at 128, at 450; half of that at half of the tokens, but at 512 blocks on
         the diagonal are a quarter more. So 4.0 at 512 tokens, 5 from 2048 on with heads 64 wide, 3.3 with 128. Memory:
         4 bytes a score, 17 GB at 8192 tokens and 64 wide, 34 GB at 16384; fused 0.3 to 0.5 GB at every length.)",
+    .predict = {{.arm = "separate", .cases = burst_of(64, 512), .on = "h100", .step_time_s = {{1.53e-3, 1.87e-3}}},
+                {.arm = "separate", .cases = burst_of(64, 2048), .on = "h100", .step_time_s = {{6.12e-3, 7.48e-3}}},
+                {.arm = "separate", .cases = burst_of(64, 8192), .on = "h100", .step_time_s = {{24.3e-3, 29.7e-3}}},
+                {.arm = "separate", .cases = burst_of(64, 16384), .on = "h100", .step_time_s = {{48.6e-3, 59.4e-3}}},
+                {.arm = "fused", .cases = burst_of(64, 512), .on = "h100", .speedup = {{3.6, 4.4}}},
+                {.arm = "fused", .cases = burst_of(64, 2048), .on = "h100", .speedup = {{4.5, 5.5}}},
+                {.arm = "fused", .cases = burst_of(64, 8192), .on = "h100", .speedup = {{4.5, 5.5}}},
+                {.arm = "fused", .cases = burst_of(64, 16384), .on = "h100", .speedup = {{4.5, 5.5}}},
+                {.arm = "fused", .cases = burst_of(128, 2048), .on = "h100", .speedup = {{2.97, 3.63}}},
+                {.arm = "fused", .cases = burst_of(128, 8192), .on = "h100", .speedup = {{2.97, 3.63}}},
+                {.arm = "fused", .cases = burst_of(128, 16384), .on = "h100", .speedup = {{2.97, 3.63}}}},
     .claims = {},
     .arms = {"separate", "fused"},
-    .sweep = {{"head_width", {64, 128}}, {"tokens", {512, 2048, 8192, 16384}}},
-    .quick = {{{"head_width", 64}, {"tokens", 2048}}, {{"head_width", 128}, {"tokens", 8192}}},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
+    .sweep = {{"head_width", {64, 128}}, {"tokens", {512, 2048, 8192, 16384}}, {"regime", {"burst", "sustained"}}},
+    .quick = {{{"head_width", 64}, {"tokens", 2048}, {"regime", "burst"}},
+              {{"head_width", 128}, {"tokens", 8192}, {"regime", "burst"}}},
     .run = run,
 };

@@ -1,7 +1,7 @@
 #include <cstdint>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/causal_softmax.hpp"
 #include "kernels/device_test.hpp"
 
@@ -20,7 +20,7 @@ using AttentionFusedOnDevice = DeviceTest;
 
 TEST_F(AttentionFusedOnDevice, BothFormsGiveTheSameAndTheFusedOneKeepsNoScores) {
   for (const std::int64_t width : {64, 128}) {
-    CheckingTrial trial(device(), {{"head_width", width}, {"tokens", std::int64_t{2048}}});
+    CheckingTrial trial(device(), {{"head_width", width}, {"tokens", std::int64_t{2048}}, {"regime", "burst"}});
     technique->run(trial);
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.unavailable, "") << name;

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "benches/host_checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/host_checking_trial.hpp"
 
 namespace gpulift {
 namespace {

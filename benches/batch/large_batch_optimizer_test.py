@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gpulift_courses as courses  # noqa: E402
-from gpulift_shapes import PIXELS, SHAPES, draw  # noqa: E402
+from gpulift_work import courses  # noqa: E402
+from gpulift_work.shapes import PIXELS, SHAPES, draw  # noqa: E402
 
 CPU = torch.device("cpu")
 TOY = {"model": "toy", "batch": 256}
@@ -118,6 +118,11 @@ def after_steps(technique: ModuleType, name: str, start: list[float], steps: int
         weight.grad = torch.tensor([[1.0, 2.0]])
         optimizer.step()
     return weight.detach()[0]
+
+
+def test_convolutions_may_use_tf32_as_torch_has_it(technique: ModuleType) -> None:
+    technique.make("sgd", TOY, 7, None)
+    assert torch.backends.cudnn.allow_tf32
 
 
 def test_lars_moves_a_weight_by_a_share_of_its_norm(technique: ModuleType) -> None:

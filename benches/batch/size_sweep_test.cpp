@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "benches/checking_trial.hpp"
-#include "benches/host_checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
+#include "core/testing/host_checking_trial.hpp"
 
 namespace gpulift {
 namespace {

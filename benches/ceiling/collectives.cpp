@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -308,6 +309,10 @@ void run(gpulift::Trial& trial) {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
+gpulift::Point case_of(std::int64_t gpus, const std::string& link, std::int64_t bytes) {
+  return {{"gpus", gpus}, {"link", link}, {"bytes", bytes}};
+}
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -322,10 +327,51 @@ const gpulift::Technique gpulift::technique{
         nccl-tests gives 355 GB/s for four and 361 for eight. 8 KiB is latency alone, 10 to 20 us for two and some 2 us
         more for each further one, and 1 MiB takes 22. Through the host each byte goes up one PCIe link of 63 GB/s and
         down the other, by way of memory: about 26 GB/s, 41 ms for 1 GiB.)",
+    .predict =
+        {{.arm = "all_reduce", .cases = case_of(2, "nvlink", 8192), .on = "h100", .step_time_s = {{10e-6, 20e-6}}},
+         {.arm = "all_reduce", .cases = case_of(2, "nvlink", kMiB), .on = "h100", .step_time_s = {{19.8e-6, 24.2e-6}}},
+         {.arm = "all_reduce",
+          .cases = case_of(2, "nvlink", 64 * kMiB),
+          .on = "h100",
+          .step_time_s = {{225e-6, 275e-6}}},
+         {.arm = "all_reduce",
+          .cases = case_of(2, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{2.97e-3, 3.63e-3}}},
+         {.arm = "all_reduce",
+          .cases = case_of(4, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{4.08e-3, 4.99e-3}}},
+         {.arm = "all_reduce",
+          .cases = case_of(8, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{4.68e-3, 5.73e-3}}},
+         {.arm = "all_reduce",
+          .cases = case_of(2, "host", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{36.9e-3, 45.1e-3}}},
+         {.arm = "all_gather",
+          .cases = case_of(2, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{1.83e-3, 2.24e-3}}},
+         {.arm = "reduce_scatter",
+          .cases = case_of(2, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{1.83e-3, 2.24e-3}}},
+         {.arm = "peer_copy",
+          .cases = case_of(2, "nvlink", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{2.43e-3, 2.97e-3}}},
+         {.arm = "peer_copy",
+          .cases = case_of(2, "host", 1024 * kMiB),
+          .on = "h100",
+          .step_time_s = {{36.9e-3, 45.1e-3}}}},
     .claims = {},
     .gpus = 2,
     .ceiling = true,
     .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
+    .l2 = gpulift::Cache::kBySize,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"gpus", {2, 4, 8}},
               {"link", {"nvlink", "host"}},
               {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "benches/module_under_test.hpp"
-#include "benches/trial_of_test.hpp"
+#include "core/testing/trial_of_test.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

@@ -127,9 +127,17 @@ const gpulift::Technique gpulift::technique{
         90 %: 4.3 TB/s, 0.5 ms for 2 GiB. Read-only needs no turning and should lead (4.4 to 4.6 TB/s), copy and triad
         follow (4.1 to 4.4), and the driver's copy is a copy like ours. Below 1 GiB launch and ramp of some 5 us cost up
         to 10 %, against which the 50 MB or so of L2 hold up to a fifth of 256 MiB.)",
+    .predict =
+        {{.arm = "read", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{467e-6, 488e-6}}},
+         {.arm = "write", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{450e-6, 550e-6}}},
+         {.arm = "copy", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}},
+         {.arm = "triad", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}},
+         {.arm = "library_copy", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}}},
     .claims = {},
     .ceiling = true,
     .arms = {"read", "write", "copy", "triad", "library_copy"},
+    .l2 = gpulift::Cache::kBySize,
+    .page_cache = gpulift::Cache::kNone,
     // The footprint of one step: all arrays of an operation together, each byte touched once.
     .sweep = {{"bytes", {kGiB / 4, kGiB, 2 * kGiB, 8 * kGiB}}},
     .quick = {{{"bytes", 2 * kGiB}}},

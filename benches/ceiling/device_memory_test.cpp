@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

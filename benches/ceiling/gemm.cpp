@@ -95,6 +95,8 @@ const gpulift::Technique gpulift::technique{
     .claims = {},
     .ceiling = true,
     .arms = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8"},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"regime", {"burst", "sustained"}}},
     .quick = {{{"regime", "burst"}}},
     .run = run,

@@ -1,8 +1,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {

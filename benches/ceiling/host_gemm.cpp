@@ -118,6 +118,8 @@ const gpulift::Technique gpulift::technique{
     .gpus = 0,
     .ceiling = true,
     .arms = {"fp32", "fp16", "bf16"},
+    .l2 = gpulift::Cache::kNone,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"n", {2048}}},
     .quick = {},  // LibTorch loads for every launch, and no quick case is held against this roof
     .run = run,

@@ -121,9 +121,14 @@ const gpulift::Technique gpulift::technique{
         bytes of header leave 57, and public H200 figures are 55.4 GB/s down and 55.1 up: 9.7 ms for 512 MiB. The link
         is full duplex, so both ways at once should give nearly twice as much; acknowledgements and the host's memory
         take some: 100 to 105 GB/s together.)",
+    .predict = {{.arm = "h2d", .on = "h200", .step_time_s = {{8.73e-3, 10.7e-3}}},
+                {.arm = "d2h", .on = "h200", .step_time_s = {{8.77e-3, 10.7e-3}}},
+                {.arm = "both", .on = "h200", .step_time_s = {{10.2e-3, 10.7e-3}}}},
     .claims = {},
     .ceiling = true,
     .arms = {"h2d", "d2h", "both"},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"bytes", {std::int64_t{512} << 20}}},
     .quick = {{{"bytes", std::int64_t{512} << 20}}},
     .run = run,

@@ -241,10 +241,18 @@ const gpulift::Technique gpulift::technique{
         in 0.68 ms, written or read alike. Both ways at once each GPU sends as much, for links carry both directions
         apart: the same time. 1 MiB takes 2.6 us on the link and 2 to 8 to begin: half the rate. Through the host in 16
         pieces the copy up and the copy down overlap: 256 MiB at some 45 GB/s of a PCIe link's 63, 6 ms.)",
+    .predict =
+        {{.arm = "write", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{612e-6, 748e-6}}},
+         {.arm = "read", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{612e-6, 748e-6}}},
+         {.arm = "both_ways", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{612e-6, 748e-6}}},
+         {.arm = "write", .cases = {{"bytes", kMiB}}, .on = "h100", .step_time_s = {{4.6e-6, 10.6e-6}}},
+         {.arm = "through_host", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{5.4e-3, 6.6e-3}}}},
     .claims = {},
     .gpus = 2,
     .ceiling = true,
     .arms = {"write", "read", "both_ways", "through_host"},
+    .l2 = gpulift::Cache::kBySize,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"bytes", {kMiB, 256 * kMiB}}},
     .quick = {{{"bytes", 256 * kMiB}}},
     .run = run,

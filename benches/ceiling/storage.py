@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from gpulift_files import evict
-from gpulift_samples import cold, folder_for, note_of_cold
 from gpulift_uring import READ, WRITE, Ring
+from gpulift_work.samples import cold, folder_for, note_of_cold
 from gpulift_worker import Arm, Skip
 
 TECHNIQUE = {
@@ -27,8 +27,84 @@ TECHNIQUE = {
         "KiB buffered reach the disk as a queue by themselves, and are 5 times as fast as direct "
         "ones one after another; 1 MiB is at the disk's limit in every way, some 1.1 GB/s."
     ),
+    "predict": [
+        {
+            "arm": "buffered",
+            "case": {"operation": "read", "access": "random_4k"},
+            "step_time_s": [0.09216, 0.1126],
+        },
+        {
+            "arm": "direct",
+            "case": {"operation": "read", "access": "random_4k"},
+            "step_time_s": [0.09216, 0.1126],
+        },
+        {
+            "arm": "direct_threads",
+            "case": {"operation": "read", "access": "random_4k"},
+            "step_time_s": [0.01843, 0.02253],
+        },
+        {
+            "arm": "io_uring_direct",
+            "case": {"operation": "read", "access": "random_4k"},
+            "step_time_s": [9.216e-3, 0.01126],
+        },
+        {
+            "arm": "buffered",
+            "case": {"operation": "read", "access": "sequential_1m"},
+            "step_time_s": [0.05033, 0.06152],
+        },
+        {
+            "arm": "direct",
+            "case": {"operation": "read", "access": "sequential_1m"},
+            "step_time_s": [0.04646, 0.05678],
+        },
+        {
+            "arm": "direct_threads",
+            "case": {"operation": "read", "access": "sequential_1m"},
+            "step_time_s": [0.04027, 0.04921],
+        },
+        {
+            "arm": "io_uring_direct",
+            "case": {"operation": "read", "access": "sequential_1m"},
+            "step_time_s": [0.04027, 0.04921],
+        },
+        {
+            "arm": "direct",
+            "case": {"operation": "write", "access": "random_4k"},
+            "speedup": [0.18, 0.22],
+        },
+        {
+            "arm": "buffered",
+            "case": {"operation": "write", "access": "sequential_1m"},
+            "step_time_s": [0.05491, 0.06711],
+        },
+        {
+            "arm": "direct",
+            "case": {"operation": "write", "access": "sequential_1m"},
+            "step_time_s": [0.05491, 0.06711],
+        },
+        {
+            "arm": "direct_threads",
+            "case": {"operation": "write", "access": "sequential_1m"},
+            "step_time_s": [0.05491, 0.06711],
+        },
+        {
+            "arm": "io_uring_direct",
+            "case": {"operation": "write", "access": "sequential_1m"},
+            "step_time_s": [0.05491, 0.06711],
+        },
+    ],
+    "found": (
+        "The disk of that virtual machine is faster than the one that was assumed: 53 us for 4 "
+        "KiB, not 100, and 2.5 GB/s of buffered reads, not 1.2. It writes 2.6 to 4.9 GB/s until "
+        "fdatasync returns, more than it reads: that the hypervisor's memory takes them is "
+        "inferred, not traced. With 32 in flight it does 64,000 requests a second, not 100,000; "
+        "why is not known."
+    ),
     "ceiling": True,
     "arms": ["buffered", "direct", "direct_threads", "io_uring_direct"],
+    "l2": "none",
+    "page_cache": "cold",
     "sweep": {"operation": ["read", "write"], "access": ["random_4k", "sequential_1m"]},
     "check": {"meaning": "wrong bytes", "tolerance": 0},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpulift_training import make_arm
+from gpulift_work.training import make_arm
 from gpulift_worker import Arm
 
 MODES = {

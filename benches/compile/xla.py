@@ -15,7 +15,9 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     """A training step of the point's model. A process loads one framework alone."""
     model = str(point["model"])
     if arm in MODES:
-        made: Arm = import_module("gpulift_training").make_arm(model, seed, gpu, MODES[arm])
+        made: Arm = import_module("gpulift_work.training").make_arm(model, seed, gpu, MODES[arm])
     else:
-        made = import_module("gpulift_jax_training").make_arm(model, seed, gpu, jit=arm == "jit")
+        made = import_module("gpulift_work.jax_training").make_arm(
+            model, seed, gpu, jit=arm == "jit"
+        )
     return made

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "benches/host_checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/host_checking_trial.hpp"
 
 namespace gpulift {
 namespace {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
-from gpulift_training import (
+from gpulift_work.training import (
     TWINS,
     Training,
     arm_on,
@@ -35,10 +35,31 @@ TECHNIQUE = {
         launches bound it: 0.9 separable, 1.0 grouped; on a host, at a third of the rate and with
         the same norms and optimizer of a tenth of the weights, 2 separable and 2.5 grouped.
     """,
+    "predict": [
+        {
+            "arm": "dense",
+            "case": {"model": "resnet50"},
+            "on": "h100",
+            "step_time_s": [0.0225, 0.0275],
+        },
+        {"arm": "grouped", "case": {"model": "resnet50"}, "on": "h100", "speedup": [0.6, 0.9]},
+        {"arm": "separable", "case": {"model": "resnet50"}, "on": "h100", "speedup": [0.6, 0.85]},
+        {"arm": "grouped", "case": {"model": "resnet18"}, "on": "nvidia", "speedup": [0.9, 1.1]},
+        {
+            "arm": "separable",
+            "case": {"model": "resnet18"},
+            "on": "nvidia",
+            "speedup": [0.81, 0.99],
+        },
+        {"arm": "grouped", "case": {"model": "resnet18"}, "on": "cpu", "speedup": [2.25, 2.75]},
+        {"arm": "separable", "case": {"model": "resnet18"}, "on": "cpu", "speedup": [1.8, 2.2]},
+    ],
     "claims": ["depthwise-convolution-faster", "grouped-convolution-faster"],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["dense", "grouped", "separable"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"model": ["resnet50", "resnet18"]},
     "check": {
         "meaning": "losses of 5 steps against the same network, on a GPU in FP32, on a host in "

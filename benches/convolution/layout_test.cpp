@@ -1,7 +1,7 @@
 #include <string>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
@@ -23,7 +23,10 @@ using ConvolutionLayoutOnDevice = DeviceTest;
 
 TEST_F(ConvolutionLayoutOnDevice, BothArmsGiveTheSameAndAreFoundAgain) {
   for (const char* pass : {"forward", "data_gradient", "filter_gradient"}) {
-    const Point point{{"layer", std::string("conv5_3x3")}, {"pass", std::string(pass)}, {"type", std::string("fp16")}};
+    const Point point{{"layer", std::string("conv5_3x3")},
+                      {"pass", std::string(pass)},
+                      {"type", std::string("fp16")},
+                      {"regime", "burst"}};
     CheckingTrial first(device(), point);
     technique->run(first);
     ASSERT_EQ(first.results().size(), 2U);

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("checkpoint_sharded.py")
-sys.path.insert(0, str(Path(__file__).parents[2] / "core" / "python"))
-
-from gpulift_manifest import manifest_of  # noqa: E402
+from technique_script import manifest  # noqa: E402
 from testing.rank_group import Json, RankGroup, altered  # noqa: E402
 
-MANIFEST = manifest_of("distributed/checkpoint_sharded", SCRIPT)
+SCRIPT = Path(__file__).with_name("checkpoint_sharded.py")
+
+MANIFEST = manifest(__file__)
 POINT: dict[str, int | str] = {"link": "gloo"}
 TOY_BYTES = 106_240 * 12  # weights and two moments in FP32
 # Wherever tests have their files passes for a disk.

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("comm_sms.py")
-sys.path.insert(0, str(Path(__file__).parents[2] / "core" / "python"))
-
-from gpulift_manifest import manifest_of  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 from testing.rank_group import RankGroup  # noqa: E402
 
+SCRIPT = Path(__file__).with_name("comm_sms.py")
 
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("comm_sms", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-comm_sms = load()
-MANIFEST = manifest_of("distributed/comm_sms", SCRIPT)
+comm_sms = load(__file__)
+MANIFEST = manifest(__file__)
 NVLINK: dict[str, int | str] = {"link": "nvlink"}
 HAS_TWO_GPUS = torch.cuda.is_available() and torch.cuda.device_count() > 1
 

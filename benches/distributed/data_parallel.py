@@ -1,22 +1,14 @@
-"""distributed/data_parallel: one model on several GPUs, each with rows of its own.
-
-Found on H200s with NVLink, weak, by DDP: GPT-2 1.89 on two and 3.73 on four, ResNet-50 1.45 and
-2.92 (one launch on four). By DataParallel 0.57 and 0.72, and 0.03 with ResNet-50; by Gloo 0.2 to
-0.3 s a step of GPT-2. The reasons are not traced: a third of GPT-2's gradients, the embedding that
-the head shares, can only be there when the backward pass ends, and DDP copies all into buckets and
-back; ResNet-50's step takes as much longer as it has launches more, 1455 in place of 959.
-DataParallel has new threads in each step, and cuDNN's search, which is on, keeps what it found by
-thread (pytorch/pytorch#191744).
-"""
+"""distributed/data_parallel: one model on several GPUs, each with rows of its own."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 
+import torch
 import torch.distributed as dist
-from gpulift_distributed import Group, Replica, arm_of, idle_arm, join, tolerance_of
-from gpulift_training import TWINS
+from gpulift_work.distributed import Group, Replica, arm_of, idle_arm, join, tolerance_of
+from gpulift_work.training import TWINS
 from gpulift_worker import Arm, Skip
 from torch.nn.parallel import DataParallel
 
@@ -32,17 +24,91 @@ TECHNIQUE = {
     "in each step, 498 MB at 390 GB/s in 148 calls, and one thread per GPU shares Python's lock: "
     "1.5 for ResNet-50 and GPT-2, below 1 for the small GPT. Gloo takes the gradients through the "
     "host, 498 MB down, summed by a core and up, at some 1 GB/s: 0.5 s a step, 0.15 for GPT-2.",
+    "predict": [
+        {
+            "arm": "one_gpu",
+            "case": {"gpus": 2, "model": "resnet50", "scaling": "weak"},
+            "on": "h100",
+            "step_time_s": [0.0225, 0.0275],
+        },
+        {
+            "arm": "one_gpu",
+            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak"},
+            "on": "h100",
+            "step_time_s": [0.0351, 0.0429],
+        },
+        {
+            "arm": "ddp",
+            "case": {"gpus": 2, "model": "resnet50", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [1.94, 1.98],
+        },
+        {
+            "arm": "ddp",
+            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [1.94, 1.98],
+        },
+        {
+            "arm": "ddp",
+            "case": {"gpus": 2, "model": "gpt_small", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [1.7, 1.9],
+        },
+        {
+            "arm": "ddp",
+            "case": {"gpus": 2, "model": "resnet50", "scaling": "strong"},
+            "on": "h100",
+            "speedup": [1.8, 1.9],
+        },
+        {
+            "arm": "ddp",
+            "case": {"gpus": 2, "model": "gpt2", "scaling": "strong"},
+            "on": "h100",
+            "speedup": [1.8, 1.9],
+        },
+        {
+            "arm": "data_parallel",
+            "case": {"gpus": 2, "model": "resnet50", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [1.35, 1.65],
+        },
+        {
+            "arm": "data_parallel",
+            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [1.35, 1.65],
+        },
+        {
+            "arm": "ddp_gloo",
+            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak"},
+            "on": "h100",
+            "speedup": [0.135, 0.165],
+        },
+    ],
+    "found": "GPT-2 on two H100s, one launch. DataParallel 0.53: its 1,891 launches from two "
+    "threads take 161 ms, and the host bounds them. Gloo 0.30: it all-reduces at 2.1 GB/s, not 1, "
+    "and a step takes 0.28 s. On H200s, weak, DDP has 1.89 on two and 3.73 on four, with "
+    "ResNet-50 1.45 and 2.92 (one launch on four), not traced: a third of GPT-2's gradients, the "
+    "embedding that the head shares, are only there when the backward pass ends, and DDP copies "
+    "all into buckets and back; ResNet-50's step takes as much longer as it has launches more, "
+    "1455 in place of 959, and sent the means of batch norms, too. DataParallel has 0.57 and 0.72 "
+    "there, and 0.03 with ResNet-50: it has new threads in each step, and cuDNN's search, which "
+    "was on, keeps what it found by thread (pytorch/pytorch#191744).",
     "claims": [
         "data-parallel-for-large-models",
         "data-parallel-faster",
         "more-gpus-double-speed",
         "data-parallel-more-memory",
+        "data-parallel-traffic-costs",
         "ddp-faster-than-data-parallel",
         "nccl-fastest",
     ],
     "gpus": 2,
     "whole_steps": True,
     "arms": ["one_gpu", "ddp", "data_parallel", "ddp_gloo"],
+    "l2": "cold",
+    "page_cache": "none",
     "ranks": {"ddp": "gpus", "data_parallel": "gpus", "ddp_gloo": "gpus"},
     "sweep": {
         "gpus": [2, 4, 8],
@@ -60,6 +126,7 @@ TECHNIQUE = {
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """A replica on each rank; DataParallel drives all GPUs from the first."""
     group = join("any", gpu, backend="gloo" if arm == "ddp_gloo" else "")
+    torch.backends.cudnn.benchmark = False  # DataParallel's threads would search in each step
     name, parts = str(point["model"]), int(point["gpus"])
     rows = rows_of_shard(TWINS[name].batch, parts, str(point["scaling"]), arm)
     if arm == "data_parallel":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import json
@@ -29,9 +30,17 @@ TECHNIQUE = {
     "thread a rank leaves cores idle: with 16 cores, 4 to 8 times. With OMP_NUM_THREADS=1 for all, "
     "1.00. The first step comes after an import of torch, 3 to 6 s, which all ranks do at once; "
     "torchrun imports it once more ahead of them, and Ray starts its own processes, 5 to 10 s.",
+    "predict": [
+        {"arm": "spawn", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
+        {"arm": "mpirun", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
+        {"arm": "srun", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
+        {"arm": "ray", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
+    ],
     "claims": [],
     "gpus": 0,
     "arms": ["torchrun", "spawn", "mpirun", "srun", "ray"],
+    "l2": "none",
+    "page_cache": "none",
     "sweep": {"threads": ["as_launched", "one"]},
     "check": {
         "meaning": "the loss of a step of the first rank, against that of torchrun's",
@@ -74,9 +83,7 @@ def environment_of(threads: str) -> dict[str, str]:
     """That of the launcher."""
     if threads == "as_launched" and THREADS in os.environ:
         raise Skip(f"{THREADS} is set", f"unset {THREADS}")
-    library = str(Path(gpulift_worker.__file__).resolve().parent)
-    paths = [library, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return variables if threads == "as_launched" else {**variables, THREADS: "1"}
 
 
@@ -183,12 +190,21 @@ def free_port() -> str:
 
 
 def by_torchrun() -> list[str]:
-    """PyTorch's own, which is a module of it."""
+    """PyTorch's own, which is a module of it. Its stores would listen on all addresses: it gets a
+    file for one, and leaves the other to the ranks."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return [
+        "env",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
+        f"TMPDIR={folder}",  # where it leaves its own
         sys.executable,
         "-m",
         "torch.distributed.run",
-        "--standalone",
+        "--rdzv-backend=c10d",
+        "--rdzv-conf=store_type=file",
+        f"--rdzv-endpoint={folder}/store",
+        "--local-addr=127.0.0.1",  # not this machine's name, which may not resolve
         f"--nproc-per-node={RANKS}",
         SELF[1],
         "rank",
@@ -212,7 +228,7 @@ def by_srun() -> list[str]:
 
 
 def by_ray() -> list[str]:
-    """Ray's tasks."""
+    """Ray's tasks. Its processes listen on all addresses, whatever they are told."""
     if importlib.util.find_spec("ray") is None:
         raise Skip("the Python package ray is not installed", "install ray")
     return [*SELF, "ray"]
@@ -246,7 +262,7 @@ def train(rank: int, address: str, port: str, model: str, seed: str) -> None:
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(address)
         import torch
-        from gpulift_distributed import Replica, join
+        from gpulift_work.distributed import Replica, join
 
         threads = torch.get_num_threads()
         group = join("gloo", None)

@@ -6,27 +6,14 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from gpulift_worker import Arm, Skip
+from technique_script import load
 
 SCRIPT = Path(__file__).with_name("launcher.py")
-sys.path.insert(0, str(Path(__file__).parents[2] / "core" / "python"))
 
-from gpulift_worker import Arm, Skip  # noqa: E402
-
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("launcher", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-launcher = load()
+launcher = load(__file__)
 
 # In place of a launcher and of torch: ranks that answer as training ones do.
 FAKE = """
@@ -114,6 +101,25 @@ def test_ranks_that_never_come_are_not_waited_for_without_end(
     start_with(monkeypatch, ["sh", "-c", "exec sleep 60"])
     with pytest.raises(Skip, match=r"cannot start ranks: there are 0 of 2 in 0\.1 s"):
         make("mpirun")
+
+
+def test_ranks_of_torchrun_meet_and_it_listens_nowhere_whatever_this_machines_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    fakes(tmp_path)
+    script = tmp_path / "fake.py"
+    text = script.read_text().replace("int(sys.argv[1])", 'int(os.environ["RANK"])')
+    text = text.replace("cores=2", "cores=ports_open_to_others(os.getppid())")
+    text = "from listening import ports_open_to_others\n" + text
+    script.write_text(text.replace("OMP_NUM_THREADS", "MASTER_ADDR"))
+    names = "import socket\nsocket.getfqdn = socket.gethostname = lambda *_: 'name.invalid'\n"
+    (tmp_path / "sitecustomize.py").write_text(names)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(launcher, "SELF", [sys.executable, str(script)])
+    notes = make("torchrun").notes
+    each = "1 threads on [] cores, 2 threads on [] cores"
+    assert notes["ranks_of_torchrun"] == f"OMP_NUM_THREADS 127.0.0.1; {each}"
 
 
 @pytest.mark.parametrize("arm", ["mpirun", "srun", "ray"])

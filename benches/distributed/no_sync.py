@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpulift_distributed import MODELS, Replica, arm_of, join
+from gpulift_work.distributed import MODELS, Replica, arm_of, join
 from gpulift_worker import Arm
 
 TECHNIQUE = {
@@ -16,10 +16,30 @@ TECHNIQUE = {
     "the host each takes 19 ms, three times what a micro-batch computes: 4 x 19 ms against 39 + "
     "13: 1.5 with 4 micro-batches, 2.5 with 8. ResNet-18 over Gloo: 31 ms each, beside micro-"
     "batches of 40: 1.4.",
+    "predict": [
+        {
+            "arm": "exchange_last",
+            "case": {"link": "nvlink", "micro_batches": 4},
+            "speedup": [1.02, 1.2],
+        },
+        {
+            "arm": "exchange_last",
+            "case": {"link": "host", "micro_batches": 4},
+            "speedup": [1.35, 1.65],
+        },
+        {
+            "arm": "exchange_last",
+            "case": {"link": "host", "micro_batches": 8},
+            "speedup": [2.25, 2.75],
+        },
+        {"arm": "exchange_last", "case": {"link": "gloo"}, "speedup": [1.26, 1.54]},
+    ],
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["exchange_each", "exchange_last"],
+    "l2": "cold",
+    "page_cache": "none",
     "ranks": 2,
     "sweep": {"link": ["nvlink", "host", "gloo"], "micro_batches": [4, 8]},
     "check": {

@@ -17,9 +17,9 @@ Altered = Callable[[Path, str], Path]
 SCRIPT = Path(__file__).with_name("overlap.py")
 GLOO = {"ranks": 2, "link": "gloo", "network": "gpt"}
 SMALL = """
-import gpulift_distributed
+from gpulift_work import distributed
 
-gpulift_distributed.cores = lambda: 8
+distributed.cores = lambda: 8
 technique.NETWORKS = {"gloo": {"gpt": "gpt_toy"}}
 """
 WRONG = (
@@ -60,7 +60,7 @@ def test_all_forms_give_the_same_bits_on_two_ranks(
 ) -> None:
     script = altered(SCRIPT, SMALL)
     errors = set()
-    for arm in ("one_at_the_end", "per_parameter", "buckets_25", "static_graph"):
+    for arm in ("one_at_the_end", "per_parameter", "buckets_25", "bucket_view", "static_graph"):
         first, second = hellos_of_ranks(script, arm, GLOO)
         assert first["check_error"] < 1e-5, (arm, first)
         assert first["cost"]["items"] == 2 * 8 * 32
@@ -69,24 +69,31 @@ def test_all_forms_give_the_same_bits_on_two_ranks(
     assert len(errors) == 1
 
 
-@pytest.mark.parametrize("ranks", [4, 8])
-def test_more_ranks_give_the_gradients_of_all_their_rows(
-    altered: Altered, hellos_of_ranks: Hellos, ranks: int
+def test_no_form_exchanges_more_than_gradients(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = altered(SCRIPT, SMALL)
-    for arm in ("one_at_the_end", "bucket_view"):
-        hellos = hellos_of_ranks(script, arm, {**GLOO, "ranks": ranks})
-        assert len(hellos) == ranks
-        assert all(one["check_error"] < 1e-5 for one in hellos), (arm, hellos)
-        assert hellos[0]["cost"]["items"] == ranks * 8 * 32
+    said: list[dict[str, Any]] = []
+    wrapped = "gpulift_work.distributed.DistributedDataParallel"
+    monkeypatch.setattr(wrapped, lambda _, **options: said.append(options))
+    group = replace(technique.join("gloo", None), ranks=2)
+    for exchange in technique.EXCHANGES.values():
+        exchange(technique.Replica("gpt_toy", group, 7))
+    assert [one["broadcast_buffers"] for one in said] == [False] * 6
+
+
+def test_the_baseline_is_torchs_default_and_what_hides_nothing_are_controls(
+    technique: ModuleType,
+) -> None:
+    assert technique.TECHNIQUE["arms"][0] == "buckets_25"
+    assert technique.TECHNIQUE["controls"] == ["one_at_the_end", "per_parameter", "one_bucket"]
 
 
 def test_processors_with_fewer_cores_than_ranks_skip(
     altered: Altered, hellos_of_ranks: Hellos
 ) -> None:
-    script = altered(SCRIPT, SMALL.replace("lambda: 8", "lambda: 3"))
-    for hello in hellos_of_ranks(script, "buckets_25", {**GLOO, "ranks": 4}):
-        assert hello["skipped"] == "its 4 ranks need a core each, and there are 3"
+    script = altered(SCRIPT, SMALL.replace("lambda: 8", "lambda: 2"))
+    for hello in hellos_of_ranks(script, "buckets_25", {**GLOO, "ranks": 3}):
+        assert hello["skipped"] == "its 3 ranks need a core each, and there are 2"
 
 
 @pytest.mark.parametrize("arm", ["idle", "of_one_rank"])

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as nnf
-from gpulift_distributed import Group, join
-from gpulift_parallel import (
+from gpulift_work.distributed import Group, join
+from gpulift_work.parallel import (
     OnDevice,
     all_reduce_metrics,
     arm_of,
@@ -17,7 +17,7 @@ from gpulift_parallel import (
     exposed,
     relative_error,
 )
-from gpulift_training import free_memory
+from gpulift_work.training import free_memory
 from gpulift_worker import Arm, Failed, Skip
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -53,10 +53,30 @@ TECHNIQUE = {
     "12 ms, hidden: 0.3; hidden 8192 41 ms against 124 ms of which 40 are hidden: 1.3. Memory at "
     "8192: 13 GB of weights, gradients and moments against 6.4. On processors one block and 128 "
     "tokens: 50 MB of gradients against 4 x 0.5 MB of activations over the loopback: 1.1 to 2.",
+    "predict": [
+        {
+            "arm": "data_parallel",
+            "case": {"hidden": 1024, "link": "nvlink"},
+            "step_time_s": [0.0252, 0.0308],
+        },
+        {"arm": "tp2", "case": {"hidden": 1024, "link": "nvlink"}, "speedup": [0.45, 0.55]},
+        {"arm": "tp2_sequence", "case": {"hidden": 1024, "link": "nvlink"}, "speedup": [0.45, 0.5]},
+        {
+            "arm": "data_parallel",
+            "case": {"hidden": 8192, "link": "nvlink"},
+            "step_time_s": [0.0684, 0.0836],
+        },
+        {"arm": "tp2", "case": {"hidden": 8192, "link": "nvlink"}, "speedup": [0.9, 1]},
+        {"arm": "tp2", "case": {"hidden": 1024, "link": "host"}, "speedup": [0.27, 0.33]},
+        {"arm": "tp2", "case": {"hidden": 8192, "link": "host"}, "speedup": [1.17, 1.43]},
+        {"arm": "tp2", "case": {"hidden": 1024, "link": "gloo"}, "speedup": [1.1, 2]},
+    ],
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["data_parallel", "tp2", "tp2_sequence"],
+    "l2": "cold",
+    "page_cache": "none",
     "ranks": 2,
     "sweep": {"hidden": [1024, 8192], "link": ["nvlink", "host", "gloo"]},
     "check": {

@@ -13,12 +13,14 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     """A training step of the point's model in the arm's framework."""
     name = str(point["model"])
     makers: dict[str, Callable[[], Arm]] = {
-        "pytorch_eager": lambda: framework("gpulift_training").make_arm(name, seed, gpu, ""),
+        "pytorch_eager": lambda: framework("gpulift_work.training").make_arm(name, seed, gpu, ""),
         # Graphs too, where the framework can: what a user gets with one word.
-        "pytorch_compiled": lambda: framework("gpulift_training").make_arm(
+        "pytorch_compiled": lambda: framework("gpulift_work.training").make_arm(
             name, seed, gpu, "reduce-overhead"
         ),
-        "jax_jit": lambda: framework("gpulift_jax_training").make_arm(name, seed, gpu, jit=True),
+        "jax_jit": lambda: framework("gpulift_work.jax_training").make_arm(
+            name, seed, gpu, jit=True
+        ),
     }
     return makers[arm]()
 

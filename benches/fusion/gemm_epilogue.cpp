@@ -66,6 +66,8 @@ void run(gpulift::Trial& trial) {
   trial.compare(std::move(arms));
 }
 
+gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -76,10 +78,19 @@ const gpulift::Technique gpulift::technique{
         more to write inside the product, 1.35x. Over one sequence, 3072x1024x768, all fits into the cache: 9 us and 4
         us behind, 1.4x. 16384x8192x4096: 1.1 TFLOP take 1.6 ms, the kernel 0.18 ms: 1.1x. 1024x64x256 is two launches
         of 2 to 3 us against one: 1.8x.)",
+    .predict = {{.arm = "apart", .cases = burst_of("3072x16384x768"), .on = "h100", .step_time_s = {{163e-6, 199e-6}}},
+                {.arm = "epilogue", .cases = burst_of("3072x16384x768"), .on = "h100", .speedup = {{1.35, 1.65}}},
+                {.arm = "epilogue_kept", .cases = burst_of("3072x16384x768"), .on = "h100", .speedup = {{1.22, 1.49}}},
+                {.arm = "epilogue", .cases = burst_of("3072x1024x768"), .on = "h100", .speedup = {{1.26, 1.54}}},
+                {.arm = "epilogue", .cases = burst_of("16384x8192x4096"), .on = "h100", .speedup = {{0.99, 1.21}}},
+                {.arm = "epilogue", .cases = burst_of("1024x64x256"), .on = "h100", .speedup = {{1.62, 1.98}}}},
     .claims = {},
     .arms = {"apart", "epilogue", "epilogue_kept"},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
     // Features x tokens x inputs: a tiny MLP, GPT-2's over one sequence and over 16, GPT-2 XL's, a wide one.
-    .sweep = {{"shape", {"1024x64x256", "3072x1024x768", "3072x16384x768", "6400x16384x1600", "16384x8192x4096"}}},
-    .quick = {{{"shape", "3072x16384x768"}}},
+    .sweep = {{"shape", {"1024x64x256", "3072x1024x768", "3072x16384x768", "6400x16384x1600", "16384x8192x4096"}},
+              {"regime", {"burst", "sustained"}}},
+    .quick = {{{"shape", "3072x16384x768"}, {"regime", "burst"}}},
     .run = run,
 };

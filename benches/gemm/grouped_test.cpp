@@ -1,5 +1,5 @@
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
@@ -20,7 +20,8 @@ TEST(GemmGrouped, SidesOfEveryExpertSuitEveryAlgorithm) {
 }
 
 TEST_F(GemmGroupedOnDevice, ArmsDoTheSameWorkWhateverTheyPad) {
-  const Point point{{"experts", "64x1408x2048"}, {"tokens", std::int64_t{1024}}, {"dealt", "half_to_an_eighth"}};
+  const Point point{
+      {"experts", "64x1408x2048"}, {"tokens", std::int64_t{1024}}, {"dealt", "half_to_an_eighth"}, {"regime", "burst"}};
   CheckingTrial first(device(), point);
   technique->run(first);
   ASSERT_EQ(first.results().size(), technique->arms.size());

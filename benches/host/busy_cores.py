@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from gpulift_training import Training, device_of, set_up
+from gpulift_work.training import Training, device_of, set_up
 from gpulift_worker import Arm, cores
 
 TECHNIQUE = {
@@ -21,9 +21,27 @@ TECHNIQUE = {
         "weigh 15 of its 1,024, so that it keeps 98 % of its core: 0.95. ResNet-50's step is 25 ms "
         "of the GPU and 5 ms of launches, which run ahead: 1.0 with any number of busy cores."
     ),
+    "predict": [
+        {"arm": "idle", "case": {"bound": "launches"}, "step_time_s": [2.25e-3, 2.75e-3]},
+        {"arm": "busy_40", "case": {"bound": "launches"}, "speedup": [0.8, 1]},
+        {"arm": "busy_80", "case": {"bound": "launches"}, "speedup": [0.8, 1]},
+        {"arm": "busy_100", "case": {"bound": "launches"}, "speedup": [0.5, 0.8]},
+        {"arm": "niced_100", "case": {"bound": "launches"}, "speedup": [0.855, 1.045]},
+        {"arm": "idle", "case": {"bound": "gpu"}, "step_time_s": [0.0225, 0.0275]},
+        {"arm": "busy_40", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
+        {"arm": "busy_80", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
+        {"arm": "busy_100", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
+        {"arm": "niced_100", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
+    ],
+    "found": (
+        "The toy has 113 launches a step, not 400, and the host takes 44 us for each, not 6: 5.0 "
+        "ms, one launch, with others on 1.1 of its 16 cores."
+    ),
     "gpus": 1,
     "whole_steps": True,
     "arms": ["idle", "busy_40", "busy_80", "busy_100", "niced_100"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"bound": ["launches", "gpu"]},
     "check": {"meaning": "loss after five steps, relative to the idle host's", "tolerance": 0.01},
 }

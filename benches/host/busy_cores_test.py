@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -10,34 +9,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("busy_cores.py")
-WORKER = SCRIPT.parents[2] / "core" / "python"
-sys.path.insert(0, str(WORKER))
+from technique_script import load, manifest
 
-from gpulift_manifest import manifest_of  # noqa: E402
+SCRIPT = Path(__file__).with_name("busy_cores.py")
 
 TIMEOUT_S = 20.0
 
 
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("busy_cores_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-busy_cores = load()
-MANIFEST = manifest_of("host/busy_cores", SCRIPT)
+busy_cores = load(__file__)
+MANIFEST = manifest(__file__)
 
 
 def state_of(pid: int) -> str:
@@ -103,7 +89,7 @@ def test_they_die_with_their_parent_even_while_stopped() -> None:
         "print(*busy_cores.Neighbours(2, 0).pids(), flush=True)\n"
         "sys.stdin.read()\n"
     )
-    path = os.pathsep.join([str(SCRIPT.parent), str(WORKER)])
+    path = os.pathsep.join([str(SCRIPT.parent), *filter(None, sys.path)])
     parent = subprocess.Popen(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": path},

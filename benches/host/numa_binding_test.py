@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("numa_binding.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
-
-from gpulift_manifest import manifest_of  # noqa: E402
 from gpulift_worker import Arm, Failed, Skip  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("numa_binding_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MANIFEST = manifest_of("host/numa_binding", SCRIPT)
+MANIFEST = manifest(__file__)
 TWO_NODES = {0: {0}, 1: {1}}
 
 
 @pytest.fixture(name="numa")
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script, on a machine of two nodes, which notes what it binds and binds nothing."""
-    module: Any = load()
+    module: Any = load(__file__)
     module.bound = {}
     monkeypatch.setattr(module, "COPIED_BYTES", 1 << 16)
     monkeypatch.setattr(module, "nodes_with_processors", lambda: TWO_NODES)
@@ -126,7 +110,7 @@ def test_what_needs_a_gpu_says_so_and_a_gpu_of_a_node_that_may_not_be_used_too(
 def test_nodes_are_those_whose_processors_and_memory_may_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    numa = load()
+    numa = load(__file__)
     for node, processors in {0: "0-1,8", 1: "2-3", 2: "", 3: "4"}.items():
         folder = tmp_path / f"node{node}"
         folder.mkdir()
@@ -143,6 +127,16 @@ def test_nodes_are_those_whose_processors_and_memory_may_be_used(
     assert numa.nodes_with_processors() == {0: {1, 8}, 1: {2}}  # not the memory of node 3
 
 
+def test_a_system_that_does_not_tell_its_nodes_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    numa = load(__file__)
+    monkeypatch.setattr(numa, "NODES", tmp_path / "node")
+    with pytest.raises(Skip, match="does not tell its NUMA nodes") as skip:
+        make(numa, "local")
+    assert skip.value.remedy
+
+
 @pytest.mark.parametrize(
     ("listed", "numbers"),
     [
@@ -152,14 +146,14 @@ def test_nodes_are_those_whose_processors_and_memory_may_be_used(
     ],
 )
 def test_reads_lists_of_the_kernel(listed: str, numbers: set[int]) -> None:
-    assert load().numbers_in(listed) == numbers
+    assert load(__file__).numbers_in(listed) == numbers
 
 
 @pytest.mark.parametrize(("said", "node"), [("1\n", 1), ("-1\n", None), (None, None)])
 def test_the_node_of_a_gpu_is_asked_of_its_slot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str | None, node: int | None
 ) -> None:
-    numa = load()
+    numa = load(__file__)
     slot = tmp_path / "0000:1a:00.0"
     slot.mkdir()
     if said is not None:
@@ -176,10 +170,10 @@ def test_the_node_of_a_gpu_is_asked_of_its_slot(
 
 
 def test_pages_of_this_machine_lie_on_its_nodes() -> None:
-    numa = load()
-    nodes = numa.nodes_with_processors()
+    numa = load(__file__)
     touched = torch.ones(1 << 20)
     try:
+        nodes = numa.nodes_with_processors()
         shares = {node: numa.share_on(touched, node) for node in nodes}
     except Skip as skip:
         pytest.skip(str(skip))
@@ -190,8 +184,11 @@ def test_pages_of_this_machine_lie_on_its_nodes() -> None:
 
 
 def test_memory_is_bound_in_a_process_of_its_own() -> None:
-    numa = load()
-    node = min(numa.nodes_with_processors())
+    numa = load(__file__)
+    try:
+        node = min(numa.nodes_with_processors())
+    except Skip as skip:
+        pytest.skip(str(skip))
     child = os.fork()
     if child == 0:  # the policy stays with whoever sets it
         try:

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("omp_threads.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
-
 from gpulift_worker import Failed, Skip  # noqa: E402
-
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("omp_threads_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from technique_script import load  # noqa: E402
 
 
 @pytest.fixture(name="omp")
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The script, on a machine of four cores; its processes end with the test."""
-    module: Any = load()
+    module: Any = load(__file__)
     workers: list[Any] = []
     made = module.Worker
 

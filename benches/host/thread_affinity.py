@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from gpulift_training import Training, device_of, set_up
+from gpulift_work.training import Training, device_of, set_up
 from gpulift_worker import Arm, Failed, Skip, nothing, usable_cores
 
 TECHNIQUE = {
@@ -26,8 +26,18 @@ TECHNIQUE = {
         "fewer, unbound threads move out of its way, and one that is bound to that core gets half "
         "of it: all wait for that one, 0.5."
     ),
+    "predict": [
+        {"arm": "one_each", "case": {"neighbour": "none"}, "on": "cpu", "speedup": [0.9, 1.1]},
+        {"arm": "one_each", "case": {"neighbour": "none"}, "on": "nvidia", "speedup": [1, 1.05]},
+        # Of two cores.
+        {"arm": "one_core", "case": {"neighbour": "none"}, "on": "cpu", "speedup": [0.36, 0.44]},
+        {"arm": "one_each", "case": {"neighbour": "on_first_core"}, "speedup": [0.45, 0.55]},
+    ],
     "whole_steps": True,
     "arms": ["unbound", "one_each", "one_core"],
+    "controls": ["one_core"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"model": ["gpt_toy", "resnet18"], "neighbour": ["none", "on_first_core"]},
     "check": {"meaning": "loss after five steps, relative to the unbound one's", "tolerance": 1e-3},
 }

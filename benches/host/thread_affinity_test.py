@@ -4,38 +4,24 @@ alone."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("thread_affinity.py")
-WORKER = SCRIPT.parents[2] / "core" / "python"
-sys.path.insert(0, str(WORKER))
-
 from gpulift_worker import Failed, Skip  # noqa: E402
+from technique_script import load  # noqa: E402
 
+SCRIPT = Path(__file__).with_name("thread_affinity.py")
 
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("thread_affinity_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-affinity = load()
+affinity = load(__file__)
 IN_A_PROCESS = """
 import json, os
 import thread_affinity
@@ -51,7 +37,7 @@ def test_in_a_new_process_each_core_has_a_thread_of_its_own() -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("one core")
-    path = os.pathsep.join([str(SCRIPT.parent), str(WORKER)])
+    path = os.pathsep.join([str(SCRIPT.parent), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": path, "GPULIFT_CORES": str(len(cores))}
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS],

@@ -130,8 +130,19 @@ const gpulift::Technique gpulift::technique{
         1.06, every 100th 1.07. Copied to pinned memory at once and looked at 10 steps later, nothing waits: 4 us more
         to launch, 114 us, 1.10; on the device the copy stands between two kernels for 3 us, 213 us, 1.06, with every
         loss seen.)",
+    .predict =
+        {{.arm = "each_step", .cases = {{"bound_by", "launches"}}, .on = "nvidia", .step_time_s = {{11.3e-3, 13.8e-3}}},
+         {.arm = "every_10", .cases = {{"bound_by", "launches"}}, .on = "nvidia", .speedup = {{1.01, 1.23}}},
+         {.arm = "every_100", .cases = {{"bound_by", "launches"}}, .on = "nvidia", .speedup = {{1.02, 1.24}}},
+         {.arm = "asynchronous", .cases = {{"bound_by", "launches"}}, .on = "nvidia", .speedup = {{0.99, 1.21}}},
+         {.arm = "each_step", .cases = {{"bound_by", "device"}}, .on = "nvidia", .step_time_s = {{20.2e-3, 24.8e-3}}},
+         {.arm = "every_10", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.954, 1.17}}},
+         {.arm = "every_100", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.963, 1.18}}},
+         {.arm = "asynchronous", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.954, 1.17}}}},
     .claims = {},
     .arms = {"each_step", "every_10", "every_100", "asynchronous"},
+    .l2 = gpulift::Cache::kNone,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"bound_by", {"launches", "device"}}},
     .quick = {{{"bound_by", "launches"}}},
     .run = run,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.ipc  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
-from gpulift_samples import ThrottledFile, ThrottledReader, folder_for
+from gpulift_work.samples import ThrottledFile, ThrottledReader, folder_for
 from gpulift_worker import Arm, cores
 
 TECHNIQUE = {
@@ -28,8 +28,62 @@ TECHNIQUE = {
         "LZ4 0.7, Zstandard 1.1; of a tenth, 5 requests of latency and 8 ms for Parquet, 16 for "
         "Arrow: 0.8."
     ),
+    "predict": [
+        {
+            "arm": "arrow",
+            "case": {"columns": "all", "store": "local_warm"},
+            "speedup": [2.43, 2.97],
+        },
+        {
+            "arm": "arrow_lz4",
+            "case": {"columns": "all", "store": "local_warm"},
+            "speedup": [1.44, 1.76],
+        },
+        {
+            "arm": "parquet_zstd",
+            "case": {"columns": "all", "store": "local_warm"},
+            "speedup": [0.72, 0.88],
+        },
+        {
+            "arm": "arrow",
+            "case": {"columns": "tenth", "store": "local_warm"},
+            "speedup": [1.8, 2.2],
+        },
+        {
+            "arm": "parquet",
+            "case": {"columns": "all", "store": "emulated_100MB_s"},
+            "step_time_s": [0.072, 0.088],
+        },
+        {
+            "arm": "arrow",
+            "case": {"columns": "all", "store": "emulated_100MB_s"},
+            "speedup": [0.45, 0.55],
+        },
+        {
+            "arm": "arrow_lz4",
+            "case": {"columns": "all", "store": "emulated_100MB_s"},
+            "speedup": [0.63, 0.77],
+        },
+        {
+            "arm": "parquet_zstd",
+            "case": {"columns": "all", "store": "emulated_100MB_s"},
+            "speedup": [0.99, 1.21],
+        },
+        {
+            "arm": "arrow",
+            "case": {"columns": "tenth", "store": "emulated_100MB_s"},
+            "speedup": [0.72, 0.88],
+        },
+    ],
+    "found": (
+        "Of a tenth of the columns Parquet takes 1.9 ms, as predicted, and Arrow 0.45, a tenth of "
+        "its 4.0: reading the footer of its file costs it nothing that shows, where a millisecond "
+        "was assumed: 4.2."
+    ),
     "claims": ["arrow-when-processor-bound", "parquet-when-storage-bound"],
     "arms": ["parquet", "parquet_zstd", "arrow", "arrow_lz4"],
+    "l2": "none",
+    "page_cache": "warm",
     "sweep": {"columns": ["tenth", "all"], "store": ["local_warm", "emulated_100MB_s"]},
     "check": {"meaning": "wrong bytes of the columns", "tolerance": 0},
 }
@@ -84,7 +138,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         notes={
             "threads": str(cores()),
             **(
-                {"store": "emulated: 100 MB/s, 5 ms a request, one after another"}
+                {"load": "emulated: 100 MB/s, 5 ms a request, one after another"}
                 if emulated
                 else {}
             ),

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gpulift_samples
 import pytest
-from gpulift_images import synthetic_jpegs
+from gpulift_work import samples
+from gpulift_work.images import synthetic_jpegs
 from gpulift_worker import Arm
-from technique_script import assert_passes_twice, load, made, manifest, points
+from technique_script import load, made
 
 offline = load(__file__)
-MANIFEST = manifest(__file__)
 FILES = synthetic_jpegs(20, 120, 90, 6e3, 7)
-POINTS = points(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +27,6 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make(name: str, point: dict[str, Any]) -> Arm:
     """An arm of the case, after the step that is checked."""
     return made(offline, name, point)
-
-
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point.values())))
-@pytest.mark.parametrize("name", MANIFEST["arms"])
-def test_an_arm_passes_its_check_in_every_case(name: str, point: dict[str, Any]) -> None:
-    assert_passes_twice(make(name, point))
 
 
 @pytest.mark.parametrize("name", ["pre_resized_jpeg", "raw_pixels"])
@@ -53,6 +45,8 @@ def test_an_epoch_bears_its_part_of_the_pass(
     monkeypatch.setattr(offline, "prepared", counted)
     arm.step()
     assert prepared == list(range(images))
+    assert arm.error is not None
+    assert arm.error() <= (arm.tolerance or 0)
 
 
 def test_online_has_no_pass(folder: Path) -> None:
@@ -72,7 +66,7 @@ def test_order_and_flips_are_drawn_anew_in_every_epoch() -> None:
 
 
 def test_an_image_in_the_place_of_another_does_not_pass(tmp_path: Path) -> None:
-    link = gpulift_samples.ThrottledReader(1e12, 0.0)
+    link = samples.ThrottledReader(1e12, 0.0)
     images = offline.Images(tmp_path / "own", FILES[1:] + FILES[:1], link)
     epochs = offline.Epochs("online", images, 7)
     epochs.step()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gpulift_worker import Arm
-from technique_script import assert_passes_twice, load, made, manifest, points
+from technique_script import load, made, manifest, points
 
 packed_files = load(__file__)
 MANIFEST = manifest(__file__)
@@ -26,17 +26,13 @@ def make(name: str, point: dict[str, Any]) -> Arm:
     return made(packed_files, name, point)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point.values())))
-@pytest.mark.parametrize("name", MANIFEST["arms"])
-def test_an_arm_passes_its_check_in_every_case(name: str, point: dict[str, Any]) -> None:
-    assert_passes_twice(make(name, point))
-
-
 @pytest.mark.parametrize("name", MANIFEST["arms"])
 def test_only_a_cold_case_has_a_roof_and_a_precondition(name: str) -> None:
     cold = make(name, {"kibibytes": 4, "cache": "cold"})
     assert (cold.roof, cold.items, cold.bytes) == ("storage/read", 6, 6 * 4096)
     assert cold.precondition is not None
+    assert cold.error is not None
+    assert cold.error() == 0
     assert cold.notes["cold"].startswith("cold in this machine")
     warm = make(name, {"kibibytes": 4, "cache": "warm"})
     assert (warm.roof, warm.precondition, warm.has_before) == ("", None, False)

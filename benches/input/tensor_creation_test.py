@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("tensor_creation.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
-
-from gpulift_manifest import manifest_of  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("tensor_creation_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-creation = load()
-MANIFEST = manifest_of("input/tensor_creation", SCRIPT)
+creation = load(__file__)
+MANIFEST = manifest(__file__)
 CPU = torch.device("cpu")
 GPU = 0 if torch.cuda.is_available() else None
 ON_HOST = {"to": "host", "bytes": 65536}
 
 
-@pytest.mark.parametrize("case", MANIFEST["cases"], ids=lambda case: case["id"])
+@pytest.mark.skipif(GPU is None, reason="no GPU")
 @pytest.mark.parametrize("name", MANIFEST["arms"])
-def test_an_arm_passes_its_check(name: str, case: dict[str, dict[str, int | str]]) -> None:
-    try:
-        arm = creation.make(name, case["point"], 7, GPU)
-    except Skip as reason:
-        pytest.skip(str(reason))
+def test_every_arm_makes_the_tensor_on_a_gpu_too(name: str) -> None:
+    arm = creation.make(name, {**ON_HOST, "to": "device"}, 7, GPU)
     arm.step()
     arm.synchronize()
     assert arm.error() == 0

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpulift_images import synthetic_jpegs
-from gpulift_loaders import (
+from gpulift_work.images import synthetic_jpegs
+from gpulift_work.loaders import (
     PREFETCH,
     Key,
     Loader,
@@ -21,8 +21,8 @@ from gpulift_loaders import (
     require_shared_memory,
     wrong_samples,
 )
-from gpulift_steps import alone_s, emulated_step
-from gpulift_training import leave_a_core_free
+from gpulift_work.steps import alone_s, emulated_step
+from gpulift_work.training import leave_a_core_free
 from gpulift_worker import Arm, Skip, cores
 
 TECHNIQUE = {
@@ -38,8 +38,57 @@ TECHNIQUE = {
         "lock in one row, 1.0 with one thread, and each more adds turns, not speed. Threads in a "
         "subprocess: as processes where the lock is let go, 1.15 where not, whatever the step."
     ),
+    "predict": [
+        {"arm": "in_process", "step_time_s": [0.02808, 0.03432]},
+        {"arm": "processes", "case": {"workers": 1}, "speedup": [1.035, 1.265]},
+        {"arm": "processes", "case": {"step": "sleeping", "workers": 2}, "speedup": [2.07, 2.53]},
+        {"arm": "processes", "case": {"step": "sleeping", "workers": 4}, "speedup": [4.14, 5.06]},
+        {
+            "arm": "threads",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 1},
+            "speedup": [1.035, 1.265],
+        },
+        {
+            "arm": "threads",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 2},
+            "speedup": [2.07, 2.53],
+        },
+        {
+            "arm": "threads",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 4},
+            "speedup": [4.14, 5.06],
+        },
+        {
+            "arm": "threads_in_subprocess",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 1},
+            "speedup": [1.035, 1.265],
+        },
+        {
+            "arm": "threads_in_subprocess",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 2},
+            "speedup": [2.07, 2.53],
+        },
+        {
+            "arm": "threads_in_subprocess",
+            "case": {"work": "releases_lock", "step": "sleeping", "workers": 4},
+            "speedup": [4.14, 5.06],
+        },
+        {
+            "arm": "threads",
+            "case": {"work": "holds_lock", "step": "sleeping"},
+            "speedup": [1.035, 1.265],
+        },
+        {
+            "arm": "threads",
+            "case": {"work": "holds_lock", "step": "launching", "workers": 1},
+            "speedup": [0.9, 1.1],
+        },
+        {"arm": "threads_in_subprocess", "case": {"work": "holds_lock"}, "speedup": [1.035, 1.265]},
+    ],
     "arms": ["in_process", "processes", "threads", "threads_in_subprocess"],
-    "claims": ["workers-faster", "processes-faster-than-threads"],
+    "l2": "none",
+    "page_cache": "none",
+    "claims": ["workers-faster", "processes-faster-than-threads", "prefetch-thread-faster"],
     "sweep": {
         "work": ["releases_lock", "holds_lock"],
         "step": ["sleeping", "launching"],

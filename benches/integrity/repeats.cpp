@@ -186,6 +186,8 @@ const gpulift::Technique gpulift::technique{
     .ceiling = true,
     .integrity = true,
     .arms = {"copy", "reduction", "gemm_bf16", "gemm_fp32", "every_sm"},
+    .l2 = gpulift::Cache::kBySize,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"repeats", {20, 200}}},
     .quick = {{{"repeats", 20}}},
     .run = run,

@@ -3,8 +3,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

@@ -127,8 +127,20 @@ const gpulift::Technique gpulift::technique{
         2 us: one stream 3.0 us a kernel, bound by the device; 4 streams 2.4, 16 streams 3.0, both bound by the host:
         1.25 and 1.0 times. One block of 50 us: 51 us, 12.8 (4 times) and 3.2 (16), or 6.4 (8) where the driver gives a
         process its usual 8 hardware queues. A kernel that fills the device: 51 us in all arms but for the gap, 1.02.)",
+    .predict =
+        {{.arm = "streams_4", .cases = {{"kernel", "one_block_2_us"}}, .on = "nvidia", .speedup = {{1.12, 1.38}}},
+         {.arm = "streams_16", .cases = {{"kernel", "one_block_2_us"}}, .on = "nvidia", .speedup = {{0.95, 1.05}}},
+         {.arm = "streams_4", .cases = {{"kernel", "one_block_50_us"}}, .on = "nvidia", .speedup = {{3.6, 4.4}}},
+         {.arm = "streams_16", .cases = {{"kernel", "one_block_50_us"}}, .on = "nvidia", .speedup = {{8, 16}}},
+         {.arm = "streams_4", .cases = {{"kernel", "whole_device_50_us"}}, .on = "nvidia", .speedup = {{0.918, 1.12}}},
+         {.arm = "streams_16",
+          .cases = {{"kernel", "whole_device_50_us"}},
+          .on = "nvidia",
+          .speedup = {{0.918, 1.12}}}},
     .claims = {},
     .arms = {"one_stream", "streams_4", "streams_16"},
+    .l2 = gpulift::Cache::kWarm,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"kernel", {"one_block_2_us", "one_block_50_us", "whole_device_50_us"}}},
     .quick = {{{"kernel", "one_block_50_us"}}},
     .run = run,

@@ -71,9 +71,13 @@ const gpulift::Technique gpulift::technique{
         pays about 2.5 us + n * 1 ns for all, and the gap shrinks to 0.5 to 1 us: t + 0.7 us. So kernels of 2 us gain
         3.0 / 2.7 = 1.1 times, more where the host is slow to launch, and kernels of 50 us nothing (51.0 / 50.7 =
         1.006). Graphs of 10 kernels gain least, since each replay starts anew.)",
+    .predict = {{.arm = "graph_replay", .cases = {{"kernel_us", 2}}, .on = "nvidia", .speedup = {{0.99, 1.21}}},
+                {.arm = "graph_replay", .cases = {{"kernel_us", 50}}, .on = "nvidia", .speedup = {{0.95, 1.05}}}},
     .claims = {},
     .launch_bound = true,
     .arms = {"stream_launches", "graph_replay"},
+    .l2 = gpulift::Cache::kNone,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"kernel_us", {2, 50}}, {"kernels", {10, 100, 1000}}},
     .quick = {{{"kernel_us", 2}, {"kernels", 100}}, {{"kernel_us", 50}, {"kernels", 10}}},
     .run = run,

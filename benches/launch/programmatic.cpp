@@ -70,9 +70,18 @@ const gpulift::Technique gpulift::technique{
         us. In a graph the gap is 0.7 us, programmatic in a graph 0.4 us. So of kernels of 2 us, 3.0 us each: 1.25
         times, graph 1.1, both 1.25; of 20 us, 1.03, 1.015 and 1.03. The device's clock judges: what launches cost the
         host is launch/cuda_graph's question.)",
+    .predict =
+        {{.arm = "programmatic", .cases = {{"kernel_us", 2}}, .on = "nvidia", .speedup = {{1.12, 1.38}}},
+         {.arm = "graph", .cases = {{"kernel_us", 2}}, .on = "nvidia", .speedup = {{0.99, 1.21}}},
+         {.arm = "programmatic_graph", .cases = {{"kernel_us", 2}}, .on = "nvidia", .speedup = {{1.12, 1.38}}},
+         {.arm = "programmatic", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.927, 1.13}}},
+         {.arm = "graph", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.913, 1.12}}},
+         {.arm = "programmatic_graph", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.927, 1.13}}}},
     .claims = {},
     .launch_bound = true,
     .arms = {"serial", "programmatic", "graph", "programmatic_graph"},
+    .l2 = gpulift::Cache::kNone,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"kernel_us", {2, 20}}},
     .quick = {{{"kernel_us", 2}}},
     .run = run,

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/torch/repeating_kernels.hpp"
 

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("overhead.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
-
-from gpulift_manifest import manifest_of  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("overhead_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-overhead = load()
-MANIFEST = manifest_of("monitor/overhead", SCRIPT)
+overhead = load(__file__)
+MANIFEST = manifest(__file__)
 UUID = "GPU-1"
 
 

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/gpt_tensors.hpp"
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 if not hasattr(torch.optim, "Muon"):
     pytest.skip("torch has no Muon", allow_module_level=True)
 
-from gpulift_chains import SUCCESSORS, Chain  # noqa: E402
+from gpulift_work.chains import SUCCESSORS, Chain  # noqa: E402
 
 CPU = torch.device("cpu")
 TOY = {"model": "gpt_toy"}

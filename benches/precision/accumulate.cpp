@@ -66,6 +66,8 @@ void run(gpulift::Trial& trial) {
   trial.compare(std::move(arms));
 }
 
+gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -78,9 +80,16 @@ const gpulift::Technique gpulift::technique{
         4096, 5e-3 at 16384. Split sums pay where one tile per multiprocessor is too few: 256 x 256 x 16384 are 4 tiles
         of 128 x 128 for 132 multiprocessors, 2.1 GFLOP in some 45 us unsplit; in 16 parts 64 work, 6 to 8 us with the
         adding: 5x. In 4096 cubed, 512 tiles of 128 x 256, they cost the adding of 2 x 64 MB in FP32: 0.7x to 0.8x.)",
+    .predict = {{.arm = "fp16_sums", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.97, 1.03}}},
+                {.arm = "fp16_sums", .cases = burst_of("8192x8192x8192"), .on = "h100", .speedup = {{0.97, 1.03}}},
+                {.arm = "split_fp32_sums", .cases = burst_of("256x256x16384"), .on = "h100", .speedup = {{4.5, 5.5}}},
+                {.arm = "split_fp32_sums", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.7, 0.8}}}},
     .claims = {},
     .arms = {"fp32_sums", "fp16_sums", "split_fp32_sums"},
-    .sweep = {{"shape", {"256x256x16384", "512x512x512", "1024x1024x1024", "4096x4096x4096", "8192x8192x8192"}}},
-    .quick = {{{"shape", "4096x4096x4096"}}},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
+    .sweep = {{"shape", {"256x256x16384", "512x512x512", "1024x1024x1024", "4096x4096x4096", "8192x8192x8192"}},
+              {"regime", {"burst", "sustained"}}},
+    .quick = {{{"shape", "4096x4096x4096"}, {"regime", "burst"}}},
     .run = run,
 };

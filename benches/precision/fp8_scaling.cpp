@@ -2,6 +2,7 @@
 // product. Weights and activations are both cast, each once per product.
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,6 +73,8 @@ void run(gpulift::Trial& trial) {
   trial.compare(std::move(arms));
 }
 
+gpulift::Point burst_of(std::int64_t size) { return {{"size", size}, {"regime", "burst"}}; }
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -84,9 +87,23 @@ const gpulift::Technique gpulift::technique{
         tensor, six launches of some 3 us: 0.8x; per row, two: 1.1x. 1024: 6 us against 4 us and those launches, 0.3x
         and 0.6x. So it pays from 2048 on by rows and from some 3000 on by tensor. Errors 0.04 for all: normals have no
         outliers.)",
+    .predict = {{.arm = "bf16", .cases = burst_of(8192), .on = "h100", .step_time_s = {{1.44e-3, 1.76e-3}}},
+                {.arm = "fp8_tensor", .cases = burst_of(8192), .on = "h100", .speedup = {{1.3, 1.59}}},
+                {.arm = "fp8_row", .cases = burst_of(8192), .on = "h100", .speedup = {{1.4, 1.71}}},
+                {.arm = "fp8_block", .cases = burst_of(8192), .on = "h100", .speedup = {{1.12, 1.38}}},
+                {.arm = "fp8_tensor", .cases = burst_of(4096), .on = "h100", .speedup = {{1.12, 1.38}}},
+                {.arm = "fp8_row", .cases = burst_of(4096), .on = "h100", .speedup = {{1.26, 1.54}}},
+                {.arm = "fp8_block", .cases = burst_of(4096), .on = "h100", .speedup = {{1.03, 1.26}}},
+                {.arm = "fp8_tensor", .cases = burst_of(2048), .on = "h100", .speedup = {{0.72, 0.88}}},
+                {.arm = "fp8_row", .cases = burst_of(2048), .on = "h100", .speedup = {{0.99, 1.21}}},
+                {.arm = "fp8_tensor", .cases = burst_of(1024), .on = "h100", .speedup = {{0.27, 0.33}}},
+                {.arm = "fp8_row", .cases = burst_of(1024), .on = "h100", .speedup = {{0.54, 0.66}}}},
     .claims = {},
     .arms = {"bf16", "fp8_tensor", "fp8_row", "fp8_block", "mxfp8", "nvfp4"},
-    .sweep = {{"size", {std::int64_t{1024}, std::int64_t{2048}, std::int64_t{4096}, std::int64_t{8192}}}},
-    .quick = {{{"size", std::int64_t{8192}}}},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
+    .sweep = {{"size", {std::int64_t{1024}, std::int64_t{2048}, std::int64_t{4096}, std::int64_t{8192}}},
+              {"regime", {"burst", "sustained"}}},
+    .quick = {{{"size", std::int64_t{8192}}, {"regime", "burst"}}},
     .run = run,
 };

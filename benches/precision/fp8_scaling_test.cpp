@@ -1,5 +1,5 @@
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
@@ -16,7 +16,7 @@ TEST(PrecisionFp8Scaling, TilesOf128DivideEverySize) {
 }
 
 TEST_F(PrecisionFp8ScalingOnDevice, ArmsHaveTheErrorOfTheirFormatOrAReason) {
-  CheckingTrial first(device(), {{"size", std::int64_t{1024}}});
+  CheckingTrial first(device(), {{"size", std::int64_t{1024}}, {"regime", "burst"}});
   technique->run(first);
   ASSERT_EQ(first.results().size(), technique->arms.size());
   const double baseline_error = first.results().at("bf16").error;
@@ -29,7 +29,7 @@ TEST_F(PrecisionFp8ScalingOnDevice, ArmsHaveTheErrorOfTheirFormatOrAReason) {
   }
   EXPECT_EQ(first.results().at("fp8_row").unavailable.empty(), device().architecture() == 90);
   EXPECT_FALSE(first.results().at("nvfp4").unavailable.empty());
-  CheckingTrial second(device(), {{"size", std::int64_t{1024}}}, first.notes());
+  CheckingTrial second(device(), {{"size", std::int64_t{1024}}, {"regime", "burst"}}, first.notes());
   technique->run(second);
   EXPECT_EQ(second.notes(), first.notes());
 }

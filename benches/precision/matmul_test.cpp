@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 
 namespace gpulift {
 namespace {
@@ -16,14 +16,14 @@ TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
     EXPECT_NO_THROW(parse_matmul_shape(std::get<std::string>(shape)));
   }
   for (const std::string& arm : technique->arms) EXPECT_NO_THROW(parse_matmul_type(arm));
-  EXPECT_EQ(technique->arms.front(), "fp32");
+  EXPECT_EQ(technique->arms.front(), "tf32");
 }
 
 TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
   Device device(0);
-  CheckingTrial first(device, {{"shape", "1024x1024x1024"}});
+  CheckingTrial first(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
   technique->run(first);
   ASSERT_EQ(first.results().size(), technique->arms.size());
   const double baseline_error = first.results().at("fp32").error;
@@ -33,7 +33,7 @@ TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
     EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
   }
-  CheckingTrial second(device, {{"shape", "1024x1024x1024"}}, first.notes());
+  CheckingTrial second(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}}, first.notes());
   technique->run(second);
   EXPECT_EQ(second.notes(), first.notes());
 }

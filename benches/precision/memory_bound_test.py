@@ -19,7 +19,7 @@ def make(technique: ModuleType, name: str, layer: str) -> Any:
     return arm
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", LAYERS[1:])
 @pytest.mark.parametrize("name", ["fp32", "fp16", "bf16"])
 def test_an_arm_is_as_exact_as_its_type(technique: ModuleType, name: str, layer: str) -> None:
     found = make(technique, name, layer)

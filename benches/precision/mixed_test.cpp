@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "benches/checking_trial.hpp"
-#include "benches/host_checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
+#include "core/testing/host_checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {
@@ -23,11 +23,12 @@ TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
   for (const auto& result : trial.results()) {
     if (!result.arm.unavailable.empty()) continue;
     EXPECT_LE(result.error, result.tolerance) << result.arm.name;
-    if (result.arm.name != "fp32") {
+    if (!result.arm.name.ends_with("32")) {
       EXPECT_GT(result.error, 1e-7) << result.arm.name;
     }
   }
-  EXPECT_FALSE(trial.results()[1].arm.unavailable.empty()) << "TF32 on a host";
+  EXPECT_EQ(trial.results()[0].error, trial.results()[4].error) << "TF32 is FP32 on a host";
+  EXPECT_EQ(trial.notes().at("tf32_computed_in"), "fp32: TF32 is a format of GPUs");
 }
 
 TEST(Mixed, HasNoLargestBatchOnAHost) {

@@ -21,12 +21,9 @@ def make(technique: ModuleType, name: str, task: str) -> Any:
     return arm
 
 
-@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ARMS)
-def test_an_arm_computes_with_the_quantised_weights(
-    technique: ModuleType, name: str, task: str
-) -> None:
-    arm = make(technique, name, task)
+def test_an_arm_trains_with_the_quantised_weights(technique: ModuleType, name: str) -> None:
+    arm = make(technique, name, "step")
     assert arm.error() < arm.tolerance
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from gpulift_training import (
+from gpulift_work.training import (
     GPT_SIZES,
     TWINS,
     Training,
@@ -38,9 +38,30 @@ TECHNIQUE = {
         since weights, gradients and moments stay in FP32. The toy is bound by launches, of which
         casts are a quarter more: 0.8.
     """,
+    "predict": [
+        {"arm": "tf32", "case": {"model": "gpt2"}, "on": "h200", "step_time_s": [0.05814, 0.07106]},
+        {"arm": "tf32", "case": {"model": "gpt2"}, "on": "h100", "step_time_s": [0.0621, 0.0759]},
+        {"arm": "bf16", "case": {"model": "gpt2"}, "speedup": [1.476, 1.804]},
+        {
+            "arm": "tf32",
+            "case": {"model": "resnet50_128"},
+            "on": "h200",
+            "step_time_s": [0.0405, 0.0495],
+        },
+        {
+            "arm": "tf32",
+            "case": {"model": "resnet50_128"},
+            "on": "h100",
+            "step_time_s": [0.0468, 0.0572],
+        },
+        {"arm": "bf16", "case": {"model": "resnet50_128"}, "speedup": [1.26, 1.54]},
+        {"arm": "bf16", "case": {"model": "gpt_toy"}, "speedup": [0.72, 0.88]},
+    ],
     "gpus": 1,
     "whole_steps": True,
     "arms": ["tf32", "bf16"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"model": ["gpt2", "resnet50_128", "gpt_toy"]},
     "quick": [{"model": "gpt2"}, {"model": "resnet50_128"}],
     "check": {

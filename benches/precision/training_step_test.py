@@ -24,11 +24,8 @@ def switches_that_are_put_back() -> Iterator[Any]:
     torch.backends.cudnn.benchmark = False
 
 
-@pytest.mark.parametrize("name", ARMS)
-def test_an_arm_has_the_losses_of_fp32(technique: ModuleType, name: str) -> None:
-    arm = technique.make(name, TOY, 7, None)
-    arm.step()
-    assert arm.error() < (arm.tolerance or technique.TECHNIQUE["check"]["tolerance"])
+def test_an_arm_counts_its_tokens(technique: ModuleType) -> None:
+    arm = technique.make("bf16", TOY, 7, None)
     assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")
     assert arm.metrics() == {}, "the host counts no memory of a device"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from gpulift_compression import (
+from gpulift_work.compression import (
     CompressedLinear,
     error_of,
     linears_of,
@@ -15,7 +15,7 @@ from gpulift_compression import (
     weights_left,
     work_of,
 )
-from gpulift_training import (
+from gpulift_work.training import (
     Training,
     arm_on,
     device_of,
@@ -41,10 +41,67 @@ TECHNIQUE = {
         less; in training they are kept in FP32, and none is saved. The toy on a host: 1.00, and
         0.97 in a step.
     """,
+    "predict": [
+        {
+            "arm": "dense",
+            "case": {"model": "gpt2", "task": "inference"},
+            "on": "h100",
+            "step_time_s": [7.2e-3, 8.8e-3],
+        },
+        {
+            "arm": "unstructured",
+            "case": {"model": "gpt2", "task": "inference"},
+            "on": "h100",
+            "speedup": [0.9, 1.1],
+        },
+        {
+            "arm": "two_four",
+            "case": {"model": "gpt2", "task": "inference"},
+            "on": "h100",
+            "speedup": [0.9, 1.1],
+        },
+        {
+            "arm": "dense",
+            "case": {"model": "gpt2", "task": "step"},
+            "on": "h100",
+            "step_time_s": [0.0351, 0.0429],
+        },
+        {
+            "arm": "unstructured",
+            "case": {"model": "gpt2", "task": "step"},
+            "on": "h100",
+            "speedup": [0.891, 1.089],
+        },
+        {
+            "arm": "two_four",
+            "case": {"model": "gpt2", "task": "step"},
+            "on": "h100",
+            "speedup": [0.92, 1],
+        },
+        {
+            "arm": "unstructured",
+            "case": {"model": "gpt_toy", "task": "inference"},
+            "on": "cpu",
+            "speedup": [0.9, 1.1],
+        },
+        {
+            "arm": "unstructured",
+            "case": {"model": "gpt_toy", "task": "step"},
+            "on": "cpu",
+            "speedup": [0.873, 1.067],
+        },
+    ],
+    "found": (
+        "A step takes 0.2 s, in windows of 0.14 to 0.29, and the host's share of it is 1.00, with "
+        "444 launches more than dense. 96 weights are compressed anew by cuSPARSELt in each step: "
+        "that its calls are what the host waits for is inferred, not traced. One launch."
+    ),
     "claims": ["pruning-faster"],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["dense", "unstructured", "two_four"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"model": ["gpt2", "gpt_toy"], "task": ["inference", "step"]},
     "check": {
         "meaning": "logits, or gradients of a step, against those of the weights that are left in "

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 CPU = torch.device("cpu")
-TASKS = ["inference", "step"]
 
 
 class Compressed(SimpleNamespace):
@@ -45,12 +44,9 @@ def compressed(pruned: Any, transposed: Any = None) -> Compressed:
     return Compressed(dense=pruned)
 
 
-@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ["dense", "unstructured"])
-def test_an_arm_computes_with_the_weights_that_are_left(
-    technique: ModuleType, name: str, task: str
-) -> None:
-    arm = technique.make(name, {"model": "gpt_toy", "task": task}, 7, None)
+def test_an_arm_trains_with_the_weights_that_are_left(technique: ModuleType, name: str) -> None:
+    arm = technique.make(name, {"model": "gpt_toy", "task": "step"}, 7, None)
     arm.step()
     assert arm.error() < arm.tolerance
 
@@ -138,7 +134,7 @@ def test_products_that_are_wrong_for_a_whole_batch_alone_are_found(
             return found.roll(1, dims=0) if len(other) == training.input.numel() else found
 
     monkeypatch.setattr(technique, "compressed", lambda pruned, *_: WrongForAll(dense=pruned))
-    monkeypatch.setattr("gpulift_compression.FEW_ROWS", 64)
+    monkeypatch.setattr("gpulift_work.compression.FEW_ROWS", 64)
     left = technique.weights_left(training.model)
     said = (
         r"h\.0\.\S+: products of 256 rows and weights of 192 x 64 are [01]\.\d+ off, of 64 rows 0"

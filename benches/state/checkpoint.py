@@ -9,9 +9,16 @@ from pathlib import Path
 from time import monotonic
 
 import torch
-from gpulift_checkpoint import Checkpoints, Saving, bytes_of, differing_bytes, make_saving, state_of
 from gpulift_files import disk_facts
-from gpulift_training import (
+from gpulift_work.checkpoint import (
+    Checkpoints,
+    Saving,
+    bytes_of,
+    differing_bytes,
+    make_saving,
+    state_of,
+)
+from gpulift_work.training import (
     GPT_SIZES,
     TWINS,
     Training,
@@ -36,10 +43,29 @@ TECHNIQUE = {
     "and the training steps after it, and what an asynchronous save still writes then is waited "
     "for outside of it, so that the window is the hold-up of a run that saves less often than its "
     "disk writes; durable_s beside the window says whether the disk keeps up at this cadence.",
-    "claims": [],
+    "predict": [
+        {"arm": "synchronous", "case": {"model": "gpt2"}, "speedup": [0.42, 0.59]},
+        {"arm": "snapshot_thread", "case": {"model": "gpt2"}, "speedup": [0.96, 0.98]},
+        {"arm": "sharded_4", "case": {"model": "gpt2"}, "speedup": [0.42, 0.65]},
+        {"arm": "synchronous", "case": {"model": "gpt_toy"}, "on": "cpu", "speedup": [0.72, 0.88]},
+        {
+            "arm": "snapshot_thread",
+            "case": {"model": "gpt_toy"},
+            "on": "cpu",
+            "speedup": [0.855, 1.045],
+        },
+        {"arm": "sharded_4", "case": {"model": "gpt_toy"}, "on": "cpu", "speedup": [0.675, 0.825]},
+    ],
+    "found": (
+        "The disk of that H100's host writes 0.69 GB/s, durable, not 1.5: a synchronous save of "
+        "GPT-2 takes 2.2 s beside 20 steps of 0.85 s in all. One launch."
+    ),
+    "claims": ["checkpoint-behind-training-faster"],
     "gpus": 0,
     "whole_steps": True,
     "arms": ["none", "synchronous", "snapshot_thread", "sharded_4"],
+    "l2": "by_size",
+    "page_cache": "none",
     "sweep": {"model": ["gpt2", "gpt_toy"]},
     "quick": [],
     "check": {

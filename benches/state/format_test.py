@@ -3,52 +3,29 @@ wrong with a file."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("format.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
+from gpulift_worker import Arm, Skip  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 
-import gpulift_samples  # noqa: E402
-from gpulift_manifest import manifest_of  # noqa: E402
-from gpulift_worker import Arm, Skip, scratch  # noqa: E402
-
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("format_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look
-    spec.loader.exec_module(module)
-    return module
-
-
-formats = load()
-MANIFEST = manifest_of("state/format", SCRIPT)
+formats = load(__file__)
+MANIFEST = manifest(__file__)
 OPERATIONS = [case["point"]["operation"] for case in MANIFEST["cases"][:4]]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The case's scratch folder, on what passes for a disk, and work of a small size."""
-    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
-    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
     monkeypatch.setattr(formats, "SMALL", (30, (7, 11)))
     monkeypatch.setattr(formats, "STAGED_BYTES", 8192)  # several, and a tensor in two of them
-    scratch.cache_clear()
-    yield tmp_path / "case"
-    scratch.cache_clear()
+    yield disk
     torch.serialization.set_crc32_options(True)
 
 

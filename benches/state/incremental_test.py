@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("incremental.py")
-sys.path.insert(0, str(SCRIPT.parents[2] / "core" / "python"))
+from gpulift_work.checkpoint import differing_bytes  # noqa: E402
+from gpulift_worker import Arm  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
 
-import gpulift_samples  # noqa: E402
-from gpulift_checkpoint import differing_bytes  # noqa: E402
-from gpulift_manifest import manifest_of  # noqa: E402
-from gpulift_worker import Arm, scratch  # noqa: E402
-
-
-def load() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("incremental_under_test", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-incremental = load()
-MANIFEST = manifest_of("state/incremental", SCRIPT)
+incremental = load(__file__)
+MANIFEST = manifest(__file__)
 ARMS = MANIFEST["arms"]
 STATES = [case["point"]["state"] for case in MANIFEST["cases"]]
 WIDTH = 16
@@ -41,14 +22,10 @@ LAYER_BYTES = 4 * (WIDTH * WIDTH + WIDTH)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The case's scratch folder, on what passes for a disk, and small layers."""
-    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
-    monkeypatch.setattr(gpulift_samples, "disk_facts", lambda _: {"in_memory": False})
     monkeypatch.setattr(incremental, "WIDTH", WIDTH)
-    scratch.cache_clear()
-    yield tmp_path / "case"
-    scratch.cache_clear()
+    return disk
 
 
 def make(name: str, state: str) -> Arm:

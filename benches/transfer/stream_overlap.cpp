@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -172,6 +173,10 @@ void run(gpulift::Trial& trial) {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
+gpulift::Point case_of(const std::string& copy_to_compute, std::int64_t bytes) {
+  return {{"copy_to_compute", copy_to_compute}, {"bytes", bytes}};
+}
+
 }  // namespace
 
 const gpulift::Technique gpulift::technique{
@@ -182,8 +187,19 @@ const gpulift::Technique gpulift::technique{
         1.33, 1.60 and 1.78 at 1:1, and of 1.11, 1.18 and 1.21 at 4:1 and 1:4, less some 5 us a chunk for the fork and
         the join of its stream. At 1 MiB the copy takes 19 us and a chunk's copy and work 2 to 10 us, near their launch
         cost, and a chunk no longer fills the device: little gain from 2 chunks, a loss with 8.)",
+    .predict = {{.arm = "chunks_2", .cases = case_of("1_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{1.2, 1.46}}},
+                {.arm = "chunks_4", .cases = case_of("1_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{1.44, 1.76}}},
+                {.arm = "chunks_8", .cases = case_of("1_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{1.6, 1.96}}},
+                {.arm = "chunks_2", .cases = case_of("4_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{0.999, 1.22}}},
+                {.arm = "chunks_4", .cases = case_of("4_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{1.06, 1.3}}},
+                {.arm = "chunks_8", .cases = case_of("4_to_1", 64 * kMiB), .on = "nvidia", .speedup = {{1.09, 1.33}}},
+                {.arm = "chunks_2", .cases = case_of("1_to_4", 64 * kMiB), .on = "nvidia", .speedup = {{0.999, 1.22}}},
+                {.arm = "chunks_4", .cases = case_of("1_to_4", 64 * kMiB), .on = "nvidia", .speedup = {{1.06, 1.3}}},
+                {.arm = "chunks_8", .cases = case_of("1_to_4", 64 * kMiB), .on = "nvidia", .speedup = {{1.09, 1.33}}}},
     .claims = {"overlap-hides-copies", "streams-overlap-copies"},
     .arms = {"one_stream", "chunks_2", "chunks_4", "chunks_8"},
+    .l2 = gpulift::Cache::kCold,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"copy_to_compute", {"4_to_1", "1_to_1", "1_to_4"}}, {"bytes", {kMiB, 64 * kMiB}}},
     .quick = {{{"copy_to_compute", "1_to_1"}}},
     .run = run,

@@ -69,9 +69,20 @@ const gpulift::Technique gpulift::technique{
         of 32 pixels: 0.8 MB are 0.1 ms pageable, but the host then waits for the step before, and launches of some 3 ms
         no longer run ahead; they bound the step in all arms: 1.05 for pinned; two events and a change of stream cost
         the prefetch 20 us: 1.04.)",
+    .predict =
+        {{.arm = "pageable_synchronous",
+          .cases = {{"model", "resnet50"}},
+          .on = "h200",
+          .step_time_s = {{30.2e-3, 36.9e-3}}},
+         {.arm = "pinned_non_blocking", .cases = {{"model", "resnet50"}}, .on = "h200", .speedup = {{1.06, 1.3}}},
+         {.arm = "prefetch_stream", .cases = {{"model", "resnet50"}}, .on = "h200", .speedup = {{1.12, 1.36}}},
+         {.arm = "pinned_non_blocking", .cases = {{"model", "resnet18"}}, .on = "h200", .speedup = {{0.945, 1.16}}},
+         {.arm = "prefetch_stream", .cases = {{"model", "resnet18"}}, .on = "h200", .speedup = {{0.936, 1.14}}}},
     .claims = {"prefetch-to-device-faster"},
     .whole_steps = true,
     .arms = {"pageable_synchronous", "pinned_non_blocking", "prefetch_stream"},
+    .l2 = gpulift::Cache::kBySize,
+    .page_cache = gpulift::Cache::kNone,
     .sweep = {{"model", {"resnet50", "resnet18"}}},
     .quick = {},  // a launch takes 5 to 11 s
     .run = run,

@@ -1,5 +1,5 @@
-#include "benches/checking_trial.hpp"
 #include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

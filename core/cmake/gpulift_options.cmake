@@ -55,21 +55,29 @@ function(gpulift_print_summary)
 endfunction()
 
 # A GoogleTest program. GPU: it is run alone, and in one process, since to reach for the GPU and to load LibTorch takes
-# longer than most cases do. BY_CASE: each case is a test nevertheless; they depend on what else was built, and are listed
-# when ctest starts. TORCH: it includes LibTorch's headers. HOST: it needs neither those nor CUDA, and so is a test of the
-# build with sanitizers; others build it when it is asked for by its name.
+# longer than most cases do. BY_CASE <filter>: each case of these suites is a test nevertheless; they depend on what else
+# was built, and are listed when ctest starts. What else is in the program needs no GPU, and is one test. TORCH: it
+# includes LibTorch's headers. HOST: it is of the engine and needs neither those nor CUDA, and so is a test of the build
+# with sanitizers, in one process; others build it when it is asked for by its name. EXCLUSIVE: each case is a test, and
+# two of them never run at once.
 function(gpulift_add_test name)
-  cmake_parse_arguments(arg "GPU;EXCLUSIVE;BY_CASE;TORCH;HOST" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "GPU;EXCLUSIVE;TORCH;HOST" "BY_CASE" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
   gpulift_compile_as_test(${name} ${arg_TORCH})
+  if(NOT arg_TORCH AND NOT "gpulift::host_workloads" IN_LIST arg_LIBRARIES)  # which are compiled with OpenMP
+    gpulift_use_test_headers(${name})
+  endif()
   if(arg_HOST AND NOT GPULIFT_SANITIZE)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()
-  if(arg_GPU AND NOT arg_BY_CASE)
+  if((arg_GPU AND NOT arg_BY_CASE) OR (arg_HOST AND NOT arg_EXCLUSIVE))
     add_test(NAME ${name} COMMAND ${name})
-    gpulift_set_test_properties(${name} TRUE)
+    gpulift_set_test_properties(${name} ${arg_GPU})
+    if(arg_HOST)
+      set_tests_properties(${name} PROPERTIES LABELS engine)
+    endif()
     return()
   endif()
   set(properties TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=2)
@@ -77,11 +85,44 @@ function(gpulift_add_test name)
   if(arg_GPU)
     gpulift_lock_of_gpu(lock)
     set(properties TIMEOUT 900 ENVIRONMENT OMP_NUM_THREADS=2 LABELS gpu ${lock})
-    set(mode PRE_TEST)
+    set(mode PRE_TEST TEST_FILTER ${arg_BY_CASE})
+    add_test(NAME ${name} COMMAND ${name} --gtest_filter=-${arg_BY_CASE})
+    gpulift_set_test_properties(${name} FALSE)
   elseif(arg_EXCLUSIVE)
-    list(APPEND properties RESOURCE_LOCK gpu)
+    list(APPEND properties LABELS engine RESOURCE_LOCK gpu)
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
+endfunction()
+
+function(gpulift_use_test_headers target)
+  target_precompile_headers(${target} REUSE_FROM gpulift_test_headers)
+  target_compile_options(${target} PRIVATE -fPIC)  # as those headers, which are a library's
+endfunction()
+
+set(gpulift_tests_of_files ${CMAKE_SOURCE_DIR}/core/harness/testing/tests_of_files.cpp)
+
+# The tests of many files on the GPU in one program, which is linked once. Where there is a GPU, those of each file are a
+# process: a kernel that fails takes its process's device along. Elsewhere all skip themselves, and are started once.
+function(gpulift_add_gpu_tests name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${gpulift_tests_of_files} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock)
+  gpulift_compile_as_test(${name} FALSE)
+  gpulift_use_test_headers(${name})
+  gpulift_lock_of_gpu(lock)
+  if(NOT lock)
+    add_test(NAME ${name} COMMAND ${name})
+    gpulift_set_test_properties(${name} TRUE)
+    return()
+  endif()
+  foreach(source IN LISTS arg_SOURCES)
+    cmake_path(ABSOLUTE_PATH source)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE file)
+    string(REGEX REPLACE "_test\\.cpp$" "" file ${file})
+    string(REPLACE "/" "." test test.${file})
+    add_test(NAME ${test} COMMAND ${name} --file=${file})
+    gpulift_set_test_properties(${test} TRUE)
+  endforeach()
 endfunction()
 
 # Tests run once or twice, so the shorter build counts; but LibTorch's headers are precompiled for optimised code alone.

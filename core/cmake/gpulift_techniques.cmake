@@ -2,6 +2,10 @@
 # a shared module or the script. <name>.py beside <name>.cpp makes the technique's Python arms.
 
 set(worker_scripts ${CMAKE_SOURCE_DIR}/core/python)
+# What scripts may import, and so a part of what a manifest says of them.
+if(NOT CMAKE_SCRIPT_MODE_FILE)  # as in the test of this file, where nothing is built
+  file(GLOB imported_scripts CONFIGURE_DEPENDS ${worker_scripts}/*.py ${CMAKE_SOURCE_DIR}/workloads/python/gpulift_work/*.py)
+endif()
 
 # gpulift_part(<name> TITLE <for people> TARGET <library> REMEDY <what helps where it is missing>)
 function(gpulift_part name)
@@ -147,18 +151,20 @@ endfunction()
 
 # What all Python arms share, beside the modules, so that every build has its own.
 function(gpulift_copy_worker_scripts folder)
-  file(GLOB shared CONFIGURE_DEPENDS ${worker_scripts}/*.py)
-  foreach(file IN LISTS shared)
-    cmake_path(GET file FILENAME file_name)
-    configure_file(${file} ${folder}/${file_name} COPYONLY)
+  foreach(origin ${worker_scripts} ${CMAKE_SOURCE_DIR}/workloads/python)
+    file(GLOB shared RELATIVE ${origin} CONFIGURE_DEPENDS ${origin}/*.py ${origin}/gpulift_work/*.py)
+    foreach(file IN LISTS shared)
+      configure_file(${origin}/${file} ${folder}/${file} COPYONLY)
+    endforeach()
   endforeach()
 endfunction()
 
 # One technique in C++ or CUDA. FOLDER below the build folder takes the module (default: modules), BUILD tells apart the
-# targets of two builds of one technique, DEFINITIONS are compile definitions of this build, OUTSIDE leaves it out of
-# what is built by default. <name>_test.cpp beside the source becomes a test, where there is one.
+# targets of two builds of one technique, VARIANT is a library that this build links and others do not, so that the source
+# is compiled once for all, OUTSIDE leaves it out of what is built by default. <name>_test.cpp beside the source becomes a
+# test, where there is one.
 function(gpulift_add_technique theme name source parts libraries)
-  cmake_parse_arguments(PARSE_ARGV 5 arg "OUTSIDE" "FOLDER;BUILD" "DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 5 arg "OUTSIDE" "FOLDER;BUILD;VARIANT" "")
   set(folder ${CMAKE_BINARY_DIR}/modules)
   if(arg_FOLDER)
     set(folder ${CMAKE_BINARY_DIR}/${arg_FOLDER})
@@ -181,26 +187,31 @@ function(gpulift_add_technique theme name source parts libraries)
     list(APPEND links gpulift::host_workloads)
   endif()
 
-  add_library(object.${target} OBJECT ${source} ${entry})
-  target_link_libraries(object.${target} PRIVATE ${links})
-  target_compile_definitions(object.${target} PRIVATE ${arg_DEFINITIONS})
-  if("torch" IN_LIST parts AND source MATCHES "\\.cpp$" AND NOT arg_DEFINITIONS)
-    gpulift_use_torch_headers(object.${target})
-  elseif(NOT "torch" IN_LIST parts AND source MATCHES "\\.cpp$")
-    target_precompile_headers(object.${target} REUSE_FROM gpulift_technique_headers)
+  set(object object.${target})
+  if(arg_VARIANT)
+    set(object object.${output})
+  endif()
+  if(NOT TARGET ${object})
+    add_library(${object} OBJECT ${source} ${entry})
+    target_link_libraries(${object} PRIVATE ${links})
+    if("torch" IN_LIST parts AND source MATCHES "\\.cpp$")
+      gpulift_use_torch_headers(${object})
+    elseif(source MATCHES "\\.cpp$")
+      target_precompile_headers(${object} REUSE_FROM gpulift_technique_headers)
+    endif()
   endif()
   add_library(module.${target} MODULE)
-  target_link_libraries(module.${target} PRIVATE object.${target} ${links})
+  target_link_libraries(module.${target} PRIVATE ${object} ${arg_VARIANT} ${links})
   set_target_properties(module.${target} PROPERTIES
     OUTPUT_NAME ${output} PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${folder})
 
   cmake_path(GET source PARENT_PATH source_folder)
-  cmake_path(GET source FILENAME file_names)
+  set(files ${source})
   cmake_path(GET source STEM LAST_ONLY stem)
   file(GLOB script CONFIGURE_DEPENDS ${source_folder}/${stem}.py)
   if(script)
     configure_file(${script} ${folder}/${output}.py COPYONLY)
-    list(APPEND file_names ${stem}.py)
+    list(APPEND files ${script})
   else()
     file(REMOVE ${folder}/${output}.py)
   endif()
@@ -211,13 +222,19 @@ function(gpulift_add_technique theme name source parts libraries)
   endif()
   set(manifest ${folder}/${output}.json)
   set(hashes ${CMAKE_CURRENT_BINARY_DIR}/${target}.sources)
+  set(link_map ${CMAKE_CURRENT_BINARY_DIR}/${target}.map)
+  target_link_options(module.${target} PRIVATE LINKER:-Map=${link_map})
   add_custom_command(OUTPUT ${manifest}.stamp
-    COMMAND ${CMAKE_COMMAND} -E sha256sum ${file_names} > ${hashes}
+    COMMAND ${GPULIFT_PYTHON_EXECUTABLE} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py --build ${CMAKE_BINARY_DIR}
+            --ninja ${CMAKE_MAKE_PROGRAM} --root ${CMAKE_SOURCE_DIR} --map ${link_map} --files ${files}
+            --objects $<TARGET_OBJECTS:${object}> > ${hashes}
     COMMAND gpulift-bench --write-manifest $<TARGET_FILE:module.${target}> ${manifest} ${hashes} ${version_file}
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
-    WORKING_DIRECTORY ${source_folder} DEPENDS module.${target} gpulift-bench ${script} VERBATIM)
+    DEPENDS module.${target} gpulift-bench ${script} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py
+            ${imported_scripts}
+    COMMAND_EXPAND_LISTS VERBATIM)
   if(arg_OUTSIDE)
-    set_target_properties(object.${target} module.${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    set_target_properties(${object} module.${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     add_custom_target(manifest.${target} DEPENDS ${manifest}.stamp)
     return()
   endif()
@@ -264,7 +281,7 @@ function(gpulift_add_technique_tests program)
     return()
   endif()
   set(target test.techniques.${program})
-  add_executable(${target} ${CMAKE_CURRENT_SOURCE_DIR}/technique_tests.cpp ${sources})
+  add_executable(${target} ${gpulift_tests_of_files} ${sources})
   target_compile_definitions(${target} PRIVATE GPULIFT_BUILD_FOLDER="${CMAKE_BINARY_DIR}")
   target_link_libraries(${target} PRIVATE gpulift::options gpulift::host GTest::gmock ${ARGN})
   set(with_torch FALSE)
@@ -280,7 +297,7 @@ function(gpulift_add_technique_tests program)
   endif()
   foreach(id IN LISTS ids)
     string(REPLACE "/" "." name ${id})
-    add_test(NAME test.${name} COMMAND ${target} --technique=${id})
+    add_test(NAME test.${name} COMMAND ${target} --file=${id})
     gpulift_set_test_properties(test.${name} ${on_gpu})
     add_custom_target(check.${name} DEPENDS manifest.${name} ${target} test.host.contract)
   endforeach()
@@ -303,7 +320,7 @@ function(gpulift_add_script theme name source)
     COMMAND ${CMAKE_COMMAND} -E copy ${source} ${folder}/${output}.py
     COMMAND ${CMAKE_COMMAND} -E rename ${manifest}.new ${manifest}
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
-    DEPENDS ${source} ${worker_scripts}/gpulift_worker.py ${worker_scripts}/gpulift_manifest.py VERBATIM)
+    DEPENDS ${source} ${imported_scripts} VERBATIM)
   add_custom_target(manifest.${output} ALL DEPENDS ${manifest}.stamp)
   if(NOT arg_FOLDER)
     gpulift_collect_technique(manifest.${output} ${source} "")

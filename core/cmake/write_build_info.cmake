@@ -50,7 +50,7 @@ endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [=[
 // Generated at build time.
 #include "core/harness/environment.hpp"
-#include "core/host/build_info.hpp"
+#include "core/host/record/build_info.hpp"
 
 namespace gpulift {
 

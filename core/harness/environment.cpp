@@ -7,8 +7,9 @@
 #include <boost/uuid/name_generator_sha1.hpp>
 #include <boost/uuid/uuid_io.hpp>
 #include <map>
-#include <regex>
 #include <sstream>
+
+#include "pattern.hpp"
 
 namespace gpulift {
 namespace {
@@ -39,17 +40,24 @@ constexpr std::array kRecordedVariables{
     "GPULIFT_TORCH",
     "LD_BIND_NOW",
     "NVIDIA_TF32_OVERRIDE",
+    "PYTHONASYNCIODEBUG",
+    "PYTHONDEVMODE",
+    "PYTHONHASHSEED",
+    "PYTHONMALLOC",
+    "PYTHONOPTIMIZE",
+    "PYTHONPERFSUPPORT",
+    "PYTHONTRACEMALLOC",
+    "PYTHON_GIL",
+    "PYTHON_JIT",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_JIT",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 };
 constexpr std::array kRecordedPrefixes{
-    "CUBLASLT_",      "CUBLAS_",     "CUDA_MPS_",       "DNNL_",        "GOMP_",       "JAX_",
-    "KMP_",           "MALLOC_",     "MIMALLOC_",       "MKL_",         "NCCL_",       "OMP_",
-    "ONEDNN_",        "OPENBLAS_",   "TCMALLOC_",       "TORCHDYNAMO_", "TORCH_BLAS_", "TORCH_CUDNN_",
-    "TORCHINDUCTOR_", "TORCH_NCCL_", "TORCH_SYMM_MEM_", "TRITON_",      "XLA_",        "PYTORCH_TUNABLEOP_"};
+    "ATEN_",     "CUBLASLT_",    "CUBLAS_",        "CUDA_MPS_", "DNNL_",   "GOMP_",   "JAX_",      "KMP_",
+    "MALLOC_",   "MIMALLOC_",    "MKL_",           "NCCL_",     "OMP_",    "ONEDNN_", "OPENBLAS_", "PYTORCH_TUNABLEOP_",
+    "TCMALLOC_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCH_",    "TRITON_", "XLA_"};
 constexpr std::array kLibraries{"LD_AUDIT", "LD_PRELOAD"};
 constexpr std::array kFolders{"LD_LIBRARY_PATH"};
 constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "OMP_PLACES"};
@@ -59,7 +67,7 @@ constexpr const char* kSet = "set";  // instead of a value that may tell of the 
 constexpr std::array kTellingParts{"ADDR",  "COMM_ID", "HOST",    "LIBRARIES", "PLUGIN", "UUID",
                                    "_FILE", "_HCA",    "_IFNAME", "_PATH",     "_TRACE"};
 // What is in the names of variables that say where something is kept, which changes no result.
-constexpr std::array kPlaces{"CACHE_DIR", "CACHE_PATH", "DUMP_DIR"};
+constexpr std::array kPlaces{"CACHE_DIR", "CACHE_PATH", "DUMP_DIR", "TORCH_HOME", "TORCH_LOGS"};
 constexpr std::size_t kLongestSetting = 64;  // of variables known by their prefix: a longer one may hold anything
 
 template <std::size_t count>
@@ -106,8 +114,8 @@ std::string without_path(const std::string& text) {
   const auto option = glued_option(text);
   const auto path = text.substr(option.size());
   const auto name = path.substr(path.find_last_of('/') + 1);
-  static const std::regex library(R"(lib[\w+.-]*\.(so[.\d]*|a))");
-  return option + (std::regex_match(name, library) ? name : hash_of(path));
+  static const Pattern library(R"(lib[\w+.-]*\.(so[.\d]*|a))");
+  return option + (library.matches(name) ? name : hash_of(path));
 }
 
 /// "libjemalloc.so.2 libother.so" of files that spaces or colons part, as the loader reads them.

@@ -51,12 +51,16 @@ TEST_F(EnvironmentFacts, HasTheSettingsOfLibrariesByTheirPrefix) {
       {"MKL_DYNAMIC", "FALSE"},       {"CUBLAS_EMULATE_SINGLE_PRECISION", "1"},
       {"LD_BIND_NOW", "1"},           {"CUDA_SCALE_LAUNCH_QUEUES", "4x"},
       {"TCMALLOC_RELEASE_RATE", "0"}, {"TORCHINDUCTOR_MAX_AUTOTUNE", "1"},
+      {"PYTHONMALLOC", "debug"},      {"ATEN_CPU_CAPABILITY", "default"},
+      {"PYTHONOPTIMIZE", "1"},        {"TORCH_SHOW_CPP_STACKTRACES", "1"},
   };
   for (const auto& [name, value] : settings) set(name, value);
   set("XNCCL_ALGO", "Tree");
+  set("TORCH_HOME", "torch");
+  set("PYTHONPATH", "lib");
   const auto facts = environment_facts();
   for (const auto& [name, value] : settings) EXPECT_EQ(facts.at(name), value) << name;
-  EXPECT_FALSE(facts.contains("XNCCL_ALGO"));
+  for (const char* name : {"XNCCL_ALGO", "TORCH_HOME", "PYTHONPATH"}) EXPECT_FALSE(facts.contains(name)) << name;
 }
 
 TEST_F(EnvironmentFacts, SaysOnlyThatNamesOfMachinesFilesAndLibrariesAreSet) {

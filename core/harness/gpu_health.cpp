@@ -7,11 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <typename T>
-void put(Json& json, const char* key, const std::optional<T>& value) {
-  if (value) json[key] = *value;
-}
-
 void put_group(Json& json, const char* key, Json group) {
   if (!group.empty()) json[key] = std::move(group);
 }

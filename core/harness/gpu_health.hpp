@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gpu_sample.hpp"
+#include "json.hpp"
 
 namespace gpulift {
 

@@ -2,8 +2,9 @@
 // How busy the host's processors are, and with whose work: a step that launches bound slows down when others work too.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "json.hpp"
 
 namespace gpulift {
 

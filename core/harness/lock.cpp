@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <stdexcept>
 #include <system_error>
 
 #include "usable_folder.hpp"
@@ -25,8 +27,14 @@ int open_shared(const std::filesystem::path& path) {
     if (file >= 0) fchmod(file, kEveryone);                              // past the umask
     if (file < 0 && errno == EEXIST) file = open(path.c_str(), kFlags);  // another process was faster
   }
-  if (file < 0) throw std::system_error(errno, std::generic_category(), "cannot open lock file " + path.string());
-  return file;
+  if (file >= 0) return file;
+  const int error = errno;
+  const auto why = "cannot open lock file " + path.string();
+  if (error == EISDIR || error == ELOOP) {  // anybody may have put it there
+    throw std::runtime_error(why + ": a " + (error == ELOOP ? "link" : "folder") +
+                             " is in its place; remove it, or name another folder for temporary files by TMPDIR");
+  }
+  throw std::system_error(error, std::generic_category(), why);
 }
 
 /// "process 1234, gpulift-bench" from the pid in the file; the holder may not have written it yet.
@@ -35,6 +43,9 @@ std::string holder(const std::filesystem::path& path) {
   if (!(std::ifstream(path) >> pid)) return "process unknown";
   std::string command;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), command);
+  // A process names itself, and a terminal would obey.
+  const auto is_odd = [](char letter) { return letter < ' ' || letter > '~'; };
+  std::replace_if(command.begin(), command.end(), is_odd, '?');
   return "process " + std::to_string(pid) + (command.empty() ? "" : ", " + command);
 }
 

@@ -17,7 +17,7 @@ class InUse : public std::runtime_error {
 class FileLock {
  public:
   /// `subject` is what the lock stands for, e.g. "GPU 1a2b3c4d". Throws InUse when another process (or another FileLock
-  /// of this one) holds it, std::system_error when the file cannot be used.
+  /// of this one) holds it, std::runtime_error when the file cannot be used.
   FileLock(const std::filesystem::path& path, const std::string& subject);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -1,7 +1,9 @@
 #include "lock.hpp"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,14 +17,18 @@
 namespace gpulift {
 namespace {
 
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
 class FileLockTest : public testing::Test {
  protected:
-  /// A child that takes the lock and sleeps; returns when it has it.
-  pid_t start_holder() const {
+  /// A child that takes the lock and sleeps, by a name of its own if one is given; returns when it has it.
+  pid_t start_holder(const char* name = nullptr) const {
     std::array<int, 2> ready{};
     EXPECT_EQ(pipe(ready.data()), 0);
     const pid_t child = fork();
     if (child == 0) {
+      if (name != nullptr) prctl(PR_SET_NAME, name);
       const FileLock lock(path_, "GPU 1a2b3c4d");
       if (write(ready[1], "x", 1) == 1) pause();
       _exit(1);
@@ -59,6 +65,13 @@ TEST_F(FileLockTest, NamesTheProcessThatHoldsIt) {
   std::getline(std::ifstream("/proc/self/comm"), command);
   EXPECT_EQ(refusal(), "GPU 1a2b3c4d is in use by gpulift (process " + std::to_string(child) + ", " + command +
                            "); wait for it or stop it");
+  kill_holder(child);
+}
+
+TEST_F(FileLockTest, HidesWhatATerminalWouldObeyInThatName) {
+  const pid_t child = start_holder("a\x1b]0;\x9b");
+  EXPECT_EQ(refusal(), "GPU 1a2b3c4d is in use by gpulift (process " + std::to_string(child) +
+                           ", a?]0;?); wait for it or stop it");
   kill_holder(child);
 }
 
@@ -128,8 +141,14 @@ TEST_F(FileLockTest, AFolderThatIsNotThereIsAnError) {
 
 TEST_F(FileLockTest, FollowsNoLink) {
   std::filesystem::create_symlink(folder_ / "elsewhere", path_);
-  EXPECT_THROW(FileLock(path_, "host"), std::system_error);
+  EXPECT_THAT([&] { FileLock(path_, "host"); }, ThrowsMessage<std::runtime_error>(HasSubstr("a link is in its place")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
+}
+
+TEST_F(FileLockTest, AFolderInItsPlaceIsToBeRemoved) {
+  std::filesystem::create_directory(path_);
+  EXPECT_THAT([&] { FileLock(path_, "host"); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("a folder is in its place; remove it, or ")));
 }
 
 TEST(LockPath, IsNamedAfterTheCard) {

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "json.hpp"
 
 namespace gpulift {
 

@@ -17,20 +17,20 @@ using nvml::kPercent;
 
 constexpr double kMebibyte = 1024 * 1024;
 
-struct Quantity {
+struct GpmMetric {
   nvmlGpmMetricId_t metric;
   std::optional<double> GpuSample::* value;
   double unit;
 };
 
-constexpr std::array kQuantities{
-    Quantity{NVML_GPM_METRIC_ANY_TENSOR_UTIL, &GpuSample::tensor_activity, kPercent},
-    Quantity{NVML_GPM_METRIC_SM_UTIL, &GpuSample::sm_activity, kPercent},
-    Quantity{NVML_GPM_METRIC_DRAM_BW_UTIL, &GpuSample::dram_activity, kPercent},
-    Quantity{NVML_GPM_METRIC_PCIE_RX_PER_SEC, &GpuSample::pcie_rx_bytes_per_s, kMebibyte},
-    Quantity{NVML_GPM_METRIC_PCIE_TX_PER_SEC, &GpuSample::pcie_tx_bytes_per_s, kMebibyte},
-    Quantity{NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, &GpuSample::nvlink_rx_bytes_per_s, kMebibyte},
-    Quantity{NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, &GpuSample::nvlink_tx_bytes_per_s, kMebibyte},
+constexpr std::array kGpmMetrics{
+    GpmMetric{NVML_GPM_METRIC_ANY_TENSOR_UTIL, &GpuSample::tensor_activity, kPercent},
+    GpmMetric{NVML_GPM_METRIC_SM_UTIL, &GpuSample::sm_activity, kPercent},
+    GpmMetric{NVML_GPM_METRIC_DRAM_BW_UTIL, &GpuSample::dram_activity, kPercent},
+    GpmMetric{NVML_GPM_METRIC_PCIE_RX_PER_SEC, &GpuSample::pcie_rx_bytes_per_s, kMebibyte},
+    GpmMetric{NVML_GPM_METRIC_PCIE_TX_PER_SEC, &GpuSample::pcie_tx_bytes_per_s, kMebibyte},
+    GpmMetric{NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, &GpuSample::nvlink_rx_bytes_per_s, kMebibyte},
+    GpmMetric{NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, &GpuSample::nvlink_tx_bytes_per_s, kMebibyte},
 };
 constexpr std::size_t kJpegEngines = NVML_GPM_METRIC_NVJPG_7_UTIL - NVML_GPM_METRIC_NVJPG_0_UTIL + 1;
 
@@ -73,7 +73,7 @@ class GpmSampler {
     now_ = allocate(functions);
     metrics_.version = NVML_GPM_METRICS_GET_VERSION;
     const auto ask_for = [&](unsigned int metric) { metrics_.metrics[metrics_.numMetrics++].metricId = metric; };
-    for (const auto& quantity : kQuantities) ask_for(quantity.metric);
+    for (const auto& quantity : kGpmMetrics) ask_for(quantity.metric);
     for (unsigned int engine = 0; engine < kJpegEngines; ++engine) ask_for(NVML_GPM_METRIC_NVJPG_0_UTIL + engine);
   }
 
@@ -94,7 +94,7 @@ class GpmSampler {
     metrics_.sample2 = now_.get();
     if (functions_.gpm_metrics(&metrics_) != NVML_SUCCESS) return;
     const nvmlGpmMetric_t* metric = metrics_.metrics;
-    for (const auto& quantity : kQuantities) sample.*quantity.value = value_of(*metric++, quantity.unit);
+    for (const auto& quantity : kGpmMetrics) sample.*quantity.value = value_of(*metric++, quantity.unit);
     double sum = 0;
     int engines = 0;
     for (std::size_t engine = 0; engine < kJpegEngines; ++engine) {

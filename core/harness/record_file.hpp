@@ -2,16 +2,17 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "json.hpp"
 
 namespace gpulift {
 
 /// major.minor of the record; results/schema/ holds the schema of the same version. A minor version adds keys, a major
 /// one changes or removes them.
-inline constexpr const char* kSchemaVersion = "1.9";
+inline constexpr const char* kSchemaVersion = "1.10";
 /// How measurements are made; a change makes older results incomparable (results/schema/CHANGELOG.md).
 inline constexpr const char* kMethodVersion = "1";
 

@@ -49,6 +49,7 @@ class Sampler {
       }
     }
     samples_.planned_blocks = plan_.min_blocks;
+    samples_.rest_s = plan_.rest_s;
     return std::move(samples_);
   }
 

@@ -42,6 +42,7 @@ struct Samples {
   std::vector<Block> blocks;
   int discarded_blocks = 0;  // dropped because the hardware slowed down in them
   int planned_blocks = 0;    // the least number of the plan
+  double rest_s = 0;         // that the plan had
   int restarts = 0;          // how often everything was dropped, because the number of steps had proved wrong
   StopReason stop_reason = StopReason::kBudget;
   std::optional<double> half_width;  // of the least certain arm, as a fraction

@@ -3,9 +3,10 @@
 #include <sys/types.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "json.hpp"
 
 namespace gpulift {
 

@@ -224,10 +224,36 @@ class Trial {
   }
 };
 
+/// What was expected of an arm before its first run, as a number: the report holds it beside what was measured.
+struct Prediction {
+  struct Range {
+    double low;
+    double high;  // both belong to it
+  };
+  std::string arm;
+  Point cases = {};                   // of all cases those that have these values; empty: all
+  std::string on = {};                // part of a machine's name in results/: "h100", "cpu"; empty: any machine
+  std::optional<Range> speedup = {};  // over the baseline, or
+  std::optional<Range> step_time_s = {};
+};
+
+/// What of a step's data a cache holds when the step begins.
+enum class Cache {
+  kUnsaid,
+  kNone,    // no step reads through it
+  kCold,    // nothing: operands rotate over three times its size, or files are evicted
+  kWarm,    // what the step before it left
+  kBySize,  // cases decide: what is three times as large as the cache is cold, what is smaller is warm
+  kByCase,  // an axis of the sweep says cold or warm
+};
+
 struct Technique {
   std::string question;                  // one sentence; heading in the report
   std::string expectation;               // the prediction with its arithmetic, written before the first run, as one
                                          // paragraph: its line breaks count as spaces
+  std::vector<Prediction> predict = {};  // the same in numbers
+  std::string found = {};                // why records miss a prediction by more than a factor of 1.3, or that it is
+                                         // not known; one paragraph
   std::vector<std::string> claims = {};  // ids of the published statements that it tests
   int gpus = 1;  // the least number. 0: runs on any machine; whole steps then take the device if there is one. An axis
                  // "gpus" asks for more by case: what is not there is skipped
@@ -237,12 +263,14 @@ struct Technique {
   bool whole_steps = false;   // true: a step is a whole training step: its joules and kernel launches are counted
   std::vector<std::string> arms = {};  // the baseline first
   /// Of these, arms whose gain is not the technique's own: what nobody would run, or what another technique brings.
-  /// They are measured and shown, and no table begins with them.
+  /// They are measured and shown, lead nowhere and are no claim's baseline.
   std::vector<std::string> controls = {};
   std::vector<std::string> python = {};  // of these, in the same order, those that are a python_arm()
-  std::vector<Axis> sweep = {};          // cases = all combinations. An axis "regime" of "burst" and "sustained" is the
-                                         // engine's: it selects the windows. Without it every case is burst.
-  std::vector<Point> quick = {};         // cases of `qualify --quick`: those that match all values of one of these
+  Cache l2 = Cache::kUnsaid;             // of the device
+  Cache page_cache = Cache::kUnsaid;
+  std::vector<Axis> sweep = {};   // cases = all combinations. An axis "regime" of "burst" and "sustained" is the
+                                  // engine's: it selects the windows. Without it every case is burst.
+  std::vector<Point> quick = {};  // cases of `qualify --quick`: those that match all values of one of these
   std::function<void(Trial&)> run = nullptr;
 };
 

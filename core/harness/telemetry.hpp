@@ -4,11 +4,11 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "gpu_sample.hpp"
+#include "json.hpp"
 
 namespace gpulift {
 

@@ -10,22 +10,22 @@
 #include <set>
 #include <system_error>
 
-#include "benchmark_front.hpp"
-#include "benchmark_out.hpp"
-#include "catalogue.hpp"
 #include "core/harness/lock.hpp"
 #include "core/harness/scratch.hpp"
 #include "core/harness/usable_folder.hpp"
-#include "gpu_names.hpp"
-#include "interrupt.hpp"
-#include "launch.hpp"
-#include "machine_context.hpp"
-#include "module_loader.hpp"
-#include "noted.hpp"
-#include "options.hpp"
-#include "rows.hpp"
-#include "supervisor.hpp"
-#include "worker.hpp"
+#include "core/host/choose/benchmark_front.hpp"
+#include "core/host/choose/benchmark_out.hpp"
+#include "core/host/choose/gpu_names.hpp"
+#include "core/host/choose/noted.hpp"
+#include "core/host/choose/options.hpp"
+#include "core/host/choose/rows.hpp"
+#include "core/host/measure/machine_context.hpp"
+#include "core/host/measure/module_loader.hpp"
+#include "core/host/processes/interrupt.hpp"
+#include "core/host/processes/launch.hpp"
+#include "core/host/processes/supervisor.hpp"
+#include "core/host/processes/worker.hpp"
+#include "core/host/record/catalogue.hpp"
 
 namespace gpulift {
 namespace {
@@ -33,6 +33,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kNotComparable = 4;
+constexpr int kBusy = 75;  // EX_TEMPFAIL of sysexits.h
 constexpr int kNothingRan = 77;
 constexpr int kInterrupted = 130;
 
@@ -295,7 +296,7 @@ int main(int argc, char** argv) {
   } catch (const gpulift::EndNow& end) {
     return gpulift::after_output(end.exit_code);
   } catch (const gpulift::InUse& error) {
-    return gpulift::refuse(error);
+    return gpulift::refuse(error, gpulift::kBusy);
   } catch (const std::invalid_argument& error) {
     return gpulift::refuse(error);
   } catch (const gpulift::CatalogueError& error) {

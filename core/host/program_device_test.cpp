@@ -73,39 +73,31 @@ class DeviceProgram : public testing_programs::ProgramTest {
 
 TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInAnyProcess) {
   if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
-  ASSERT_EQ(measure(modules({"device_steps"})).exit_code, 0);
+  ASSERT_EQ(measure(modules({"device_steps"}), {"--benchmark_filter=when_counted:steps"}).exit_code, 0);
   for (const Json& arm : record_of("device_steps").at("arms")) {
-    EXPECT_EQ(arm.at("metrics").at("kernel_launches_per_step"), arm.at("name") == "one" ? 1 : 2) << arm.at("name");
-  }
-}
-
-TEST_F(DeviceProgram, LaunchesOfAStepInPythonAreCountedToo) {
-  if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
-  ASSERT_EQ(measure(modules({"device_python_steps"})).exit_code, 0);
-  for (const Json& arm : record_of("device_python_steps").at("arms")) {
     EXPECT_EQ(arm.at("metrics").at("kernel_launches_per_step"), arm.at("name") == "one" ? 1 : 2) << arm.at("name");
   }
 }
 
 TEST_F(DeviceProgram, ACountThatFailsCostsThatCountAlone) {
   if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
-  ASSERT_EQ(measure(modules({"device_uncounted"})).exit_code, 0);
-  const Json record = record_of("device_uncounted");
+  ASSERT_EQ(measure(modules({"device_steps"}), {"--benchmark_filter=when_counted:throws/(one|two)$"}).exit_code, 0);
+  const Json record = record_of("device_steps");
   EXPECT_EQ(record.at("outcome"), "ok");
-  EXPECT_EQ(record.at("notes").at("launches_not_counted"), "other: not while it is counted");
+  EXPECT_EQ(record.at("notes").at("launches_not_counted"), "two: not while it is counted");
   for (const Json& arm : record.at("arms")) {
     EXPECT_FALSE(arm.at("windows").at("device_s").empty()) << arm.at("name");
-    EXPECT_EQ(arm.value("metrics", Json::object()).contains("kernel_launches_per_step"), arm.at("name") == "baseline")
+    EXPECT_EQ(arm.value("metrics", Json::object()).contains("kernel_launches_per_step"), arm.at("name") == "one")
         << arm.at("name");
   }
 }
 
 // Windows have one step here, so the kernel behind it is all in the wall clock's time.
 TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
-  ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);
+  ASSERT_EQ(measure_what("device", {"waits_by_events", "waits_by_wall_clock"}).exit_code, 0);
   ASSERT_EQ(records().size(), 2);
   for (const Json& record : records()) {
-    const bool events = record.at("case_id") == "beside:events";
+    const bool events = record.at("case_id") == "does:waits_by_events";
     for (const Json& arm : record.at("arms")) {
       ASSERT_EQ(arm.at("clock"), events ? "device" : "host");
       const double time_s = median_of(arm.at("windows").at(clock_of(arm))) / arm.at("steps_per_window").get<double>();
@@ -119,7 +111,7 @@ TEST_F(DeviceProgram, StepsThatTheHostBoundsAreTimedAsInALoop) {
 }
 
 TEST_F(DeviceProgram, EmptyKernelsAreLaunchedBesideArmsThatTheHostMayPace) {
-  ASSERT_EQ(measure(modules({"device_paced"})).exit_code, 0);
+  ASSERT_EQ(measure_what("device", {"waits_by_events", "waits_by_wall_clock"}).exit_code, 0);
   for (const Json& record : records()) {
     for (const Json& arm : record.at("arms")) {
       const double launch_s = arm.at("metrics").at("empty_launch_s");
@@ -127,27 +119,27 @@ TEST_F(DeviceProgram, EmptyKernelsAreLaunchedBesideArmsThatTheHostMayPace) {
       EXPECT_LT(launch_s, step_s(arm)) << arm.at("name") << " does 3 ms of work";
     }
   }
-  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
-  for (const Json& arm : record_of("device_fine").at("arms")) {
+  ASSERT_EQ(measure_what("device", {"spins_short"}).exit_code, 0);
+  for (const Json& arm : record_of("spins_short").at("arms")) {
     EXPECT_FALSE(arm.value("metrics", Json::object()).contains("empty_launch_s")) << "held: the host is kept out";
   }
 }
 
 TEST_F(DeviceProgram, ASpinOfKnownCyclesIsTimedWithinHalfAPercent) {
-  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:10000000"}).exit_code, 0);
-  const Json arms = record_of("device_fine").at("arms");
+  ASSERT_EQ(measure_what("device", {"spins_long"}).exit_code, 0);
+  const Json arms = record_of("spins_long").at("arms");
   for (const Json& arm : arms) {
     ASSERT_TRUE(arm.at("windows").contains("sm_clock_hz"));
     const double cycles = step_s(arm) * median_of(arm.at("windows").at("sm_clock_hz"));
-    const double expected = arm.at("name") == "twice" ? 2e7 : 1e7;
+    const double expected = arm.at("name") == "other" ? 2e7 : 1e7;
     EXPECT_NEAR(cycles, expected, 0.005 * expected) << arm.at("name");
   }
   EXPECT_NEAR(step_s(arms[1]) / step_s(arms[0]), 2, 0.01);
 }
 
 TEST_F(DeviceProgram, ShortKernelsAreHeldSoThatLaunchCostDoesNotLeakIn) {
-  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
-  const Json fine = record_of("device_fine");
+  ASSERT_EQ(measure_what("device", {"spins_short"}).exit_code, 0);
+  const Json fine = record_of("spins_short");
   for (const Json& arm : fine.at("arms")) {
     EXPECT_EQ(arm.at("clock"), "device");
     EXPECT_TRUE(arm.at("held").get<bool>()) << arm.at("name");
@@ -155,8 +147,8 @@ TEST_F(DeviceProgram, ShortKernelsAreHeldSoThatLaunchCostDoesNotLeakIn) {
 }
 
 TEST_F(DeviceProgram, ARecordHasClocksTelemetryAndMemory) {
-  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
-  const Json record = record_of("device_fine");
+  ASSERT_EQ(measure_what("device", {"spins_short"}).exit_code, 0);
+  const Json record = record_of("spins_short");
   EXPECT_TRUE(record.contains("telemetry") != record.contains("telemetry_missing"));
   EXPECT_FALSE(record.at("context").at("gpu").at("name").get<std::string>().empty());
   EXPECT_EQ(record.at("context").at("gpu").at("card").get<std::string>().size(), 8U);
@@ -214,8 +206,12 @@ TEST_F(DeviceEnergy, OfASustainedWindowIsThatOfItsArmAlone) {
     const auto idle = watch->summary(from_s, now_s());
     if (idle.contains("power_w")) idle_w = idle.at("power_w").at("min");
   }
-  ASSERT_EQ(measure(modules({"device_power"}), {"--quick"}).exit_code, 0);
-  const Json record = record_of("device_power");
+  const auto folder = modules({"device"});
+  change_manifest(folder, "device", [](Json& manifest) {
+    for (Json& of_case : manifest["cases"]) of_case["regime"] = "sustained";
+  });
+  ASSERT_EQ(measure(folder, {"--quick", does({"draws_power"})}).exit_code, 0);
+  const Json record = record_of("draws_power");
   ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
   const Json telemetry = record.value("telemetry", Json::object());
   if (!telemetry.contains("energy_j")) GTEST_SKIP() << "the card has no energy counter";
@@ -243,8 +239,8 @@ TEST_F(DeviceEnergy, OfASustainedWindowIsThatOfItsArmAlone) {
 }
 
 TEST_F(DeviceEnergy, OfAWindowOfMillisecondsIsNotKnown) {
-  ASSERT_EQ(measure(modules({"device_fine"}), {"--benchmark_filter=cycles:20000"}).exit_code, 0);
-  const Json fine = record_of("device_fine");
+  ASSERT_EQ(measure_what("device", {"spins_short"}).exit_code, 0);
+  const Json fine = record_of("spins_short");
   for (const Json& arm : fine.at("arms")) EXPECT_FALSE(arm.at("windows").contains("energy_j")) << arm.at("name");
 }
 
@@ -258,12 +254,14 @@ TEST_F(DeviceProgram, StreamsThatArmsShareAreChargedToNone) {
 }
 
 TEST_F(DeviceProgram, APoisonedDeviceCostsItsOwnCaseAlone) {
-  const Result result = measure(modules({"device_fine", "device_poisons", "fine"}), {"--launches", "2"});
+  const Result result =
+      measure(modules({"device", "fine"}),
+              {"--launches", "2", does({"spins_short", "spins_long", "writes_out_of_bounds"}) + "|^testing/fine"});
   EXPECT_EQ(result.exit_code, 1);
   int poisoned = 0;
   int fine = 0;
   for (const Json& record : records()) {
-    if (record.at("technique") == "testing/device_poisons") {
+    if (record.at("case").value("does", "") == "writes_out_of_bounds") {
       ++poisoned;
       EXPECT_EQ(record.at("outcome"), "error");
       EXPECT_THAT(record.at("reason").get<std::string>(), HasSubstr("cudaErrorIllegalAddress"));
@@ -272,30 +270,29 @@ TEST_F(DeviceProgram, APoisonedDeviceCostsItsOwnCaseAlone) {
       EXPECT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
     }
   }
-  EXPECT_EQ(poisoned, 2);
+  EXPECT_EQ(poisoned, 1) << "its second launch is not tried";
   EXPECT_EQ(fine, 8) << "two cases of two techniques in two launches";
 }
 
 TEST_F(DeviceProgram, AnArmThatDoesNotFitIsSkippedAndWhatItTookIsFree) {
-  const Result result =
-      measure(modules({"device_fine", "device_out_of_memory"}), {"--benchmark_filter=memory|cycles:20000"});
+  const Result result = measure_what("device", {"spins_short", "asks_for_too_much"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  const Json record = record_of("device_out_of_memory");
+  const Json record = record_of("asks_for_too_much");
   ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  EXPECT_EQ(record.at("arms")[0].at("outcome"), "ok") << "made once more, it takes three quarters of the memory";
   EXPECT_EQ(record.at("arms")[1].at("outcome"), "skipped");
   EXPECT_THAT(record.at("arms")[1].at("reason").get<std::string>(), HasSubstr("out of memory"));
-  EXPECT_EQ(record.at("arms")[2].at("outcome"), "ok") << "it takes three quarters of the memory";
-  EXPECT_EQ(record_of("device_fine").at("outcome"), "ok");
+  EXPECT_EQ(record_of("spins_short").at("outcome"), "ok");
 }
 
 TEST_F(DeviceProgram, AnIndexBeyondTheLastGpuIsAReason) {
-  const Result result = measure(modules({"device_fine"}), {"--gpu", "99"});
+  const Result result = measure(modules({"device"}), {"--gpu", "99"});
   EXPECT_EQ(result.exit_code, 77);
   EXPECT_THAT(records().front().at("reason").get<std::string>(), HasSubstr("there is no GPU 99"));
 }
 
 TEST_F(DeviceProgram, AnEmptyListOfVisibleDevicesSkipsWithThatReason) {
-  const Result result = run(measure_arguments(modules({"device_fine"}), {}), {{"CUDA_VISIBLE_DEVICES", ""}});
+  const Result result = run(measure_arguments(modules({"device"}), {}), {{"CUDA_VISIBLE_DEVICES", ""}});
   EXPECT_EQ(result.exit_code, 77);
   EXPECT_THAT(records().front().at("reason").get<std::string>(), HasSubstr("CUDA_VISIBLE_DEVICES"));
 }
@@ -346,10 +343,9 @@ TEST_P(PlantedWork, OfTheEngineIsWhatWasAskedForAndIsRead) {
   EXPECT_NEAR(std::exp(log_ratio), 1.01, 0.001);
 }
 
-INSTANTIATE_TEST_SUITE_P(Spins, PlantedWork,
-                         testing::Values("device_fine/cycles:20000/twice", "device_fine/cycles:10000000/twice"),
+INSTANTIATE_TEST_SUITE_P(Spins, PlantedWork, testing::Values("does:spins_short/other", "does:spins_long/other"),
                          [](const auto& work) {
-                           return std::string(work.param).find("10000000") == std::string::npos ? "Short" : "Long";
+                           return std::string(work.param).find("long") == std::string::npos ? "Short" : "Long";
                          });
 
 /// On a machine whose GPU is seen and cannot be used.
@@ -357,7 +353,7 @@ class LostGpu : public testing_programs::ProgramTest {
  protected:
   /// `error`: the number of what opening the GPU gives.
   Result run_refused(int error) const {
-    return run(measure_arguments(modules({"fine", "needs_device"}), {"--quick", "--launches", "2"}),
+    return run(measure_arguments(modules({"fine", "needs_gpus"}), {"--quick", "--launches", "2"}),
                {{"LD_PRELOAD", library_.string()}, {"GPULIFT_FAKE_CUDA_ERROR", std::to_string(error)}});
   }
 

@@ -6,6 +6,11 @@ The script says it in one literal, of which all but `arms` may be left out,
     TECHNIQUE = {
         "question": "What is asked?",
         "expectation": "The prediction with its arithmetic.",
+        "predict": [  # the same in numbers: a ratio over the baseline, or a time, from low to high
+            {"arm": "other", "case": {"axis": 8}, "on": "h100", "speedup": [1.8, 2.2]},
+            {"arm": "baseline", "step_time_s": [0.9e-3, 1.1e-3]},
+        ],
+        "found": "Why records miss a prediction by more than 1.3 times, or that it is not known.",
         "claims": ["id-of-a-claim"],
         "gpus": 0,
         "ceiling": False,
@@ -14,6 +19,8 @@ The script says it in one literal, of which all but `arms` may be left out,
         "whole_steps": False,
         "arms": ["baseline", "other", "odd"],
         "controls": ["odd"],  # arms whose gain is not the technique's own
+        "l2": "by_size",  # what of a step's data the device's L2 holds as it begins: none, cold,
+        "page_cache": "warm",  # warm, by_size, by_case; likewise, of files
         "sweep": {"axis": ["word", 8]},
         "quick": [{"axis": "word"}],
         "check": {"meaning": "exact bytes", "tolerance": 0.0},
@@ -33,7 +40,7 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -43,7 +50,10 @@ IDENTITY = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 NAME = re.compile(r"[a-z0-9_]+")  # of an arm or an axis
 WORD = re.compile(r"[A-Za-z0-9_.+-]+")  # on an axis: part of the id of a case
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ENGINE = ("gpulift_worker", "gpulift_manifest", "gpulift_cpu")  # what a record's method names
 REGIMES = ("burst", "sustained")
+CACHE_STATES = ("none", "cold", "warm", "by_size", "by_case")
+PREDICTED = ("speedup", "step_time_s")
 GPUS = "gpus"  # the axis of their number
 LARGEST = 2**63 - 1
 LITERALS = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp, ast.USub, ast.expr_context)
@@ -77,6 +87,8 @@ def manifest_of(identity: str, script: Path) -> Json:
         "script": True,
         "question": said.get("question", f"How do the arms of {script.name} compare?"),
         "expectation": " ".join(said.get("expectation", "").split()),
+        "predict": [{"case": {}} | entry for entry in said.get("predict", ())],
+        "found": " ".join(said.get("found", "").split()),
         "claims": list(said.get("claims", ())),
         "gpus": said.get("gpus", 0),
         "ceiling": said.get("ceiling", False),
@@ -86,13 +98,54 @@ def manifest_of(identity: str, script: Path) -> Json:
         "arms": list(arms),
         "controls": list(said.get("controls", ())),
         "python": list(arms),
+        "l2": said.get("l2", ""),
+        "page_cache": said.get("page_cache", ""),
         "cases": cases_of(said.get("sweep", {}), said.get("quick", ())),
         "check": said.get("check", {}),
         "environment": said.get("environment", {}),
         "ranks": ranks if isinstance(ranks, dict) else dict.fromkeys(arms, ranks),
         "preload": said.get("preload", {}),
-        "source": {f"{identity.partition('/')[2]}.py": hashlib.sha256(source).hexdigest()},
+        "source": {f"{identity.partition('/')[2]}.py": hash_of_work(source)} | modules_of(script),
     }
+
+
+def hash_of_work(source: bytes) -> str:
+    """SHA-256 of a script without TECHNIQUE, which its manifest holds: a text changes no work."""
+    lines = source.splitlines(keepends=True)
+    declared = assignments(source).get("TECHNIQUE")
+    if declared is not None and declared.end_lineno is not None:
+        del lines[declared.lineno - 1 : declared.end_lineno]
+    return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def modules_of(script: Path) -> dict[str, str]:
+    """SHA-256 of the modules that a script imports from its folder, from beside this file or from
+    the workloads, and of those that these import; without the engine's, which all scripts have."""
+    here = Path(__file__).resolve().parent
+    roots = [script.resolve().parent, here, here.parents[1] / "workloads" / "python"]
+    sums: dict[str, str] = {}
+    left = [script]
+    while left:
+        for name in sorted(imported_by(left.pop().read_bytes())):
+            path = f"{name.replace('.', '/')}.py"
+            file = next((root / path for root in roots if (root / path).is_file()), None)
+            if file is None or path in sums or name in ENGINE:
+                continue
+            sums[path] = hashlib.sha256(file.read_bytes()).hexdigest()
+            left.append(file)
+    return sums
+
+
+def imported_by(source: bytes) -> set[str]:
+    """Names of modules; of `from a import b` both a and a.b, of which one may be there."""
+    names: set[str] = set()
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def said_in(source: bytes) -> Json:
@@ -108,18 +161,22 @@ def said_in(source: bytes) -> Json:
     raise ManifestError('names no arms: write ARMS = ["baseline", "other"] at its top')
 
 
-def assignments(source: bytes) -> dict[str, ast.expr]:
-    """What the script assigns to names of its own, outside of functions and conditions."""
+def parsed(source: bytes) -> ast.Module:
+    """Its syntax tree; throws ManifestError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in strings: the interpreter tells later
-            module = ast.parse(source)
+            return ast.parse(source)
     except SyntaxError as error:
         raise ManifestError(f"line {error.lineno or 1}: {error.msg}") from error
     except ValueError as error:  # a zero byte
         raise ManifestError(f"is no Python script: {error}") from error
+
+
+def assignments(source: bytes) -> dict[str, ast.expr]:
+    """What the script assigns to names of its own, outside of functions and conditions."""
     found: dict[str, ast.expr] = {}
-    for statement in module.body:
+    for statement in parsed(source).body:
         if isinstance(statement, ast.Assign):
             targets = statement.targets
         elif isinstance(statement, ast.AnnAssign):
@@ -190,12 +247,19 @@ def check_parts(said: Json) -> None:
     for axis in sorted({GPUS, *by_axis}):
         if not all(is_int(value) and value >= 1 for value in sweep.get(axis, ())):
             raise ManifestError(f"the axis {axis!r} has numbers from 1 on alone")
-    for pattern in said.get("quick", ()):
-        for axis, value in pattern.items():
-            if value not in sweep.get(axis, ()):
-                raise ManifestError(
-                    f"'quick' of TECHNIQUE asks for {axis}:{value}, not in its sweep"
-                )
+    check_points("quick", said.get("quick", ()), sweep)
+    predict = said.get("predict", ())
+    check_points("predict", [entry.get("case", {}) for entry in predict], sweep)
+    other = next((entry["arm"] for entry in predict if entry["arm"] not in arms), None)
+    if other is not None:
+        raise ManifestError(f"'predict' of TECHNIQUE names {other!r}, which is no arm")
+
+
+def check_points(key: str, points: Iterable[Json], sweep: Mapping[str, Any]) -> None:
+    """Throws ManifestError where the key asks for what the sweep does not have."""
+    for axis, value in (item for point in points for item in point.items()):
+        if value not in sweep.get(axis, ()):
+            raise ManifestError(f"{key!r} of TECHNIQUE asks for {axis}:{value}, not in its sweep")
 
 
 def cases_of(sweep: Mapping[str, list[Any]], quick: list[Json]) -> list[Json]:
@@ -292,9 +356,40 @@ def are_different(values: Sequence[Any]) -> bool:
     return 0 < len(values) == len(set(map(str, values)))
 
 
+def is_point(value: Any) -> bool:
+    """Whether it is a part of a point."""
+    return is_dict(value) and all(map(is_axis_value, value.values()))
+
+
 def is_quick(value: Any) -> bool:
     """Whether it is a list of parts of points."""
-    return is_list(value, lambda one: is_dict(one) and all(map(is_axis_value, one.values())))
+    return is_list(value, is_point)
+
+
+def is_predict(value: Any) -> bool:
+    """Whether it is a list of predictions."""
+    return is_list(value, is_prediction)
+
+
+def is_prediction(value: Any) -> bool:
+    """Whether it says a range of one thing, of one arm."""
+    if not is_dict(value) or not value.keys() <= {"arm", "case", "on", *PREDICTED}:
+        return False
+    ranges = [value[key] for key in PREDICTED if key in value]
+    return (
+        is_name(value.get("arm"))
+        and is_point(value.get("case", {}))
+        and is_text(value.get("on", ""))
+        and len(ranges) == 1
+        and is_list(ranges[0], lambda end: is_int(end) or isinstance(end, float))
+        and len(ranges[0]) == 2
+        and 0 < ranges[0][0] <= ranges[0][1] < math.inf
+    )
+
+
+def is_cache_state(value: Any) -> bool:
+    """Whether it tells how warm a cache is."""
+    return value in CACHE_STATES
 
 
 def is_check(value: Any) -> bool:
@@ -334,6 +429,12 @@ Check = tuple[Callable[[Any], bool], str]
 KEYS: dict[str, Check] = {
     "question": (is_question, "one line of text"),
     "expectation": (is_prose, "text"),
+    "predict": (
+        is_predict,
+        'a list such as [{"arm": "other", "case": {"axis": 8}, "on": "h100", "speedup": [1.8, 2]}],'
+        " with one of speedup and step_time_s",
+    ),
+    "found": (is_prose, "text"),
     "claims": (is_claims, "a list of ids"),
     "gpus": (is_count, "a number of GPUs"),
     "ceiling": (is_flag, "True or False"),
@@ -342,6 +443,8 @@ KEYS: dict[str, Check] = {
     "whole_steps": (is_flag, "True or False"),
     "arms": (is_arms, "a list of names in small letters, digits and _, the baseline first"),
     "controls": (is_controls, "a list of names of arms"),
+    "l2": (is_cache_state, f"one of {', '.join(CACHE_STATES)}"),
+    "page_cache": (is_cache_state, f"one of {', '.join(CACHE_STATES)}"),
     "sweep": (
         is_sweep,
         "a dictionary with a list of different numbers or words (letters, digits and _ . + -) for"

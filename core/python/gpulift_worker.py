@@ -16,10 +16,10 @@ import contextlib
 import ctypes
 import functools
 import gc
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import math
 import os
 import platform
@@ -29,7 +29,15 @@ import signal
 import statistics
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic  # CLOCK_MONOTONIC, the clock of the C++ windows
@@ -41,7 +49,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from gpulift_cpu import CpuMeter
 from gpulift_files import disk_facts
-from gpulift_manifest import ManifestError, manifest_of
+from gpulift_manifest import ManifestError, hash_of_work, manifest_of
 
 USAGE = 2
 REPLY_DESCRIPTOR = 3
@@ -53,6 +61,12 @@ BUSY = "busy or unavailable"  # of what CUDA says where one process alone may us
 FREE_THE_GPU = "end what uses it, which nvidia-smi shows, or name another: --gpus"
 NAME_A_DISK = "name a folder on a disk: --scratch DIR"
 EXHAUSTED = ("out of memory", "ALLOC_FAILED", "can't allocate memory", "RESOURCE_EXHAUSTED")
+# What torch says where processes share tensors, as of a DataLoader's workers.
+UNSHARED = ("allocate shared memory", "unable to write to file </torch_", "out of shared memory")
+MORE_SHARED = "make /dev/shm larger, as docker run --shm-size=8g does"
+LONGEST = 1000  # characters of a text that says why
+LINES_OF_ENDS = 100  # of a traceback, at both
+SPAWNED_MAIN = "__mp_main__"
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/:'\"]+/)+")  # of an absolute path
@@ -180,10 +194,14 @@ class Turn:
         self._line = None
         _reply(replies, {"ready": True})
         if not questions.readline():
-            raise BrokenPipeError
+            raise Unheard
 
 
 TURN = Turn()
+
+
+class Unheard(Exception):
+    """Nobody asks or listens any more."""
 
 
 class Changed(Exception):
@@ -239,7 +257,9 @@ class Windows:
             "cpu_s": cpu_s,
         }
         if begin is not None:
-            answer["device_s"] = begin.elapsed_time(end) / 1e3
+            elapsed = {"between two marks": begin.elapsed_time(end)}
+            (elapsed_ms,) = _finite("time", elapsed, 0).values()
+            answer["device_s"] = elapsed_ms / 1e3
         if seen is not None:
             answer["precondition"] = seen
         self._learn(answer["device_s"] if by_events else host_s, added_s, steps)
@@ -270,16 +290,23 @@ class Windows:
 
 
 def load(script: Path) -> ModuleType:
-    """The script as a module, which finds its siblings after all else. Throws Skip when it imports
-    a package that is not installed."""
-    folder = str(script.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    spec = importlib.util.spec_from_file_location("technique", script.resolve())
+    """The script as a module, which finds its siblings after all else, and sees what it would as
+    `python script.py`. Throws Skip when it imports a package that is not installed.
+
+    Its name is the one that multiprocessing gives a program's script in the processes it spawns,
+    which load this file in turn: what it defines can be sent to them, and what stands below
+    `if __name__ == "__main__"` runs in neither.
+    """
+    file = script.resolve()
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    spec = importlib.util.spec_from_file_location(SPAWNED_MAIN, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{script.name} is no Python script")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses and pickle look for what it defines
+    module.__spec__ = None  # as that of a program's script: it is spawned by its path
+    sys.modules["__main__"] = sys.modules[SPAWNED_MAIN] = module
+    sys.argv = [str(file)]
     with skipping_what_is_not_installed():
         spec.loader.exec_module(module)
     return module
@@ -344,28 +371,42 @@ def check(make: Callable[[], Arm]) -> tuple[Arm, Json]:
     before_bytes = _status_bytes("VmRSS:")
     _reset_peak()
     arm = make()
-    arm.before()
+    done("before", arm.before)
     seen = None if arm.precondition is None else look_first(arm.precondition)
-    arm.step()
-    arm.synchronize()
-    arm.rest()
+    done("step", arm.step)
+    done("synchronize", arm.synchronize)
+    done("rest", arm.rest)
     peak_bytes = max(0, _status_bytes("VmHWM:") - before_bytes)
     answer = {
         **_result(arm),
         "peak_host_bytes": peak_bytes,
         "has_events": arm.mark is not None,
         "has_before": arm.has_before,
-        "metrics": _finite("metric", arm.metrics()),
+        "metrics": _metrics(done("metrics", arm.metrics)),
         **_cost(arm),
     }
     arm.synchronize()
     arm.rest()  # of the steps that `error` and `metrics` took
     if arm.tolerance is not None:
-        answer.update(_finite("number", {"tolerance": arm.tolerance}))
-    if arm.precondition is not None:
-        named = {"name": arm.precondition.name, "most": float(arm.precondition.most)}
-        answer["precondition"] = {**named, "seen": seen}
+        answer.update(_finite("number", {"tolerance": arm.tolerance}, 0))
+    if arm.precondition is not None and seen is not None:
+        limits = _finite("precondition's", {"most": arm.precondition.most, "seen": seen})
+        answer["precondition"] = {"name": arm.precondition.name, **limits}
     return arm, answer
+
+
+def done(name: str, call: Callable[[], Any]) -> Any:
+    """What the call returns. Throws TypeError where that is work which has only been promised: of a
+    coroutine or a generator nothing has run, and its time would be that of nothing."""
+    result = call()
+    if isinstance(result, Awaitable | AsyncIterator | Iterator):
+        if isinstance(result, Coroutine):
+            result.close()  # or Python warns that it was never awaited, in a line of this file
+        raise TypeError(
+            f"{name}() returned {type(result).__name__}, whose work nobody has waited for: do all"
+            " of it before returning, and return something else"
+        )
+    return result
 
 
 def look_first(required: Precondition) -> float:
@@ -390,16 +431,18 @@ def look_again(required: Precondition) -> float:
 def _result(arm: Arm) -> Json:
     """The value and the error after one step, as far as the arm tells them."""
     # The value first: the error may take steps.
-    value = None if arm.value is None else float(arm.value())
-    error = None if arm.error is None else float(arm.error())
+    value = None if arm.value is None else float(done("value", arm.value))
+    error = None if arm.error is None else float(done("error", arm.error))
     result: Json = {}
     if value is not None:
         result["value"] = value
     if error is not None:
         result["check_error"] = error
-    if all(map(math.isfinite, result.values())):
-        return result
-    return {"check_error": "not a number"}
+    if not all(map(math.isfinite, result.values())):
+        return {"check_error": "not a number"}
+    if error is not None:
+        _finite("result", {"of error()": error}, 0)
+    return result
 
 
 def _cost(arm: Arm) -> Json:
@@ -407,50 +450,102 @@ def _cost(arm: Arm) -> Json:
     counted = {"bytes": arm.bytes, "flops": arm.flops, "items": arm.items}
     if not any(counted.values()):
         return {}
-    return {"cost": {**_finite("number", counted), "item": arm.item, "roof": arm.roof}}
+    named = _texts("cost's", {"item": arm.item, "roof": arm.roof})
+    return {"cost": {**_finite("number", counted, 0), **named}}
 
 
-def _finite(kind: str, numbers: Mapping[str, float]) -> dict[str, float]:
-    """The numbers, or ValueError: a record cannot hold one that is not finite."""
+def _metrics(numbers: Mapping[str, float]) -> dict[str, float]:
+    """The arm's own facts; a peak is a size to the engine."""
+    _finite("metric", {name: numbers[name] for name in numbers if name.startswith("peak_")}, 0)
+    return _finite("metric", numbers)
+
+
+def _finite(kind: str, numbers: Mapping[str, float], least: float = -math.inf) -> dict[str, float]:
+    """The numbers, or ValueError: a record cannot hold one that is not finite or below the
+    least."""
     for name, number in numbers.items():
         if not math.isfinite(number):
             raise ValueError(f"the {kind} {name} is not finite")
+        if number < least:
+            raise ValueError(f"the {kind} {name} is {number:g}, and cannot be below {least:g}")
     return {name: float(number) for name, number in numbers.items()}
+
+
+def _texts(kind: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts, or TypeError: a record cannot hold anything else in their place."""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise TypeError(f"the {kind} {name} is {type(text).__name__}, not text")
+    return dict(texts)
 
 
 def serve(script: Path, questions: TextIO, replies: TextIO) -> int:
     """Answers until the questions end; the exit code."""
     try:
-        line = questions.readline()
-        if not line:
-            return 0
-        question = json.loads(line)
-        require_unchanged(script)
-        module = load(script)
-        if question.get("waits"):
-            TURN.expect(questions, replies)
-            if question["ranks"] == 1:
-                TURN.wait()
-        arm, hello = check_in_memory(lambda: make_arm(script, module, question))
-        hello |= {"notes": dict(arm.notes), "versions": {**versions(module), **arm.versions}}
-        if scratch.cache_info().currsize:  # the script asked
-            hello["scratch"] = disk_facts(scratch())
-        _reply(replies, hello)
-        answer_windows(arm, question, questions, replies)
-    except BrokenPipeError:
-        return 1  # nobody listens any more
-    except Changed as changed:
-        _reply(replies, {"error": str(changed)})
+        answer_all(script, questions, replies)
+        return 0
+    except Unheard:
         return 1
-    except Failed as failed:
-        _reply(replies, {"failed": str(failed)})
-    except Skip as skip:
-        _reply(replies, {"skipped": str(skip), "remedy": skip.remedy})
-    except Exception as error:
-        traceback.print_exc()
-        _reply(replies, {"error": said_by(error)})
-        return 1
-    return 0
+    except BaseException as error:  # sys.exit() too: the script ended its arm, and not the worker
+        answer, code = last_answer(error)
+    with contextlib.suppress(Unheard):
+        _reply(replies, answer)
+    return code
+
+
+def answer_all(script: Path, questions: TextIO, replies: TextIO) -> None:
+    """First the arm's case, then windows."""
+    line = questions.readline()
+    if not line:
+        return
+    question = json.loads(line)
+    require_unchanged(script)
+    module = load(script)
+    if question.get("waits"):
+        TURN.expect(questions, replies)
+        if question["ranks"] == 1:
+            TURN.wait()
+    arm, hello = check_in_memory(lambda: make_arm(script, module, question))
+    hello["notes"] = _texts("note", arm.notes)
+    hello["versions"] = {**versions(module), **_texts("version of", arm.versions)}
+    if scratch.cache_info().currsize:  # the script asked
+        hello["scratch"] = disk_facts(scratch())
+    _reply(replies, hello)
+    answer_windows(arm, question, questions, replies)
+
+
+def last_answer(error: BaseException) -> tuple[Json, int]:
+    """What is said of that which ended the arm, and the exit code."""
+    if isinstance(error, Skip):
+        return {"skipped": line_of(str(error)), "remedy": line_of(error.remedy)}, 0
+    if isinstance(error, Failed):
+        return {"failed": line_of(str(error))}, 0
+    if isinstance(error, Changed):
+        return {"error": str(error)}, 1
+    if any(words in text_of(error) for words in UNSHARED):
+        return {"skipped": "out of shared memory: /dev/shm is full", "remedy": MORE_SHARED}, 0
+    with contextlib.suppress(OSError):  # of standard error, which may be gone
+        print("\n".join(traceback_lines(error)), file=sys.stderr, flush=True)
+    return {"error": said_by(error)}, 1
+
+
+def traceback_lines(error: BaseException) -> list[str]:
+    """Those of the script's own frames and of what they called, and the error's; of very many the
+    first and the last."""
+    place = error.__traceback__
+    while place is not None and is_ours(place.tb_frame.f_code.co_filename):
+        place = place.tb_next
+    told = traceback.TracebackException(type(error), error, place)
+    parts = told.format() if place is not None else told.format_exception_only()
+    lines = [_printable(line[:LONGEST]) for line in "".join(parts).splitlines()]
+    if len(lines) > 2 * LINES_OF_ENDS:
+        lines[LINES_OF_ENDS:-LINES_OF_ENDS] = ["  ..."]
+    return lines
+
+
+def is_ours(file: str) -> bool:
+    """Whether its frames lie between a script and the interpreter's start."""
+    return file in (__file__, contextlib.__file__) or file.startswith("<frozen importlib")
 
 
 def require_unchanged(script: Path) -> None:
@@ -461,7 +556,7 @@ def require_unchanged(script: Path) -> None:
         return
     name = script.name.partition(".")[2]  # theme.name.py, whatever it may be a link to
     known = json.loads(manifest.read_bytes()).get("source", {}).get(name)
-    if known is not None and known != hashlib.sha256(script.read_bytes()).hexdigest():
+    if known is not None and known != hash_of_work(script.read_bytes()):
         raise Changed(f"{name} changed since the run began: run it again")
 
 
@@ -470,7 +565,7 @@ def check_in_memory(make: Callable[[], Arm]) -> tuple[Arm, Json]:
     try:
         return check(make)
     except Exception as error:
-        if BUSY in str(error):
+        if BUSY in text_of(error):
             raise Skip("the GPU is busy or unavailable", FREE_THE_GPU) from error
         if not ran_out_of_memory(error):
             raise
@@ -524,13 +619,31 @@ def ran_out_of_memory(error: Exception) -> bool:
     """Whether Python, torch, XLA or a library of CUDA's had no memory left, by name or by what it
     says: this imports none of them."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or any(words in str(error) for words in EXHAUSTED)
+    return named or any(words in text_of(error) for words in EXHAUSTED)
 
 
-def said_by(error: Exception) -> str:
+def said_by(error: BaseException) -> str:
     """What an error says, in one line, of files only their names: records hold no path."""
-    lines = filter(None, map(str.strip, FOLDERS.sub("", str(error)).splitlines()))
-    return f"{type(error).__name__}: {' '.join(lines)}"
+    if isinstance(error, SystemExit):
+        return line_of(f"the script ended itself by sys.exit({error.code!r})")
+    text = FOLDERS.sub("", text_of(error))
+    return line_of(f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__)
+
+
+def text_of(error: BaseException) -> str:
+    """The error's own text."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"its text cannot be told ({type(other).__name__})"
+
+
+def line_of(text: str) -> str:
+    """The text in one line; of a long one both ends, since that of another process' error has its
+    traceback before the reason."""
+    line = " ".join(filter(None, map(str.strip, text.splitlines())))
+    more, half = len(line) - LONGEST, LONGEST // 2
+    return f"{line[:half]}... ({more} more characters) ...{line[-half:]}" if more > 0 else line
 
 
 def describe(scripts: Sequence[Path]) -> Json:
@@ -542,7 +655,7 @@ def describe(scripts: Sequence[Path]) -> Json:
             found["versions"].update(versions(load(script)))
         except Skip as skip:
             found["missing"][script.stem] = str(skip)
-        except Exception as error:
+        except BaseException as error:
             found["missing"][script.stem] = said_by(error)
     for name in FRAMEWORKS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -558,9 +671,17 @@ def leave_current_folder() -> None:
         sys.path[:] = [own_folder, *(one for one in others if one != os.getcwd())]
 
 
+def keep_torch_quiet() -> None:
+    """Where there is no GPU, compiling tells that there is none, in the midst of the progress."""
+    logging.getLogger("torch.utils.cpp_extension").addFilter(
+        lambda said: not said.getMessage().startswith("No CUDA runtime is found")
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command line."""
     leave_current_folder()
+    keep_torch_quiet()
     if arguments[:1] == ["--manifest"]:
         return print_manifest(*arguments[1:])
     describing = arguments[:1] == ["--describe"]
@@ -591,8 +712,22 @@ def print_manifest(identity: str, script: str) -> int:
 
 
 def _reply(replies: TextIO, answer: Json) -> None:
-    replies.write(json.dumps(answer, allow_nan=False) + "\n")
-    replies.flush()
+    try:
+        replies.write(json.dumps(_printable(answer), allow_nan=False) + "\n")
+        replies.flush()
+    except BrokenPipeError:
+        raise Unheard from None
+
+
+def _printable(answer: Any) -> Any:
+    """The same with escapes for what a terminal would obey, and for halves of characters, which are
+    no JSON."""
+    if isinstance(answer, dict):
+        return {_printable(key): _printable(value) for key, value in answer.items()}
+    if not isinstance(answer, str) or answer.isprintable():
+        return answer
+    letters = (one if one.isprintable() else repr(one)[1:-1] for one in answer)
+    return "".join(letters)
 
 
 def _reset_peak() -> None:
@@ -611,5 +746,6 @@ def _status_bytes(key: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.modules["gpulift_worker"] = sys.modules["__main__"]  # scripts import this very module
-    sys.exit(main(sys.argv[1:]))
+    import gpulift_worker  # this very file by the name that scripts import: `__main__` is theirs
+
+    sys.exit(gpulift_worker.main(sys.argv[1:]))

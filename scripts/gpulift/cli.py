@@ -2,60 +2,70 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, NoReturn, Optional
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
-from gpulift import bench as benching
-from gpulift import checking as checks
-from gpulift import doctor as doctors
-from gpulift import machine, measuring, tables, techniques, terminal
-from gpulift.analysis.duets import duet_rows
-from gpulift.arguments import Results, Wide, named, time_s
-from gpulift.citing.command import cite, show
-from gpulift.citing.verify import verify
-from gpulift.claims.command import claims
-from gpulift.commands import (
-    Json,
+from gpulift.analysis.conditions import commit
+from gpulift.commands import bench as benching
+from gpulift.commands import check as checks
+from gpulift.commands import history as history_command
+from gpulift.commands import instrument as instruments
+from gpulift.commands import reference as reference_command
+from gpulift.commands import run_further
+from gpulift.commands.bisect import bisect
+from gpulift.commands.certify import certify
+from gpulift.commands.citing import cite, show
+from gpulift.commands.claims import claims
+from gpulift.commands.compare import compare
+from gpulift.commands.cost import cost
+from gpulift.commands.exchange import export, import_
+from gpulift.commands.gate import gate, with_command
+from gpulift.commands.listing import list_techniques
+from gpulift.commands.predictions import predictions
+from gpulift.commands.publish import publish
+from gpulift.commands.qualify import qualify
+from gpulift.commands.report import report
+from gpulift.commands.selecting import SameFilter, Techniques, prepared
+from gpulift.commands.shared import (
     Out,
     Quick,
+    Verbose,
     examine,
     known_techniques,
     print_json,
     results_folder,
 )
-from gpulift.compare.command import compare
-from gpulift.costing import cost
-from gpulift.entry import call, make_app, say
-from gpulift.errors import FAILED, OK, GpuliftError
-from gpulift.exchange.command import export, import_
-from gpulift.gate.certify.command import certify
-from gpulift.gate.command import gate
-from gpulift.machine import TechniqueInfo
-from gpulift.publishing import publish
-from gpulift.qualify import reference_command
-from gpulift.qualify.command import qualify
-from gpulift.qualify.siblings_command import siblings
-from gpulift.quick import with_default
+from gpulift.commands.siblings import siblings
+from gpulift.commands.submit import submit
+from gpulift.commands.verify import verify
+from gpulift.commands.watch import watch
+from gpulift.engine import doctor as doctors
+from gpulift.engine import machine, measuring, schema
+from gpulift.engine.machine import TechniqueInfo
+from gpulift.engine.quick import with_default
+from gpulift.ground import terminal
+from gpulift.ground.arguments import Filter, Json, Results, Wide, named, one_filter, time_s
+from gpulift.ground.entry import COMPLETION, call, make_app, say, tell
+from gpulift.ground.errors import FAILED, OK, GpuliftError
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
-from gpulift.report.command import report
-from gpulift.submitting import submit
-from gpulift.watch.command import watch
+from gpulift.report import tables
+from gpulift.verdicts.decision import DECISION_METHOD
+from gpulift.verdicts.duets import duet_rows
 
-app = make_app()
+app = make_app(completion=True)
+TO_SHELLS = ("--install-completion", "--show-completion")
+LAUNCHERS = ("setup", "test")  # commands that ./gpulift has without us
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
-Filter = Annotated[
-    Optional[str], typer.Argument(help="Regular expression on technique/case/arm; -- -RE excludes.")  # noqa: UP045
-]
-
 Gpus = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
@@ -75,19 +85,11 @@ Python = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
 ]
-Techniques = Annotated[
-    Optional[list[Path]],  # noqa: UP045
-    typer.Option(
-        parser=named,
-        metavar="DIR",
-        help="Folder of techniques of your own; may be repeated. Else those of GPULIFT_TECHNIQUES.",
-    ),
-]
-
 app.command()(qualify)
 app.command()(report)
 app.command()(compare)
 app.command()(gate)
+app.command()(bisect)
 app.command()(certify)
 app.command()(show)
 app.command()(cite)
@@ -96,18 +98,55 @@ app.command()(export)
 app.command("import")(import_)
 app.command()(claims)
 app.command()(cost)
+app.command()(predictions)
 app.command()(watch)
 app.command()(publish)
 app.command()(submit)
 app.command()(siblings)
+app.command("list")(list_techniques)
 app.add_typer(reference_command.app)
+app.add_typer(history_command.app)
+
+
+def _tell_version(asked: bool) -> None:
+    if not asked:
+        return
+    try:
+        built = commit(machine.describe(machine.find_bench()).build)
+    except GpuliftError:
+        built = "not built"
+    methods = f"method {schema.METHOD}, decision method {DECISION_METHOD}"
+    typer.echo(f"gpulift {built}, schema {schema.VERSION}, {methods}")
+    raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_tell_version,
+            is_eager=True,
+            help="Commit of the build, schema of records, methods of measuring and of deciding.",
+        ),
+    ] = False,
+) -> None:
+    """What each training technique is worth on your GPU."""
 
 
 @app.command()
 def run(
+    same: SameFilter = None,
     filter: Filter = None,
     quick: Quick = None,
-    launches: Annotated[Optional[int], typer.Option(help="Processes per case.")] = None,  # noqa: UP045
+    launches: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            help="Processes per case; 3 by default, and 5 of whole training steps whose interval"
+            " is wider than 2 %."
+        ),
+    ] = None,
     arm_time: Annotated[
         Optional[float], typer.Option(help="Seconds per arm, case and launch.")  # noqa: UP045
     ] = None,
@@ -127,10 +166,11 @@ def run(
             " steps have eight times as long."
         ),
     ] = None,
+    verbose: Verbose = False,
 ) -> None:
     """Measure and append records; goes on with an unfinished run of the same command."""
     options = measuring.Options(
-        filter,
+        one_filter(same, filter),
         quick is not None,
         launches,
         arm_time,
@@ -141,7 +181,7 @@ def run(
         timeout=timeout,
     )
     options, context = _on_gpus(options, gpus)
-    options = replace(options, more_modules=_prepared(techniques))
+    options = replace(options, more_modules=prepared(techniques))
     if quick is not None:
         other = options.python is not None  # which may have other packages
         known = (
@@ -149,8 +189,15 @@ def run(
             if other
             else known_techniques(options.more_modules)
         )
-        options = measuring.within(time_s("--quick", quick), options, known, context, say)
-    measured = measuring.run(options, results_folder(), out, context, say)
+        budget_s = time_s("--quick", quick)
+        options = measuring.within(budget_s, options, known, context, say, verbose=verbose)
+
+    def further(folder: Path) -> int | None:
+        if launches is not None or quick is not None:
+            return None
+        return run_further.measure(folder, options, say)
+
+    measured = measuring.run(options, results_folder(), out, context, say, further)
     if measured.exit_code in measuring.FINISHED and measured.folder.exists():
         typer.echo(measured.folder)
     raise typer.Exit(measured.exit_code)
@@ -170,6 +217,13 @@ def bench(
     gpus: Gpus = None,
     python: Python = None,
     scratch: Scratch = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            help="Seconds after which a silent arm is stopped; whole training steps have eight"
+            " times as long."
+        ),
+    ] = benching.TIMEOUT_S,
     wide: Wide = False,
 ) -> None:
     """Measure the arms of one Python file against its first; writes records and a report."""
@@ -180,43 +234,45 @@ def bench(
             python=_interpreter(python),
             scratch=scratch,
             modules=modules,
+            timeout=timeout,
         )
         options, context = _on_gpus(options, gpus)
-        measured = measuring.run(options, Path(benching.RESULTS), out, context, say)
+        measured = measuring.run(options, Path(benching.RESULTS), out, context, say, reported=True)
     if measuring.kept_records(measured.folder):
         benching.show(measured.folder, wide)
     raise typer.Exit(measured.exit_code)
 
 
-@app.command("list")
-def list_techniques(
-    filter: Filter = None,
-    techniques: Techniques = None,
-    wide: Wide = False,
+@app.command()
+def doctor(
+    instrument: Annotated[
+        bool, typer.Option("--instrument", help="Measure what is known beforehand: is it found?")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """What can be measured, and whether it can run on this machine; of each technique the cases
-    that the filter selects."""
-    context, infos = examine(None, _prepared(techniques))
-    matches = machine.matcher(filter)
-    chosen = [one for info in infos if (one := _selected(info, matches))]
-    if not chosen:
-        raise GpuliftError(f"no technique matches {filter!r}; `list` without a filter shows all")
-    if as_json:
-        print_json([{**asdict(one), "not_here": one.not_here(context)} for one in chosen])
-    else:
-        terminal.console(wide=wide).print(tables.techniques(chosen, context))
+    """What can run here and why the rest cannot, with the remedy.
 
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """What can run here and why the rest cannot, with the remedy."""
+    With --instrument whether what is measured here is true: exit code 0 if it is, 3 if not, 5 where
+    the machine is too busy to tell."""
     context, infos = examine(None)
+    if instrument:
+        _examine_instrument(context, infos, as_json)
     found = doctors.examine(context, infos)
     if as_json:
         print_json([asdict(one) for one in found])
     else:
         terminal.console().print(tables.findings(found))
+
+
+def _examine_instrument(
+    context: Context, infos: Sequence[TechniqueInfo], as_json: bool
+) -> NoReturn:
+    checks = instruments.examine(context, infos, say)
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        terminal.console().print(instruments.table(checks))
+    raise typer.Exit(instruments.exit_code(checks))
 
 
 @app.command()
@@ -234,7 +290,7 @@ def check(
     code is 1."""
     found = checks.check_results(results or [results_folder()], _shown)
     for line in (*found.notes, *found.complaints):
-        typer.echo(line, err=True)
+        tell(line)
     typer.echo(
         f"{found.records} records and {found.certificates} certificates checked,"
         f" {len(found.complaints)} complaints"
@@ -268,11 +324,6 @@ def _interpreter(named: str | None) -> Path | None:
     return None if named is None else machine.find_interpreter("--python", named)
 
 
-def _prepared(named: Sequence[Path] | None) -> tuple[Path, ...]:
-    folders = techniques.asked(named)
-    return tuple(techniques.prepare(folders, say)) if folders else ()
-
-
 def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Options, Context]:
     """With the GPUs that were named, and what is known of the first; refuses what cannot be."""
     measuring.require_known(options)
@@ -283,21 +334,28 @@ def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Op
     return replace(options, gpus=indices), context
 
 
+def command_lines() -> dict[str, str]:
+    """Of each command its line of help, from the table that ./gpulift reads."""
+    table = Path(__file__).with_name("commands.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [row.split("\t") for row in reversed(table)]  # of several of a name the first counts
+    return {usage.split()[0]: line for usage, _, line in rows}
+
+
+def _name_commands() -> None:
+    lines = command_lines()
+    for command in app.registered_commands:
+        command.short_help = lines[str(command.name or getattr(command.callback, "__name__", ""))]
+    for group in app.registered_groups:
+        group.short_help = lines[str(group.typer_instance and group.typer_instance.info.name)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; errors become one line on stderr."""
     given = sys.argv[1:] if arguments is None else arguments
-    return call(app, with_default(given) or ["--help"])
-
-
-def _selected(info: TechniqueInfo, matches: Callable[..., bool]) -> TechniqueInfo | None:
-    """The technique with the cases that `run` with the same filter would measure; one whose cases
-    are not known, since it is unavailable, by its own name."""
-    if not (info.cases and info.arms):
-        return info if matches(info.id) else None
-    cases = tuple(
-        case
-        for case in info.cases
-        for name in ["/".join(part for part in (info.id, case.id) if part)]
-        if any(matches(info.id, name, f"{name}/{arm}") for arm in info.arms)
-    )
-    return replace(info, cases=cases) if cases else None
+    if COMPLETION in os.environ:
+        for command in LAUNCHERS:
+            app.command(command)(lambda: None)
+    _name_commands()
+    # A shell completes `./gpulift` by the name behind the last slash.
+    name = "gpulift" if given[:1] and given[0] in TO_SHELLS else "./gpulift"
+    return call(app, with_command(with_default(given)) or ["--help"], name)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from gpulift.records import ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
@@ -16,6 +19,15 @@ DATA = Path(__file__).parent / "data"
 # How long an example takes says something of the machine, not of what is tested.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_ids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is kept of records' ids, apart from the user's."""
+    file = tmp_path_factory.mktemp("cache") / "record-ids.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids, "FILE", str(file))
+        yield file
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from gpulift import decision, stats
-from gpulift.decision import DUET, TWO_RUNS, GatePlan, Margins
-from gpulift.gate.certify import incumbent_rules
-from gpulift.stats import CONFIDENCE
+from gpulift.certify import incumbent_rules
+from gpulift.ground.estimate import CONFIDENCE
+from gpulift.verdicts import decision, stats
+from gpulift.verdicts.decision import DUET, TWO_RUNS, GatePlan, Margins
 from tests.noise import NoiseModel, load
 from tests.simulated_clock import BLOCKS, Clock, Extremes, Values, clocks, hostile
 

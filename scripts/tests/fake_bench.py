@@ -1,7 +1,9 @@
 """Stands in for gpulift-bench: answers --describe, --health and --catalogue, writes sample records.
 
 FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, empty, usage, full, other,
-crash, wait, or open: the launches of one roof vary too much for the first three to decide.
+busy, crash, wait, cards: two GPUs with links, of which a run in a folder whose name holds
+FAKE_INTERRUPT is interrupted; or open: the launches of one roof vary too much for the first three
+to decide.
 """
 
 from __future__ import annotations
@@ -33,6 +35,14 @@ CATALOGUE = [
     },
     {"id": "model/resnet", "unavailable": "built without LibTorch", "remedy": "./gpulift setup"},
 ]
+PEER_COPY = {
+    "id": "ceiling/peer_copy",
+    "question": "How fast are the links?",
+    "gpus": 2,
+    "arms": ["write"],
+    "cases": [{"id": "bytes:268435456", "quick": True}],
+}
+CARDS = ("1a2b3c4d", "2b3c4d5e")
 
 
 def write_records(folder: Path, resumed: bool) -> None:
@@ -65,14 +75,44 @@ def records_of(modules: Path) -> list[sample.Json]:
     return records
 
 
-def write_launches(folder: Path, flags: list[str]) -> None:
-    """All that the folder lacks of the launches that are asked for, of the rows that are."""
+def write_launches(folder: Path, flags: list[str]) -> int:
+    """Writes all that the folder lacks of the launches that are asked for, of the rows that are."""
     count = int(flags[flags.index("--launches") + 1]) if "--launches" in flags else 3
     there = [json.loads(x) for file in folder.glob("*.jsonl") for x in file.open(encoding="utf-8")]
     done = {(one["technique"], one["launch"]) for one in there}
     rows = Path(flags[flags.index("--rows") + 1]).read_text() if "--rows" in flags else ""
     made = [one for one in runs_made.open_roof(count) if not rows or one["technique"] in rows]
     sample.write(folder, [x for x in made if (x["technique"], x["launch"]) not in done])
+    return 0
+
+
+def index_of_gpu() -> int:
+    """Which one the flags name."""
+    return int(sys.argv[sys.argv.index("--gpu") + 1]) if "--gpu" in sys.argv else 0
+
+
+def context_here() -> sample.Json:
+    """The facts of the GPU that the flags name, or of a machine without one."""
+    if BEHAVIOUR == "cards" and index_of_gpu() < len(CARDS):
+        gpu = {**sample.GPU_CONTEXT["gpu"], "card": CARDS[index_of_gpu()]}
+        return {**sample.GPU_CONTEXT, "gpu": gpu}
+    return sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed", "open") else sample.CPU_CONTEXT
+
+
+def measure_cards(folder: Path) -> int:
+    """All that the folder lacks of what one of the cards measures, or both do with each other."""
+    records = runs_made.full_gpu()
+    if "--gpus" in sys.argv:
+        from tests.analysis.machine.test_qualify_links import copies
+
+        records = copies({}, {}, {}, gpus=2)
+    card = CARDS[index_of_gpu()]
+    records = json.loads(json.dumps(records).replace(sample.GPU_CONTEXT["gpu"]["card"], card))
+    interrupt = os.environ.get("FAKE_INTERRUPT", "")
+    interrupted = bool(interrupt) and interrupt in folder.name
+    done = sum(len(file.read_text("utf-8").splitlines()) for file in folder.glob("*.jsonl"))
+    sample.write(folder, records[done : 2 if interrupted else None])
+    return 130 if interrupted else 0
 
 
 def wait_for_interrupt() -> int:
@@ -100,7 +140,7 @@ def tell_indices(names: list[str]) -> int:
 def main() -> int:
     """Does what the flags and FAKE_BENCH say."""
     flags = sys.argv[1:]
-    context = sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed", "open") else sample.CPU_CONTEXT
+    context = context_here()
     if "--describe" in flags:
         print(json.dumps(context))
         return 0
@@ -111,7 +151,7 @@ def main() -> int:
     if "--catalogue" in flags:
         folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
         more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
-        print(json.dumps(CATALOGUE + more))
+        print(json.dumps(CATALOGUE + [PEER_COPY] * (BEHAVIOUR == "cards") + more))
         return 0
     if "--gpu-indices" in flags:
         return tell_indices(flags[flags.index("--gpus") + 1].split(","))
@@ -124,15 +164,14 @@ def main() -> int:
         print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
         return 77
     folder = Path(flags[flags.index("--records") + 1])
-    if BEHAVIOUR == "open":
-        write_launches(folder, flags)
-        return 0
+    if BEHAVIOUR in ("open", "cards"):
+        return write_launches(folder, flags) if BEHAVIOUR == "open" else measure_cards(folder)
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":
         return wait_for_interrupt()
     if BEHAVIOUR == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    return {"failed": 1, "full": 1, "other": 4, "nothing": 77}.get(BEHAVIOUR, 0)
+    return {"failed": 1, "full": 1, "other": 4, "busy": 75, "nothing": 77}.get(BEHAVIOUR, 0)
 
 
 if __name__ == "__main__":

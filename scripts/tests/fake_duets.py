@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from gpulift import machine
-from gpulift.gate.certify import command as certify_command
+from gpulift.commands import certify as certify_command
+from gpulift.engine import machine
+from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.gate.evidence import Row
 from gpulift.gate.measure import Budget
-from gpulift.machine import CaseInfo, TechniqueInfo
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample

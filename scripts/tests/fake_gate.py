@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from gpulift import machine
-from gpulift.errors import INTERRUPTED
-from gpulift.machine import CaseInfo, TechniqueInfo
+from gpulift.engine import machine
+from gpulift.engine.machine import CaseInfo, TechniqueInfo
+from gpulift.ground.errors import INTERRUPTED
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample

@@ -58,6 +58,7 @@ class FakeNvml:
         self.driver = driver
         self.readings = 0
         self.failing: set[int] = set()  # readings that fail
+        self.lost: set[int] = set()  # cards
         self.millijoules = 1_000_000
 
     def nvmlInit(self) -> None:
@@ -68,7 +69,12 @@ class FakeNvml:
         return 2
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index in self.lost:
+            raise NVMLError("GPU is lost")
         return index
+
+    def nvmlDeviceGetUUID(self, card: int) -> str:
+        return ("GPU-3a2b1c4d-0000", "GPU-3a2c1c4d-0000")[card]
 
     def nvmlDeviceGetName(self, card: int) -> str:
         return ("NVIDIA H100 80GB HBM3", "Tesla V100")[card]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import machine
-from gpulift.errors import GpuliftError
+from gpulift.engine import machine
+from gpulift.ground.errors import GpuliftError
 from tests.sample import Json
 
 ARM_TIME_S = 0.1

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
+from markupsafe import Markup
+
+from gpulift.analysis.analyse import Analysis, Beside, JudgedRun, analyse, machines_of, read_beside
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.reference import Reference, find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
+from gpulift.report import escaping, page, views
+from gpulift.report.changes import Change
+from gpulift.report.figures import Figure
+from gpulift.report.views import MachineView
 from tests import sample
 from tests.conftest import CHECKOUT
 
@@ -28,6 +37,29 @@ def summary(records: list[sample.Json], folder: str = "2026-11-21-abc1234") -> S
     """The summary of made-up records, with the committed reference of their model."""
     run = Run(Path(folder), tuple(read_record(one) for one in records))
     return summarise(run, reference(run))
+
+
+def analysed(summaries: Sequence[Summary], results: Path | None = None) -> Analysis:
+    """What they say, with nothing beside them, or with what a folder of results holds."""
+    models = [one.run.records[0].context.slug for one in summaries]
+    return analyse(summaries, read_beside(results, models) if results else Beside())
+
+
+def undrawn(analysis: Analysis, out: Path | None = None, changes: Sequence[Change] = ()) -> str:
+    """The page in which no figure is drawn; its twin goes to the folder, if one is named."""
+    contents = page.contents_of(analysis, changes)
+    blank = {one.name: Figure(one.name, one.alt, Markup("")) for one in contents.drawings}
+    if out is not None:
+        out.mkdir(exist_ok=True)
+        (out / "report.md").write_text(page.markdown(contents, blank), encoding="utf-8")
+    return page.html(contents, blank)
+
+
+def machine_views(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[MachineView]:
+    """Of these runs, without checks."""
+    anchors = escaping.anchors(views.technique_ids(summaries), "t")
+    runs = [JudgedRun(one) for one in summaries]
+    return views.machine_views(runs, machines_of(summaries, doubts), anchors)
 
 
 def reference(run: Run) -> Reference | None:

@@ -17,13 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpulift.compare.judge import Launch, compare
-from gpulift.decision import IMPROVED, REGRESSED
-from gpulift.errors import GpuliftError, RecordError
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.records.decode import parse_line
 from gpulift.records.files import content_of, record_files_below
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
-from gpulift.records.read import Run, parse_line
+from gpulift.records.read import Run
+from gpulift.verdicts.decision import IMPROVED, REGRESSED
+from gpulift.verdicts.two_sets import Launch, compare
 from tests.conftest import CHECKOUT
 
 SMALL = 6000  # bytes of a line: the structure of the long ones is the same, with more windows

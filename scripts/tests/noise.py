@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from gpulift import stats
-from gpulift.analysis.duets import BASE, HEAD
-from gpulift.analysis.summary import Case, group_cases
 from gpulift.records.model import Record
 from gpulift.records.read import read_run
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case, group_cases
+from gpulift.verdicts.duets import BASE, HEAD
 
 Values = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from gpulift import stats
+from gpulift.verdicts import stats
 from tests.noise import NORMAL, NoiseModel
 
 Values = NDArray[np.float64]

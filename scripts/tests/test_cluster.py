@@ -15,6 +15,8 @@ import pytest
 
 from tests.conftest import CHECKOUT
 
+pytestmark = pytest.mark.world
+
 CLUSTER = CHECKOUT / "ci" / "cluster"
 SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo")
 # Takes the place of ./gpulift: what NODE_CODES says of this node, with two failed checks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpulift.errors import FAILED
+from gpulift.ground.errors import FAILED
 from tests.faults import gate_of_faults
 
 

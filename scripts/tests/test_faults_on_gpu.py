@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulift import machine
-from gpulift.errors import FAILED
+from gpulift.engine import machine
+from gpulift.ground.errors import FAILED
 from tests.faults import CAUSES, faults_folder, gate_of_faults
 
 

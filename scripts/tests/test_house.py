@@ -1,58 +1,69 @@
-"""Who may import whom: the gate is a product of its own behind a wall, and nothing runs back up."""
+"""Who may import whom: rooms stand on the ones before them, and some of them behind a wall."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+
+import pytest
 
 from tests.conftest import CHECKOUT
 
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
-GROUND = {  # what the gate may stand on, beside itself and compare
-    *("analysis", "arguments", "certificate", "commands", "compare", "decision", "entry", "errors"),
-    *(
-        "gate",
-        "machine",
-        "programs",
-        "records",
-        "registers",
-        "runs",
-        "stats",
-        "steps",
-        "terminal",
-        "text",
-    ),
-    "citing.again",  # how the filter of an older gpulift-bench is written
+ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
+    *("ground", "records", "engine", "verdicts", "gate", "analysis", "certify"),
+    *("report", "exchange", "watch", "commands", "cli", "__main__"),
+)
+WALLS = {  # products of their own: all that they may stand on
+    "gate": {"ground", "records", "engine", "verdicts"},
+    "certify": {"ground", "records", "engine", "verdicts", "gate"},
+    "watch": {"ground", "records", "engine"},
 }
-DOORS = {  # what may use the gate
-    *("checking.py", "cli.py", "techniques.py"),
-    *("report/changes.py", "report/command.py", "report/error_rates.py"),
+DOORS = {  # what may use them
+    "gate": {"analysis", "certify", "commands", "report"},
+    "certify": {"commands"},
+    "watch": {"commands"},
+    "report": {"commands", "cli"},
 }
-COMMANDS = {"__main__.py", "bench.py", "cli.py", "qualify/command.py"}
 
 
-def imports() -> Iterator[tuple[str, str]]:
-    """Each file of the package, and a module of the package that it imports."""
+@cache
+def imports() -> tuple[tuple[str, str, str], ...]:
+    """Each file of the package, its room, and another room that it imports from."""
+    return tuple(_imports())
+
+
+def _imports() -> Iterator[tuple[str, str, str]]:
     for file in sorted(PACKAGE.rglob("*.py")):
-        name = str(file.relative_to(PACKAGE))
+        name = file.relative_to(PACKAGE)
+        room = name.parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == "gpulift":
-                yield from ((name, alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpulift."):
-                yield name, (node.module or "").removeprefix("gpulift.")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpulift"):
+                modules = [node.module] if node.module != "gpulift" else node.names
+                for module in (getattr(alias, "name", alias) for alias in modules):
+                    target = str(module).removeprefix("gpulift.").partition(".")[0]
+                    if target != room:
+                        yield str(name), room, target
 
 
-def test_the_gate_stands_on_the_ground_and_compare_alone() -> None:
-    for file, module in imports():
-        if file.startswith("gate/"):
-            assert {module, module.partition(".")[0]} & GROUND, f"{file} imports {module}"
+def test_every_room_is_known() -> None:
+    rooms = {file.relative_to(PACKAGE).parts[0] for file in PACKAGE.rglob("*.py")}
+    assert {room.removesuffix(".py") for room in rooms} - {"__init__"} == set(ROOMS)
 
 
-def test_nothing_else_leans_on_the_gate() -> None:
-    users = {file for file, module in imports() if module.partition(".")[0] == "gate"}
-    assert {file for file in users if not file.startswith("gate/")} == DOORS
+def test_nothing_runs_back_up() -> None:
+    for file, room, target in imports():
+        assert ROOMS.index(target) < ROOMS.index(room), f"{file} imports {target}"
 
 
-def test_reports_are_made_of_everything_and_nothing_is_made_of_them() -> None:
-    users = {file for file, module in imports() if module.partition(".")[0] == "report"}
-    assert {file for file in users if not file.startswith("report/")} <= COMMANDS
+@pytest.mark.parametrize("room", WALLS)
+def test_what_stands_behind_a_wall(room: str) -> None:
+    for file, importer, target in imports():
+        assert importer != room or target in WALLS[room], f"{file} imports {target}"
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_who_uses_what_stands_behind_a_wall(room: str) -> None:
+    users = {importer for _, importer, target in imports() if target == room}
+    assert users <= DOORS[room]

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.checking import check_results
-from gpulift.claims.command import records_by_model
-from gpulift.claims.judge import judge
-from gpulift.claims.ledger import read_ledger
+from gpulift.analysis.claims import judge
+from gpulift.analysis.ledger import read_ledger
+from gpulift.analysis.machine.reference_build import build
 from gpulift.cli import main
-from gpulift.errors import OK, USAGE, GpuliftError
-from gpulift.qualify.reference_build import build
+from gpulift.commands.check import check_results
+from gpulift.commands.claims import records_by_model
+from gpulift.ground.errors import OK, USAGE, GpuliftError
 from gpulift.records.read import Run, read_run
 from tests import many_records
+
+pytestmark = pytest.mark.world
 
 SHAPE = many_records.Shape(models=2, cards=2, launches=3)
 COUNT = 800  # more than the committed cases have launches for: some have variants
@@ -85,5 +87,5 @@ def test_committed_ones_are_complained_of(folders: list[Path], tmp_path: Path) -
 def test_a_report_of_them_says_what_they_are(folders: list[Path], tmp_path: Path) -> None:
     records = str(folders[0] / "launch.cuda_graph.jsonl")
     assert main(["report", records, "--out", str(tmp_path)]) == OK
-    for name in ("report.html", "report.md"):
+    for name in ("index.html", "report.md"):
         assert "synthetic test data" in (tmp_path / name).read_text(encoding="utf-8")

@@ -7,16 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.decision import DECISION_METHOD
-from gpulift.gate.certify.issue import (
-    AA,
-    PLANTED,
-    SCHEMA,
-    RowTrial,
-    RuleCount,
-    Trial,
-    schedule_hash,
-)
+from gpulift.certify.issue import AA, PLANTED, SCHEMA, RowTrial, RuleCount, Trial, schedule_hash
+from gpulift.verdicts.decision import DECISION_METHOD
 
 NOISE = 3e-4
 ROWS = ("ceiling/memory/n:1/copy", "launch/empty/n:1/plain")

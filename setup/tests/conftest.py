@@ -63,6 +63,12 @@ def sandbox(tmp_path: Path) -> Sandbox:
     root.mkdir()
     folder.mkdir()
     shutil.copy(SETUP.parent / "gpulift", root)
+    table = Path("scripts", "gpulift", "commands.tsv")
+    (root / table).parent.mkdir(parents=True)
+    shutil.copy(SETUP.parent / table, root / table)
+    near = Path("scripts", "gpulift", "ground", "near.py")
+    (root / near).parent.mkdir()
+    shutil.copy(SETUP.parent / near, root / near)
     shutil.copytree(SETUP, root / "setup", ignore=shutil.ignore_patterns("tests", "__pycache__", ".*"))
     for name in ORDINARY.split():
         if found := shutil.which(name, path="/usr/bin:/bin:" + os.environ["PATH"]):

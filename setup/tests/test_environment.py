@@ -388,14 +388,56 @@ def test_download_refuses_other_pythons(version: str, tmp_path: Path) -> None:
         environment.download(tmp_path, version, set())
 
 
-def test_what_an_own_python_has_is_left_out_and_what_is_installed_whole_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPULIFT_TORCH", "on")
-    left_out = environment.not_needed_by_own_python({"torch"})
-    assert {"torch", "torchvision", "transformers", "sympy", "nvidia-cudnn-cu13", "markupsafe"} <= left_out
-    assert not left_out & packages.locked_names(["tools", "cuda"])
-    assert {"msgspec", "scipy", "numpy", "python-dateutil"}.isdisjoint(left_out)
-    without_torch = environment.not_needed_by_own_python({"matplotlib"})
-    assert "python-dateutil" in without_torch
-    assert without_torch.isdisjoint(packages.locked_names(["torch"]))
-    with pytest.raises(packages.SetupError, match=r"^--for-python-with no-such: "):
-        environment.not_needed_by_own_python({"no-such", "torch"})
+def test_a_download_takes_what_is_named_and_leaves_the_checkout_alone(
+    place: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("wheels")
+    asked = []
+
+    def log(python: Path, arguments: list[str], scratch: Path) -> None:
+        assert folder in scratch.parents
+        asked.append({name for name, _ in packages.locked_blocks(Path(arguments[-1]).read_text())})
+
+    monkeypatch.setattr(environment, "make_venv", lambda folder: (folder / "bin").mkdir())
+    monkeypatch.setattr(packages, "applicable", lambda _, locks, version: [locks])
+    monkeypatch.setattr(packages, "run_pip", log)
+    monkeypatch.setenv("GPULIFT_TORCH", "off")
+    for only in (set(), {"cuda", "typer", "orjson"}):
+        environment.download(folder, "3.12", only)
+    whole, part = asked
+    assert whole == packages.locked_names(["base", "tools", "arms", "cuda"])
+    assert part == {*packages.locked_names(["cuda"]), "typer", "orjson"}
+    assert not list(folder.iterdir())
+    assert [file.name for file in place.rglob("*")] == [".setup"]
+    with pytest.raises(packages.SetupError, match=r"^--only no-such: "):
+        environment.download(folder, "3.12", {"no-such", "torch"})
+
+
+def test_needs_are_printed_as_the_call_that_downloads_them(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the Python of the call has is left out, and so is what the environment holds that is there."""
+    monkeypatch.setattr(packages, "install", install_nothing)
+    monkeypatch.setenv("GPULIFT_PYTHON", "my python")
+    monkeypatch.setenv("GPULIFT_TORCH", "off")
+    for name in ("CUDACXX", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(toolkit, "find_system_toolkit", lambda *_: (None, []))
+    monkeypatch.setattr(toolkit, "why_no_compiling", lambda _: "")
+    plan = environment.Plan(("tools",), ("orjson", "typer"))
+    monkeypatch.setattr(environment, "missing_from_own_python", lambda: plan)
+    before = sorted(place.rglob("*"))
+    assert environment.main(["needs", str(place / ".setup" / "state")]) == 0
+    assert sorted(place.rglob("*")) == before
+    line, said = capfd.readouterr()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert line == f"./gpulift setup --download DIR --python-version {version} --only tools,cuda,orjson,typer\n"
+    assert "GPULIFT_PYTHON='my python' GPULIFT_TORCH=off GPULIFT_WHEELHOUSE=DIR ./gpulift setup" in said
+    environment.install_plan(environment.Plan(("tools",)), own_python=True)
+    environment.main(["needs", str(place / ".setup" / "state")])
+    assert capfd.readouterr().out.endswith(" --only cuda,orjson,typer\n")
+    environment.install_plan(environment.Plan(("tools", "cuda")), own_python=True)
+    plan = environment.Plan(("tools",))
+    assert environment.main(["needs", str(place / ".setup" / "state")]) == 0
+    line, said = capfd.readouterr()
+    assert (line, said.splitlines()[-1]) == ("", "gpulift: no Python package is missing here")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from conftest import SETUP, Sandbox
@@ -23,25 +21,9 @@ python=$(dirname "$0")/python; bin=$(dirname "$0")
 } > "$3"
 """
 NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
-READING = [
-    "list",
-    "doctor",
-    "report",
-    "compare",
-    "reference",
-    "claims",
-    "show",
-    "cite",
-    "export",
-    "import",
-    "publish",
-    "submit",
-    "check",
-    "duet",
-    "siblings",
-    "cost",
-    "watch",
-]
+TABLE = (SETUP.parent / "scripts" / "gpulift" / "commands.tsv").read_text()
+COMMANDS = {usage.split()[0]: reads for usage, reads, _ in (row.split("\t") for row in TABLE.splitlines())}
+READING = [name for name, reads in COMMANDS.items() if reads == "yes"]
 
 
 @pytest.fixture
@@ -171,7 +153,7 @@ def test_variables_of_another_python_and_of_a_git_hook_reach_nothing(launcher: S
     show = 'env | grep hostile >> "$LOG"; echo "PYTHONPATH=$PYTHONPATH $PYTHONSAFEPATH$PYTHONINSPECT" >> "$LOG"'
     launcher.script(launcher.root / "ci" / "test", show)
     launcher.fake("python3", 'echo "PYTHONHOME=$PYTHONHOME PYTHONPATH=$PYTHONPATH" >> "$LOG"' + WRITE_STATE)
-    assert launcher.call("gpulift", "test", **hostile).returncode == 0
+    assert launcher.call("gpulift", "test", "x", **hostile).returncode == 0
     assert launcher.lines() == ["packages", "PYTHONHOME= PYTHONPATH=", f"PYTHONPATH={launcher.root}/scripts 1"]
 
 
@@ -181,7 +163,7 @@ def test_variables_of_another_python_and_of_a_git_hook_reach_nothing(launcher: S
 def test_an_own_python_keeps_its_path_but_never_the_current_folder(launcher: Sandbox, given: str, kept: str) -> None:
     launcher.fake("mine", WRITE_STATE)
     launcher.script(launcher.root / "ci" / "test", 'echo "PYTHONPATH=$PYTHONPATH" >> "$LOG"')
-    assert launcher.call("gpulift", "test", GPULIFT_PYTHON="mine", PYTHONPATH=given).returncode == 0
+    assert launcher.call("gpulift", "test", "x", GPULIFT_PYTHON="mine", PYTHONPATH=given).returncode == 0
     assert launcher.lines()[-1] == f"PYTHONPATH={launcher.root}/scripts{kept}"
 
 
@@ -239,7 +221,7 @@ def test_a_checkout_that_cannot_be_written_and_lacks_something_is_a_line(builder
     assert done.stderr == f"gpulift: {builder.root} cannot be written, and is not set up as this call needs it\n"
     (builder.root / ".setup").mkdir()
     shutil.copy(SETUP.parent / "gpulift", builder.root)
-    assert builder.call("gpulift", "test").returncode == 0
+    assert builder.call("gpulift", "test", "x").returncode == 0
     freeze(builder, built=False)
     done = builder.call("gpulift", "run")
     assert done.returncode == 2
@@ -279,12 +261,45 @@ def test_a_named_python_that_is_not_there_is_a_clear_error(launcher: Sandbox) ->
     assert "GPULIFT_PYTHON=/nowhere/python3 is no program" in result.stderr
 
 
-def test_unknown_command_changes_nothing(launcher: Sandbox) -> None:
+@pytest.mark.parametrize("here", [True, False])
+def test_unknown_command_names_what_is_near_where_a_python_can_tell_and_changes_nothing(
+    launcher: Sandbox, here: bool
+) -> None:
+    (launcher.bin / "python3").unlink()
+    if here:
+        (launcher.bin / "python3").symlink_to(sys.executable)
     result = launcher.call("gpulift", "qualfy")
     assert result.returncode == 2
-    assert len(result.stderr.splitlines()) == 1
+    hint = ", but these are near it: qualify" if here else ""
+    assert result.stderr == f"gpulift: qualfy is no command{hint}; see ./gpulift help\n"
     assert launcher.lines() == []
     assert not (launcher.root / ".setup").exists()
+
+
+@pytest.mark.parametrize("asked", ["--version", "--install-completion", "--show-completion"])
+def test_options_of_the_command_line_itself_only_read(builder: Sandbox, asked: str) -> None:
+    before = builder.call("gpulift", asked)
+    told = ("gpulift of an unknown commit, not set up\n", 0) if asked == "--version" else ("", 2)
+    assert (before.stdout, before.returncode) == told
+    builder.call("gpulift", "setup")
+    assert builder.call("gpulift", asked).returncode == 0
+    assert builder.lines()[-1] == f"python scripts {asked}"
+
+
+def test_a_fresh_clone_knows_its_commit(launcher: Sandbox) -> None:
+    (launcher.root / ".git").mkdir()
+    launcher.fake("git", "echo abc1234")
+    assert launcher.call("gpulift", "--version").stdout == "gpulift abc1234, not set up\n"
+
+
+def test_a_shell_that_completes_a_line_asks_the_command_line_and_installs_nothing(builder: Sandbox) -> None:
+    asked = {"_GPULIFT_COMPLETE": "complete_bash", "COMP_WORDS": "./gpulift cl", "COMP_CWORD": "1"}
+    before = builder.call("gpulift", **asked)
+    assert (before.returncode, before.stdout, before.stderr) == (0, "", "")
+    builder.call("gpulift", "setup")
+    done = builder.call("gpulift", **asked)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert builder.lines()[-1] == "python scripts"
 
 
 @pytest.mark.parametrize(
@@ -345,6 +360,16 @@ def test_setup_says_when_all_is_there_and_measures_nothing(builder: Sandbox) -> 
     assert (broken.returncode, broken.stderr.splitlines()[-1]) == (1, "gpulift: the build failed")
 
 
+def test_the_test_of_a_machine_builds_what_a_quick_qualification_would_and_nothing_else(builder: Sandbox) -> None:
+    builder.fake("python3", WRITE_STATE.replace("with_torch=OFF", "with_torch=ON"))
+    assert built(builder, "test") == "quick"
+    assert builder.lines()[-1].rstrip() == "tests"
+    before = len(builder.lines())
+    for step in ("all", "format"):
+        assert builder.call("gpulift", "test", step).returncode == 0
+    assert builder.lines()[before:] == ["tests all", "tests format"]
+
+
 def test_only_a_build_with_something_to_compile_is_announced(builder: Sandbox) -> None:
     def announced(plan: str) -> bool:
         builder.fake("ninja", f'[[ $* != *" -n "* ]] || printf "{plan}"')
@@ -393,6 +418,25 @@ def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> Non
     assert built(builder, "qualify", "--quick") == "techniques"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "builds"),
+    [
+        (("--base", "r", "--", "python", "x.py"), False),
+        (("--base", "r", "--gbench", "b", "--", "-x"), False),
+        (("--base", "r", "--pytest=tests"), False),
+        (("--base", "r", "--", "-input"), True),
+        (("--base", "r", "--"), True),
+        (("--base", "r", "filter"), True),
+    ],
+)
+def test_a_gate_of_the_callers_own_command_builds_nothing(
+    builder: Sandbox, arguments: tuple[str, ...], builds: bool
+) -> None:
+    builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
+    assert builder.call("gpulift", "gate", *arguments).returncode == 0
+    assert ("ninja techniques" in builder.lines()) is builds
+
+
 def configured(builder: Sandbox, capabilities: str) -> int:
     """How often a call configures with these GPUs."""
     before = builder.lines().count("cmake")
@@ -429,12 +473,26 @@ def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
 def test_a_download_is_told_for_whom_it_is(launcher: Sandbox) -> None:
     launcher.fake("python3", 'printf "[%s]" "${@:2}" >> "$LOG"')
     assert launcher.call("gpulift", "setup", "--download", "a b").returncode == 0
-    more = ("--for-python-with", "torch,numpy", "--python-version", "3.12")
+    more = ("--only", "torch,numpy", "--python-version", "3.12")
     assert launcher.call("gpulift", "setup", "--download", "d", *more).returncode == 0
     assert launcher.lines() == ["[download][a b][][]packages", "[download][d][3.12][torch,numpy]packages"]
 
 
-def test_launcher_and_command_line_know_the_same_commands() -> None:
+@pytest.mark.parametrize("arguments", [("--needs",), ("--download", "d")])
+def test_what_is_needed_elsewhere_is_told_while_another_call_builds(
+    launcher: Sandbox, arguments: tuple[str, ...]
+) -> None:
+    launcher.fake("mine", 'echo "$2 $PYTHONDONTWRITEBYTECODE" >> "$LOG"')
+    assert launcher.call("gpulift", "setup", *arguments, GPULIFT_PYTHON="mine").returncode == 0
+    assert not (launcher.root / ".setup").exists()
+    (launcher.root / ".setup").mkdir()
+    with (launcher.root / ".setup" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert launcher.call("gpulift", "setup", *arguments, GPULIFT_PYTHON="mine").returncode == 0
+    assert launcher.lines().count(f"{arguments[0].removeprefix('--')} 1") == 2
+
+
+def test_table_and_command_line_know_the_same_commands() -> None:
     code = (
         "from gpulift.cli import app\n"
         "for c in app.registered_commands: print(c.name or c.callback.__name__)\n"
@@ -442,7 +500,5 @@ def test_launcher_and_command_line_know_the_same_commands() -> None:
     )
     scripts = SETUP.parent / "scripts"
     listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
-    launcher = Path(SETUP.parent / "gpulift").read_text()
-    known = re.search(r"^  (qualify \| [a-z| ]+)\) ;;$", launcher, re.MULTILINE)
-    assert known is not None
-    assert set(known[1].split(" | ")) - {"test", "setup"} == set(listed.stdout.split())
+    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "certify", "verify", "test", "setup"}
+    assert set(COMMANDS) - {"test", "setup"} == set(listed.stdout.split())

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import SETUP, Sandbox
 
-import lock
 import packages
 
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
@@ -50,26 +49,6 @@ def test_the_size_of_every_package_is_known() -> None:
         assert packages.normalise(re.split(r"[=\[]", line)[0]) in known
 
 
-def test_packages_that_need_each_other_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ["a 1 2 b,c", "b 1 2", "c 1 2 a", "d 1 2 a"]
-    monkeypatch.setattr(packages, "size_rows", lambda: map(str.split, rows))
-    assert packages.with_dependencies(["a"]) == {"a", "b", "c"}
-    assert packages.with_dependencies(["b", "x"]) == {"b", "x"}
-
-
-def test_extras_count_where_another_asks_for_them() -> None:
-    found = lock.dependencies(
-        {
-            "asks": ["Has_Extras[one]>=1"],
-            "has-extras": ["first; extra == 'one'", "second; extra == 'two'", "gone; python_version < '3'", "not-here"],
-            "first": [],
-            "second": ["asks"],
-            "gone": [],
-        }
-    )
-    assert found == {"asks": ["has-extras"], "has-extras": ["first"], "first": [], "second": ["asks"], "gone": []}
-
-
 def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
     needs = {tmp_path / "a": 600, tmp_path / "not" / "there": 500}
     with pytest.raises(packages.SetupError, match=r"disk too full: set-up needs 0 MB under .*call again"):
@@ -82,7 +61,7 @@ def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> 
     [
         ("OSError: [Errno 28] No space left on device", "disk full"),
         ("NewConnectionError: Failed to establish a new connection", "GPULIFT_WHEELHOUSE"),
-        ("ERROR: Could not find a version that satisfies torch", "setup --download DIR --python-version"),
+        ("ERROR: Could not find a version that satisfies torch", "setup --needs"),
         ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "does not match its locked hash"),
         ("first\nERROR: something odd\n", "something odd; call again"),
         ("", "it gave no reason"),
@@ -103,8 +82,7 @@ def test_a_wheel_that_a_wheelhouse_lacks_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GPULIFT_WHEELHOUSE", "/wheels")
     said = packages.pip_failure("ERROR: Could not find a version that satisfies the requirement torch==2.11.0 (from ve")
     assert said.startswith("GPULIFT_WHEELHOUSE=/wheels has no wheel of torch==2.11.0 for this Python: ")
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert f"`./gpulift setup --download DIR --python-version {version}` fetches" in said
+    assert "`./gpulift setup --needs` prints what to call" in said
 
 
 def test_pip_installs_here_whatever_the_environment_says(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

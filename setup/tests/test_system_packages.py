@@ -30,6 +30,13 @@ def test_no_sudo_gives_one_line_that_lists_the_packages(bare: Sandbox) -> None:
     assert bare.lines() == []
 
 
+def test_what_is_missing_is_listed_and_not_asked_for(bare: Sandbox) -> None:
+    bare.fake("dpkg-query", HAS_REQUIRED)
+    result = bare.call("setup/system_packages", "--missing")
+    optional = "libjemalloc2 libtcmalloc-minimal4t64 or libtcmalloc-minimal4 libmimalloc2.0\n"
+    assert (result.returncode, result.stdout, result.stderr, bare.lines()) == (0, optional, "", [])
+
+
 def test_a_package_manager_that_hangs_is_given_up_and_said(bare: Sandbox) -> None:
     script = bare.root / "setup" / "system_packages"
     script.write_text(script.read_text().replace("answer_limit_s=60", "answer_limit_s=1"))

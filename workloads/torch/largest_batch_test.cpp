@@ -5,7 +5,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "benches/checking_trial.hpp"
+#include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
 #include "mlp.hpp"
 

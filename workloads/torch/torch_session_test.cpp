@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "benches/checking_trial.hpp"
-#include "benches/host_checking_trial.hpp"
 #include "core/cuda/error.hpp"
+#include "core/testing/checking_trial.hpp"
+#include "core/testing/host_checking_trial.hpp"
 #include "kernels/device_test.hpp"
 
 namespace gpulift {

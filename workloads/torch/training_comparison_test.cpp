@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "benches/host_checking_trial.hpp"
+#include "core/testing/host_checking_trial.hpp"
 #include "testing_workload.hpp"
 
 namespace gpulift {

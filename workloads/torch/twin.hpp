@@ -9,7 +9,8 @@
 
 namespace gpulift {
 
-/// How a model is trained where Python arms train it too: TWINS of core/python/gpulift_training.py says the same.
+/// How a model is trained where Python arms train it too: TWINS of workloads/python/gpulift_work/training.py says the
+/// same.
 struct Twin {
   std::int64_t batch_size;
   Precision precision;

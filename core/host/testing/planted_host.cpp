@@ -1,16 +1,15 @@
 #include "core/host/testing/busy_work.hpp"
+#include "core/host/testing/variant.hpp"
 
 namespace {
 
 using namespace gpulift::testing_techniques;
 
-// Built several times with extra work of a known size.
-constexpr int kRounds = 4000 + 4 * GPULIFT_EXTRA_PERMILLE;
-
 void run(gpulift::Trial& trial) {
+  const int rounds = 4000 + 4 * kVariant;  // extra work of so many thousandths
   const Output output = make_output();
   trial.check(expect_42(output));
-  trial.compare({working_arm("baseline", output, kRounds), working_arm("other", output, kRounds)});
+  trial.compare({working_arm("baseline", output, rounds), working_arm("other", output, rounds)});
 }
 
 }  // namespace

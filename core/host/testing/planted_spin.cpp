@@ -1,16 +1,15 @@
 #include "core/host/testing/counted_spin.hpp"
+#include "core/host/testing/variant.hpp"
 
 namespace {
 
 using namespace gpulift::testing_techniques;
 
-// Built several times with extra work of a known size.
-constexpr std::int64_t kCycles = 400'000 + 400 * GPULIFT_EXTRA_PERMILLE;
-
 void run(gpulift::Trial& trial) {
+  const std::int64_t cycles = 400'000 + 400 * kVariant;  // extra work of so many thousandths
   const Counter counter = make_counter(trial.device());
   trial.check(expect_one(counter));
-  trial.compare({spinning_arm("baseline", counter, kCycles), spinning_arm("other", counter, kCycles)});
+  trial.compare({spinning_arm("baseline", counter, cycles), spinning_arm("other", counter, cycles)});
 }
 
 }  // namespace

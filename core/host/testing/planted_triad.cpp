@@ -6,23 +6,26 @@
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/harness/technique.hpp"
+#include "core/host/testing/variant.hpp"
 #include "kernels/stream_ops.hpp"
 
 namespace {
 
 using gpulift::DeviceBuffer;
 
-// Built several times with extra work of a known size: more elements. 256 MiB an array, far beyond any cache.
+// 256 MiB an array, far beyond any cache.
 constexpr std::size_t kPermille = 67'108;  // a thousandth of 2^26, and a multiple of 4
-constexpr std::size_t kCount = 1000 * kPermille + GPULIFT_EXTRA_PERMILLE * kPermille;
 // The same for all builds: where the arrays lie to each other in memory has an effect of its own, of some 0.3 %.
 constexpr std::size_t kAllocated = 1010 * kPermille;
+
+/// How many elements this build works on: extra work of so many thousandths.
+std::size_t count() { return (1000 + static_cast<std::size_t>(gpulift::testing_techniques::kVariant)) * kPermille; }
 
 struct Arrays {
   explicit Arrays(gpulift::Device& device)
       : left(device, kAllocated), right(device, kAllocated), output(device, kAllocated) {
-    gpulift::stream_write(left.data(), kCount, 1, nullptr);
-    gpulift::stream_write(right.data(), kCount, 2, nullptr);
+    gpulift::stream_write(left.data(), count(), 1, nullptr);
+    gpulift::stream_write(right.data(), count(), 2, nullptr);
     gpulift::check(cudaDeviceSynchronize());
   }
   DeviceBuffer<float> left;
@@ -33,9 +36,9 @@ struct Arrays {
 gpulift::Arm triad_arm(const std::string& name, gpulift::Device& device, float** last_element) {
   return {.name = name, .make = [&device, last_element] {
             const auto arrays = std::make_shared<Arrays>(device);
-            *last_element = arrays->output.data() + kCount - 1;
+            *last_element = arrays->output.data() + count() - 1;
             return [arrays](gpulift::StreamHandle stream) {
-              gpulift::stream_triad(arrays->left.data(), arrays->right.data(), 3, arrays->output.data(), kCount,
+              gpulift::stream_triad(arrays->left.data(), arrays->right.data(), 3, arrays->output.data(), count(),
                                     stream);
             };
           }};

@@ -12,13 +12,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/harness/json.hpp"
 #include "core/harness/testing/temporary_folder.hpp"
 
 namespace gpulift::testing_programs {
@@ -56,6 +57,30 @@ class ProgramTest : public testing::Test {
       if (file.starts_with("gpulift_")) link(chosen, file);  // the worker of Python arms, and what it imports
     }
     return chosen;
+  }
+
+  /// The manifest of a testing technique in such a folder, changed.
+  static void change_manifest(const std::filesystem::path& folder, const std::string& name,
+                              const std::function<void(Json&)>& change) {
+    const auto file = folder / ("testing." + name + ".json");
+    Json manifest = Json::parse(content_of(file));
+    change(manifest);
+    std::filesystem::remove(file);  // a link
+    std::ofstream(file) << manifest;
+  }
+
+  /// The filter of the cases that do one of these.
+  static std::string does(const std::vector<std::string>& words) {
+    std::string either;
+    for (const std::string& word : words) either += (either.empty() ? "" : "|") + word;
+    return "--benchmark_filter=does:(" + either + ")$";
+  }
+
+  /// Runs those cases of one testing technique briefly, with records.
+  Result measure_what(const std::string& technique, const std::vector<std::string>& words,
+                      std::vector<std::string> more = {}) const {
+    more.push_back(does(words));
+    return measure(modules({technique}), std::move(more));
   }
 
   /// Starts the program; its lock and temporary files stay in our folder, so that tests may run side by side.
@@ -117,11 +142,12 @@ class ProgramTest : public testing::Test {
     return all;
   }
 
-  /// The only record of a testing technique.
+  /// The only record of a testing technique, or of what does this.
   Json record_of(const std::string& name) const {
     std::vector<Json> found;
     for (const Json& record : records()) {
-      if (record.at("technique") == "testing/" + name) found.push_back(record);
+      if (record.at("technique") == "testing/" + name || record.at("case").value("does", "") == name)
+        found.push_back(record);
     }
     EXPECT_EQ(found.size(), 1U) << name;
     return found.empty() ? Json::object() : found.front();

@@ -120,6 +120,7 @@ class RankGroup:
         first: int = 0,
         port: int | None = None,
         variables: Mapping[str, str] | None = None,
+        seed: int = 7,
     ) -> None:
         shared = {
             **os.environ,
@@ -129,6 +130,7 @@ class RankGroup:
             "MASTER_PORT": str(free_port() if port is None else port),
         }
         self.world = ranks
+        self.seed = seed
         self.started = ranks if started is None else started
         self.ranks = [
             Rank(script, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -160,8 +162,8 @@ class RankGroup:
         self, arm: str, point: Mapping[str, int | str], *, on_gpus: bool = False, waits: bool = True
     ) -> list[Json]:
         """What the ranks say once they have met and wait for their turn."""
-        case = {"arm": arm, "point": dict(point), "seed": 7, "plant": 0.0, "launch_counter": None}
-        case |= {"waits": waits, "ranks": self.world}
+        case = {"arm": arm, "point": dict(point), "seed": self.seed, "plant": 0.0}
+        case |= {"launch_counter": None, "waits": waits, "ranks": self.world}
         self.send([{**case, "gpu": rank if on_gpus else None} for rank in range(self.started)])
         return self.answers()
 

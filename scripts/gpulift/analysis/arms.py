@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpulift import stats, text
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Arm, Cost, Record
-from gpulift.stats import Estimate
+from gpulift.verdicts import stats
 
 TIME_DIGITS = 4
 JOULES = "joules_per_step"
@@ -14,7 +15,11 @@ UNTIMED = "in an untimed window"
 ALLOCATED = "peak_allocated_bytes"
 RESERVED = "peak_reserved_bytes"
 LAUNCHES = "kernel_launches_per_step"
+EXPOSED_S, WITHOUT_S = "exposed_communication_s", "step_without_exchange_s"
+FITS = 0.1  # of a step, by which its parts may miss it
 NOT_CHECKED = "not checked"
+OVERBOOKED = "refused: more than all cores could have taken in a window"
+IDLE_GPUS = "other GPUs idled beside it, and the counters of all were read"
 
 Ratio = Callable[[Sequence[Record], str, str], "Estimate | None"]
 
@@ -74,24 +79,40 @@ def item_rate(per_s: float, item: str) -> str:
     return f"{text.digits(per_s / 1e6 if million else per_s)}{million} {item or 'item'}s/s"
 
 
-def joules_per_step(arm: Arm) -> float | None:
-    """Of the card: in the median window that its counter resolves, else in the arm's long one.
+def joules_per_step(record: Record, arm: Arm) -> float | None:
+    """Of the cards: in the median window that their counters resolve, else in the arm's long one.
 
-    None where there is neither.
+    None where there is neither, and where cards that idled beside it were counted, too.
     """
+    if stats.beside_idle_gpus(record, arm):
+        return None
     middle = stats.median_over(_resolved(arm))
     return arm.metrics.get(JOULES) if middle is None else middle / arm.steps_per_window
 
 
-def cpu_per_step(arm: Arm) -> float | None:
-    """CPU seconds in the median window, over its steps; None where they were not counted."""
+def tells(arm: Arm, metric: str) -> bool:
+    """Whether the arm has this fact; not of exposed communication that does not fit its windows:
+    with the step without the exchange it is the step, or one of the two is wrong."""
+    if metric != EXPOSED_S or not {EXPOSED_S, WITHOUT_S} <= arm.metrics.keys():
+        return metric in arm.metrics
+    step_s = arm.step_quartiles_s[1]
+    return abs(arm.metrics[EXPOSED_S] + arm.metrics[WITHOUT_S] - step_s) <= FITS * step_s
+
+
+def cpu_per_step(record: Record, arm: Arm) -> float | None:
+    """CPU seconds in the median window, over its steps; None where they were not counted, and where
+    they cannot be."""
+    if stats.overbooked(record, arm):
+        return None
     middle = stats.median_over(arm.windows.cpu_s)
     return None if middle is None else middle / arm.steps_per_window
 
 
 def cpu(record: Record, arm: Arm) -> str:
     """`12.3 ms a step, 0.502× [0.500, 0.504] against pageable`; empty where it was not counted."""
-    used = cpu_per_step(arm)
+    if stats.overbooked(record, arm):
+        return OVERBOOKED
+    used = cpu_per_step(record, arm)
     if used is None:
         return ""
     parts = [f"{text.seconds(used)} a step", _of_baseline(record, arm, stats.cpu_ratio)]
@@ -111,9 +132,11 @@ def _of_baseline(record: Record, arm: Arm, ratio_of: Ratio) -> str:
     return "" if ratio is None else f"{text.speedup(ratio)} against {baseline.name}"
 
 
-def energy(arm: Arm) -> str:
+def energy(record: Record, arm: Arm) -> str:
     """`12.3 J a step, 0.384 J an image, ...`; empty where the card's counter resolved nothing."""
-    joules = joules_per_step(arm)
+    if stats.beside_idle_gpus(record, arm):
+        return f"withheld: {IDLE_GPUS}"
+    joules = joules_per_step(record, arm)
     if joules is None:
         return ""
     known = len(_resolved(arm))

@@ -1,4 +1,4 @@
-"""What speaks against leading with a row: a known error, one launch, an unfinished run."""
+"""What is known to speak against records: errors, and runs that were left unfinished."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpulift.analysis.errata import Erratum, errata_of
 from gpulift.analysis.summary import Summary, Worth
-from gpulift.citing.errata import Erratum, errata_of
 from gpulift.records.model import Record
-from gpulift.records.together import state_of
-from gpulift.runs import RUNNING
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,18 @@ class Doubts:
         """The numbers of the errata of these records."""
         return sorted({number for one in records for number in self.numbers.get(one.id, ())})
 
-    def bars(self, row: Worth, folder: Path) -> bool:
-        """Whether a table must not begin with this row of a run."""
-        wrong = self.wrong_times(row.case.measured)
-        return wrong or row.speedup.one_launch or folder in self.unfinished
+    def known(self, records: Iterable[Record]) -> list[Erratum]:
+        """The errata of these records."""
+        return [self.errata[number - 1] for number in self.errors(records)]
+
+    def doubted(self, row: Worth, folder: Path) -> bool:
+        """Whether this row of a run stands behind others."""
+        disturbed = bool(row.disturbed)
+        return disturbed or self.wrong_times(row.case.measured) or folder in self.unfinished
 
     def wrong_times(self, records: Iterable[Record]) -> bool:
         """Whether an erratum doubts the times of any of these records."""
-        return any(self.errata[number - 1].of_times for number in self.errors(records))
+        return any(one.of_times for one in self.known(records))
 
 
 NO_DOUBTS = Doubts()
@@ -50,7 +52,5 @@ def doubts_of(summaries: Sequence[Summary], errata: Sequence[Erratum]) -> Doubts
     return Doubts(
         tuple(shown),
         {id: tuple(shown.index(one) + 1 for one in found) for id, found in had.items()},
-        frozenset(
-            one.run.folder for one in summaries if state_of(one.run.folder).get("state") == RUNNING
-        ),
+        frozenset(one.run.folder for one in summaries if one.unfinished),
     )

@@ -8,13 +8,17 @@ from statistics import median
 
 import numpy as np
 
-from gpulift import text
 from gpulift.analysis import arms
-from gpulift.records.model import Arm, Cost
+from gpulift.ground import text
+from gpulift.records.model import Cost
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
 
 PEAK = "peak_"
 SMALL_PART = 1e-3  # of the most: such a kind of memory is left out of a table's cell
 UNKNOWN = "–"
+WITHHELD = "withheld"  # a metric that does not fit the windows
+REFUSED = "refused"  # there is more of it than there can be
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,11 @@ class Facts:
     host_bytes: int | None = None
     joules: float | None = None  # None where windows are too short to tell
     cpu_s: float | None = None  # CPU seconds of a step
+    overbooked: bool = False  # there are more of them than there can be
     checked: bool = True  # in every launch
     cost: Cost | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()  # metrics that do not fit the windows
 
     @property
     def memory_bytes(self) -> int | None:
@@ -52,18 +58,30 @@ class Facts:
         return self.metrics.get(arms.LAUNCHES)
 
 
-def facts(measured: Sequence[Arm]) -> Facts:
+def facts(case: Case, name: str) -> Facts:
     """Of an arm's launches: the largest peaks, mean joules and CPU seconds, median metrics."""
+    measured = case.arms[name]
+    both = [
+        (record, arm) for record in case.measured for arm in stats.measured_arms([record], name)
+    ]
+    overbooked = any(stats.overbooked(*one) for one in both)
     names = dict.fromkeys(name for arm in measured for name in arm.metrics)
+    told = {
+        name: values
+        for name in names
+        if (values := [arm.metrics[name] for arm in measured if arms.tells(arm, name)])
+    }
     return Facts(
         device_bytes=_most(arm.peak_device_bytes for arm in measured),
         pinned_bytes=_most(arm.peak_pinned_bytes for arm in measured),
         host_bytes=_most(arm.peak_host_bytes for arm in measured),
-        joules=_mean(map(arms.joules_per_step, measured)),
-        cpu_s=_mean(map(arms.cpu_per_step, measured)),
+        joules=_mean(arms.joules_per_step(*one) for one in both),
+        cpu_s=None if overbooked else _mean(arms.cpu_per_step(*one) for one in both),
+        overbooked=overbooked,
         checked=all(arm.checked for arm in measured),
-        cost=measured[0].cost if measured else None,
-        metrics={name: _over_launches(measured, name) for name in names},
+        cost=measured[0].cost,
+        metrics={name: _over_launches(name, values) for name, values in told.items()},
+        withheld=frozenset(names.keys() - told.keys()),
     )
 
 
@@ -80,8 +98,7 @@ def memory(arm: Facts, baseline: Facts) -> tuple[str, ...]:
 
 def cpu(arm: Facts, baseline: Facts) -> str:
     """CPU seconds of a step, arm first."""
-    both = (arm.cpu_s, baseline.cpu_s)
-    return " / ".join(UNKNOWN if one is None else text.seconds(one) for one in both)
+    return " / ".join(map(_cpu, (arm, baseline)))
 
 
 def energy(arm: Facts, baseline: Facts) -> tuple[str, ...]:
@@ -101,6 +118,12 @@ def launches(arm: Facts, baseline: Facts) -> str:
     """Kernel launches of a step, arm first."""
     both = (arm.launches, baseline.launches)
     return UNKNOWN if both == (None, None) else " / ".join(_count(one) for one in both)
+
+
+def _cpu(one: Facts) -> str:
+    if one.overbooked:
+        return REFUSED
+    return UNKNOWN if one.cpu_s is None else text.seconds(one.cpu_s)
 
 
 def _has_item(one: Facts) -> bool:
@@ -130,6 +153,5 @@ def _most(values: Iterable[int | None]) -> int | None:
     return max((one for one in values if one is not None), default=None)
 
 
-def _over_launches(measured: Sequence[Arm], name: str) -> float:
-    values = [arm.metrics[name] for arm in measured if name in arm.metrics]
+def _over_launches(name: str, values: Sequence[float]) -> float:
     return max(values) if name.startswith(PEAK) else float(median(values))

@@ -1,9 +1,8 @@
-"""What techniques are worth, in the order of a reader's questions: whole training steps first, then
-building blocks by theme.
+"""What techniques are worth, in the order of a reader's questions: whole training steps first, what
+is faster before what saves memory and costs time, then building blocks by theme.
 
-A step's techniques are ordered by what they bring on the models that have columns of their own,
-building blocks by how much was measured of them: their ratios are of unlike things. What is in
-doubt stands behind the rest.
+Each list begins with what is worth most: of steps on the models that have columns of their own.
+What is in doubt stands behind the rest.
 """
 
 from __future__ import annotations
@@ -14,38 +13,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from gpulift import text
+from gpulift.analysis.bounds import MODEL, trained_model
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
+from gpulift.analysis.standing import why_not_leading
 from gpulift.analysis.summary import Summary, Worth
-from gpulift.records.model import Record
+from gpulift.ground import text
 
-MODEL = "model"  # an axis of the cases, or a note: what a step trains
-STEP, EMULATED = "step", "emulated"  # a note, and how it begins where nothing was trained
 FIRST_MODELS = {"gpt2": "GPT-2", "resnet50": "ResNet-50"}  # have columns of their own
 NO_DIFFERENCE = "no difference shown"
 NO_INTERVAL = "no interval"
+FASTER = "faster"
 SAME_MEMORY = 0.01  # a difference that is not worth a word
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A comparison, the folder of its run, and whether a table must not begin with it."""
+    """A comparison, the folder of its run, and what speaks against it."""
 
     row: Worth
     run: str
     doubted: bool = False
     unfinished: bool = False  # the run was
+    why_not: str = ""  # it may not lead
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
-        """Better ones are larger: what is not in doubt, then what compares equal batches, then what
-        surely gains most."""
-        return not self.doubted, self.equal_work, self.least
-
-    @property
-    def equal_work(self) -> bool:
-        """Whether a step of both does as much, so that nothing but the technique differs."""
-        return not self.row.pair.per_item
+    def rank(self) -> tuple[bool, float]:
+        """Better ones are larger: what is not in doubt, then what surely gains most."""
+        return not self.doubted, self.least
 
     @property
     def least(self) -> float:
@@ -69,17 +63,34 @@ class Gain:
         """`0.53× the memory`; empty where it is as large, or not known."""
         return memory_ratio(self.row)
 
+    @property
+    def faster(self) -> bool:
+        """Whether the whole interval is above 1."""
+        return text.verdict(self.row.speedup)[1] == FASTER
+
+    @property
+    def saves(self) -> bool:
+        """Whether it takes less memory, and is not faster."""
+        share = memory_share(self.row)
+        return not self.faster and share is not None and share < 1 - SAME_MEMORY
+
+    @property
+    def basis(self) -> str:
+        """`bound by device; 3 launches, one run, one card`."""
+        return basis(self.row)
+
 
 @dataclass(frozen=True)
 class StepLine:
     """A technique in whole training steps: its largest gain on each model that has a column, and
-    the largest on any other."""
+    the largest on any other; or where `saves`, its largest savings of memory."""
 
     technique: str
     anchor: str
     first: tuple[Gain | None, ...]
     other: Gain | None
     others: int  # how many other models there are
+    saves: bool = False
 
     @property
     def gains(self) -> list[Gain]:
@@ -88,10 +99,11 @@ class StepLine:
 
     @property
     def drawn(self) -> list[Gain]:
-        """What a figure has of it: the models that have columns, without what is in doubt, or where
-        nothing is left all that there is."""
-        sure = [one for one in self.first if one and not one.doubted]
-        return sure or [one for one in self.first if one] or self.gains
+        """What a figure has of it: the models that have columns, without what is in doubt or shows
+        no effect, or where nothing is left all that there is."""
+        first = [one for one in self.first if one]
+        sure = [one for one in first if not one.doubted and _shows_effect([one.row])]
+        return sure or first or self.gains
 
     @property
     def baselines(self) -> str:
@@ -113,13 +125,29 @@ class StepLine:
         """Smaller ones stand first."""
         first = [one for one in self.first if one]
         kinds = (
-            [one for one in first if not one.doubted and one.equal_work],
             [one for one in first if not one.doubted],
             [one for one in self.gains if not one.doubted],
             first or self.gains,
         )
         place = next(place for place, found in enumerate(kinds) if found)
-        return place, -fmean(math.log(one.least) for one in kinds[place])
+        return place, -fmean(map(self._worth, kinds[place]))
+
+    def _worth(self, one: Gain) -> float:
+        return math.log(1 / (memory_share(one.row) or 1.0) if self.saves else one.least)
+
+
+@dataclass(frozen=True)
+class StepLists:
+    """Techniques in whole training steps. One may be in the first two."""
+
+    faster: tuple[StepLine, ...] = ()
+    savers: tuple[StepLine, ...] = ()  # of memory, which cost time
+    rest: tuple[StepLine, ...] = ()  # that show no effect, or cost time and save nothing
+
+    @property
+    def every(self) -> tuple[StepLine, ...]:
+        """In the order of a first screen."""
+        return self.faster + self.savers + self.rest
 
 
 @dataclass(frozen=True)
@@ -131,7 +159,6 @@ class AnswerLine:
     best: Worth
     worst: Worth | None
     run: str  # the folder's name of the run that the largest comes from
-    comparisons: int
     doubted: bool = False
     unfinished: bool = False
 
@@ -141,9 +168,19 @@ class AnswerLine:
         return [self.best, self.worst] if self.worst else [self.best]
 
     @property
+    def basis(self) -> str:
+        """As of a gain: of the largest."""
+        return basis(self.best)
+
+    @property
     def matters(self) -> bool:
         """Whether any effect is shown in the two."""
         return _shows_effect(self.ends)
+
+    @property
+    def order(self) -> tuple[bool, float, str]:
+        """Smaller ones stand first."""
+        return self.doubted, -(self.best.speedup.low or self.best.speedup.value), self.technique
 
 
 @dataclass(frozen=True)
@@ -155,7 +192,7 @@ class Theme:
 
 
 def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterator[Gain]:
-    """All comparisons of a machine's runs, without those of controls.
+    """All comparisons of a machine's runs, with what keeps them from leading.
 
     A case is taken from the first run that has it: of many runs of a case, the extremes would be
     those of noise.
@@ -163,82 +200,118 @@ def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterat
     owner: dict[tuple[str, str], Summary] = {}
     for one in summaries:
         for row in one.worths:
-            first = owner.setdefault((row.technique, row.case.case_id), one) is one
-            if first and not row.of_control:
+            if owner.setdefault((row.technique, row.case.case_id), one) is one:
                 yield gain_of(row, one.run.folder, doubts)
 
 
 def gain_of(row: Worth, folder: Path, doubts: Doubts) -> Gain:
     """The comparison of the run in this folder with what speaks against it."""
-    return Gain(row, folder.name, doubts.bars(row, folder), folder in doubts.unfinished)
+    doubted, unfinished = doubts.doubted(row, folder), folder in doubts.unfinished
+    return Gain(row, folder.name, doubted, unfinished, why_not_leading(row, doubts))
+
+
+def headline(summary: Summary, doubts: Doubts = NO_DOUBTS) -> list[Worth]:
+    """For each technique the comparison that gains most and the one that gains least: of what may
+    not lead only where there is nothing else."""
+    chosen: list[Worth] = []
+    for technique in dict.fromkeys(row.technique for row in summary.worths):
+        every = summary.worths_of(technique)
+        rows = [row for row in every if not why_not_leading(row, doubts)] or every
+        chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
+    return chosen
 
 
 def ordered(rows: Iterable[Worth], doubts: Doubts = NO_DOUBTS) -> list[Worth]:
     """The rows by technique in the order of a first screen: whole training steps, then building
-    blocks. Of a technique the largest gain is first; what is in doubt stands behind, and controls
-    last."""
+    blocks. Of a technique the largest gain is first; what is in doubt stands behind, and what may
+    not lead last."""
     found = [gain_of(row, row.case.first.file.parent, doubts) for row in rows]
     anchors = {one.row.technique: "" for one in found}
-    own = [one for one in found if not one.row.of_control]
-    steps = (line.technique for line in step_lines(own, anchors))
+    own = [one for one in found if not one.why_not]
+    steps = (line.technique for line in step_lists(own, anchors).every)
     blocks = (line.technique for theme in themes(own, anchors) for line in theme.lines)
     ids = dict.fromkeys((*steps, *blocks, *anchors))
     place = {id: number for number, id in enumerate(ids)}
 
     def order(one: Gain) -> tuple[int, bool, bool, float]:
         row = one.row
-        return place[row.technique], row.of_control, one.doubted, -row.speedup.value
+        return place[row.technique], bool(one.why_not), one.doubted, -row.speedup.value
 
     return [one.row for one in sorted(found, key=order)]
+
+
+def basis(row: Worth) -> str:
+    """`bound by device; 3 launches, one run, one card`, and of arms at other clocks theirs."""
+    return "; ".join(filter(None, (f"bound by {row.bound}", row.clocks, rests_on(row))))
+
+
+def rests_on(row: Worth) -> str:
+    """`36 launches, 12 runs, 9 cards`; `3 launches, one card` of one run, without a GPU no card."""
+    figure, launches = row.of_model, row.speedup.launches
+    whole = figure is not None and figure.value.launches == launches
+    records = figure.records if figure and whole else row.case.measured
+    cards = {one.context.gpu.card for one in records if one.context.gpu}
+    counts = {"run": len({one.file.parent for one in records}), "card": len(cards)}
+    said = [f"{many} {of}s" if many > 1 else f"one {of}" for of, many in counts.items() if many]
+    doubts = figure.doubts if figure and whole else ()
+    return ", ".join([f"{launches} launches" if launches > 1 else "one launch", *said, *doubts])
 
 
 def memory_ratio(row: Worth) -> str:
     """`0.53× the memory`: the arm's peak over its baseline's on the device; empty where it is as
     large, or one is not known."""
+    share = memory_share(row)
+    if share is None or abs(share - 1) < SAME_MEMORY:
+        return ""
+    return f"{text.ratio(share)} the memory"
+
+
+def memory_share(row: Worth) -> float | None:
+    """The arm's peak on the device over its baseline's; None where one is not known."""
     mine, theirs = row.facts.device_bytes, row.baseline_facts.device_bytes
-    if not mine or not theirs or abs(mine / theirs - 1) < SAME_MEMORY:
-        return ""
-    return f"{text.ratio(mine / theirs)} the memory"
+    return mine / theirs if mine and theirs else None
 
 
-def trained_model(record: Record) -> str:
-    """The model of which a whole training step was measured; empty for a building block, as what
-    counts the bytes that it moves is, though they may be a model's.
-
-    `resnet50_128` is the same model with so many images.
-    """
-    emulated = record.notes.get(STEP, "").startswith(EMULATED)
-    if emulated or any(arm.cost and arm.cost.bytes for arm in record.arms):
-        return ""
-    named = str(record.case.get(MODEL) or record.notes.get(MODEL, "").partition(",")[0])
-    name, _, size = named.rpartition("_")
-    return name if name and size.isdecimal() else named
+def step_lists(gains: Iterable[Gain], anchors: Mapping[str, str]) -> StepLists:
+    """A line for each technique that was measured in whole training steps, in the list that answers
+    why it would be turned on."""
+    trained = [one for one in gains if one.model]
+    lines = _step_lines(trained, anchors)
+    savers = _step_lines([one for one in trained if one.saves], anchors, saves=True)
+    faster = [line for line in lines if any(one.faster for one in line.gains)]
+    listed = {line.technique for line in (*faster, *savers)}
+    rest = (line for line in lines if line.technique not in listed)
+    return StepLists(tuple(faster), tuple(savers), tuple(rest))
 
 
-def step_lines(gains: Iterable[Gain], anchors: Mapping[str, str]) -> list[StepLine]:
-    """A line for each technique that was measured in whole training steps."""
+def _step_lines(
+    gains: Iterable[Gain], anchors: Mapping[str, str], *, saves: bool = False
+) -> list[StepLine]:
     found: dict[str, dict[str, list[Gain]]] = {}
     for one in gains:
-        if model := trained_model(one.row.case.first):
-            found.setdefault(one.row.technique, {}).setdefault(model, []).append(one)
-    lines = [_step_line(id, anchors[id], models) for id, models in found.items()]
+        found.setdefault(one.row.technique, {}).setdefault(one.model, []).append(one)
+    lines = [_step_line(id, anchors[id], models, saves) for id, models in found.items()]
     return sorted(lines, key=lambda line: line.order)
 
 
-def _step_line(id: str, anchor: str, models: Mapping[str, Sequence[Gain]]) -> StepLine:
-    best = {model: max(found, key=lambda one: one.rank) for model, found in models.items()}
+def _step_line(id: str, anchor: str, models: Mapping[str, Sequence[Gain]], saves: bool) -> StepLine:
+    def rank(one: Gain) -> tuple[bool, float]:
+        return (not one.doubted, -(memory_share(one.row) or 1.0)) if saves else one.rank
+
+    best = {model: max(found, key=rank) for model, found in models.items()}
     others = [one for model, one in best.items() if model not in FIRST_MODELS]
     return StepLine(
         technique=id,
         anchor=anchor,
         first=tuple(best.get(model) for model in FIRST_MODELS),
-        other=max(others, key=lambda one: one.rank, default=None),
+        other=max(others, key=rank, default=None),
         others=len(others),
+        saves=saves,
     )
 
 
 def themes(gains: Iterable[Gain], anchors: Mapping[str, str]) -> list[Theme]:
-    """The building blocks by theme, those of which most was measured first."""
+    """The building blocks by theme, the largest gain first."""
     found: dict[str, list[Gain]] = {}
     for one in gains:
         if not trained_model(one.row.case.first):
@@ -246,8 +319,11 @@ def themes(gains: Iterable[Gain], anchors: Mapping[str, str]) -> list[Theme]:
     groups: dict[str, list[AnswerLine]] = {}
     for id, members in found.items():
         groups.setdefault(id.partition("/")[0], []).append(_line(id, anchors[id], members))
-    made = [Theme(name, tuple(sorted(lines, key=_order))) for name, lines in groups.items()]
-    return sorted(made, key=_theme_order)
+    made = [
+        Theme(name, tuple(sorted(lines, key=lambda line: line.order)))
+        for name, lines in groups.items()
+    ]
+    return sorted(made, key=lambda theme: theme.lines[0].order)
 
 
 def _line(id: str, anchor: str, gains: Sequence[Gain]) -> AnswerLine:
@@ -261,19 +337,9 @@ def _line(id: str, anchor: str, gains: Sequence[Gain]) -> AnswerLine:
         best=best.row,
         worst=worst.row if len(sure) > 1 else None,
         run=best.run,
-        comparisons=len(gains),
         doubted=best.doubted,
         unfinished=best.unfinished,
     )
-
-
-def _order(line: AnswerLine) -> tuple[bool, int, str]:
-    return line.doubted, -line.comparisons, line.technique
-
-
-def _theme_order(theme: Theme) -> tuple[bool, int, str]:
-    comparisons = sum(line.comparisons for line in theme.lines)
-    return all(line.doubted for line in theme.lines), -comparisons, theme.name
 
 
 def in_order(steps: Sequence[StepLine], blocks: Sequence[AnswerLine]) -> Iterator[Worth]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpulift.analysis.summary import TECHNIQUE, Summary
-from gpulift.errors import USAGE, GpuliftError
-from gpulift.programs import finished, text_of
+from gpulift.ground.errors import USAGE, GpuliftError
+from gpulift.ground.programs import finished, text_of
+from gpulift.ground.text import visible
 from gpulift.records.files import record_files_below, size_of, stem_of
 from gpulift.records.model import Record
 from gpulift.records.read import read_results
 from gpulift.records.together import was_crowded
-from gpulift.text import visible
+from gpulift.verdicts.cases import TECHNIQUE
+
+if TYPE_CHECKING:
+    from gpulift.analysis.summary import Summary
 
 GIT_LIMIT_S = 300
 
@@ -37,11 +41,12 @@ def committed_files(results: Path, model: str) -> dict[Path, str]:
 def records_beside(
     summaries: Iterable[Summary], places: Iterable[Path], say: Callable[[str], None]
 ) -> list[Record]:
-    """Those of the models and techniques of these runs."""
+    """Those of the models of these runs, of techniques and ceilings that they measured."""
     models: dict[str, set[str]] = {}
     for one in summaries:
         of_model = models.setdefault(one.run.records[0].context.slug, set())
         of_model.update(row.technique for row in one.worths)
+        of_model.update(roof.case.technique for roof in one.roofs)
     techniques = set().union(*models.values())
     found = records_of_models(files_at(places), models, techniques, say)
     return [record for record in found if record.technique in models[record.context.slug]]

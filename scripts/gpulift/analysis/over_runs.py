@@ -11,13 +11,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpulift import stats, text
-from gpulift.analysis.summary import TECHNIQUE, Summary, Worth
-from gpulift.compare.work import of_own_size, other_work
-from gpulift.records.model import Record
-from gpulift.stats import Estimate
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
+from gpulift.records.model import TELLS_ALL, Record
+from gpulift.verdicts import stats
+from gpulift.verdicts.work import of_own_size, other_work
 
 ENOUGH_RUNS = 3
+SPLIT_BY_CHANCE = 0.05
+UNTOLD_FILES = "files not known to be equal"  # of records below schema 1.7, that name none
+UNTOLD_KERNELS = "kernels not known to be equal"  # below 1.10, that name the technique's own alone
 
 Value = Callable[[Sequence[Record]], "Estimate | None"]  # of the launches of a run
 Interval = tuple[float, float]
@@ -85,10 +88,46 @@ class ModelFigure:
         return ", ".join(f"{many} {of}{'s'[: many > 1]}" for of, many in counted.items() if many)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What may be in it beside what one run differs from the next by."""
+        untold = ""
+        if len(self.runs) > 1 and not all(record.source for record in self.records):
+            untold = UNTOLD_FILES
+        elif len(self.runs) > 1 and any(record.minor < TELLS_ALL for record in self.records):
+            untold = UNTOLD_KERNELS
+        return tuple(filter(None, (untold, split([*map(_value, self.runs)]))))
+
+    @property
     def shown(self) -> str:
-        """`5.31× [5.02, 5.61], 12 runs, 9 cards`."""
+        """`5.31× [5.02, 5.61], 12 runs, 9 cards`, and what is in doubt."""
         said = text.speedup(self.value)
-        return said if self.value.one_launch else f"{said}, {self.basis}"
+        return said if self.value.one_launch else ", ".join((said, self.basis, *self.doubts))
+
+
+def _value(run: RunFigure) -> float:
+    return run.value.value
+
+
+def split(values: Sequence[float]) -> str:
+    """`runs split: the first 8 at 5.18 to 5.50, the later 7 at 6.00 to 8.42`, of values by time;
+    empty where chance parts runs so, at any place, in more than 5 of 100 cases."""
+    count = len(values)
+    cuts = range(ENOUGH_RUNS, count - ENOUGH_RUNS + 1)
+    apart = [
+        cut
+        for cut in cuts
+        if max(values[:cut]) < min(values[cut:]) or max(values[cut:]) < min(values[:cut])
+    ]
+    if not apart:
+        return ""
+    cut = max(apart, key=lambda one: math.comb(count, one))  # the least likely
+    if 2 * len(cuts) / math.comb(count, cut) > SPLIT_BY_CHANCE:
+        return ""
+    first, later = (
+        f"{text.digits(min(side))} to {text.digits(max(side))}"
+        for side in (values[:cut], values[cut:])
+    )
+    return f"runs split: the first {cut} at {first}, the later {count - cut} at {later}"
 
 
 def over_runs(runs: Sequence[RunFigure]) -> ModelFigure:
@@ -155,40 +194,7 @@ def speedup_over_runs(records: Iterable[Record], arm: str, baseline: str) -> Mod
     return model_figure(records, (arm, baseline), speedup)
 
 
-def with_models(summaries: Sequence[Summary], records: Iterable[Record]) -> list[Summary]:
-    """The runs with the figure of their model beside each of theirs, from its records; none where
-    theirs is of other work."""
-    cases: dict[tuple[str, str, str], dict[str, Record]] = {}
-    every = [*records, *(one for summary in summaries for one in summary.run.records)]
-    for record in every:
-        if record.kind == TECHNIQUE and not record.synthetic:
-            cases.setdefault(_case(record), {})[record.id] = record
-    return [_with_model(summary, cases) for summary in summaries]
-
-
-def as_model(summary: Summary) -> Summary:
-    """The run's rows, best first, with the model's figure as their speedup where runs enough speak
-    of the model."""
-    worths = [
-        replace(row, pair=replace(row.pair, ratio=row.of_model.value.inverse()))
-        if row.of_model and row.of_model.of_model
-        else row
-        for row in summary.worths
-    ]
-    return replace(summary, worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)))
-
-
-def _with_model(summary: Summary, cases: dict[tuple[str, str, str], dict[str, Record]]) -> Summary:
-    def of(row: Worth) -> Worth:
-        found = cases.get(_case(row.case.first), {}).values()
-        figure = speedup_over_runs(found, row.arm, row.baseline)
-        of_same_work = figure and figure.run_of(row.case.measured)
-        return replace(row, of_model=figure if of_same_work else None)
-
-    return replace(summary, worths=tuple(map(of, summary.worths)))
-
-
-def _case(record: Record) -> tuple[str, str, str]:
+def case_of(record: Record) -> tuple[str, str, str]:
     return (record.context.slug, record.technique, record.case_id)
 
 

@@ -12,40 +12,36 @@ from dataclasses import dataclass, field, replace
 from datetime import date as day
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Any
 
-from gpulift.errors import GpuliftError
-from gpulift.records.fields import Fields
-from gpulift.records.read import parse_line
+from msgspec import Meta
+
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.records.decode import converted, parse_line
+from gpulift.records.values import Count, Maybe, Number, Positive, Text, among
 
 SCHEMA = "1.3"
 READABLE = ("1.0", "1.1", "1.2", SCHEMA)
-KINDS = ("datasheet", "measured", "published")
+DATASHEET = "datasheet"
 VARIES = "varies"  # where the tolerance would be so large that it told nothing
 TOLERANCES_FROM = ("cards", "default", VARIES)
 # Short: the mean of tens to hundreds of repetitions, too few to tell that the clock has settled.
 REGIMES = ("burst", "short", "sustained")
 UNITS = ("B/s", "FLOP/s", "OP/s", "s", "W")
-DOCUMENT_KEYS = frozenset({"schema", "name", "date_means", "entries"})
 FOLDER = "reference"  # below results
-PEAK_KEYS = frozenset({"kind", "roof", "value", "unit", "meaning", "source", "date"})
-PUBLISHED_KEYS = PEAK_KEYS | {"check", "conditions", "operation", "regime", "operands"}
-MEASURED_KEYS = frozenset(
-    {"kind", "check", "value", "unit", "tolerance", "tolerance_from", "cards", "launches"}
-    | {"conditions", "source", "date"}
-)
-CONDITION_KEYS = frozenset({"driver", "cuda_runtime", "power_limit_w", "method", "commit", "host"})
+Unit = Annotated[str, among(*UNITS)]
 
 
 @dataclass(frozen=True)
 class Peak:
     """One figure of a datasheet, in base SI units."""
 
-    roof: str
-    value: float
-    unit: str
+    roof: Text
+    value: Positive
+    unit: Unit
     meaning: str
-    source: str
-    date: str
+    source: Text
+    date: Text
 
 
 @dataclass(frozen=True)
@@ -55,10 +51,10 @@ class Conditions:
     `host` (the processor and its cores) is what figures on the host's clock depend on.
     """
 
-    method: str
+    method: Text
     driver: str = ""
     cuda_runtime: str = ""
-    power_limit_w: float | None = None
+    power_limit_w: Maybe[Number] = None
     commit: str = ""
     host: str = ""
 
@@ -70,16 +66,16 @@ class Measured:
     Where sound machines differ by more than the `tolerance`, it informs and judges none.
     """
 
-    check: str
-    value: float
-    unit: str
-    tolerance: float
-    tolerance_from: str
-    cards: int
-    launches: int
+    check: Text
+    value: Positive
+    unit: Unit
+    tolerance: Annotated[float, Meta(ge=0, lt=1)]
+    tolerance_from: Annotated[str, among(*TOLERANCES_FROM)]
+    cards: Count
+    launches: Count
     conditions: Conditions
-    source: str
-    date: str
+    source: Text
+    date: Text
 
     @property
     def judges(self) -> bool:
@@ -95,17 +91,21 @@ class Published:
     these. Files below schema 1.3 do not tell them.
     """
 
-    value: float
-    unit: str
-    meaning: str
-    conditions: str
-    source: str
-    date: str
+    value: Positive
+    unit: Unit
+    meaning: Text
+    conditions: Text
+    source: Text
+    date: Text
     roof: str = ""
     check: str = ""
     operation: str = ""
-    regime: str = ""
+    regime: Annotated[str, among("", *REGIMES)] = ""
     operands: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.roof) == bool(self.check):
+            raise ValueError("roof or check must be there, and not both")
 
     @property
     def subject(self) -> str:
@@ -118,6 +118,30 @@ class Published:
         operands = f"operands {self.operands}" if self.operands else ""
         parts = (self.operation, self.regime, operands, self.meaning, self.conditions)
         return "; ".join(part for part in parts if part)
+
+
+KINDS: Mapping[str, type[Peak | Measured | Published]] = {
+    DATASHEET: Peak,
+    "measured": Measured,
+    "published": Published,
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which of them an entry is."""
+
+    kind: Annotated[str, among(*KINDS)]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file as it is written."""
+
+    name: str
+    schema: str = ""
+    date_means: Any = None
+    entries: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,21 +179,22 @@ def read_reference(file: Path) -> Reference:
         data = file.read_bytes()
     except OSError as error:
         raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    fields = Fields(parse_line(data, str(file)), str(file))
-    schema = fields.text("schema", READABLE[0])
+    raw = parse_line(data, str(file))
+    schema = raw.get("schema", READABLE[0])
     if schema not in READABLE:
         readable = ", ".join(READABLE)
-        raise fields.error("schema", f"is {schema}, but this gpulift reads {readable}")
-    _only(fields, DOCUMENT_KEYS)
-    entries = [(_kind(entry, schema), entry) for entry in fields.children("entries")]
-    peaks = [_peak(entry) for kind, entry in entries if kind == "datasheet"]
-    measured = [_measured(entry) for kind, entry in entries if kind == "measured"]
-    published = [_published(entry) for kind, entry in entries if kind == "published"]
-    _require_unique(fields, [peak.roof for peak in peaks])
-    _require_unique(fields, [entry.check for entry in measured])
-    _require_unique(fields, [f"{p.subject} ({p.told}; {p.source})" for p in published])
+        raise RecordError(f"{file}: schema is {schema}, but this gpulift reads {readable}")
+    document = converted(raw, Document, str(file), closed=True)
+    held: dict[type, list[Any]] = {kind: [] for kind in KINDS.values()}
+    for index, entry in enumerate(document.entries):
+        one = _entry(entry, f"{file}", f"entries[{index}]", schema)
+        held[type(one)].append(one)
+    peaks, measured, published = held.values()
+    _require_unique(file, [peak.roof for peak in peaks])
+    _require_unique(file, [entry.check for entry in measured])
+    _require_unique(file, [f"{p.subject} ({p.told}; {p.source})" for p in published])
     return Reference(
-        name=fields.text("name"),
+        name=document.name,
         peaks={peak.roof: peak for peak in peaks},
         measured={entry.check: entry for entry in measured},
         published=tuple(published),
@@ -192,14 +217,18 @@ def _read_once(file: Path, changed_ns: int, size: int) -> Reference:
     return read_reference(file)
 
 
-def _kind(entry: Fields, schema: str) -> str:
+def _entry(
+    entry: Mapping[str, Any], file: str, key: str, schema: str
+) -> Peak | Measured | Published:
     """Files of 1.0 hold datasheets only and name no kind."""
-    kind = entry.text("kind", "datasheet" if schema == READABLE[0] else None)
-    if kind not in KINDS:
-        raise entry.error("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
-    if schema != READABLE[0] and not _is_day(entry.text("date")):
-        raise entry.error("date", "must be a day, YYYY-MM-DD")
-    return kind
+    oldest = schema == READABLE[0]
+    held = {"kind": DATASHEET} if oldest else {}
+    kind = converted({**held, **entry}, Kind, file, key).kind
+    told = {name: value for name, value in entry.items() if name != "kind"}
+    made = converted(told, KINDS[kind], file, key, closed=True)
+    if not (oldest or _is_day(made.date)):
+        raise RecordError(f"{file}: {key}.date must be a day, YYYY-MM-DD")
+    return made
 
 
 def _is_day(text: str) -> bool:
@@ -209,113 +238,7 @@ def _is_day(text: str) -> bool:
         return False
 
 
-def _unit(fields: Fields) -> str:
-    unit = _filled(fields, "unit")
-    if unit not in UNITS:
-        raise fields.error("unit", f"must be one of {', '.join(UNITS)}, not {unit!r}")
-    return unit
-
-
-def _peak(fields: Fields) -> Peak:
-    _only(fields, PEAK_KEYS)
-    return Peak(
-        roof=_filled(fields, "roof"),
-        value=_positive(fields, "value"),
-        unit=_unit(fields),
-        meaning=fields.text("meaning"),
-        source=_filled(fields, "source"),
-        date=_filled(fields, "date"),
-    )
-
-
-def _measured(fields: Fields) -> Measured:
-    _only(fields, MEASURED_KEYS)
-    tolerance = fields.number("tolerance")
-    if not 0 <= tolerance < 1:
-        raise fields.error("tolerance", "must be a fraction from 0 to below 1")
-    tolerance_from = fields.text("tolerance_from")
-    if tolerance_from not in TOLERANCES_FROM:
-        raise fields.error("tolerance_from", f"must be one of {', '.join(TOLERANCES_FROM)}")
-    return Measured(
-        check=_filled(fields, "check"),
-        value=_positive(fields, "value"),
-        unit=_unit(fields),
-        tolerance=tolerance,
-        tolerance_from=tolerance_from,
-        cards=_count(fields, "cards"),
-        launches=_count(fields, "launches"),
-        conditions=_conditions(fields.child("conditions")),
-        source=_filled(fields, "source"),
-        date=_filled(fields, "date"),
-    )
-
-
-def _conditions(fields: Fields) -> Conditions:
-    _only(fields, CONDITION_KEYS)
-    return Conditions(
-        method=_filled(fields, "method"),
-        driver=fields.text("driver", ""),
-        cuda_runtime=fields.text("cuda_runtime", ""),
-        power_limit_w=fields.maybe_number("power_limit_w"),
-        commit=fields.text("commit", ""),
-        host=fields.text("host", ""),
-    )
-
-
-def _published(fields: Fields) -> Published:
-    _only(fields, PUBLISHED_KEYS)
-    if fields.has("roof") == fields.has("check"):
-        raise fields.error("roof", "or check must be there, and not both")
-    return Published(
-        value=_positive(fields, "value"),
-        unit=_unit(fields),
-        meaning=_filled(fields, "meaning"),
-        conditions=_filled(fields, "conditions"),
-        source=_filled(fields, "source"),
-        date=_filled(fields, "date"),
-        roof=fields.text("roof", ""),
-        check=fields.text("check", ""),
-        operation=fields.text("operation", ""),
-        regime=_regime(fields),
-        operands=fields.text("operands", ""),
-    )
-
-
-def _regime(fields: Fields) -> str:
-    regime = fields.text("regime", "")
-    if regime and regime not in REGIMES:
-        raise fields.error("regime", f"must be one of {', '.join(REGIMES)}, not {regime!r}")
-    return regime
-
-
-def _only(fields: Fields, known: frozenset[str]) -> None:
-    for key in fields.values:
-        if key not in known:
-            raise fields.error(key, "is not known here")
-
-
-def _filled(fields: Fields, key: str) -> str:
-    text = fields.text(key)
-    if not text:
-        raise fields.error(key, "must not be empty")
-    return text
-
-
-def _positive(fields: Fields, key: str) -> float:
-    value = fields.number(key)
-    if value <= 0:
-        raise fields.error(key, "must be positive")
-    return value
-
-
-def _count(fields: Fields, key: str) -> int:
-    value = fields.whole(key)
-    if value < 1:
-        raise fields.error(key, "must be at least 1")
-    return value
-
-
-def _require_unique(fields: Fields, names: Sequence[str]) -> None:
+def _require_unique(file: Path, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise fields.error("entries", f"names {', '.join(twice)} more than once")
+        raise RecordError(f"{file}: entries names {', '.join(twice)} more than once")

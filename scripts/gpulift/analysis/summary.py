@@ -2,66 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from gpulift import stats
+from gpulift.analysis import bounds
+from gpulift.analysis.bounds import (
+    HOST,
+    PROCESSOR,
+    SLEEP,
+    SLEEPS,
+    Bound,
+    bound_of,
+    host_bound,
+)
 from gpulift.analysis.facts import Facts, facts
+from gpulift.analysis.over_runs import ModelFigure
 from gpulift.analysis.reference import Reference
-from gpulift.records.model import IMPORT, Arm, Cost, Record
-from gpulift.records.read import Run
+from gpulift.engine.runs import RUNNING
+from gpulift.ground.estimate import Estimate
+from gpulift.records.model import IMPORT, OUTCOMES, Arm, Cost, Record
+from gpulift.records.read import Run, lacks_launches
 from gpulift.records.throttle import throttle_of
-from gpulift.stats import Estimate
-
-if TYPE_CHECKING:
-    from gpulift.analysis.over_runs import ModelFigure
-    from gpulift.qualify.checks import CheckResult
+from gpulift.records.together import state_of
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import TECHNIQUE, Case, group_cases
 
 BURST_BLOCKS = 8  # planned ones of a burst, where a record below schema 1.7 does not say it
 BUSY_CORES = 1.0  # of others: as much as one process that works all the time
-TECHNIQUE = "technique"  # the kind of record that says what a technique is worth
-SEVERITY = ("ok", "skipped", "failed", "error")
-
-
-@dataclass(frozen=True)
-class Case:
-    """The launches of one case of one technique."""
-
-    technique: str
-    case_id: str
-    records: tuple[Record, ...]
-
-    @cached_property
-    def first(self) -> Record:
-        """The record whose texts stand for the case: a measured one where there is one."""
-        return next((r for r in self.records if r.outcome == "ok"), self.records[0])
-
-    @cached_property
-    def measured(self) -> tuple[Record, ...]:
-        """The launches with results."""
-        return tuple(record for record in self.records if record.outcome == "ok")
-
-    @cached_property
-    def arms(self) -> Mapping[str, tuple[Arm, ...]]:
-        """By name, what the launches measured of each arm that any of them measured."""
-        names = dict.fromkeys(arm.name for record in self.measured for arm in record.arms)
-        found = {name: tuple(stats.measured_arms(self.measured, name)) for name in names}
-        return {name: launches for name, launches in found.items() if launches}
-
-    @cached_property
-    def times_s(self) -> Mapping[str, Estimate]:
-        """Seconds of a step of each arm that was measured."""
-        return {name: stats.time_over(launches) for name, launches in self.arms.items()}
-
-    def record_ids(self, *arms: str) -> tuple[str, ...]:
-        """Citations of the launches in which all these arms were measured."""
-        return tuple(
-            record.citation
-            for record in self.measured
-            if all(stats.measured_arms([record], name) for name in arms)
-        )
+OF_HOST = ("host_memory", "host_gemm/", "storage/")  # how roofs begin that no card bounds
+SAME_MEMORY = 0.01  # of two hosts: kernels keep a part of it
+SAME_CLOCK = 0.02  # that two SM clocks may be apart
+MEMORY, COPY = "device_memory", "copy"  # a roof, and the arm that reads as much of it as it writes
+AT_ODDS = 0.02  # of a ratio, on the log scale: what three digits of two times cannot explain
 
 
 @dataclass(frozen=True)
@@ -75,17 +49,20 @@ class Roof:
     case: Case
     arm: str
     peak: float | None
-    power_w: float | None
+    peak_w: float | None  # the highest sample of any launch
     sm_clock_hz: float | None
     throttle: tuple[str, ...]
+    copied: Estimate | None = None  # of device memory, the rate of its best copy
+
+    def share(self, rate: Estimate) -> float:
+        """Of this roof that a step reaches. Steps that read and write memory could not go faster
+        than a copy, though a kernel that does one of the two does."""
+        return rate.value / (self.copied or self.rate).value
 
     @property
     def power(self) -> str:
-        """Median power; telemetry is of a whole case, so that all of its arms have a part in it."""
-        if self.power_w is None:
-            return ""
-        shared = " over all arms" if len(self.case.first.arms) > 1 else ""
-        return f"{self.power_w:.0f} W{shared}"
+        """`peak 776 W`, of any arm of the case: in its median are the waits between windows."""
+        return "" if self.peak_w is None else f"peak {self.peak_w:.0f} W"
 
     @property
     def fraction(self) -> float | None:
@@ -145,6 +122,7 @@ class Worth:
     item: str = ""
     clock: str = ""
     sm_clock_hz: float | None = None
+    baseline_sm_clock_hz: float | None = None
     throttle: tuple[str, ...] = ()
     cpu_ratio: Estimate | None = None  # CPU seconds of a step, arm / baseline
     energy_ratio: Estimate | None = None  # joules, where every window tells them
@@ -155,6 +133,42 @@ class Worth:
     def on_model(self) -> str:
         """`5.31× [5.02, 5.61], 12 runs, 9 cards`; empty where too few runs speak of the model."""
         return self.of_model.shown if self.of_model and self.of_model.of_model else ""
+
+    @cached_property
+    def bounds(self) -> tuple[Bound, Bound]:
+        """What sets the pace of the arm and of its baseline."""
+        arm, baseline = (bound_of(self.case.measured, one) for one in (self.arm, self.baseline))
+        return arm, baseline
+
+    @property
+    def bound(self) -> str:
+        """`device / host 0.98, 768 launches a step`, the arm first; one where both are alike."""
+        return bounds.shown(self.bounds)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What has to stand beside its ratio: that an arm waits for the host, and that others kept
+        that busy, that it sleeps, or that the two ran at other clocks."""
+        arm, baseline = self.bounds
+        waits = host_bound({self.arm: arm, self.baseline: baseline})
+        sleeps = SLEEPS if SLEEP in (arm.kind, baseline.kind) else ""
+        return tuple(filter(None, (sleeps or waits, self.disturbed, self.clocks)))
+
+    @property
+    def disturbed(self) -> str:
+        """`others kept 2.2 cores busy`, where its pace is that of the host; empty below one."""
+        most = max(map(_others_cores, self.case.measured))
+        hangs_on_host = any(one.kind in (HOST, PROCESSOR) for one in self.bounds)
+        return f"others kept {most:.1f} cores busy" if hangs_on_host and most >= BUSY_CORES else ""
+
+    @property
+    def clocks(self) -> str:
+        """`arms ran at 1.98 and 1.74 GHz`, the arm first; empty where they ran alike, and where one
+        is not known."""
+        arm, baseline = self.sm_clock_hz, self.baseline_sm_clock_hz
+        if not arm or not baseline or max(arm, baseline) < min(arm, baseline) * (1 + SAME_CLOCK):
+            return ""
+        return f"arms ran at {arm / 1e9:.2f} and {baseline / 1e9:.2f} GHz"
 
     @property
     def memory_bytes(self) -> int | None:
@@ -208,9 +222,18 @@ class Worth:
 
     @property
     def saved_s(self) -> float | None:
-        """Seconds that a step of the arm is shorter than one of its baseline; None where one does
-        more than the other."""
-        return None if self.pair.per_item else self.baseline_time_s.value - self.time_s.value
+        """Seconds that a step of the arm is shorter than one of its baseline, as the ratio has it;
+        None where one does more than the other."""
+        gain = 1 - self.pair.ratio.value
+        return None if self.pair.per_item else self.baseline_time_s.value * gain
+
+    @property
+    def at_odds(self) -> bool:
+        """Whether the two times divide to another ratio: they are medians of all windows, which
+        follow the machine's pace, while the ratio is of neighbouring windows."""
+        quotient = self.baseline_time_s.value / self.time_s.value
+        apart = abs(math.log(quotient / self.speedup.value))
+        return not self.pair.per_item and apart > AT_ODDS
 
     @property
     def of_control(self) -> bool:
@@ -251,7 +274,6 @@ class Summary:
     worths: tuple[Worth, ...]
     problems: tuple[Problem, ...]
     cases: tuple[Case, ...]  # of techniques
-    health: tuple[CheckResult, ...] | None = None  # of the card, where it is judged already
 
     @property
     def broken(self) -> tuple[Problem, ...]:
@@ -300,6 +322,23 @@ class Summary:
         return tuple(found)
 
     @property
+    def others_worked(self) -> str:
+        """`1.6 of 2 cores`: most that others took while a case was measured; empty below one."""
+        most = max(self.run.records, key=_others_cores)
+        taken, cores = _others_cores(most), most.context.host.cores
+        if taken < BUSY_CORES:
+            return ""
+        # They may work on cores that are not allowed to this process.
+        return f"{taken:.1f} of {cores} cores" if cores and taken <= cores else f"{taken:.1f} cores"
+
+    @cached_property
+    def unfinished(self) -> bool:
+        """Whether the run was left before its end, as run.json says; without one, as launches say
+        that are missing."""
+        state = state_of(self.run.folder)
+        return state.get("state") == RUNNING if state else lacks_launches(self.run.records)
+
+    @property
     def total_s(self) -> float:
         """Time of all cases together."""
         return sum(record.time_s.get("total", 0.0) for record in self.run.records)
@@ -327,6 +366,8 @@ class Summary:
             marks.append("not an optimised build")
         if not self.run.full:
             marks.append("quick cases only")
+        if self.unfinished:
+            marks.append("unfinished run")
         return (*marks, *_block_marks(self.run.records))
 
 
@@ -346,7 +387,7 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
     if short:
         cases = _count(len(short), "case")
         marks.append(f"{cases} with fewer blocks than planned in a launch")
-    loaded = {record.subject for record in records if _others_worked(record)}
+    loaded = {record.subject for record in records if _others_cores(record) >= BUSY_CORES}
     if loaded:
         cases = _count(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
@@ -362,9 +403,10 @@ def _cut_short(record: Record) -> bool:
     return record.stop.blocks < planned
 
 
-def _others_worked(record: Record) -> bool:
+def _others_cores(record: Record) -> float:
+    """Those that other processes and other machines kept busy; 0 where that is not known."""
     load = record.host_load
-    return load is not None and load.other_cores + load.stolen_cores >= BUSY_CORES
+    return load.other_cores + load.stolen_cores if load else 0.0
 
 
 def _count(number: int, what: str) -> str:
@@ -388,61 +430,64 @@ def summarise(run: Run, reference: Reference | None = None) -> Summary:
 
 
 def with_roofs(summary: Summary, others: Sequence[Summary]) -> Summary:
-    """The run with shares of roofs that other runs of its machine measured, where it has none."""
-    found: dict[tuple[str, str], tuple[Roof, str]] = {}
+    """The run with shares of roofs that other runs of its machine measured, where it has none: of
+    each roof from the run that was most alike."""
+    found: dict[tuple[str, str], list[tuple[list[str], str, Roof]]] = {}
     for other in others:
-        if other.run.machine == summary.run.machine and other is not summary:
-            source = _source(summary, other)
+        if other.run.model == summary.run.model and other is not summary:
             for roof in other.roofs:
-                found.setdefault((roof.name, roof.regime), (roof, source))
-    worths = tuple(_under_roof(row, found) for row in summary.worths)
-    return replace(summary, worths=worths) if found else summary
+                if (apart := _apart(summary, other, roof.name)) is not None:
+                    source = ", ".join([other.run.folder.name, *apart])
+                    found.setdefault((roof.name, roof.regime), []).append((apart, source, roof))
+    nearest = {key: min(known, key=lambda one: len(one[0])) for key, known in found.items()}
+    roofs = {key: (roof, source) for key, (_, source, roof) in nearest.items()}
+    worths = tuple(_under_roof(row, roofs) for row in summary.worths)
+    return replace(summary, worths=worths) if roofs else summary
 
 
 def _under_roof(row: Worth, roofs: Mapping[tuple[str, str], tuple[Roof, str]]) -> Worth:
     cost = row.facts.cost
-    known = roofs.get((cost.roof, row.case.first.regime)) if cost else None
+    known = roofs.get((cost.roof, row.case.first.pace)) if cost else None
     if row.roof_fraction is not None or row.rate is None or known is None:
         return row
     roof, source = known
-    return replace(row, roof_fraction=row.rate.value / roof.rate.value, roof_from=source)
+    return replace(row, roof_fraction=roof.share(row.rate), roof_from=source)
 
 
-def _source(summary: Summary, other: Summary) -> str:
-    """`2026-11-21-3dba248, on another card`."""
-    cards = [one.run.records[0].context.gpu for one in (summary, other)]
-    names = {gpu.card if gpu else "" for gpu in cards}
-    return f"{other.run.folder.name}, on another card" if len(names) > 1 else other.run.folder.name
-
-
-def headline(summary: Summary) -> list[Worth]:
-    """For each technique the comparison that gains most and the one that gains least: of controls
-    only where there is nothing else."""
-    chosen: list[Worth] = []
-    for technique in dict.fromkeys(row.technique for row in summary.worths):
-        every = summary.worths_of(technique)
-        rows = [row for row in every if not row.of_control] or every
-        chosen += rows if len(rows) < 2 else [rows[0], rows[-1]]
-    return chosen
-
-
-def group_cases(records: Sequence[Record], kind: str) -> list[Case]:
-    """The records of one kind, case by case (a duet: arm by arm), launches in order."""
-    groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in sorted(records, key=lambda r: (r.technique, r.launch)):
-        if record.kind == kind:
-            groups.setdefault(record.subject, []).append(record)
-    return [Case(found[0].technique, found[0].case_id, tuple(found)) for found in groups.values()]
+def _apart(summary: Summary, other: Summary, roof: str) -> list[str] | None:
+    """What sets the two apart that a roof of a host, or of a card, may hang on; None where it is
+    another processor's."""
+    mine, theirs = (one.run.records[0].context for one in (summary, other))
+    if not roof.startswith(OF_HOST):
+        cards = {one.gpu.card if one.gpu else "" for one in (mine, theirs)}
+        return ["on another card"] if len(cards) > 1 else []
+    hosts = (mine.host, theirs.host)
+    ids = [one.facts.get("cpu_id") for one in hosts]
+    if mine.host.cpu != theirs.host.cpu or (all(ids) and ids[0] != ids[1]):
+        return None
+    found = [] if all(ids) else ["on a processor that records do not tell"]
+    bytes_of = [float(one.facts.get("memory_bytes") or 0) for one in hosts]
+    alike = math.isclose(*bytes_of, rel_tol=SAME_MEMORY) and hosts[0].cores == hosts[1].cores
+    return found if alike else [*found, "on a host of other cores or memory"]
 
 
 def _roofs(cases: Sequence[Case], reference: Reference | None) -> list[Roof]:
-    best: dict[tuple[str, str], Roof] = {}
+    found: dict[tuple[str, str], list[Roof]] = {}
     for case in cases:
         for roof in _rates(case, reference):
-            key = (roof.name, roof.regime)
-            if key not in best or best[key].rate.value < roof.rate.value:
-                best[key] = roof
-    return [best[key] for key in sorted(best)]
+            found.setdefault((roof.name, roof.regime), []).append(roof)
+    return [_best(roofs) for _, roofs in sorted(found.items())]
+
+
+def _best(roofs: Sequence[Roof]) -> Roof:
+    """The fastest of one name and regime, which knows its fastest copy."""
+    best = max(roofs, key=_per_s)
+    copies = [one for one in roofs if one.name == MEMORY and one.arm == COPY]
+    return replace(best, copied=max(copies, key=_per_s).rate) if copies else best
+
+
+def _per_s(roof: Roof) -> float:
+    return roof.rate.value
 
 
 def _rates(case: Case, reference: Reference | None) -> list[Roof]:
@@ -462,7 +507,7 @@ def _rates(case: Case, reference: Reference | None) -> list[Roof]:
                 case=case,
                 arm=arm.name,
                 peak=reference.peak(arm.cost.roof) if reference else None,
-                power_w=_telemetry_median(case, "power_w"),
+                peak_w=highest(case.measured, "power_w"),
                 throttle=_throttle(case),
                 sm_clock_hz=_arm_clock(launches) or _telemetry_median(case, "sm_clock_hz"),
             )
@@ -489,7 +534,7 @@ def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
     time_s = case.times_s.get(baseline.name)
     if time_s is None:
         return []
-    base = _Baseline(baseline.name, time_s, facts(case.arms[baseline.name]))
+    base = _Baseline(baseline.name, time_s, facts(case, baseline.name))
     found = (_worth(case, arm, base, roofs) for arm in case.first.arms if arm is not baseline)
     return [row for row in found if row is not None]
 
@@ -519,8 +564,8 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         pair=pair,
         time_s=time,
         baseline_time_s=base.time_s,
-        roof_fraction=_roof_fraction(case.first.regime, arm, time, roofs),
-        facts=facts(launches),
+        roof_fraction=_roof_fraction(case.first.pace, arm, time, roofs),
+        facts=facts(case, arm.name),
         baseline_facts=base.facts,
         check_error=_worst_check(launches),
         check_tolerance=arm.check_tolerance,
@@ -531,6 +576,7 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         item=item,
         clock=arm.clock,
         sm_clock_hz=_arm_clock(launches),
+        baseline_sm_clock_hz=_arm_clock(case.arms[base.name]),
         throttle=_throttle(case),
         cpu_ratio=stats.cpu_ratio(case.measured, arm.name, base.name),
         energy_ratio=stats.energy_ratio(case.measured, arm.name, base.name),
@@ -556,7 +602,7 @@ def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof])
         return None
     for roof in roofs:
         if roof.name == arm.cost.roof and roof.regime == regime:
-            return stats.rate(time, stats.work_for_roof(arm.cost)).value / roof.rate.value
+            return roof.share(stats.rate(time, stats.work_for_roof(arm.cost)))
     return None
 
 
@@ -566,6 +612,12 @@ def _worst_check(launches: Sequence[Arm]) -> float | None:
 
 def _arm_clock(launches: Sequence[Arm]) -> float | None:
     return stats.median_over([hz for one in launches for hz in one.windows.sm_clock_hz])
+
+
+def highest(records: Iterable[Record], key: str) -> float | None:
+    """Of all samples of the first GPU during these records; None where there are none."""
+    seen = (one.telemetry.ranges for one in records if one.telemetry)
+    return max((ranges[key].max for ranges in seen if key in ranges), default=None)
 
 
 def _telemetry_median(case: Case, key: str) -> float | None:
@@ -587,7 +639,7 @@ def _throttle(case: Case) -> tuple[str, ...]:
 
 
 def _problems(case: Case) -> list[Problem]:
-    worst = max(case.records, key=lambda record: SEVERITY.index(record.outcome))
+    worst = max(case.records, key=lambda record: OUTCOMES.index(record.outcome))
     problems = []
     if worst.outcome != "ok":
         problems.append(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.fields import Fields
-from gpulift.text import json_problem, visible
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.text import json_problem, visible
+from gpulift.records.decode import converted
+
+Made = TypeVar("Made")
 
 
 class Doubled(dict[str, Any]):
@@ -21,11 +23,32 @@ class Doubled(dict[str, Any]):
 
 
 @dataclass(frozen=True)
+class Part:
+    """An object of a file, and how errors call the file and it; the top one has no key."""
+
+    values: Mapping[str, Any]
+    place: str
+    key: str = ""
+
+    def read(self, kind: type[Made]) -> Made:
+        """What is needed of it. Raises RecordError, with file and key, where it is not there."""
+        return converted(self.values, kind, self.place, self.key)
+
+    def error(self, key: str, problem: str) -> RecordError:
+        """An error about one key."""
+        return RecordError(f"{self.place}: {self.key_of(key)} {problem}")
+
+    def key_of(self, key: str) -> str:
+        """The whole key."""
+        return f"{self.key}.{key}".lstrip(".")
+
+
+@dataclass(frozen=True)
 class ForeignFile:
-    """A file, its top object, and how errors call it."""
+    """A file and its top object."""
 
     path: Path
-    fields: Fields
+    top: Part
 
     @property
     def name(self) -> str:
@@ -59,19 +82,19 @@ def listing(unread: list[str], name: str = "") -> Iterator[None]:
         unread.append(f"{error} ({visible(name)})" if name else str(error))
 
 
-def rows_of(fields: Fields, key: str, unread: list[str]) -> list[Fields]:
+def rows_of(part: Part, key: str, unread: list[str]) -> list[Part]:
     """The objects of a list. What is no object, or cannot be written again, is listed."""
-    values = fields.values.get(key)
+    values = part.values.get(key)
     if not isinstance(values, list):
-        raise fields.error(key, "must be a list")
+        raise part.error(key, "must be a list")
     found = []
     for index, value in enumerate(values):
-        name = f"{fields.path}.{key}[{index}]".lstrip(".")
+        row = Part(value, part.place, f"{part.key_of(key)}[{index}]")
         with listing(unread, _name(value)):
-            row = Fields(value, fields.place, name)
-            for twice in (one for one, inner in row.values.items() if isinstance(inner, Doubled)):
-                raise row.error(twice, "is there twice")
-            _require_writable(row.values, f"{fields.place}: {name}")
+            for name, inner in row.read(dict).items():
+                if isinstance(inner, Doubled):
+                    raise row.error(name, "is there twice")
+            _require_writable(row.values, f"{row.place}: {row.key}")
             found.append(row)
     return found
 
@@ -81,10 +104,10 @@ def _name(row: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def rest_of(fields: Fields, rows: str) -> dict[str, Any]:
+def rest_of(part: Part, rows: str) -> dict[str, Any]:
     """All that is not rows, word for word."""
-    rest = {key: value for key, value in fields.values.items() if key != rows}
-    _require_writable(rest, fields.place)
+    rest = {key: value for key, value in part.values.items() if key != rows}
+    _require_writable(rest, part.place)
     return rest
 
 
@@ -100,7 +123,7 @@ def _require_writable(values: Any, place: str) -> None:
 def reason_of(error: RecordError, file: ForeignFile) -> str:
     """What is wrong, for a record: without the file's folder, which would tell who keeps it
     where."""
-    return str(error).removeprefix(f"{file.fields.place}: ")
+    return str(error).removeprefix(f"{file.top.place}: ")
 
 
 def _bytes(path: Path) -> bytes:
@@ -110,7 +133,7 @@ def _bytes(path: Path) -> bytes:
         raise GpuliftError(f"{visible(str(path))}: cannot be read: {error.strerror}") from None
 
 
-def _parse(data: bytes, place: str) -> Fields:
+def _parse(data: bytes, place: str) -> Part:
     """A number that JSON has no room for, as NaN, is kept as the text that it was written with.
 
     What is wrong inside of a row is left to its reader, as is text that is not UTF-8.
@@ -145,7 +168,7 @@ def _parse(data: bytes, place: str) -> Fields:
     for name, value in raw.items():
         if isinstance(value, Doubled):
             raise RecordError(f"{place}: {visible(name)!r} is there twice in one object")
-    return Fields(raw, place)
+    return Part(raw, place)
 
 
 def _require_utf8(data: bytes, place: str) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gpulift.errors import RecordError
 from gpulift.exchange.foreign import (
     ForeignFile,
+    Part,
     listing,
     read_files,
     reason_of,
@@ -31,8 +31,9 @@ from gpulift.exchange.imported import (
     record_of,
     told_apart,
 )
-from gpulift.records.fields import Fields
-from gpulift.text import visible
+from gpulift.ground.errors import RecordError
+from gpulift.ground.text import visible
+from gpulift.records.values import Count, Integer, Maybe, Number, among
 
 SCHEMA_VERSION = 1  # in the context since 1.9
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -50,10 +51,54 @@ NOT_APART = "several benchmarks of this name that nothing in the file tells apar
 
 
 @dataclass(frozen=True)
+class Context:
+    """What is read of a file's context."""
+
+    json_schema_version: Integer = SCHEMA_VERSION
+    num_cpus: Maybe[Count] = None
+    date: str = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Top:
+    """What is read of a file, its rows apart."""
+
+    context: Context
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Which benchmark an entry is of, and whether it was measured."""
+
+    name: str
+    run_type: Annotated[str, among(ITERATION, AGGREGATE)]
+    run_name: str = ""
+    threads: Integer = 0
+    repetitions: Integer = 0
+    family_index: Integer = 0
+    per_family_instance_index: Integer = 0
+    repetition_index: Integer = 0
+    aggregate_name: str = ""
+    error_occurred: bool = False
+    error_message: str = ""
+    skipped: bool = False
+    skip_message: str = ""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time of one iteration, and how many there were."""
+
+    real_time: Number
+    iterations: Count = 1
+    time_unit: Annotated[str, among(*SECONDS)] = "ns"
+
+
+@dataclass(frozen=True)
 class _Row:
     """An entry, which benchmark it is of, and what of that."""
 
-    fields: Fields
+    entry: Part
     name: str
     parameters: tuple[int, ...]
     indices: tuple[int, ...]
@@ -74,10 +119,10 @@ def read_gbench(paths: Sequence[Path], _device: int | None = None) -> Imported:
 
 
 def _measurements(file: ForeignFile, unread: list[str]) -> Iterator[Measurement]:
-    _require_version(file.fields)
+    _require_version(file.top)
     context = _context(file)
     rows: list[_Row] = []
-    for entry in rows_of(file.fields, "benchmarks", unread):
+    for entry in rows_of(file.top, "benchmarks", unread):
         with listing(unread, str(entry.values.get("name", ""))):
             rows.append(_row(entry))
     benchmarks: dict[tuple[Any, ...], list[_Row]] = {}
@@ -92,13 +137,12 @@ def _measurements(file: ForeignFile, unread: list[str]) -> Iterator[Measurement]
         yield _measurement(case, found, file, context, unread)
 
 
-def _require_version(top: Fields) -> None:
+def _require_version(top: Part) -> None:
     for key in ("context", "benchmarks"):
-        if not top.has(key):
+        if key not in top.values:
             raise RecordError(f"{top.place}: has no {key}: not a JSON file of Google Benchmark")
-    context = top.child("context")
-    if context.whole("json_schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-        raise context.error("json_schema_version", f"is not {SCHEMA_VERSION}, which is read")
+    if top.read(Top).context.json_schema_version != SCHEMA_VERSION:
+        raise top.error("context.json_schema_version", f"is not {SCHEMA_VERSION}, which is read")
     entries = top.values["benchmarks"]
     if isinstance(entries, list) and entries and not any(map(_has_type, entries)):
         raise RecordError(
@@ -112,17 +156,14 @@ def _has_type(entry: Any) -> bool:
     return isinstance(entry, dict) and "run_type" in entry
 
 
-def _row(entry: Fields) -> _Row:
-    kind = entry.text("run_type")
-    if kind not in (ITERATION, AGGREGATE):
-        raise entry.error("run_type", f"must be {ITERATION} or {AGGREGATE}, not {kind!r}")
-    is_single = kind == ITERATION
+def _row(part: Part) -> _Row:
+    entry = part.read(Entry)
     return _Row(
-        entry,
-        entry.text("run_name", "") or entry.text("name"),
-        tuple(entry.whole(key, 0) for key in PARAMETERS),
-        tuple(entry.whole(key, 0) for key in INDICES),
-        entry.whole("repetition_index", 0) if is_single else entry.text("aggregate_name"),
+        part,
+        entry.run_name or entry.name,
+        tuple(getattr(entry, key) for key in PARAMETERS),
+        tuple(getattr(entry, key) for key in INDICES),
+        entry.repetition_index if entry.run_type == ITERATION else entry.aggregate_name,
         _problem(entry),
     )
 
@@ -138,19 +179,20 @@ def _case(row: _Row, of_name: set[tuple[int, ...]]) -> Case:
 
 def _context(file: ForeignFile) -> Json:
     """What all records of the file share."""
-    context = file.fields.child("context")
+    context = file.top.read(Top).context
+    cores = {} if context.num_cpus is None else {"cores": context.num_cpus}
     return {
         "context": {
             "gpu_missing": NO_GPU,
-            "host": {"cpu": UNKNOWN, **_cores(context)},
+            "host": {"cpu": UNKNOWN, **cores},
             "options": {},
         },
         "imported": {
             "tool": "Google Benchmark",
             "file": file.name,
-            **rest_of(file.fields, "benchmarks"),
+            **rest_of(file.top, "benchmarks"),
         },
-        "started_at": _utc(context.text("date", UNKNOWN)),
+        "started_at": _utc(context.date),
     }
 
 
@@ -158,7 +200,7 @@ def _measurement(
     case: Case, rows: Sequence[_Row], file: ForeignFile, shared: Json, unread: list[str]
 ) -> Measurement:
     name = rows[0].name
-    imported = shared["imported"] | {"benchmarks": [dict(row.fields.values) for row in rows]}
+    imported = shared["imported"] | {"benchmarks": [dict(row.entry.values) for row in rows]}
     made: Json = shared | {
         "tool": "gbench",
         "family": name.partition("/")[0],
@@ -169,8 +211,8 @@ def _measurement(
     if problem := _not_measured(rows, timed):
         outcome, reason = problem
         if reason == NOT_APART:
-            places = ", ".join(row.fields.path for row in rows)
-            unread.append(f"{file.fields.place}: {places}: {reason} ({visible(name)})")
+            places = ", ".join(row.entry.key for row in rows)
+            unread.append(f"{file.top.place}: {places}: {reason} ({visible(name)})")
         return Measurement(case=case, outcome=outcome, reason=reason, **made)
     times, reasons = _times(timed, file, unread)
     if not times:
@@ -205,12 +247,12 @@ def _not_measured(rows: Sequence[_Row], timed: Sequence[_Row]) -> tuple[str, str
     return next((row.problem for row in timed if row.problem), None)
 
 
-def _problem(entry: Fields) -> tuple[str, str] | None:
+def _problem(entry: Entry) -> tuple[str, str] | None:
     """Why it was not measured, in the tool's own words."""
-    if entry.flag("error_occurred", False):
-        return "error", _line(entry.text("error_message", "")) or "an error without a message"
-    if entry.flag("skipped", False):
-        return "skipped", _line(entry.text("skip_message", "")) or "skipped without a message"
+    if entry.error_occurred:
+        return "error", _line(entry.error_message) or "an error without a message"
+    if entry.skipped:
+        return "skipped", _line(entry.skip_message) or "skipped without a message"
     return None
 
 
@@ -221,45 +263,27 @@ def _times(
     times, reasons = [], []
     for row in rows:
         try:
-            times.append((_iterations(row.fields), _time_s(row.fields)))
+            times.append(_timing(row.entry))
         except RecordError as error:
             reasons.append(reason_of(error, file))
             unread.append(f"{error} ({visible(row.name)})")
     return times, reasons
 
 
-def _time_s(entry: Fields) -> float:
-    """Of one iteration."""
-    value = entry.values.get("real_time")
+def _timing(part: Part) -> tuple[int, float]:
+    """How many iterations, and the time of one."""
+    value = part.values.get("real_time")
     if isinstance(value, str):  # NaN, as it is written
-        raise entry.error("real_time", f"is no time: {visible(value)!r}")
-    time_s = entry.number("real_time") * _unit(entry)
-    if not 0 < time_s * _iterations(entry) < math.inf:
-        raise entry.error("real_time", f"is {entry.number('real_time'):g}: no time was measured")
-    return time_s
+        raise part.error("real_time", f"is no time: {visible(value)!r}")
+    timing = part.read(Timing)
+    time_s = timing.real_time * SECONDS[timing.time_unit]
+    if not 0 < time_s * timing.iterations < math.inf:
+        raise part.error("real_time", f"is {timing.real_time:g}: no time was measured")
+    return timing.iterations, time_s
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _iterations(one: Fields) -> int:
-    count = one.whole("iterations", 1)
-    if count < 1:
-        raise one.error("iterations", "must be 1 or more")
-    return count
-
-
-def _unit(one: Fields) -> float:
-    name = one.text("time_unit", "ns")
-    if name not in SECONDS:
-        raise one.error("time_unit", f"must be one of {', '.join(SECONDS)}, not {name!r}")
-    return SECONDS[name]
-
-
-def _cores(context: Fields) -> Json:
-    cores = context.maybe_whole("num_cpus")
-    return {} if cores is None else {"cores": cores}
 
 
 def _utc(date: str) -> str:

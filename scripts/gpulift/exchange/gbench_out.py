@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from gpulift.errors import GpuliftError
 from gpulift.exchange.imported import BENCHMARK
 from gpulift.exchange.rows import Row, known_errors, rows_of
+from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import IMPORT, Record
 from gpulift.records.read import Run
 

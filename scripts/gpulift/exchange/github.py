@@ -4,36 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpulift import text
-from gpulift.analysis.doubts import doubts_of
-from gpulift.analysis.gains import ordered
-from gpulift.analysis.summary import Roof, Summary, Worth, headline
-from gpulift.citing import conditions
-from gpulift.exchange.rows import known_errata, known_errors
-from gpulift.exchange.verdicts import checks_of
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, CheckResult, basis, coverage, overall
-from gpulift.text import visible
+from gpulift.analysis import conditions
+from gpulift.analysis.analyse import Analysis, JudgedRun
+from gpulift.analysis.doubts import Doubts
+from gpulift.analysis.gains import headline, ordered
+from gpulift.analysis.machine.checks import basis, coverage
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, CheckResult
+from gpulift.analysis.machine.verdict import overall
+from gpulift.analysis.summary import Roof, Worth
+from gpulift.exchange.rows import known_errors
+from gpulift.ground import text
+from gpulift.ground.text import visible
 
 MOST_LINES = 10
 MOST_LETTERS = 160
 PLAIN = " -/,%"  # punctuation that is no markup inside a line
+IN_BACKTICKS = f"{PLAIN}_:.+=()"  # nor ends inline code or the cell of a table
 MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "skipped": "➖"}
 
 
-def github_text(summaries: Sequence[Summary]) -> str:
+def github_text(analysis: Analysis) -> str:
     """Verdict, what failed or is open, the best and worst of each technique, the roofs."""
-    return "\n".join(line for summary in summaries for line in _run(summary)) + "\n"
+    return "\n".join(line for run in analysis.runs for line in _run(run, analysis.doubts)) + "\n"
 
 
 def code(value: str) -> str:
     """A text of a record as inline code in which nothing is markup, a mention or a link.
 
+    Ids and plain words are in backticks, so that an e-mail or a log can be read, too. In all else
     ASCII punctuation that could mean anything is a numeric character reference, which CommonMark
     never takes for structure; GitHub turns no text inside <code> into mentions.
     """
     shown = visible(value)
     if len(shown) > MOST_LETTERS:
         shown = f"{shown[:MOST_LETTERS]}…"
+    if shown.strip() and all(one.isalnum() or one in IN_BACKTICKS for one in shown):
+        return f"`{shown}`"
     inside = "".join(
         letter
         if letter.isalnum() or letter in PLAIN or not letter.isascii()
@@ -43,9 +49,8 @@ def code(value: str) -> str:
     return f"<code>{inside}</code>"
 
 
-def _run(summary: Summary) -> Iterator[str]:
-    checks = checks_of(summary)
-    doubts = doubts_of([summary], known_errata())
+def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
+    summary, checks = run.summary, run.checks
     verdict = overall(checks)
     context = summary.run.records[0].context
     yield f"## gpulift: {MARKS[verdict]} {verdict} on {code(summary.run.machine)}"
@@ -58,7 +63,7 @@ def _run(summary: Summary) -> Iterator[str]:
     yield from _checks(checks)
     yield from _table(
         ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
-        [_worth(row) for row in ordered(headline(summary), doubts)],
+        [_worth(row) for row in ordered(headline(summary, doubts), doubts)],
     )
     yield from _table(
         ("roof", "regime", "rate", "of the datasheet"), [_roof(one) for one in summary.roofs]
@@ -93,11 +98,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _worth(row: Worth) -> tuple[str, ...]:
     glyph, word = text.verdict(row.speedup)
     gain = (f"{glyph} {word}", text.speedup(row.speedup), text.saved(row.saved_s))
+    remarks = map(code, row.remarks)
     return (
         code(row.technique),
         code(text.case_label(row.case.case_id)),
         f"{code(row.arm)}{' (control)' if row.of_control else ''}",
-        ", ".join(filter(None, gain)),
+        ", ".join(filter(None, (*gain, *remarks))),
         text.percent(row.roof_fraction),
         _errors(row),
     )

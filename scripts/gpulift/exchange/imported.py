@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpulift.errors import GpuliftError
+from gpulift.ground.errors import GpuliftError, write_error
+from gpulift.ground.whole import whole_folder
 from gpulift.records.model import IMPORT
 from gpulift.records.parse import read_record
-from gpulift.runs import write_error
 
 BENCHMARK = "benchmark"  # the one arm
 SCHEMA = "1.4"
@@ -117,8 +117,8 @@ def word(name: str) -> str:
 
 
 def write(records: Sequence[Json], out: Path) -> None:
-    """The records as the files of a run folder. Raises GpuliftError for a folder that holds
-    anything, and for what cannot be written."""
+    """The records as the files of a run folder, all of them or none. Raises GpuliftError for a
+    folder that holds anything, and for what cannot be written."""
     files: dict[str, list[str]] = {}
     for record in records:
         read_record(record, Path(record["imported"]["file"]))  # it can be read again
@@ -128,8 +128,10 @@ def write(records: Sequence[Json], out: Path) -> None:
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise GpuliftError(f"{out}: is there already and not empty; name another folder")
-        out.mkdir(parents=True, exist_ok=True)
-        for name, lines in files.items():
-            (out / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        if out.is_dir() and out.samefile(Path.cwd()):  # a shell would stay in the one it replaces
+            raise GpuliftError(f"{out}: is the current folder; name a new one in it")
+        with whole_folder(out.resolve()) as aside:
+            for name, lines in files.items():
+                (aside / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
         raise write_error(out, error) from None

@@ -5,23 +5,24 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
+from gpulift.analysis import conditions
+from gpulift.analysis.analyse import JudgedRun
+from gpulift.analysis.machine.checks import basis
+from gpulift.analysis.machine.explain import explanation
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, SKIPPED, CheckResult
 from gpulift.analysis.summary import Summary
-from gpulift.citing import conditions
-from gpulift.exchange.verdicts import checks_of
-from gpulift.qualify.checks import FAIL, INCONCLUSIVE, SKIPPED, CheckResult, basis
-from gpulift.qualify.explain import explanation
-from gpulift.text import visible
+from gpulift.ground.text import visible
 
 # JUnit has no word for what could not be told: as in the file of a gate, that is skipped.
 ELEMENTS = {FAIL: "failure", INCONCLUSIVE: "skipped", SKIPPED: "skipped"}
 
 
-def junit_bytes(summaries: Sequence[Summary]) -> bytes:
+def junit_bytes(runs: Sequence[JudgedRun]) -> bytes:
     """The document, UTF-8. Whatever XML cannot hold is written as its escape."""
     root = ET.Element("testsuites", name="gpulift qualify")
     totals = dict.fromkeys(("tests", "failures", "errors"), 0)  # all that the schema has here
-    for summary in summaries:
-        suite = _suite(root, summary)
+    for run in runs:
+        suite = _suite(root, run)
         for name in totals:
             totals[name] += int(suite.attrib[name])
     root.attrib.update({name: str(count) for name, count in totals.items()})
@@ -30,8 +31,8 @@ def junit_bytes(summaries: Sequence[Summary]) -> bytes:
     return document + b"\n"
 
 
-def _suite(root: ET.Element, summary: Summary) -> ET.Element:
-    checks = checks_of(summary)
+def _suite(root: ET.Element, run: JudgedRun) -> ET.Element:
+    summary, checks = run.summary, run.checks
     said = [ELEMENTS.get(check.verdict) for check in checks]
     suite = ET.SubElement(
         root,

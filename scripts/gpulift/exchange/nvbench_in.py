@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
-from gpulift.errors import GpuliftError, RecordError
 from gpulift.exchange.foreign import (
     ForeignFile,
+    Part,
     listing,
     read_files,
     reason_of,
@@ -32,8 +33,10 @@ from gpulift.exchange.imported import (
     record_of,
     told_apart,
 )
-from gpulift.records.fields import Fields
-from gpulift.text import visible
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.text import visible
+from gpulift.records.decode import converted
+from gpulift.records.values import Integer
 
 FILE_VERSION = 1
 SAMPLES = "nv/json/bin:nv/cold/sample_times"
@@ -55,18 +58,118 @@ ISOLATED = "of isolated runs: NVBench cleared the L2 cache before each"
 
 
 @dataclass(frozen=True)
+class Meta:
+    """What a file says of itself: versions of all that wrote it, that of the format among them."""
+
+    version: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU; NVBench writes its facts beside these."""
+
+    id: Integer
+    name: str
+
+
+@dataclass(frozen=True)
+class Top:
+    """What is read of a file, its rows apart; NVBench writes an empty list as null."""
+
+    meta: Meta
+    devices: tuple[Device, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter of a state."""
+
+    name: str
+    value: str
+    type: str = "string"
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """Which device and case a state is of."""
+
+    device: Integer
+    axis_values: tuple[Axis, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Datum:
+    """One value of a summary: all are texts."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A figure of a state."""
+
+    tag: str
+    data: tuple[Datum, ...] | None = None
+
+
+@dataclass(frozen=True)
+class StateFigures:
+    """What was measured of a state."""
+
+    is_skipped: bool = False
+    skip_reason: str = ""
+    summaries: tuple[Summary, ...] | None = None
+
+
+@dataclass(frozen=True)
 class _State:
     """One row of a file: of which benchmark and device it is."""
 
-    fields: Fields
-    bench: Fields
+    part: Part
+    bench: Part
     device: int
     case: Case
 
     @property
     def name(self) -> str:
         """As in `copy Device=0 T=F32`, for what is said of it."""
-        return visible(f"{self.case['benchmark']} {self.fields.values.get('name', '')}")
+        return visible(f"{self.case['benchmark']} {self.part.values.get('name', '')}")
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A summary, and where it stands."""
+
+    summary: Summary
+    part: Part
+
+    def error(self, problem: str) -> RecordError:
+        """What is wrong with its values."""
+        return self.part.error("data", problem)
+
+    def value(self, name: str = "value") -> str:
+        """The value of that name."""
+        values = [one.value for one in self.summary.data or () if one.name == name]
+        if not values:
+            raise self.error(f"of {visible(self.summary.tag)} has no {name}")
+        return visible(values[0])
+
+    def number(self) -> float:
+        """Its value."""
+        text = self.value()
+        try:
+            return float(text)
+        except ValueError:
+            told = visible(self.summary.tag)
+            raise self.error(f"of {told} is not a number: {text!r}") from None
+
+    def whole(self, name: str = "value") -> int:
+        """A count among its values."""
+        text = self.value(name)
+        if not re.fullmatch(r"\d{1,15}", text):
+            raise self.error(f"of {visible(self.summary.tag)} is not a count: {text!r}")
+        return int(text)
 
 
 def read_nvbench(paths: Sequence[Path], device: int | None = None) -> Imported:
@@ -90,38 +193,38 @@ def read_nvbench(paths: Sequence[Path], device: int | None = None) -> Imported:
 
 
 def _require_version(file: ForeignFile) -> None:
-    top = file.fields
-    if not top.has("benchmarks") or not top.has("devices"):
+    top = file.top
+    if not {"benchmarks", "devices"} <= top.values.keys():
         raise RecordError(f"{top.place}: has no benchmarks and devices: not a JSON file of NVBench")
-    if not top.has("meta"):
+    if "meta" not in top.values:
         raise RecordError(
             f"{top.place}: has no meta.version: written by an NVBench of before 2022, whose files"
             f" are not read; this reads file version {FILE_VERSION}"
         )
-    version = top.child("meta").child("version").child("json")
-    if version.whole("major") != FILE_VERSION:
-        raise version.error("major", f"is not {FILE_VERSION}, the file version that is read")
+    if top.read(Top).meta.version.get("json", {}).get("major") != FILE_VERSION:
+        is_not = f"is not {FILE_VERSION}, the file version that is read"
+        raise top.error("meta.version.json.major", is_not)
 
 
 def _states(file: ForeignFile, unread: list[str]) -> list[_State]:
     """Each state of each benchmark; what does not say of which it is, is listed."""
     found: list[_State] = []
-    for bench in _rows(file.fields, "benchmarks", unread):
+    for bench in _rows(file.top, "benchmarks", unread):
         with listing(unread, str(bench.values.get("name", ""))):
-            name = bench.text("name")
-            for state in _rows(bench, "states", unread):
-                with listing(unread, f"{name} {state.values.get('name', '')}"):
-                    case = _case(name, state)
-                    found.append(_State(state, bench, state.whole("device"), case))
+            name = converted(bench.values.get("name"), str, bench.place, bench.key_of("name"))
+            for part in _rows(bench, "states", unread):
+                with listing(unread, f"{name} {part.values.get('name', '')}"):
+                    key = part.read(StateKey)
+                    found.append(_State(part, bench, key.device, _case(name, key, part)))
     return found
 
 
 def _device(files: Sequence[ForeignFile], states: Sequence[_State], asked: int | None) -> int:
     """A folder of records is of one device, as any run's is."""
     names = {
-        one.whole("id"): visible(one.text("name"))
+        device.id: visible(device.name)
         for file in files
-        for one in _list(file.fields, "devices")
+        for device in file.top.read(Top).devices or ()
     }
     used = sorted({state.device for state in states})
     shown = ", ".join(f"{id} ({names.get(id, UNKNOWN)})" for id in used)
@@ -137,7 +240,7 @@ def _device(files: Sequence[ForeignFile], states: Sequence[_State], asked: int |
 def _measurements(
     file: ForeignFile, states: Sequence[_State], device: int, unread: list[str]
 ) -> Iterator[Measurement]:
-    about = rest_of(file.fields, "benchmarks")
+    about = rest_of(file.top, "benchmarks")
     context = _context(file, device)
     seen: dict[str, int] = {}
     for state in (one for one in states if one.device == device):
@@ -147,9 +250,10 @@ def _measurements(
             "file": file.name,
             **about,
             "benchmark": rest_of(state.bench, "states"),
-            "state": dict(state.fields.values),
+            "state": dict(state.part.values),
         }
-        empty = Measurement("nvbench", state.bench.text("name"), case, context, made, notes=NOTES)
+        name = str(state.case["benchmark"])
+        empty = Measurement("nvbench", name, case, context, made, notes=NOTES)
         try:
             yield _measurement(file, empty, state, unread)
         except RecordError as error:
@@ -161,11 +265,14 @@ def _measurement(
     file: ForeignFile, empty: Measurement, of: _State, unread: list[str]
 ) -> Measurement:
     """The empty one with its time, or with the reason why the file has none."""
-    state = of.fields
-    if state.flag("is_skipped", False):
-        reason = " ".join(state.text("skip_reason", "").split()) or "skipped without a reason"
+    state = of.part.read(StateFigures)
+    if state.is_skipped:
+        reason = " ".join(state.skip_reason.split()) or "skipped without a reason"
         return replace(empty, outcome="skipped", reason=reason)
-    summaries = {one.text("tag"): one for one in _list(state, "summaries")}
+    summaries = {
+        one.tag: _Figure(one, replace(of.part, key=of.part.key_of(f"summaries[{index}]")))
+        for index, one in enumerate(state.summaries or ())
+    }
     try:
         samples, lacking = _samples(file, summaries.get(SAMPLES))
     except RecordError as error:
@@ -178,7 +285,7 @@ def _measurement(
     for clock, where, sizes in CLOCKS:
         for statistic in STATISTICS:
             if f"{where}/{statistic}" in summaries:
-                count = next((_whole(summaries[one]) for one in sizes if one in summaries), 1)
+                count = next((summaries[one].whole() for one in sizes if one in summaries), 1)
                 summary = summaries[f"{where}/{statistic}"]
                 return _aggregate(empty, clock, statistic, summary, count, lacking)
     known = ", ".join(f"{where}/{statistic}" for _, where, _ in CLOCKS for statistic in STATISTICS)
@@ -186,13 +293,13 @@ def _measurement(
 
 
 def _aggregate(
-    empty: Measurement, clock: str, statistic: str, summary: Fields, count: int, lacking: str
+    empty: Measurement, clock: str, statistic: str, summary: _Figure, count: int, lacking: str
 ) -> Measurement:
     """One window: the mean is a total of all samples, the median a step of its own."""
-    time_s = _number(summary)
+    time_s = summary.number()
     steps = count if statistic == "mean" else 1
     if count < 1 or not 0 < time_s * steps < math.inf:
-        raise summary.error("data", "holds no positive time and number of samples")
+        raise summary.error("holds no positive time and number of samples")
     lacking = lacking or "the single ones are not in the file"
     said = f"one window: the {statistic} of {count} samples; {lacking}"
     return replace(
@@ -205,7 +312,7 @@ def _aggregate(
     )
 
 
-def _samples(file: ForeignFile, summary: Fields | None) -> tuple[tuple[float, ...], str]:
+def _samples(file: ForeignFile, summary: _Figure | None) -> tuple[tuple[float, ...], str]:
     """The times of a --jsonbin file, or why there are none.
 
     NVBench writes them to `<its JSON file>-bin/<number>.bin`. Of the path in the file only that
@@ -214,44 +321,39 @@ def _samples(file: ForeignFile, summary: Fields | None) -> tuple[tuple[float, ..
     """
     if summary is None:
         return (), ""
-    values = {one.text("name"): one.text("value") for one in _list(summary, "data")}
+    values = {one.name: one.value for one in summary.summary.data or ()}
     if "filename" not in values:
         return (), "NVBench could not write the samples"
     number = PurePosixPath(values["filename"]).name
     if not re.fullmatch(r"\d{1,9}\.bin", number):
-        raise summary.error("data", f"names no file of sample times: {visible(number)!r}")
+        raise summary.error(f"names no file of sample times: {visible(number)!r}")
     path = file.path.with_name(f"{file.path.name}-bin") / number
     try:
         data = path.read_bytes()
     except OSError:
         return (), f"{number} with the samples is missing"
-    if len(data) != 4 * _whole(summary, "size"):
+    if len(data) != 4 * summary.whole("size"):
         raise RecordError(
-            f"{file.fields.place}: {number}: has {len(data)} bytes, for {values['size']} samples"
-            " of 4"
+            f"{file.top.place}: {number}: has {len(data)} bytes, for {values['size']} samples of 4"
         )
     times = np.frombuffer(data, "<f4").astype(np.float64)
     if not np.all(np.isfinite(times) & (times > 0)):
-        raise RecordError(f"{file.fields.place}: {number}: holds a time that is not positive")
+        raise RecordError(f"{file.top.place}: {number}: holds a time that is not positive")
     return tuple(float(one) for one in times), "" if len(times) else f"{number} holds no samples"
 
 
-def _list(fields: Fields, key: str) -> list[Fields]:
-    """NVBench writes an empty list as null."""
-    return [] if fields.values.get(key) is None else fields.children(key)
+def _rows(part: Part, key: str, unread: list[str]) -> list[Part]:
+    return [] if part.values.get(key) is None else rows_of(part, key, unread)
 
 
-def _rows(fields: Fields, key: str, unread: list[str]) -> list[Fields]:
-    return [] if fields.values.get(key) is None else rows_of(fields, key, unread)
-
-
-def _case(benchmark: str, state: Fields) -> Case:
+def _case(benchmark: str, state: StateKey, part: Part) -> Case:
     case: Case = {"benchmark": benchmark}
-    for axis in _list(state, "axis_values"):
-        name = _free(axis.text("name"), case)
-        case[name] = axis.text("value")
-        if axis.text("type", "string") == "int64":
-            case[name] = _digits(axis, "value")
+    for index, axis in enumerate(state.axis_values or ()):
+        case[_free(axis.name, case)] = (
+            _digits(axis, part, f"axis_values[{index}].value")
+            if axis.type == "int64"
+            else axis.value
+        )
     return case
 
 
@@ -262,42 +364,16 @@ def _free(name: str, case: Mapping[str, object]) -> str:
 
 
 def _context(file: ForeignFile, device: int) -> Json:
-    found = next((d for d in _list(file.fields, "devices") if d.whole("id") == device), None)
     made: Json = {"host": {"cpu": UNKNOWN}, "options": {}}
-    if found is None:
-        return made | {"gpu_missing": "unknown: the file does not describe the device"}
-    facts = {ours: found.values[name] for ours, name in FACTS.items() if found.has(name)}
-    return made | {"gpu": {"name": found.text("name"), "card": "", **facts}}
+    for index, found in enumerate(file.top.read(Top).devices or ()):
+        if found.id == device:
+            raw = file.top.values["devices"][index]
+            facts = {ours: raw[name] for ours, name in FACTS.items() if name in raw}
+            return made | {"gpu": {"name": found.name, "card": "", **facts}}
+    return made | {"gpu_missing": "unknown: the file does not describe the device"}
 
 
-def _number(summary: Fields) -> float:
-    text = _value(summary)
-    try:
-        return float(text)
-    except ValueError:
-        raise summary.error("data", f"{_of(summary)} is not a number: {text!r}") from None
-
-
-def _whole(summary: Fields, name: str = "value") -> int:
-    text = _value(summary, name)
-    if not re.fullmatch(r"\d{1,15}", text):
-        raise summary.error("data", f"{_of(summary)} is not a count: {text!r}")
-    return int(text)
-
-
-def _value(summary: Fields, name: str = "value") -> str:
-    values = [one.text("value") for one in _list(summary, "data") if one.text("name") == name]
-    if not values:
-        raise summary.error("data", f"{_of(summary)} has no {name}")
-    return visible(values[0])
-
-
-def _of(summary: Fields) -> str:
-    return f"of {visible(summary.text('tag'))}"
-
-
-def _digits(fields: Fields, key: str) -> int:
-    text = fields.text(key)
-    if not re.fullmatch(r"-?\d{1,18}", text):
-        raise fields.error(key, f"is not an integer: {visible(text)!r}")
-    return int(text)
+def _digits(axis: Axis, part: Part, key: str) -> int:
+    if not re.fullmatch(r"-?\d{1,18}", axis.value):
+        raise part.error(key, f"is not an integer: {visible(axis.value)!r}")
+    return int(axis.value)

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from gpulift.errors import GpuliftError
 from gpulift.exchange.rows import as_json, cells_of, columns
+from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Record, Windows
 from gpulift.records.read import Run
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gpulift import stats
 from gpulift.analysis import arms
-from gpulift.analysis.summary import Case, group_cases
-from gpulift.errors import GpuliftError
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.estimate import Estimate
+from gpulift.ground.text import label_value, visible
 from gpulift.records.model import KINDS, OUTCOMES, Arm
 from gpulift.records.read import Run
-from gpulift.stats import Estimate
-from gpulift.text import visible
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case, group_cases
 
 HELP = {
     "gpulift_run_info": "Where and with what the records of a run were measured; always 1.",
@@ -50,7 +50,7 @@ class _Gauges:
     def add(self, name: str, labels: Labels, value: float | None) -> None:
         if value is None:
             return
-        written = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
+        written = ",".join(f'{key}="{label_value(text)}"' for key, text in labels.items())
         if self.samples.setdefault(name, {}).setdefault(written, value) != value:
             raise GpuliftError(
                 f"two runs of the same name hold {visible(written)}: export them one by one"
@@ -75,11 +75,6 @@ def prometheus_text(runs: Sequence[Run]) -> str:
             for case in group_cases(run.records, kind):
                 _add_case(gauges, case, {**labels, "kind": kind})
     return "".join(f"{line}\n" for line in gauges.lines())
-
-
-def escaped(text: str) -> str:
-    """For a label's value; what a terminal would obey is written as its escape."""
-    return visible(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _add_run(gauges: _Gauges, run: Run, labels: Labels) -> None:

@@ -9,11 +9,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from gpulift import machine, stats
-from gpulift.analysis import arms
-from gpulift.citing import conditions, errata
+from gpulift.analysis import arms, conditions, errata
+from gpulift.analysis.bounds import bound_of
+from gpulift.engine import machine
 from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
 from gpulift.records.read import Run
+from gpulift.verdicts import stats
 
 TELEMETRY_RANGES = (
     "sm_clock_hz",
@@ -213,6 +214,7 @@ def _of_arm() -> list[Column]:
         *(Column(name, float, _arm(name)) for name in ("check_error", "check_tolerance")),
         *(Column(name, int, _arm(name)) for name in (*numbers, *peaks)),
         Column("held", bool, _arm("held")),
+        Column("bound", str, lambda r: (r.arm and bound_of([r.record], r.arm.name).kind) or None),
         Column("ranks", int, _arm("ranks")),
         Column(
             "arm_environment_json", str, lambda r: as_json(r.arm.environment) if r.arm else None
@@ -227,8 +229,8 @@ def _of_result() -> list[Column]:
     return [
         Column("windows", int, lambda row: len(row.arm.window_s) if row.arm else None),
         Column("step_s", float, lambda row: row.step_s),
-        Column("step_cpu_s", float, lambda r: arms.cpu_per_step(r.arm) if r.arm else None),
-        Column("step_energy_j", float, lambda r: arms.joules_per_step(r.arm) if r.arm else None),
+        Column("step_cpu_s", float, _used(arms.cpu_per_step)),
+        Column("step_energy_j", float, _used(arms.joules_per_step)),
         Column("speedup", float, lambda row: row.speedup),
         Column("bytes_per_s", float, lambda row: row.rate("bytes")),
         Column("flops_per_s", float, lambda row: row.rate("flops")),
@@ -281,6 +283,10 @@ def _build(name: str) -> Callable[[Row], Scalar]:
 
 def _arm(name: str) -> Callable[[Row], Scalar]:
     return lambda row: _known(getattr(row.arm, name)) if row.arm else None
+
+
+def _used(of: Callable[[Record, Arm], float | None]) -> Callable[[Row], Scalar]:
+    return lambda row: of(row.record, row.arm) if row.arm else None
 
 
 def _cost(name: str) -> Callable[[Row], Scalar]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
-from gpulift.errors import GpuliftError
-from gpulift.runs import write_error
-from gpulift.text import visible
+from gpulift.ground.arguments import require_free
+from gpulift.ground.errors import write_error
+from gpulift.ground.whole import write_whole
 
 
 def deliver(content: bytes, out: Path | None, force: bool) -> None:
@@ -22,24 +20,7 @@ def deliver(content: bytes, out: Path | None, force: bool) -> None:
         _to_stdout(content)
         return
     require_free(out, force)
-    try:
-        if out.exists() and not out.is_file():  # a device or a pipe
-            out.write_bytes(content)
-        else:
-            _replace(out, content)
-    except OSError as error:
-        raise write_error(out, error) from None
-
-
-def require_free(out: Path, force: bool) -> None:
-    """Raises GpuliftError where `out` is a folder, or a file that would be written over."""
-    try:
-        if out.is_dir():
-            raise GpuliftError(f"{visible(str(out))}: is a folder; name a file")
-        if out.is_file() and not force:
-            raise GpuliftError(f"{visible(str(out))}: is there already; --force writes over it")
-    except OSError as error:  # a name that is too long, or a folder that may not be read
-        raise write_error(out, error) from None
+    write_whole(content, out)
 
 
 def append(content: bytes, file: Path) -> None:
@@ -49,17 +30,6 @@ def append(content: bytes, file: Path) -> None:
             opened.write(content)
     except OSError as error:
         raise write_error(file, error) from None
-
-
-def _replace(out: Path, content: bytes) -> None:
-    whole = out.with_name(f".{os.getpid()}.gpulift.new")
-    try:
-        whole.write_bytes(content)
-        whole.replace(out)
-    except OSError:
-        with suppress(OSError):
-            whole.unlink()
-        raise
 
 
 def _to_stdout(content: bytes) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpulift.compare import explain
-from gpulift.compare.explain import Attribution
-from gpulift.compare.judge import Launch
 from gpulift.gate.evidence import BASE, HEAD, Row, Turn
 from gpulift.gate.judge import GateResult
 from gpulift.gate.launches import GateRecords, timed
+from gpulift.verdicts import explain
+from gpulift.verdicts.explain import Attribution
+from gpulift.verdicts.two_sets import Launch
 
 
 def attribute(result: GateResult, records: GateRecords) -> dict[Row, Attribution]:

@@ -5,32 +5,30 @@ A reference is checked out and built once below `<checkout>/.gate/<commit>/` and
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from gpulift import machine
-from gpulift.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError
-from gpulift.programs import finished, text_of
-from gpulift.records.fields import Fields
+from gpulift.engine import machine
+from gpulift.engine.machine import cached
+from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
+from gpulift.ground.lock import alone
+from gpulift.ground.programs import finished, text_of, tool_output
+from gpulift.records.decode import decoded
 from gpulift.records.model import Context
-from gpulift.records.read import parse_line
-from gpulift.runs import write_error
+from gpulift.records.values import Maybe
 
 Say = Callable[[str], None]
 FOLDER = ".gate"
 COMMIT_DIGITS = 12
 LAST_LINES = 10
+WAITING = "another gate is building here; waiting for it"
 GIT_LIMIT_S = 300  # of a checkout on a slow disk
-END_LIMIT_S = 30  # of a build that was asked to end
 NEEDED = re.compile(r"^(modules/[^/]+\.json\.stamp): ", re.M)
 # What has to be the same in both builds, by its name in CMakeCache.txt.
 # Also where they are empty: else CMake would take them from what the environment has now.
@@ -85,6 +83,16 @@ class Build:
         return self.folder / "modules"
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """What is read here of the manifest of a technique."""
+
+    abi_tag: str = ""
+    unavailable: str = ""
+    script: bool = False
+    gpus: Maybe[int] = None
+
+
 def own_build(gpu: int | None) -> Build:
     """The checkout's own build, as it is."""
     return _open(machine.find_bench().parent, "this checkout", gpu)
@@ -116,11 +124,16 @@ def resolve(reference: str, checkout: Path) -> str:
     """The full commit of a git reference of the checkout."""
     if shutil.which("git") is None:
         raise GpuliftError("git is not installed: install it, or name build folders")
-    known = _git(checkout, "rev-parse", "--git-dir")
+    known = _git(checkout, "rev-parse", "--show-prefix")
     if known.returncode != 0:
         raise GpuliftError(
             f"git takes {checkout} for no repository: name build folders instead; git says:"
             f" {_last(known.stderr, 1).strip()}"
+        )
+    if known.stdout.strip():
+        raise GpuliftError(
+            f"{checkout} is no repository of its own but a folder of another one: name build"
+            " folders instead"
         )
     if not reference.startswith("-"):
         found = _git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
@@ -143,24 +156,12 @@ def build_commit(commit: str, say: Say, until_s: float | None = None) -> Path:
     settings = cached(machine.find_bench().parent / "CMakeCache.txt")
     try:
         above.mkdir(parents=True, exist_ok=True)
-        with _alone(checkout / FOLDER / "lock", say):
+        with alone(checkout / FOLDER / "lock", lambda: say(WAITING)):
             _check_out(checkout, above / "source", commit)
             _build(above, settings, say, until_s)
     except OSError as error:
         raise write_error(above, error) from None
     return above / "build"
-
-
-def cached(file: Path) -> dict[str, str]:
-    """Everything that CMakeCache.txt of a build folder holds."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        raise GpuliftError(
-            f"{file} is not there, so a reference cannot be built like it: run ./gpulift setup"
-        ) from None
-    entries = (re.match(r"([A-Za-z_]\w*):[A-Z]+=(.*)", line) for line in lines)
-    return {entry[1]: entry[2] for entry in entries if entry}
 
 
 def configure_flags(settings: dict[str, str]) -> list[str]:
@@ -212,30 +213,17 @@ def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
     """What the command prints; its last lines go to stderr when it fails."""
     left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
     try:
-        started = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        done = tool_output(command, left_s)
     except OSError as error:
         raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
-    with started as process:
-        try:
-            said, _ = process.communicate(timeout=left_s)
-        except subprocess.TimeoutExpired:
-            process.terminate()  # upon which ninja ends its compilers
-            try:
-                process.communicate(timeout=END_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            raise GpuliftError(
-                f"--budget ended before the builds did: {failure} in time. What was built is kept;"
-                " give a larger --budget, or name build folders"
-            ) from None
-        except BaseException:  # as a Ctrl-C, or the build would be waited for
-            process.terminate()
-            raise
-    if process.returncode != 0:
-        raise BuildFailed(failure, _last(said, LAST_LINES))
-    return said
+    except subprocess.TimeoutExpired:
+        raise GpuliftError(
+            f"--budget ended before the builds did: {failure} in time. What was built is kept;"
+            " give a larger --budget, or name build folders"
+        ) from None
+    if done.returncode != 0:
+        raise BuildFailed(failure, _last(done.stdout, LAST_LINES))
+    return done.stdout
 
 
 class BuildFailed(GpuliftError):
@@ -265,10 +253,10 @@ def _open(folder: Path, name: str, gpu: int | None) -> Build:
 def abi_tag(modules: Path) -> str:
     """What all modules of a folder were built against, from their manifests."""
     tags = {
-        manifest.text("abi_tag")
+        manifest.abi_tag
         for manifest in _manifests(modules)
         # A technique in Python alone has no module that was built.
-        if not (manifest.text("unavailable", "") or manifest.flag("script", False))
+        if not (manifest.unavailable or manifest.script)
     }
     if len(tags) != 1:
         many = "were built against different headers" if tags else "hold nothing to measure"
@@ -279,13 +267,13 @@ def abi_tag(modules: Path) -> str:
 def _takes_rows(modules: Path) -> bool:
     """Whether gpulift-bench beside the modules has --rows: since manifests tell the number of
     GPUs."""
-    return any(manifest.has("gpus") for manifest in _manifests(modules))
+    return any(manifest.gpus is not None for manifest in _manifests(modules))
 
 
-def _manifests(modules: Path) -> Iterator[Fields]:
+def _manifests(modules: Path) -> Iterator[Manifest]:
     for file in sorted(modules.glob("*.json")):
         try:
-            yield Fields(parse_line(file.read_bytes(), str(file)), str(file))
+            yield decoded(file.read_bytes(), Manifest, str(file))
         except OSError as error:
             raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
         except RecordError:
@@ -309,15 +297,3 @@ def _git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _last(text: str, lines: int) -> str:
     return "\n".join(text.strip().splitlines()[-lines:]) or "no reason was given"
-
-
-@contextmanager
-def _alone(file: Path, say: Say) -> Iterator[IO[str]]:
-    """Holds a lock, so that two gates never build in one folder."""
-    with file.open("w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another gate is building here; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock

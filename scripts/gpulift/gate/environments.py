@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpulift import machine
-from gpulift.errors import FAILED, GpuliftError, RecordError
+from gpulift.engine import machine
+from gpulift.engine.machine import TechniqueInfo
 from gpulift.gate.builds import Build, own_build
 from gpulift.gate.setup import Asked, choose_rows
-from gpulift.machine import TechniqueInfo
-from gpulift.programs import finished, text_of
-from gpulift.records.fields import Fields
-from gpulift.records.read import parse_line
+from gpulift.ground.errors import FAILED, GpuliftError, RecordError
+from gpulift.ground.programs import finished, text_of
+from gpulift.records.decode import converted, parse_line
 
 Say = Callable[[str], None]
 WORKER = "gpulift_worker.py"
@@ -36,6 +35,14 @@ class Environment:
     def stem(self) -> str:
         """For names of folders."""
         return re.sub(r"[^\w.+]+", "-", self.said).lower()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker says: by script what it lacks, by package its version."""
+
+    missing: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,20 +104,18 @@ def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Pa
     the scripts; throws GpuliftError otherwise."""
     python = machine.find_interpreter(option, named)
     answer = _describe(f"{option} {named}", [str(python), str(worker), "--describe", *scripts])
-    missing = answer.texts_by_key("missing")
-    if missing:
-        script, why = min(missing.items())
+    if answer.missing:
+        script, why = min(answer.missing.items())
         technique = script.replace(".", "/", 1)
         raise GpuliftError(
             f"{option} {named}: {technique} cannot run: {why}; install what it needs, or leave the"
-            f" technique out with a filter (-- -{technique})"
+            f' technique out with --filter "-{technique}"'
         )
-    versions = answer.texts_by_key("versions")
-    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    said = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
     return Environment(python, said.replace("python", "Python", 1))
 
 
-def _describe(asked: str, command: Sequence[str | Path]) -> Fields:
+def _describe(asked: str, command: Sequence[str | Path]) -> Answer:
     try:
         done = finished(command, ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -121,6 +126,7 @@ def _describe(asked: str, command: Sequence[str | Path]) -> Fields:
         said = text_of(done.stderr).strip().splitlines()
         raise GpuliftError(f"{asked}: {said[-1] if said else f'exit code {done.returncode}'}")
     try:
-        return Fields(parse_line(done.stdout, asked), asked)
+        raw = parse_line(done.stdout, asked)
     except RecordError:
         raise GpuliftError(f"{asked}: is no Python 3.10 or later") from None
+    return converted(raw, Answer, asked)

@@ -4,7 +4,8 @@ A gate.json without a result is of a gate that was broken off. A series (`cases`
 and `alone`, in which the base meets itself in the rows that broke) has a folder per stage. In a
 duet it holds a folder of records for each run of gpulift-bench, named by its first launch:
 `launch-0008`. With alternating processes it holds a folder per block of four, and in it one per
-process, named by its turn and its side: `block-0002/1-head`.
+process, named by its turn and its side: `block-0002/1-head`. With somebody's command it holds a
+folder per launch, `launch-0003`, which has pairs of runs.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from gpulift import stats
-from gpulift.analysis import duets
-from gpulift.analysis.hardware import emptied_by_hardware
-from gpulift.compare.comparability import differences
-from gpulift.decision import DUET, Margins
-from gpulift.errors import NOT_COMPARABLE, GpuliftError, RecordError
-from gpulift.records.fields import Fields
+from gpulift.gate.pairs import PairedLaunch, read_launch
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError, RecordError
+from gpulift.ground.whole import write_whole
+from gpulift.records.decode import converted, parse_line
 from gpulift.records.files import record_files, record_files_below
 from gpulift.records.model import Arm, Record
-from gpulift.records.read import parse_line, read_file
-from gpulift.runs import write_error
+from gpulift.records.read import read_file
+from gpulift.records.values import Fraction, Maybe, NotNegative, among
+from gpulift.verdicts import duets, stats
+from gpulift.verdicts.comparability import differences
+from gpulift.verdicts.decision import DUET, Margins
+from gpulift.verdicts.hardware import emptied_by_hardware
 
 SCHEMA = "1.3"
 GATE_FILE = "gate.json"
 TWO_IN_ONE = "duet"
 ALTERNATING = "alternating processes"
+COMMANDS = "commands in turns"
+WRITTEN_ALWAYS = ("least", "equivalent", "planted_size")  # no default stands for what is lost
 
 CASES = "cases"
 NULL = "null"
@@ -145,11 +149,12 @@ class Setup:
     `least_changes` has what a user asked for, by row id, and counts in place of `least`.
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
     `out_of_time` has the series that the budget ended; `unsteady` the rows that no filter asked for
-    and that most of their trials in the certificate left inconclusive.
+    and that most of their trials in the certificate left inconclusive. `planted_by_command`: the
+    slow-down is in the work of a command of the user's, of which no one knows the size.
     """
 
     method: str
-    mode: str
+    mode: Annotated[str, among(TWO_IN_ONE, ALTERNATING, COMMANDS)]
     base: str
     head: str
     machine: str
@@ -157,14 +162,15 @@ class Setup:
     seed: int
     rows: tuple[Row, ...]
     unmeasurable: Mapping[str, str] = field(default_factory=dict)
-    floors: Mapping[str, float] = field(default_factory=dict)
-    least: float = DUET.least
-    equivalent: float = DUET.equivalent
+    floors: Mapping[str, NotNegative] = field(default_factory=dict)
+    least: Fraction = DUET.least
+    equivalent: Fraction = DUET.equivalent
     null_rows: tuple[Row, ...] = ()
-    planted_size: float = 0.0
+    planted_size: NotNegative = 0.0
     out_of_time: tuple[str, ...] = ()
     unsteady: tuple[Row, ...] = ()
-    least_changes: Mapping[str, float] = field(default_factory=dict)
+    least_changes: Mapping[str, Fraction] = field(default_factory=dict)
+    planted_by_command: bool = False
 
     @property
     def measurable(self) -> tuple[Row, ...]:
@@ -179,6 +185,15 @@ class Setup:
         """The margins of a row, above its floor where a certificate has one."""
         asked = Margins(self.least, self.equivalent).asked(self.least_changes.get(row.id))
         return asked.above_floor(self.floors.get(row.id))
+
+
+@dataclass(frozen=True)
+class Document:
+    """What is read again of gate.json."""
+
+    schema: str
+    setup: Setup
+    result: Maybe[dict[str, Any]] = None
 
 
 @dataclass(frozen=True)
@@ -231,9 +246,9 @@ def turn_folder(block: Path, turn: int, side: str) -> Path:
 def read_evidence(gate: Path) -> Evidence:
     """Reads back what a gate wrote. Throws GpuliftError when the folder holds none."""
     document = _read_document(gate / GATE_FILE)
-    setup = _setup(document)
+    setup = document.setup
     held = {one: read_series(gate, one, setup.mode, setup.rows_of(one)) for one in SERIES}
-    return _evidence(setup, held, document.has("result"))
+    return _evidence(setup, held, document.result is not None)
 
 
 def _evidence(setup: Setup, held: Mapping[str, Series], ended: bool) -> Evidence:
@@ -251,19 +266,25 @@ def read_series(gate: Path, series: str, mode: str, rows: Sequence[Row]) -> Seri
 
 def launch_folders(gate: Path, series: str, stage: int, mode: str) -> list[Path]:
     """The folders of a stage in the order of their launches."""
-    pattern = "launch-*" if mode == TWO_IN_ONE else "block-*"
+    pattern = "block-*" if mode == ALTERNATING else "launch-*"
     return sorted(stage_folder(gate, series, stage).glob(pattern))
 
 
 def read_launches(folder: Path, mode: str, rows: Sequence[Row]) -> Launches:
     """What one run of gpulift-bench, or one alternating block, says of the rows."""
-    launch = _duet_launch if mode == TWO_IN_ONE else _block_launch
+    if mode == COMMANDS:
+        launch = read_launch(folder)
+        return {row: (_paired(launch, row.arm),) for row in rows} if launch else {}
+    of_turns = _duet_launch if mode == TWO_IN_ONE else _block_launch
     found = read_turns(folder, mode, rows)
-    return {row: tuple(launch(turns) for turns in held) for row, held in found.items()}
+    return {row: tuple(of_turns(turns) for turns in held) for row, held in found.items()}
 
 
 def read_turns(folder: Path, mode: str, rows: Sequence[Row]) -> dict[Row, list[tuple[Turn, ...]]]:
-    """The turns of each launch of the rows that the folder has records of, in order."""
+    """The turns of each launch of the rows that the folder has records of, in order; runs of
+    somebody's command have none."""
+    if mode == COMMANDS:
+        return {}
     return (_duet_turns if mode == TWO_IN_ONE else _block_turns)(folder, rows)
 
 
@@ -272,13 +293,7 @@ def save(gate: Path, setup: Setup, result: Mapping[str, Any] | None = None) -> N
     document: dict[str, Any] = {"schema": SCHEMA, "setup": asdict(setup)}
     if result is not None:
         document["result"] = result
-    try:
-        gate.mkdir(parents=True, exist_ok=True)
-        whole = gate / f".{GATE_FILE}.new"
-        whole.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        whole.replace(gate / GATE_FILE)
-    except OSError as error:
-        raise write_error(gate, error) from None
+    write_whole(json.dumps(document, indent=2, allow_nan=False) + "\n", gate / GATE_FILE)
 
 
 def require_one_machine(gate: Path) -> None:
@@ -304,70 +319,32 @@ def require_same_machine(records: Iterable[Record], what: str) -> None:
             )
 
 
-def _read_document(file: Path) -> Fields:
+def _read_document(file: Path) -> Document:
     try:
         content = file.read_bytes()
     except OSError as error:
         raise GpuliftError(f"{file}: no evidence of a gate: {error.strerror}") from None
-    document = Fields(parse_line(content, str(file)), str(file))
-    schema = document.text("schema")
+    raw = parse_line(content, str(file))
+    schema = str(raw.get("schema", SCHEMA))
     if schema.partition(".")[0] != SCHEMA.partition(".")[0]:
-        raise document.error("schema", f"is {schema}, which this version cannot read")
+        raise RecordError(f"{file}: schema is {schema}, which this version cannot read")
+    document = converted(raw, Document, str(file))
+    for key in WRITTEN_ALWAYS:
+        if key not in raw["setup"]:
+            raise RecordError(f"{file}: setup.{key} is missing")
+    _require_sound(document.setup, f"{file}: setup")
     return document
 
 
-def _setup(document: Fields) -> Setup:
-    fields = document.child("setup")
-    mode = fields.text("mode")
-    if mode not in (TWO_IN_ONE, ALTERNATING):
-        raise fields.error("mode", f"must be {TWO_IN_ONE} or {ALTERNATING}")
-    made = Setup(
-        mode=mode,
-        **{key: fields.text(key) for key in ("method", "base", "head", "machine", "certificate")},
-        seed=fields.whole("seed"),
-        rows=_rows(fields, "rows"),
-        unmeasurable=fields.texts_by_key("unmeasurable"),
-        floors=fields.numbers_by_key("floors"),
-        least=fields.number("least"),
-        equivalent=fields.number("equivalent"),
-        null_rows=_rows(fields, "null_rows"),
-        planted_size=fields.number("planted_size"),
-        out_of_time=fields.texts("out_of_time"),
-        unsteady=_rows(fields, "unsteady"),
-        least_changes=fields.numbers_by_key("least_changes"),
-    )
-    _require_sound(made, fields)
-    return made
-
-
-def _require_sound(setup: Setup, fields: Fields) -> None:
+def _require_sound(setup: Setup, place: str) -> None:
     """Refuses what no gate writes, by its field: a verdict would rest on it."""
-    for key in ("least", "equivalent"):
-        if not 0 < getattr(setup, key) < 1:
-            raise fields.error(key, "must be a fraction above 0 and below 1")
-    if setup.planted_size < 0:
-        raise fields.error("planted_size", "must not be negative")
-    for id, least in setup.least_changes.items():
-        if not 0 < least < 1:
-            raise fields.child("least_changes").error(id, "must be a fraction above 0 and below 1")
-    ids = {row.id for row in setup.rows}
-    for id, floor in setup.floors.items():
-        if id in ids and floor < 0:
-            raise fields.child("floors").error(id, "must not be negative")
-    for key, named in (("null_rows", setup.null_rows), ("unsteady", setup.unsteady)):
-        if not set(named) <= set(setup.rows):
-            raise fields.error(key, "must be among the rows")
-
-
-def _rows(fields: Fields, key: str) -> tuple[Row, ...]:
-    rows = [
-        Row(one.text("technique"), one.text("case_id"), one.text("arm"))
-        for one in fields.children(key)
-    ]
-    twice = next((row for row in rows if rows.count(row) > 1), None)
-    if twice is not None:
-        raise fields.error(key, f"names {twice.id} more than once")
-    return tuple(rows)
+    for key in ("rows", "null_rows", "unsteady"):
+        rows: Sequence[Row] = getattr(setup, key)
+        twice = next((row for row in rows if rows.count(row) > 1), None)
+        if twice is not None:
+            raise RecordError(f"{place}.{key} names {twice.id} more than once")
+        if not set(rows) <= set(setup.rows):
+            raise RecordError(f"{place}.{key} must be among the rows")
 
 
 def _records(folder: Path) -> list[Record]:
@@ -457,6 +434,16 @@ def _block_launch(turns: Sequence[Turn]) -> Launch:
         return float(np.mean(logs[HEAD]) - np.mean(logs[BASE]))
 
     return _launch(turns, value)
+
+
+def _paired(launch: PairedLaunch, name: str) -> Launch:
+    if failed := launch.failed(name):
+        side, reason = failed
+        return Launch(None, NO_BASE if side == BASE else ERROR, f"{side}: {reason}", side=side)
+    units = sorted(unit or "no unit" for unit in launch.units(name))
+    if len(units) > 1:
+        return Launch(None, ERROR, f"its unit is {' and '.join(units)}", side=HEAD)
+    return Launch(launch.log_ratio(name), planted=launch.planted)
 
 
 def _launch(turns: Sequence[Turn], measured: Callable[[], float | None]) -> Launch:

@@ -9,8 +9,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gpulift import errors, steps
-from gpulift.decision import (
+from gpulift.gate.evidence import (
+    ALTERNATING,
+    BROKEN,
+    CASES,
+    COMMANDS,
+    MISSING,
+    NO_BASE,
+    NULL,
+    OK,
+    PLANTED,
+    SERIES,
+    SLOWED,
+    UNLIKE,
+    Evidence,
+    Launch,
+    Row,
+    Series,
+    Setup,
+)
+from gpulift.ground import errors, steps
+from gpulift.ground.estimate import CONFIDENCE
+from gpulift.ground.steps import step
+from gpulift.verdicts.decision import (
     EQUIVALENT,
     ERROR,
     FASTER,
@@ -30,31 +51,13 @@ from gpulift.decision import (
     percent,
     screen,
 )
-from gpulift.gate.evidence import (
-    ALTERNATING,
-    BROKEN,
-    CASES,
-    MISSING,
-    NO_BASE,
-    NULL,
-    OK,
-    PLANTED,
-    SERIES,
-    SLOWED,
-    UNLIKE,
-    Evidence,
-    Launch,
-    Row,
-    Series,
-    Setup,
-)
-from gpulift.stats import CONFIDENCE
-from gpulift.steps import step
 
 WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
 MOST_UNDECIDED = 0.1  # of the comparisons that were judged
 LESS_SHARP = "alternating processes: less sharp"
 NULL_ROWS = 2
+# Whole processes vary more than windows do, and those of a short command cost little.
+SCREENS_OF_COMMANDS = (4, 8, 16, 32, 64, 128, 256)
 # The planted slow-down: twice the smallest effect that the gate says it sees with 90 % power, so
 # that it is missed once in thousands; and never less than what must not pass as equivalent.
 PLANTED_ABOVE_SEEN = 2.0
@@ -214,7 +217,10 @@ def plan_of(evidence: Evidence) -> GatePlan:
     """The error budget over the rows that have anything to compare."""
     first = evidence.cases.first
     empty = [row for row in evidence.setup.measurable if _unusable(first.get(row, ()))]
-    return GatePlan(len(evidence.setup.measurable) - len(empty))
+    cases = len(evidence.setup.measurable) - len(empty)
+    return (
+        GatePlan(cases, SCREENS_OF_COMMANDS) if evidence.setup.mode == COMMANDS else GatePlan(cases)
+    )
 
 
 def of_unknown_side(evidence: Evidence) -> list[Row]:
@@ -390,6 +396,8 @@ def _judge_case(row: Row, evidence: Evidence, plan: GatePlan) -> RowResult:
     """A row of the gate itself. Where a process broke that held both builds, what the base does
     alone tells which one it was."""
     one = _judge_row(row, evidence.cases, evidence.setup, plan)
+    if row.id in evidence.setup.unmeasurable:  # of which runs of a command say one side, if any
+        return one
     if not _of_unknown_side(row, evidence):
         return replace(one, no_base=one.verdict.verdict != ERROR and NO_BASE in one.outcomes)
     alone = _launches(row, evidence.alone)
@@ -507,12 +515,15 @@ def _null_finding(one: RowResult, evidence: Evidence) -> _Finding:
 
 def _planted_finding(one: RowResult, size: float, evidence: Evidence) -> _Finding:
     planted = size if evidence.setup.mode == ALTERNATING else _measured_plant(one)
-    named = f"{one.row.id}: planted {percent(size if planted is None else planted)}"
+    by_command = evidence.setup.planted_by_command
+    how = "by its command" if by_command else percent(size if planted is None else planted)
+    named = f"{one.row.id}: planted {how}"
     state, problem = _not_measured(one, PLANTED, evidence)
-    if not problem and _undecided(one, evidence) and evidence.left_open(PLANTED):
+    if not problem and one.verdict.verdict != REGRESSED and evidence.left_open(PLANTED):
         state, problem = OPEN, f"not decided: {describe(one.verdict)}"
     if not problem:
-        state, problem = WRONG, _misread(one, planted, size)
+        wrong = _overlooked(one) if by_command else _misread(one, planted, size)
+        state, problem = WRONG, wrong
     read = one.verdict.difference
     if problem or read is None:
         return _Finding(state, f"{named}, {problem}")
@@ -551,13 +562,18 @@ def _misread(one: RowResult, planted: float | None, size: float) -> str:
     read = one.verdict.difference
     if planted is None:
         return "but no record says what was really planted"
-    if one.verdict.verdict != REGRESSED or read is None:
-        return f"not found: {describe(one.verdict)}"
+    if (overlooked := _overlooked(one)) or read is None:
+        return overlooked
     low, high = (math.expm1(end) for end in read.interval(CONFIDENCE))
     slack = PLANTED_TOLERANCE * size
     if not low - slack <= planted <= high + slack:
         return f"read wrongly: {describe(one.verdict)}"
     return ""
+
+
+def _overlooked(one: RowResult) -> str:
+    """Empty when a planted slow-down was found."""
+    return "" if one.verdict.verdict == REGRESSED else f"not found: {describe(one.verdict)}"
 
 
 def _measured(launches: Sequence[Launch]) -> int:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulift import steps
-from gpulift.compare.explain import launch_data, launch_line, place, record_data
-from gpulift.compare.judge import Launch
 from gpulift.gate.evidence import CASES, OK, TURNS, Row, Setup, Turn, launch_folders, read_turns
-from gpulift.steps import step
+from gpulift.ground import steps
+from gpulift.ground.steps import step
+from gpulift.verdicts.explain import launch_data, launch_line, place, record_data
+from gpulift.verdicts.two_sets import Launch
 
 SCREEN, CONFIRMATION = "screen", "confirmation"
 STAGES = (SCREEN, CONFIRMATION)

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
-from gpulift import machine
-from gpulift.decision import GatePlan, percent
-from gpulift.errors import FAILED, INTERRUPTED, NOT_COMPARABLE, USAGE, GpuliftError
 from gpulift.gate.evidence import (
     ALONE,
     BASE,
     CASES,
+    COMMANDS,
     HEAD,
     NULL,
     PLANTED,
     SERIES,
-    TURNS,
-    TURNS_REVERSED,
-    TWO_IN_ONE,
     Evidence,
     Row,
     Setup,
-    batch_folder,
-    block_folder,
     read_evidence,
     read_launches,
     save,
     stage_folder,
-    turn_folder,
 )
 from gpulift.gate.judge import (
     MORE_TIME,
@@ -51,36 +43,14 @@ from gpulift.gate.judge import (
     rows_control,
     sound,
 )
-from gpulift.gate.rows import selecting, selecting_by_filter
+from gpulift.ground.errors import GpuliftError
+from gpulift.verdicts.decision import GatePlan, percent
 
 Say = Callable[[str], None]
 Clock = Callable[[], float]
+NULL_OF_COMMANDS = 8  # launches of base against base
 PILOT = 2  # launches of the screen that tell how long a gate takes
 SEEDS_PER_STAGE = 1000  # more than a stage has launches; a multiple of four, see _duet
-OF_PYTHON = {BASE: "--base-python", HEAD: "--python"}  # options of gpulift-bench
-
-
-@dataclass(frozen=True)
-class Program:
-    """A gpulift-bench, the modules that it measures, and the interpreter of their Python arms where
-    it is not the usual one; one that does not take rows takes a filter."""
-
-    bench: Path
-    modules: Path
-    python: Path | None = None
-    takes_rows: bool = True
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a comparison, and the fraction by which it is slowed down on purpose."""
-
-    program: Program
-    planted: float = 0.0
-
-    def plant(self) -> list[str]:
-        """What gpulift-bench is told of it."""
-        return ["--plant", f"{self.planted:g}"] if self.planted else []
 
 
 @dataclass
@@ -125,16 +95,35 @@ class BudgetOver(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What gpulift-bench is told besides the rows."""
+class Batch:
+    """Launches of rows that are to be taken in a stage of a series, of these two sides: BASE or
+    HEAD. The second is slowed down by the fraction `planted`. `gate` is the folder of it all."""
 
-    arm_time_s: float
-    gpu: int | None = None
+    gate: Path
+    series: str
+    stage: int
+    rows: Sequence[Row]
+    launches: range
+    sides: tuple[str, str]
+    planted: float
+    seed: int
+    mode: str
 
-    def flags(self) -> list[str]:
-        """The command line."""
-        gpu = [] if self.gpu is None else ["--gpu", str(self.gpu)]
-        return ["--arm-time", str(self.arm_time_s), *gpu]
+    @property
+    def folder(self) -> Path:
+        """Where the launches go."""
+        return stage_folder(self.gate, self.series, self.stage)
+
+
+class Taker(Protocol):
+    """What takes launches."""
+
+    def take(self, batch: Batch, budget: Budget) -> list[Path]:
+        """Measures into the batch's folder; returns what read_launches then reads, in order. Raises
+        BudgetOver, and GpuliftError where nothing more can be measured."""
+
+    def cost(self, rows: int, launches: int) -> int:
+        """What so many launches of so many rows take, in launches of one row."""
 
 
 @dataclass(frozen=True)
@@ -143,20 +132,18 @@ class Gate:
     whose pace launches set."""
 
     folder: Path
-    base: Program
-    head: Program
+    taker: Taker
     on_gpu: frozenset[str]
     launch_bound: frozenset[str]
-    settings: Settings
     budget: Budget
     say: Say
 
 
-def needed_row_launches(setup: Setup) -> int:
+def needed_row_launches(setup: Setup, taker: Taker) -> int:
     """Launches of one row that the screen and the controls take, confirmation of those included."""
     rows = len(setup.measurable)
-    controls = len((NULL, PLANTED)) * min(NULL_ROWS, rows) * _launches_of_control()
-    return rows * GatePlan(rows).screen_launches + controls
+    control = taker.cost(min(NULL_ROWS, rows), _launches_of_control())
+    return taker.cost(rows, GatePlan(rows).screen_launches) + len((NULL, PLANTED)) * control
 
 
 def measure(gate: Gate, setup: Setup) -> Evidence:
@@ -165,7 +152,7 @@ def measure(gate: Gate, setup: Setup) -> Evidence:
     What a budget leaves undone stays inconclusive, and one that ends while something is measured
     breaks the gate off. Throws GpuliftError when it cannot even hold the screen and the controls.
     """
-    _require_time(gate, needed_row_launches(setup), 0)
+    _require_time(gate, needed_row_launches(setup, gate.taker), 0)
     save(gate.folder, setup)
     try:
         return _measure_in_time(gate, setup)
@@ -223,7 +210,7 @@ def _ask_base_alone(gate: Gate, evidence: Evidence) -> Evidence:
     rows = of_unknown_side(evidence)
     if not rows:
         return evidence
-    if not gate.budget.allows(len(rows) * PILOT):
+    if not gate.budget.allows(gate.taker.cost(len(rows), PILOT)):
         gate.say(f"the budget ends here: whether base or head broke {len(rows)} is not tried")
         return evidence
     gate.say(f"base against a copy of itself in {len(rows)} that broke: is it the head?")
@@ -236,7 +223,8 @@ def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
     gate.say(f"screen: {len(setup.measurable)} comparisons x {launches} launches")
     evidence = _stage(gate, evidence, CASES, 1, setup.measurable, range(PILOT))
     rows = sound(evidence)
-    needed = needed_row_launches(setup) - PILOT * len(setup.measurable)
+    measured = gate.taker.cost(len(setup.measurable), PILOT)
+    needed = needed_row_launches(setup, gate.taker) - measured
     _require_time(gate, needed, 1)
     if not rows:
         return evidence
@@ -248,7 +236,7 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
     """More launches of the rows in which too little would have been seen, as far as the budget
     allows; what it does not allow is judged by the launches that are there."""
     plan = plan_of(evidence)
-    kept = _launches_to_come(evidence, series)
+    kept = _launches_to_come(gate, evidence, series)
     for before, look in pairwise(plan.screens):
         held = evidence.of(series)
         noisy = [
@@ -259,7 +247,7 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
         ]
         if not noisy:
             continue
-        more = len(noisy) * (look - before)
+        more = gate.taker.cost(len(noisy), look - before)
         if not gate.budget.allows(more + kept):
             gate.say(
                 f"the budget ends here: {len(noisy)} of {series} vary too much for {before}"
@@ -268,7 +256,10 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
                 f" {gate.budget.estimate_s(kept):.0f} s to keep for the controls and"
                 f" {max(0.0, gate.budget.left_s()):.0f} s left"
             )
-            return evidence
+            if series == CASES:
+                return evidence
+            open_ones = (*evidence.setup.out_of_time, series)
+            return _saved(gate, evidence, replace(evidence.setup, out_of_time=open_ones))
         gate.say(f"screen: {len(noisy)} of {series} vary, {look} launches in all")
         evidence = _stage(gate, evidence, series, 1, noisy, range(before, look))
     return evidence
@@ -281,8 +272,12 @@ def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
 
 def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
     rows, launches = evidence.setup.null_rows, plan_of(evidence).screen_launches
-    evidence = _stage(gate, evidence, series, 1, rows, range(launches))
-    evidence = _screen_on(gate, evidence, series, rows)
+    if evidence.setup.mode == COMMANDS and series == NULL:
+        # Enough to say how large a slow-down to plant; the rows need the time more.
+        evidence = _stage(gate, evidence, series, 1, rows, range(NULL_OF_COMMANDS))
+    else:
+        evidence = _stage(gate, evidence, series, 1, rows, range(launches))
+        evidence = _screen_on(gate, evidence, series, rows)
     return _confirm(gate, evidence, series, rows)
 
 
@@ -292,7 +287,7 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
     Where the budget ends first, the set-up says so. The null control leaves time for the planted.
     """
     plan, before = plan_of(evidence), 0
-    kept = _launches_to_come(evidence, series)
+    kept = _launches_to_come(gate, evidence, series)
     for look in plan.looks:
         held = evidence.of(series)
         open_rows = [
@@ -300,7 +295,7 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
         ]
         if not open_rows:
             continue
-        more = len(open_rows) * (look - before)
+        more = gate.taker.cost(len(open_rows), look - before)
         if not gate.budget.allows(more + kept):
             needed_s = gate.budget.estimate_s(more)
             gate.say(
@@ -316,11 +311,13 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
     return evidence
 
 
-def _launches_to_come(evidence: Evidence, series: str) -> int:
+def _launches_to_come(gate: Gate, evidence: Evidence, series: str) -> int:
     """Of one row, for the controls that follow after what is measured now."""
     controls = {CASES: 2, NULL: 1}.get(series, 0) if not evidence.setup.planted_size else 0
     rows = min(NULL_ROWS, len(evidence.setup.measurable))
-    return controls * rows * _launches_of_control()
+    # How long a command takes is known less well than how long windows do.
+    spare = 2 if evidence.setup.mode == COMMANDS else 1
+    return spare * controls * gate.taker.cost(rows, _launches_of_control())
 
 
 def _launches_of_control() -> int:
@@ -335,106 +332,34 @@ def _stage(
     """Measures these launches of the rows. Their number is even, so that the arm of either build
     allocates first in half of them."""
     setup = evidence.setup
-    base, head = {
-        CASES: (gate.base, gate.head),
-        NULL: (gate.base, gate.base),
-        PLANTED: (gate.head, gate.head),
-        ALONE: (gate.base, gate.base),
-    }[series]
-    sides = {BASE: Side(base), HEAD: Side(head, setup.planted_size if series == PLANTED else 0.0)}
-    seed = _stage_seed(setup.seed, series, stage)
-    above = stage_folder(gate.folder, series, stage)
+    batch = Batch(
+        gate=gate.folder,
+        series=series,
+        stage=stage,
+        rows=rows,
+        launches=launches,
+        sides={
+            CASES: (BASE, HEAD),
+            NULL: (BASE, BASE),
+            PLANTED: (HEAD, HEAD),
+            ALONE: (BASE, BASE),
+        }[series],
+        planted=setup.planted_size if series == PLANTED else 0.0,
+        seed=_stage_seed(setup.seed, series, stage),
+        mode=setup.mode,
+    )
     started_s = gate.budget.clock()
     try:
-        if setup.mode == TWO_IN_ONE:
-            folders = [batch_folder(above, launches)]
-            _duet(gate, sides, folders[0], launches, seed, rows)
-        else:
-            folders = [block_folder(above, block) for block in launches]
-            for block, folder in zip(launches, folders, strict=True):
-                _alternate(gate, sides, stage_block(folder, block, stage), seed + block, rows)
+        folders = gate.taker.take(batch, gate.budget)
     except BudgetOver:
         save(gate.folder, replace(setup, out_of_time=(*setup.out_of_time, series)))
         raise
-    gate.budget.learn(len(rows) * len(launches), gate.budget.clock() - started_s)
+    gate.budget.learn(gate.taker.cost(len(rows), len(launches)), gate.budget.clock() - started_s)
     for folder in folders:
         # Only what is new is read; the rest of a gate's records is known already.
         more = read_launches(folder, setup.mode, setup.rows_of(series))
         evidence = evidence.plus(series, stage, more)
     return evidence
-
-
-def _duet(
-    gate: Gate,
-    sides: Mapping[str, Side],
-    folder: Path,
-    launches: range,
-    seed: int,
-    rows: Sequence[Row],
-) -> None:
-    """One run of gpulift-bench that times both builds.
-
-    Which side prepares first what arms share changes every two launches, counted from the seed on,
-    and so goes on from run to run: four launches of a stage hold each order, in however many runs.
-    """
-    modules = [f"--{side}={one.program.modules}" for side, one in sides.items()]
-    pythons = [
-        f"{OF_PYTHON[side]}={one.program.python}"
-        for side, one in sides.items()
-        if one.program.python is not None
-    ]
-    flags = ["--launches", str(len(launches)), "--seed", str(seed + launches.start)]
-    # What a search took long to find is noted by the first launches of the screen.
-    searched = batch_folder(stage_folder(gate.folder, CASES, 1), range(PILOT))
-    flags += ["--recall", str(searched)] if searched.is_dir() else []
-    # The program of a duet is the head's, also where base meets base.
-    _call(gate, gate.head, [*modules, *pythons, *flags, *sides[HEAD].plant()], folder, rows)
-
-
-def stage_block(folder: Path, block: int, stage: int) -> list[tuple[str, Path]]:
-    """The four turns of a block with their folders; every other block starts with the head, and
-    the second stage with the other side than the first."""
-    turns = TURNS if (block + stage) % 2 else TURNS_REVERSED
-    return [(side, turn_folder(folder, turn, side)) for turn, side in enumerate(turns)]
-
-
-def _alternate(
-    gate: Gate,
-    sides: Mapping[str, Side],
-    turns: Sequence[tuple[str, Path]],
-    seed: int,
-    rows: Sequence[Row],
-) -> None:
-    """One block of four processes on the same inputs."""
-    for side, folder in turns:
-        one = sides[side]
-        flags = ["--modules", str(one.program.modules), "--launches", "1", "--seed", str(seed)]
-        _call(gate, one.program, [*flags, *one.plant()], folder, rows)
-
-
-def _call(
-    gate: Gate, program: Program, flags: Sequence[str], folder: Path, rows: Sequence[Row]
-) -> None:
-    left_s = gate.budget.left_s()
-    if left_s <= 0:
-        raise BudgetOver
-    chosen = selecting(rows, folder) if program.takes_rows else selecting_by_filter(rows)
-    selected = [*chosen, "--records", str(folder)]
-    # What was planned or seen so far says little of rows that are slower: time ends them, too.
-    code = machine.measure(program.bench, [*flags, *gate.settings.flags(), *selected], left_s)
-    kept = f"what was measured is kept in {gate.folder}"
-    if code in (INTERRUPTED, -signal.SIGINT):
-        if gate.budget.left_s() <= 0:
-            raise BudgetOver
-        raise GpuliftError(f"interrupted: {kept}", INTERRUPTED)
-    if code < 0:
-        name = signal.Signals(-code).name
-        forwarded = -code in machine.FORWARDED
-        raise GpuliftError(
-            f"gpulift-bench ended by {name}: {kept}", 128 - code if forwarded else FAILED
-        )
-    if code in (USAGE, NOT_COMPARABLE):
-        raise GpuliftError(f"gpulift-bench refused, see above; {kept}", code)
 
 
 def _stage_seed(seed: int, series: str, stage: int) -> int:

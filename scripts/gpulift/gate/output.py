@@ -7,13 +7,17 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gpulift import steps
-from gpulift.compare.explain import Attribution, path_to
-from gpulift.compare.matching import matching
-from gpulift.decision import (
+from gpulift.gate.evidence import ALTERNATING, BASE, COMMANDS, HEAD, TWO_IN_ONE, Launch, Row, Setup
+from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
+from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
+from gpulift.ground import steps
+from gpulift.ground.steps import step
+from gpulift.ground.whole import write_whole
+from gpulift.verdicts.decision import (
     ERROR,
     IMPROVED,
     INCONCLUSIVE,
@@ -22,11 +26,8 @@ from gpulift.decision import (
     GatePlan,
     percent,
 )
-from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, TWO_IN_ONE, Launch, Row, Setup
-from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, describe
-from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
-from gpulift.runs import write_error
-from gpulift.steps import step
+from gpulift.verdicts.explain import Attribution, path_to
+from gpulift.verdicts.matching import matching
 
 # How a launch's windows become its log ratio: not by the medians that stand beside it in a duet.
 LOG_RATIO = {
@@ -34,6 +35,8 @@ LOG_RATIO = {
     " mean log step time of the head's windows in it less the base's",
     ALTERNATING: "the log ratio of a launch is the mean log of its head processes' median steps"
     " less that of its base processes",
+    COMMANDS: "the log ratio of a launch is that of the numbers of a run of the head and one of the"
+    " base, and above 0 where the head is worse",
 }
 SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
 NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -199,6 +202,12 @@ def github(result: GateResult) -> Iterator[str]:
             yield _command("warning", "gpulift inconclusive", line(one, result.note))
 
 
+JUNIT_SUITE = "gpulift gate"
+JUNIT_BEGINNING = (
+    f"<?xml version='1.0' encoding='utf-8'?>\n<testsuite name=\"{JUNIT_SUITE}\"".encode()
+)
+
+
 def write_junit(result: GateResult, file: Path) -> None:
     """JUnit XML: a test case per row and control."""
     broken = sum(control.broken for control in result.controls)
@@ -206,7 +215,7 @@ def write_junit(result: GateResult, file: Path) -> None:
     counts = result.counts
     suite = ET.Element(
         "testsuite",
-        name="gpulift gate",
+        name=JUNIT_SUITE,
         tests=str(len(result.rows) + len(result.controls)),
         failures=str(counts[REGRESSED]),
         errors=str(counts[ERROR] + broken),
@@ -218,10 +227,9 @@ def write_junit(result: GateResult, file: Path) -> None:
         _junit_row(suite, one, result.note)
     tree = ET.ElementTree(suite)
     ET.indent(tree)
-    try:
-        tree.write(file, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise write_error(file, error) from None
+    content = BytesIO()
+    tree.write(content, encoding="utf-8", xml_declaration=True)
+    write_whole(content.getvalue(), file)
 
 
 def _junit_control(suite: ET.Element, control: Control) -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpulift.citing.again import pattern_of
+from gpulift.engine.again import pattern_of
+from gpulift.engine.runs import ROWS_FILE
 from gpulift.gate.evidence import Row
-from gpulift.runs import ROWS_FILE, write_error
+from gpulift.ground.whole import write_whole
 
 
 def selecting(rows: Iterable[Row], folder: Path) -> list[str]:
     """The options that select the rows; their list is written into the folder of the records."""
     file = folder / ROWS_FILE
     lines = [f"{row.technique}\t{row.case_id}\t{row.arm}\n" for row in rows]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(lines), encoding="utf-8")
-    except OSError as error:
-        raise write_error(folder, error) from None
+    write_whole("".join(lines), file, lasting=False)
     return ["--rows", str(file)]
 
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gpulift import machine
-from gpulift.certificate import Certificate, find_certificate, sentence
-from gpulift.compare import thresholds
-from gpulift.compare.comparability import require_same_but_commit
-from gpulift.decision import DECISION_METHOD
-from gpulift.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.engine import machine
+from gpulift.engine.machine import TechniqueInfo
+from gpulift.engine.runs import make_new
 from gpulift.gate.builds import FOLDER, Build
+from gpulift.gate.certificate import Certificate, find_certificate, sentence
 from gpulift.gate.evidence import ALTERNATING, TURNS, TWO_IN_ONE, Row, Setup
-from gpulift.gate.measure import Budget, Gate, Program, Say, Settings
-from gpulift.machine import TechniqueInfo
-from gpulift.runs import write_error
+from gpulift.gate.measure import Budget, Gate, Say
+from gpulift.gate.programs import Program, Programs, Settings
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError, write_error
+from gpulift.verdicts import thresholds
+from gpulift.verdicts.comparability import require_same_but_commit
+from gpulift.verdicts.decision import DECISION_METHOD
 
 NAMED = 3  # of the cases that one side lacks
 
@@ -50,7 +51,7 @@ def require_sound(asked: Asked) -> None:
     """Refuses a filter or a folder that cannot be, before anything is built for minutes."""
     machine.matcher(asked.filter)
     if asked.out is not None:
-        _require_new(asked.out)
+        require_new(asked.out)
 
 
 def make_setup(
@@ -103,11 +104,13 @@ def make_gate(
     processes = 2 if setup.mode == TWO_IN_ONE else len(TURNS)
     return Gate(
         folder=_new_folder(asked.out, base.stem, head.stem),
-        base=Program(base.bench, base.modules, base.python, base.takes_rows),
-        head=Program(head.bench, head.modules, head.python, head.takes_rows),
+        taker=Programs(
+            Program(base.bench, base.modules, base.python, base.takes_rows),
+            Program(head.bench, head.modules, head.python, head.takes_rows),
+            asked.settings,
+        ),
         on_gpu=frozenset(info.id for info in infos if info.gpus),
         launch_bound=frozenset(info.id for info in infos if info.launch_bound),
-        settings=asked.settings,
         budget=Budget(
             asked.budget_s,
             processes * asked.settings.arm_time_s,
@@ -142,9 +145,10 @@ def choose_rows(
     if any(rows for _, rows in lacking):
         named = "; ".join(f"only in the {name}: {_some(rows)}" for name, rows in lacking if rows)
         raise GpuliftError(
-            f"not comparable: {named}; leave them out with a filter (-- -NAME)", NOT_COMPARABLE
+            f'not comparable: {named}; leave them out with --filter "-NAME"', NOT_COMPARABLE
         )
     if not chosen[0] | chosen[1]:
+        machine.require_selected([*base, *head], filter)
         what = f"the filter {filter!r}" if filter else "the selection"
         hint = "" if all_cases else f" among the quick cases{more}"
         raise GpuliftError(f"no case matches {what}{hint}")
@@ -167,7 +171,8 @@ def _some(rows: Iterable[Row]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _require_new(out: Path) -> None:
+def require_new(out: Path) -> None:
+    """Refuses a folder that holds anything."""
     try:
         if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise GpuliftError(f"--out {out}: is there already; name a new folder")
@@ -177,15 +182,10 @@ def _require_new(out: Path) -> None:
 
 def _new_folder(out: Path | None, base: str, head: str) -> Path:
     if out is not None:
-        _require_new(out)
+        require_new(out)
         return out
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    above = machine.checkout_root() / FOLDER / "runs"
-    path, number = above / f"{date}-{base}-{head}", 1
-    while path.exists():
-        number += 1
-        path = above / f"{date}-{base}-{head}-{number}"
-    return path
+    return make_new(machine.checkout_root() / FOLDER / "runs", f"{date}-{base}-{head}")
 
 
 def _names_rows(asked: Asked) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpulift.errors import GpuliftError, RecordError
+import zstandard
+
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.whole import is_aside
 
 WRITTEN = ".jsonl"
 PUBLISHED = ".jsonl.zst"
 LEVEL = 19  # a third smaller than the default, and read as fast
+LARGEST_BYTES = 2**28  # of a file's content: more than a hundred times the largest committed
 
 
 def record_files(folder: Path) -> list[Path]:
@@ -18,8 +22,8 @@ def record_files(folder: Path) -> list[Path]:
 
 
 def record_files_below(above: Path) -> list[Path]:
-    """Those of all folders below."""
-    return _sorted(above.rglob("*.jsonl*"))
+    """Those of all folders below that are whole."""
+    return _sorted(file for file in above.rglob("*.jsonl*") if not is_aside(file.parent))
 
 
 def stem_of(file: Path) -> str:
@@ -50,26 +54,24 @@ def content_of(file: Path) -> bytes:
 
 
 def compressed(content: bytes) -> bytes:
-    """As one Zstandard frame."""
-    import pyarrow as arrow  # type: ignore[import-untyped]  # takes longer to import than most commands take
-
-    made: bytes = arrow.Codec("zstd", LEVEL).compress(content, asbytes=True)
-    return made
+    """As one Zstandard frame with a checksum of the content."""
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(content)
 
 
 def decompressed(content: bytes, place: str) -> bytes:
-    """The whole content of a Zstandard file. Raises RecordError where it is damaged."""
-    import pyarrow as arrow
-
-    if not content:
-        raise RecordError(f"{place}: cannot be decompressed: it is empty; copy it again")
+    """The whole content of a Zstandard file, which tells its size and has a checksum. Raises
+    RecordError where it is damaged, or unpacks to more than any record file."""
     try:
-        with arrow.CompressedInputStream(arrow.BufferReader(content), "zstd") as stream:
-            made: bytes = stream.read()
-            return made
-    except (OSError, ValueError) as error:
-        cause = str(error).partition("\n")[0]
-        raise RecordError(f"{place}: cannot be decompressed: {cause}; copy it again") from None
+        frame = zstandard.get_frame_parameters(content)
+        if not frame.has_checksum:
+            raise RecordError(f"{place}: has no checksum: unpack it (zstd -d) and publish it again")
+        if frame.content_size > LARGEST_BYTES:
+            raise RecordError(f"{place}: tells no size of at most {LARGEST_BYTES:,} bytes")
+        return zstandard.ZstdDecompressor().decompress(
+            content, max_output_size=LARGEST_BYTES, allow_extra_data=False
+        )
+    except zstandard.ZstdError as error:
+        raise RecordError(f"{place}: cannot be decompressed: {error}; copy it again") from None
 
 
 def _sorted(files: Iterable[Path]) -> list[Path]:

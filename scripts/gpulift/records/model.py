@@ -18,13 +18,18 @@ from pathlib import Path
 from sys import intern
 from typing import Annotated, Any, Literal, get_args
 
+from zstandard import decompress
+
+from gpulift.records.decode import parse_again
 from gpulift.records.values import (
     Count,
+    Error,
     Integer,
     Maybe,
     NotNegative,
     Number,
-    Positive,
+    Result,
+    Seconds,
     Whole,
     about,
 )
@@ -35,23 +40,44 @@ Role = Literal["baseline", "technique"]
 Clock = Literal["device", "host"]
 HostIdOf = Literal["boot_id", "machine_id"]
 Regime = Literal["burst", "sustained", "unknown"]  # unknown: what another tool measured
+CacheState = Literal["", "none", "cold", "warm", "by_size", "by_case"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)  # from good to bad
 IMPORT = "import"  # measured by another tool: it has no build of ours, and no seed
 
 UNKNOWN_COMMITS = ("", "unknown")  # without git, or where it refused the checkout
 ID_DIGITS = 12
 DOUBLES = ("device_s", "host_s", "enqueue_s", "sm_clock_hz", "start_s", "cpu_s")
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-EARLIER_CONTROLS: Mapping[str, tuple[str, ...]] = {  # that records below schema 1.9 do not name
+EARLIER_CONTROLS: Mapping[str, tuple[str, ...]] = {  # that records below schema 1.10 do not name
     "allocator/caching": ("uncached",),
     "allocator/device_malloc": ("cuda_malloc",),
-    "batch/activation_checkpointing": ("bf16", "bf16_selective", "bf16_every_block"),
+    "attention/sdpa": ("math", "explicit"),
+    "batch/activation_checkpointing": ("fp32", "fp32_every_block"),
     "compile/torch_compile": ("cpp_eager",),
     "compile/xla": ("no_jit",),
-    "framework/choice": ("pytorch_compiled",),
+    "convolution/autotune": ("new_size",),
+    "distributed/overlap": ("one_at_the_end", "per_parameter", "one_bucket"),
+    "framework/choice": ("pytorch_eager", "libtorch_eager"),
+    "fusion/gradient_norm": ("launch_a_tensor", "read_each"),
+    "fusion/layer_norm": ("op_by_op",),
+    "host/numa_binding": ("remote",),
+    "host/thread_affinity": ("one_core",),
+    "input/cache": ("remote_each_epoch",),
+    "input/decode": ("libjpeg_turbo_no_simd",),
+    "input/sharding": ("scan_and_skip",),
+    "kernel/matmul_ladder": ("naive", "tiled"),
+    "launch/priorities": ("idle_device",),
+    "loss/chunked_cross_entropy": ("compiled_chunked",),
     "optimizer/foreach": ("loop",),
+    "optimizer/step_share": ("loop",),
+    "precision/matmul": ("fp32",),
+    "precision/mixed": ("fp32",),
+    "sparsity/two_four": ("dense_half_zeros",),
 }
+# Minor schema version from which on records tell all controls, predictions, all files that an arm
+# is made of, and joules of its own cards alone.
+TELLS_ALL = 10
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -70,8 +96,8 @@ class Cost:
 class Windows:
     """One entry per window: totals of the window, not of one step."""
 
-    device_s: Annotated[Sequence[Positive], about("by device events")] = ()
-    host_s: Annotated[Sequence[Positive], about("by the wall clock")] = ()
+    device_s: Annotated[Sequence[Seconds], about("by device events")] = ()
+    host_s: Annotated[Sequence[Seconds], about("by the wall clock")] = ()
     enqueue_s: Annotated[Sequence[NotNegative], about("host time spent issuing the window")] = ()
     sm_clock_hz: Annotated[Sequence[NotNegative], about("true SM clock in the window")] = ()
     start_s: Annotated[
@@ -122,8 +148,8 @@ class Arm:
     remedy: str = ""
     clock: Annotated[Clock, about("which windows judge the arm")] = "host"
     cost: Maybe[Cost] = None
-    check_error: Maybe[NotNegative] = None
-    check_tolerance: Maybe[NotNegative] = None
+    check_error: Maybe[Error] = None
+    check_tolerance: Maybe[Error] = None
     steps_per_window: Count = 1
     lead_in_steps: Whole = 0
     held: Annotated[bool, about("windows were queued behind a blocking kernel")] = False
@@ -132,7 +158,7 @@ class Arm:
     peak_host_bytes: Maybe[Whole] = None
     windows: Windows = field(default_factory=Windows)
     metrics: Annotated[
-        Mapping[str, Number],
+        Mapping[str, Result],
         about("facts about the arm beyond its time, whose names end in their units"),
     ] = field(default_factory=dict)
     ranks: Annotated[
@@ -220,6 +246,7 @@ class Stop:
     asked_half_width: Maybe[NotNegative] = None
     reached_half_width: Maybe[NotNegative] = None
     planned_blocks: Annotated[Maybe[Count], about("the least number of the plan")] = None
+    rest_s: Annotated[NotNegative, about("idle before each window: the boost clock is back")] = 0.0
 
 
 @dataclass(frozen=True)
@@ -411,6 +438,9 @@ class Context:
         ),
     ] = field(default_factory=dict)
 
+    # The whole object.
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
     @cached_property
     def slug(self) -> str:
         """Folder name of the machine: its GPU model, or its CPU where there is no GPU, with the id
@@ -419,6 +449,21 @@ class Context:
             return slug(self.gpu.name)
         name, cpu_id = f"cpu-{slug(self.host.cpu)}", self.host.facts.get("cpu_id")
         return f"{name}-{cpu_id}" if cpu_id else name
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was expected of an arm before its first run: one of the two ranges."""
+
+    arm: str
+    on: Annotated[str, about("part of the name of the machine that it is for; absent: of any")] = ""
+    speedup: Annotated[Maybe[tuple[Seconds, Seconds]], about("over the baseline")] = None
+    step_time_s: Maybe[tuple[Seconds, Seconds]] = None
+
+    def __post_init__(self) -> None:
+        ranges = [one for one in (self.speedup, self.step_time_s) if one]
+        if len(ranges) != 1 or ranges[0][0] > ranges[0][1]:
+            raise ValueError("has one of speedup and step_time_s, from low to high")
 
 
 @dataclass(frozen=True)
@@ -460,6 +505,17 @@ class Record:
             " technique brings"
         ),
     ] = ()
+    whole_steps: Annotated[
+        bool, about("a step is a whole training step; older records do not tell it")
+    ] = False
+    predict: Annotated[tuple[Prediction, ...], about("what was expected of arms, in numbers")] = ()
+    found: Annotated[
+        str, about("why records miss a prediction by more than 1.3 times, or that it is not known")
+    ] = ""
+    l2: Annotated[CacheState, about("what of a step's data the device's L2 holds as it begins")] = (
+        ""
+    )
+    page_cache: Annotated[CacheState, about("likewise, of files")] = ""
     regime: Regime = "burst"
     reason: Annotated[str, about("why it is not ok, in one line")] = ""
     remedy: str = ""
@@ -489,17 +545,26 @@ class Record:
         tuple[Telemetry, ...], about("of further GPUs, in the order of context.gpus")
     ] = ()
     source: Annotated[
-        Mapping[str, str], about("SHA-256 of the technique's files, by their names")
+        Mapping[str, str],
+        about(
+            "SHA-256 of what the arms are made of: the technique's files by their names, and since"
+            " 1.10 kernels, workloads and Python modules by their paths"
+        ),
     ] = field(default_factory=dict)
     host_load: Maybe[HostLoad] = None
     time_s: Mapping[str, NotNegative] = field(default_factory=dict)
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    written: bytes = field(default=b"", repr=False, compare=False)  # its line, compressed
     file: Path = field(default_factory=Path, compare=False)
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         texts = {name: intern(one) for name, one in vars(self).items() if type(one) is str}
         vars(self).update(texts)  # equal ones are one object
+
+    @property
+    def raw(self) -> Mapping[str, Any]:
+        """Its JSON object, read again: in memory it takes more than all the rest."""
+        return _object(self.written)
 
     @cached_property
     def id(self) -> str:
@@ -516,10 +581,36 @@ class Record:
         """Until 1.6 only the name of its technique said so."""
         return self.integrity or (self.minor < 7 and self.technique.startswith("integrity/"))
 
+    @property
+    def about_launches(self) -> bool:
+        """Whether launches set the pace of its steps. Until 1.6 only the name of its technique
+        said so."""
+        return self.launch_bound or (self.minor < 7 and "launch" in self.technique.split("/"))
+
     def is_control(self, arm: str) -> bool:
-        """Whether the arm's gain is not the technique's own. Until 1.8 only its name said so."""
-        named = self.controls if self.minor > 8 else EARLIER_CONTROLS.get(self.technique, ())
-        return arm in named
+        """Whether the arm's gain is not the technique's own. Until 1.9 its name may say it."""
+        earlier = EARLIER_CONTROLS.get(self.technique, ()) if self.minor < TELLS_ALL else ()
+        return arm in self.controls or arm in earlier
+
+    @property
+    def pace(self) -> str:
+        """The regime, or `mixed` where bursts of operations on a GPU had no rest: their clock lies
+        between boost and power cap, as that of whole steps does."""
+        at_cap = self.whole_steps or any(
+            arm.cost and arm.cost.roof.startswith("gemm/") for arm in self.arms
+        )
+        rested = self.ceiling or (self.stop is not None and self.stop.rest_s > 0)
+        on_gpu = self.kind == "technique" and self.context.gpu is not None
+        return (
+            "mixed" if self.regime == "burst" and on_gpu and at_cap and not rested else self.regime
+        )
+
+    @property
+    def caches(self) -> str:
+        """`L2 by size, page cache warm`: what a step finds there; empty of records below 1.10."""
+        named = {"L2": self.l2, "page cache": self.page_cache}
+        passed = {name: state for name, state in named.items() if state not in ("", "none")}
+        return ", ".join(f"{name} {state.replace('_', ' ')}" for name, state in passed.items())
 
     @property
     def synthetic(self) -> bool:
@@ -548,6 +639,11 @@ class Record:
 def _one_row(row: tuple[int, ...]) -> tuple[int, ...]:
     """The same object for equal rows, of which there are few."""
     return row
+
+
+@lru_cache(maxsize=1)  # who asks for one part of a record may ask for the next
+def _object(written: bytes) -> Mapping[str, Any]:
+    return parse_again(decompress(written))
 
 
 def record_id(raw: Mapping[str, Any]) -> str:

@@ -13,18 +13,18 @@ PRIVATE = (
     ("an account", re.compile(r"\b[\w.-]+@[\w-]+")),
     ("a device's UUID", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-")),
 )
+ADDRESS = re.compile(r"https?://\S+")
 
 
 def private_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """(where and what) of every string that looks like a path, a host, an account or a UUID."""
     if isinstance(value, str):
-        for meaning, pattern in PRIVATE:
-            if pattern.search(re.sub(r"https?://\S+", "", value)):
-                yield key, meaning
-                return
+        told = ADDRESS.sub("", value)
+        yield from [(key, meaning) for meaning, pattern in PRIVATE if pattern.search(told)][:1]
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield from private_strings(inner, f"{key}.{name}" if key else name)
     elif isinstance(value, list):
         for inner in value:
-            yield from private_strings(inner, key)
+            if isinstance(inner, (str, dict, list)):  # most of a record is numbers
+                yield from private_strings(inner, key)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from gpulift.errors import GpuliftError, RecordError
-from gpulift.records.files import content_of, record_files, record_files_below, size_of
+from gpulift.ground.errors import GpuliftError
+from gpulift.records.decode import NotJsonError, parse_line
+from gpulift.records.files import content_of, record_files, record_files_below, size_of, stem_of
 from gpulift.records.model import Context, Record
 from gpulift.records.parse import read_record
 from gpulift.records.together import was_crowded
 
-
-class NotJsonError(RecordError):
-    """A line that is no JSON at all, as one is that was cut off."""
+ENOUGH_LAUNCHES = 2  # for an interval over them
+Subject = tuple[str, str, str, str]  # of a record
+_Preference = tuple[int, bool, bool, str]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,12 @@ class Run:
     @property
     def name(self) -> str:
         """The machine and the folder, as in `nvidia-h200/2026-11-21-abc1234`."""
-        return f"{self.records[0].context.slug}/{self.folder.name}"
+        return f"{self.model}/{self.folder.name}"
+
+    @property
+    def model(self) -> str:
+        """The folder name of its machine, which tells processors of one name apart."""
+        return self.records[0].context.slug
 
     @property
     def machine(self) -> str:
@@ -57,11 +60,35 @@ class Run:
 
 
 def read_file(path: Path) -> RecordFile:
-    """All records of a file. A last line that was cut off is dropped with a warning.
+    """All records of a file. A last line that was cut off is dropped with a warning. Within
+    `reading_once` a file that was read before is not read again.
 
     A process that is killed while it appends leaves a last line without its line feed; every other
     line that cannot be read is an error.
     """
+    if _contents is None:
+        return _read(path)
+    if path not in _contents:
+        _contents[path] = _read(path)
+    return _contents[path]
+
+
+_contents: dict[Path, RecordFile] | None = None  # of the files that were read once
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """For what comes back to files that it has read, and holds most of their records anyway."""
+    global _contents
+    before = _contents
+    _contents = {} if before is None else before
+    try:
+        yield
+    finally:
+        _contents = before
+
+
+def _read(path: Path) -> RecordFile:
     records: list[Record] = []
     warnings: list[str] = []
     contexts: dict[bytes, Context] = {}
@@ -69,56 +96,12 @@ def read_file(path: Path) -> RecordFile:
         try:
             if line.strip():
                 raw = parse_line(line, f"{path}:{number}")
-                records.append(read_record(raw, path, number, contexts))
+                records.append(read_record(raw, path, number, contexts, line))
         except NotJsonError:
             if line.endswith(b"\n"):
                 raise
             warnings.append(f"{path}:{number}: the last line is cut off; it was dropped")
     return RecordFile(tuple(records), tuple(warnings))
-
-
-def parse_line(line: bytes, place: str) -> Mapping[str, Any]:
-    """The JSON object of one line; NaN, infinity and a key that is there twice are refused."""
-
-    def number(digits: str) -> float:
-        value = float(digits)
-        if not math.isfinite(value):
-            raise RecordError(f"{place}: {digits[:20]} must be finite")
-        return value
-
-    def refuse(constant: str) -> None:
-        raise RecordError(f"{place}: {constant} is not a number that a record may hold")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise RecordError(f"{place}: {twice!r} is there twice in one object")
-        return found
-
-    try:
-        raw = json.loads(
-            line.decode("utf-8"),
-            parse_constant=refuse,
-            parse_float=number,
-            object_pairs_hook=unique,
-        )
-    except (ValueError, RecursionError):
-        raise NotJsonError(f"{place}: not a line of JSON") from None
-    if not isinstance(raw, dict):
-        raise RecordError(f"{place}: the line must be an object")
-    if b"\\u" in line:  # only an escape can spell half a character
-        _require_writable(raw, place)
-    return raw
-
-
-def _require_writable(raw: Mapping[str, Any], place: str) -> None:
-    """Tables and reports are written as UTF-8, which has no half characters."""
-    try:
-        json.dumps(raw, ensure_ascii=False).encode("utf-8")
-    except ValueError:
-        raise RecordError(f"{place}: holds text that cannot be written as UTF-8") from None
 
 
 def read_run(folder: Path) -> Run:
@@ -135,9 +118,9 @@ def read_results(
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
     run to show of each machine in it: full before quick, of most techniques, then the newest. With
-    `every_case` it stands for all cases of each machine, each as one run has it: one that measured
-    it, in two launches or more if there is such, full before quick, then of most techniques, then
-    newest. A run in which several GPUs were busy at once is only taken where a path names it.
+    `every_case` it stands for all cases of each machine, each as one run has it: the newest of
+    those that measured it whole, as far as there is one (`_preference`). A run in which several
+    GPUs were busy at once is only taken where a path names it.
     """
     groups: list[list[_Place]] = []
     for path in paths:
@@ -173,10 +156,14 @@ def newest_run(folders: Sequence[Path]) -> Run | None:
     return read_run(best) if best else None
 
 
-def cases_of(folders: Sequence[Path]) -> list[Run]:
+def cases_of(folders: Sequence[Path], stems: Collection[str] | None = None) -> list[Run]:
     """All cases of one machine's run folders, each as one run has it; as `read_results` has them
-    of a folder above. None in which several GPUs were busy at once."""
-    return _every_case([_run(*_files_of(one)) for one in _ranked(folders)])
+    of a folder above. None in which several GPUs were busy at once; of some techniques alone where
+    the `stems` of their files are given."""
+    places = [_files_of(one) for one in _ranked(folders)]
+    if stems is not None:
+        places = [(one, [f for f in files if stem_of(f) in stems]) for one, files in places]
+    return _every_case([_run(*place) for place in places if place[1]])
 
 
 def _newest(folders: Sequence[Path]) -> Path | None:
@@ -189,21 +176,41 @@ def _ranked(folders: Sequence[Path]) -> list[Path]:
 
 
 def _every_case(runs: Sequence[Run]) -> list[Run]:
-    """Each case in one of these runs, which are in the order in which they are preferred."""
+    """Each case in the run of these that is preferred for it, of equals in the first."""
     if len(runs) < 2:
         return list(runs)
-    chosen: dict[tuple[str, ...], Run] = {}
-    measured = [Counter(one.subject for one in run.records if one.outcome == "ok") for run in runs]
-    for least in (2, 1, 0):  # launches that were measured
-        for run, launches in zip(runs, measured, strict=True):
-            for record in run.records:
-                if launches[record.subject] >= least:
-                    chosen.setdefault(record.subject, run)
+    chosen: dict[Subject, Run] = {}
+    best: dict[Subject, _Preference] = {}
+    for run in runs:
+        for subject, found in _by_subject(run.records).items():
+            preference = _preference(run, found)
+            if subject not in best or best[subject] < preference:
+                chosen[subject], best[subject] = run, preference
     kept = (
         replace(run, records=tuple(one for one in run.records if chosen[one.subject] is run))
         for run in runs
     )
     return [run for run in kept if run.records]
+
+
+def lacks_launches(records: Sequence[Record]) -> bool:
+    """Whether any case has fewer launches than were planned."""
+    return any(len(found) < found[0].launches for found in _by_subject(records).values())
+
+
+def _by_subject(records: Iterable[Record]) -> dict[Subject, list[Record]]:
+    found: dict[Subject, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.subject, []).append(record)
+    return found
+
+
+def _preference(run: Run, records: Sequence[Record]) -> _Preference:
+    """Larger for the run that stands for a case: two measured launches before one, one before none;
+    a full run before a quick one; all launches that were planned before fewer; then the newest."""
+    measured = sum(one.outcome == "ok" for one in records)
+    newest = max(one.started_at for one in records)
+    return min(measured, ENOUGH_LAUNCHES), run.full, not lacks_launches(records), newest
 
 
 def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:

@@ -1,6 +1,5 @@
-"""Runs in which several GPUs of a machine were busy at once: run.json beside the records says so.
-
-The cards share power, links and the host, so what is measured then says nothing of the model.
+"""Runs that say nothing of a model, by run.json beside their records: those of a user's script, and
+those in which several GPUs of a machine were busy at once, which share power, links and the host.
 """
 
 from __future__ import annotations
@@ -11,14 +10,24 @@ from pathlib import Path
 from typing import Any
 
 STATE_FILE = "run.json"
+PART = "."  # between the name of a folder and that of a part beside it
 KEY = "together"  # of the options in run.json: how many GPUs were busy
 
 
 def was_crowded(folder: Path) -> bool:
     """Whether other GPUs were busy too while the run in this folder was measured."""
-    options = state_of(folder).get("options")
-    together = options.get(KEY) if isinstance(options, dict) else None
+    together = _option(folder, KEY)
     return isinstance(together, int) and together > 1
+
+
+def was_of_script(folder: Path) -> bool:
+    """Whether `bench` measured the run in this folder: what it measured is no technique of ours."""
+    return bool(_option(folder, "modules"))
+
+
+def _option(folder: Path, key: str) -> Any:
+    options = state_of(folder).get("options")
+    return options.get(key) if isinstance(options, dict) else None
 
 
 def state_of(folder: Path) -> Mapping[str, Any]:

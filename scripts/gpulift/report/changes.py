@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulift import decision, errors
-from gpulift.compare.judge import UNITS, Comparison
-from gpulift.compare.judge import Row as ComparedRow
-from gpulift.decision import EQUIVALENT, SKIPPED, Verdict, percent
 from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult
 from gpulift.gate.output import as_usual, family
-from gpulift.stats import Estimate
+from gpulift.ground import errors
+from gpulift.ground.estimate import Estimate
+from gpulift.verdicts import decision
+from gpulift.verdicts.decision import EQUIVALENT, SKIPPED, Verdict, percent
+from gpulift.verdicts.two_sets import UNITS, Comparison
+from gpulift.verdicts.two_sets import Row as ComparedRow
 
 GLYPHS = {
     decision.REGRESSED: "▼",
@@ -119,6 +120,7 @@ def from_comparison(found: Comparison, machine: str) -> Change:
         f"family of {found.family}: planned chance of a false regression in the whole comparison"
         f" {percent(decision.FAMILY_ALPHA)}"
     )
+    told = (*found.unfinished, *found.notes)
     return Change(
         kind="Comparison of two runs",
         base=", ".join(Path(run).name for run in found.base),
@@ -126,7 +128,7 @@ def from_comparison(found: Comparison, machine: str) -> Change:
         machine=machine,
         exit_code=found.exit_code,
         counts=found.counts,
-        basis=(budget, f"counted over {UNITS[found.unit]}", *declared, *question, *found.notes),
+        basis=(budget, f"counted over {UNITS[found.unit]}", *declared, *question, *told),
         controls=(),
         rows=tuple(_compared_row(row) for row in found.rows),
     )

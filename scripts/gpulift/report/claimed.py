@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpulift.analysis.doubts import NO_DOUBTS, Doubts
-from gpulift.analysis.summary import Summary
-from gpulift.claims.command import rank
-from gpulift.claims.judge import (
+from gpulift.analysis.analyse import ModelClaims
+from gpulift.analysis.claims import (
     CONFIRMED,
     CORRECTED,
     NOT_CONFIRMED,
     NOT_MEASURED,
     NOT_TESTABLE,
+    REFUTED,
     UNDER_CONDITIONS,
     Judgement,
-    judge,
 )
-from gpulift.claims.ledger import Claim
-from gpulift.records.model import Record
 from gpulift.report import escaping
 
 
@@ -38,7 +34,7 @@ class ClaimsView:
 
     @property
     def open(self) -> list[Judgement]:
-        """Planned, not measured in these records, or not testable."""
+        """Planned, not measured in these records, not testable, or refuted without."""
         return [one for one in self.judgements if not one.cases]
 
     def anchor_of(self, one: Judgement) -> str:
@@ -59,40 +55,13 @@ CLAIM_STYLES = {
     UNDER_CONDITIONS: ("◐", "good"),
     CORRECTED: ("✎", "slower"),
     NOT_CONFIRMED: ("✗", "bad"),
+    REFUTED: ("✗", "bad"),
     NOT_TESTABLE: ("–", "muted"),
     NOT_MEASURED: ("…", "muted"),
 }
 
 
-def claims_views(
-    ledger: Sequence[Claim],
-    summaries: Sequence[Summary],
-    further: Iterable[Record] = (),
-    doubts: Doubts = NO_DOUBTS,
-) -> tuple[ClaimsView, ...]:
-    """A view per model whose records are in the report, in the order of the machines.
-
-    `further` are other records of these models. The best supported claims come first, of these the
-    ones without known errors.
-    """
-
-    def order(one: Judgement) -> tuple[tuple[bool, bool, int], bool]:
-        return rank(one), doubts.wrong_times(one.records)
-
-    records: dict[str, dict[str, Record]] = {}
-    names: dict[str, str] = {}
-    for one in summaries:
-        model = one.run.records[0].context.slug
-        names.setdefault(model, one.run.machine)
-        records.setdefault(model, {}).update((record.id, record) for record in one.run.records)
-    for record in further:
-        records.get(record.context.slug, {}).setdefault(record.id, record)
-    ids = escaping.anchors(names.values(), "claims")
-    return tuple(
-        ClaimsView(
-            names[model],
-            ids[names[model]],
-            tuple(sorted(judge(ledger, [*found.values()]), key=order)),
-        )
-        for model, found in records.items()
-    )
+def claims_views(claims: Sequence[ModelClaims]) -> tuple[ClaimsView, ...]:
+    """A view per model whose records are in the report."""
+    anchors = escaping.anchors((one.machine for one in claims), "claims")
+    return tuple(ClaimsView(one.machine, anchors[one.machine], one.judgements) for one in claims)

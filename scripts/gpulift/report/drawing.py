@@ -16,6 +16,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from gpulift.ground.whole import write_whole
 from gpulift.report import plots
 
 THEMED = {plots.INK: "var(--ink)", plots.MUTED: "var(--muted)", plots.GRID: "var(--grid)"}
@@ -62,15 +63,15 @@ class Drawing:
 
     def write_svg(self, file: Path) -> None:
         """For slides: letters as outlines, so that it looks the same everywhere."""
-        file.write_text(self._drawn("path"), encoding="utf-8")
+        write_whole(self._drawn("path"), file, lasting=False)
 
     def write_png(self, file: Path) -> None:
         """For slides and Markdown, on white."""
+        out = io.BytesIO()
         with drawing():
             level = {"compress_level": PNG_LEVEL}
-            self.figure.savefig(
-                file, format="png", dpi=PNG_DPI, facecolor="white", pil_kwargs=level
-            )
+            self.figure.savefig(out, format="png", dpi=PNG_DPI, facecolor="white", pil_kwargs=level)
+        write_whole(out.getvalue(), file, lasting=False)
 
     def _drawn(self, letters: str) -> str:
         out = io.StringIO()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from gpulift import certificate as certificates
-from gpulift.certificate import Certificate, Detection, RuleTally, Suites, find_certificate
-from gpulift.decision import DECISION_METHOD, percent
-from gpulift.gate.certify.issue import upper_bound
+from gpulift.gate import certificate as certificates
+from gpulift.gate.certificate import Certificate, Detection, RuleTally, Suites
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
+from gpulift.verdicts.decision import DECISION_METHOD, percent
+from gpulift.verdicts.stats import upper_bound
 
 
 @dataclass(frozen=True)
@@ -112,13 +111,12 @@ class CertificateView:
         return self.certificate.incumbents if self.certificate else ()
 
 
-def views(machines: Iterable[str], results: Path) -> list[CertificateView]:
-    """A view per model, each once. Throws GpuliftError for a certificate that cannot be read."""
-    return [_view(one, results, i) for i, one in enumerate(dict.fromkeys(machines))]
+def views(models: Iterable[str], known: Mapping[str, Certificate]) -> list[CertificateView]:
+    """A view per model, each once; without a certificate where none is known."""
+    return [_view(one, known.get(one), i) for i, one in enumerate(dict.fromkeys(models))]
 
 
-def _view(machine: str, results: Path, number: int) -> CertificateView:
-    found = find_certificate(results, machine)
+def _view(machine: str, found: Certificate | None, number: int) -> CertificateView:
     if found is None or not found.detection:
         return CertificateView(machine, found, None)
     alt = f"Planted slow-downs that the gate found on {machine}: {_finding(found.detection)}."

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from gpulift.text import visible
+from gpulift.ground.text import visible
 
 MOST_LETTERS = 120  # of a name in a cell; the whole is in its title
 MOST_LETTERS_MARKDOWN = 1500

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from gpulift import stats, text
-from gpulift.analysis.summary import Case
-from gpulift.qualify.feeding import Rung, rungs_of
+from gpulift.analysis.machine.feeding import Rung, rungs_of
+from gpulift.ground import text
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.plots import RateRow
 from gpulift.report.views import MachineView
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
 
 ACCESS = "access"
 BLOCK = re.compile(r"([a-z]+)_(\d+)([km])")  # random_4k: how it is asked, the size of a block

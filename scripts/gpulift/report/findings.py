@@ -4,93 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
-from gpulift import text
 from gpulift.analysis.arms import item_rate
-from gpulift.analysis.gains import memory_ratio
+from gpulift.analysis.gains import FASTER, memory_ratio
 from gpulift.analysis.summary import Worth
-from gpulift.qualify.checks import (
-    FAIL,
-    INCONCLUSIVE,
-    NOTHING_JUDGED,
-    PASS,
-    SKIPPED,
-    VERDICTS,
-    CheckResult,
-    overall,
-)
-from gpulift.qualify.tables import GLYPHS
+from gpulift.ground import text
 from gpulift.report import plots
 
-FASTER, SLOWER = "faster", "slower"
 MOST_ARMS = 12
 MOST_CASES = 6  # that a sentence names one by one; of more it names the ends
 BATCH = "batch"  # an axis: samples of a step
 KNEE = 0.95  # of the best rate, which the smallest batch at the knee reaches
 LEAST_BATCHES = 3
 MOST_LETTERS = 600  # of a sentence
-ANSWERS = {
-    PASS: "Yes: every check that could be judged passed",
-    FAIL: "No",
-    INCONCLUSIVE: "As far as could be told, yes: no check failed, but some could not be told",
-    SKIPPED: NOTHING_JUDGED,
-}
-SPEED = ("roof/", "time/", "cost/")
-PARTS = (
-    ("roofs", ("roof/",)),
-    ("health", ("health/",)),
-    ("step times", ("time/", "cost/")),
-    ("cases", ("case/",)),
-)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Whether a machine is as fast as it should be: the verdict of all checks together."""
-
-    verdict: str
-    sentence: str
-    counts: tuple[str, ...]
-    basis: str
-
-    @property
-    def glyph(self) -> str:
-        """A sign for the verdict."""
-        return GLYPHS[self.verdict]
-
-
-def answer(results: Sequence[CheckResult], basis: str) -> Answer:
-    """The verdict on a machine, in a sentence, and how many checks of each kind it rests on.
-
-    `basis` is what judged them.
-    """
-    verdict = overall(results)
-    words = Counter(one.verdict for one in results)
-    judged = len(results) - words[SKIPPED]
-    sentence = ANSWERS[verdict]
-    if verdict == FAIL:
-        sentence = f"No: {words[FAIL]} of {judged} checks failed"
-    if verdict in (PASS, INCONCLUSIVE) and not any(_of_speed(one) for one in results):
-        verdict = INCONCLUSIVE
-        sentence = "Not known: no speed could be told from its limit"
-    return Answer(verdict, sentence, _counts(results), basis)
-
-
-def _of_speed(one: CheckResult) -> bool:
-    return one.verdict == PASS and one.id.startswith(SPEED)
-
-
-def _counts(results: Sequence[CheckResult]) -> tuple[str, ...]:
-    """`roofs: 15 pass, 1 inconclusive`, for each kind of check that there is."""
-    found = []
-    for name, beginnings in PARTS:
-        words = Counter(one.verdict for one in results if one.id.startswith(beginnings))
-        if words:
-            counted = ", ".join(f"{words[word]} {word}" for word in VERDICTS if words[word])
-            found.append(f"{name}: {counted}")
-    return tuple(found)
 
 
 def of_rows(rows: Sequence[Worth]) -> tuple[str, ...]:
@@ -117,7 +44,7 @@ def _knees(arms: Mapping[str, Sequence[Worth]]) -> list[str]:
         for batch, row in _along(rows, BATCH):
             if row.items_per_s:
                 rate = (batch, row.items_per_s.value, row.item)
-                sweeps.setdefault(others(row, BATCH), []).append(rate)
+                sweeps.setdefault(plots.other_axes(row, BATCH), []).append(rate)
         said = [
             _knee(name, one) for name, one in sorted(sweeps.items()) if len(one) >= LEAST_BATCHES
         ]
@@ -164,7 +91,7 @@ def _where_faster(rows: Sequence[Worth], axis: str) -> str:
     """From which value of the axis on every larger one gains, and how much; for each other axis."""
     groups: dict[str, list[Worth]] = {}
     for row in rows:
-        groups.setdefault(others(row, axis), []).append(row)
+        groups.setdefault(plots.other_axes(row, axis), []).append(row)
     found = []
     for name, members in groups.items():
         gaining = _gaining(members, axis)
@@ -189,14 +116,8 @@ def _along(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:
     return [(float(value), row) for value, row in found if isinstance(value, (int, float))]
 
 
-def others(row: Worth, axis: str) -> str:
-    """The other axes of a row's case, with their values."""
-    parts = [f"{name} {value}" for name, value in row.case.first.case.items() if name != axis]
-    return ", ".join(parts)
-
-
 def _value(axis: str, value: float) -> str:
-    return text.round_size(value) if axis.endswith("bytes") else f"{axis} {value:g}"
+    return text.quantity(axis, value) or f"{axis} {value:g}"
 
 
 def _case(row: Worth) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from gpulift import text
-from gpulift.stats import Estimate
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 
 WIDTH, HEIGHT = 150, 16
 MIDDLE = HEIGHT // 2

@@ -9,25 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gpulift import text
 from gpulift.analysis.over_runs import ModelFigure, RunFigure, over_runs
-from gpulift.analysis.reference import FOLDER as REFERENCES
-from gpulift.analysis.reference import Published, Reference, read_reference
+from gpulift.analysis.reference import Published, Reference
 from gpulift.analysis.summary import Summary, Worth
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Context, Cost, Record, slug
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.stats import Estimate
 
 MOST_ROWS = 12  # of a figure and of the Markdown twin; the page's table has all
 NAME_LETTERS = 34
 TEXT_LETTERS = 90
+COMMIT_DIGITS = 12
 ROOFS = "ceilings"
 DODGE_ROWS = 0.32  # between the first and the last model of a row
 MODEL_IN = 0.08  # more height of a row for each
@@ -169,19 +168,17 @@ def counted_cards(cards: int, gpu: bool = True) -> str:
     return "one card" if cards == 1 else f"{cards} cards"
 
 
-def known_references(results: Path) -> list[Reference]:
-    """The references of all models below a results folder, by file name."""
-    return [read_reference(file) for file in sorted((results / REFERENCES).glob("*.json"))]
-
-
-def views(summaries: Sequence[Summary], references: Sequence[Reference]) -> tuple[ModelsView, ...]:
-    """A view per technique that two models or more have, then the ceilings with what is published.
+def views(
+    summaries: Sequence[Summary], references: Sequence[Reference], techniques: Iterable[str]
+) -> tuple[ModelsView, ...]:
+    """A view for each of these techniques that two models or more have, in their order, then the
+    ceilings with what is published.
 
     Empty where there is one model and nothing published.
     """
     columns = _columns(summaries)
     found: list[ModelsView] = []
-    for technique in dict.fromkeys(row.technique for one in summaries for row in one.worths):
+    for technique in techniques:
         having = [one for one in columns if _worths(one, technique)]
         if len(having) > 1:
             rows = _technique_rows(having, technique)
@@ -291,7 +288,7 @@ def _differences(columns: Sequence[Column]) -> Iterable[str]:
         ("driver", lambda record: record.context.driver or "none"),
         ("CUDA runtime", lambda record: record.context.cuda_runtime or "none"),
         ("host", lambda record: record.context.host.name),
-        ("commit", lambda record: record.context.build.commit),
+        ("commit", lambda record: record.context.build.commit[:COMMIT_DIGITS]),
         ("method", lambda record: record.method),
     )
     for what, of in facts:

@@ -1,23 +1,15 @@
-"""The report: one self-contained HTML page, its Markdown twin and the figures as files."""
+"""The report: its HTML pages or page, the Markdown twin and the figures as files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from gpulift import machine
-from gpulift.analysis.doubts import doubts_of
-from gpulift.analysis.duets import duet_rows
-from gpulift.analysis.gains import FIRST_MODELS
-from gpulift.analysis.over_runs import with_models
-from gpulift.analysis.summary import Summary, with_roofs
-from gpulift.citing import errata
-from gpulift.claims.ledger import read_ledger
-from gpulift.costing import Prices
-from gpulift.errors import GpuliftError
-from gpulift.qualify.checks import CheckResult, judge_run
-from gpulift.qualify.saved import health_of
-from gpulift.records.model import Record
+from gpulift.analysis.analyse import Analysis
+from gpulift.analysis.summary import Summary
+from gpulift.ground.errors import GpuliftError, write_error
+from gpulift.ground.whole import write_whole
 from gpulift.report import (
     claimed,
     error_rates,
@@ -28,56 +20,120 @@ from gpulift.report import (
     planned,
     render,
     scaling,
+    site,
     topology,
     twin,
     views,
 )
 from gpulift.report.changes import Change
+from gpulift.report.drawing import Drawing
 from gpulift.report.limits import limits
 from gpulift.report.settings import settings
-from gpulift.runs import write_error
+from gpulift.report.site import FRONT
+
+NO_FILES: Mapping[Path, str] = {}
+NO_TABLES: Mapping[str, bytes] = {}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a report has: values for the templates, by name, and what is to be drawn for it."""
+
+    values: Mapping[str, object]
+    drawings: tuple[Drawing, ...]
+
+    def of(self, drawn: Mapping[str, figures.Figure]) -> dict[str, object]:
+        """The values, with the figures that were drawn."""
+        return {**self.values, "figures": drawn}
 
 
 def write(
-    summaries: Sequence[Summary],
+    analysis: Analysis,
     out: Path,
-    verdicts: Mapping[Path, Sequence[CheckResult]] | None = None,
     changes: Sequence[Change] = (),
-    results: Path | None = None,
-    further: Sequence[Record] = (),
-    prices: Prices | None = None,
+    tables: Mapping[str, bytes] = NO_TABLES,
 ) -> Path:
-    """Writes the report of machines and changes into a folder; returns the page's path.
+    """Writes the report of machines and changes into a folder: linked pages, which offer these
+    tables to download by their file names. Returns the path of the page that begins."""
+    contents = contents_of(analysis, changes, _files_near(analysis.summaries, out))
 
-    `verdicts` of a run folder are shown as they are; others are made from the records alone.
-    Certificates and known errors come from `results`, by default the checkout's. `further` are
-    records of other runs of the same models, for figures that are about the model. `prices` add
-    what a million items cost.
-    """
+    def made(drawn: Mapping[str, figures.Figure]) -> tuple[str, dict[str, str]]:
+        pages = site.pages({**contents.of(drawn), "tables": tuple(tables)})
+        return markdown(contents, drawn), pages
+
+    for name, content in tables.items():
+        write_whole(content, out / name)
+    return save(out, contents.drawings, made)
+
+
+def write_single(analysis: Analysis, out: Path, changes: Sequence[Change] = ()) -> Path:
+    """Writes the same as a single page, to send."""
+    contents = contents_of(analysis, changes)
+    return save(
+        out,
+        contents.drawings,
+        lambda drawn: (markdown(contents, drawn), {FRONT: html(contents, drawn)}),
+    )
+
+
+def save(
+    out: Path,
+    drawings: Sequence[Drawing],
+    made: Callable[[Mapping[str, figures.Figure]], tuple[str, Mapping[str, str]]],
+) -> Path:
+    """Writes figures, and of these what is made with them: a page's Markdown and the pages by name,
+    the one that begins last; returns its path. Refuses to write over what no report of ours is."""
+    text, front = out / "report.md", out / FRONT
+    for file in (text, front):
+        if file.is_file() and not figures.are_ours(out / "figures"):
+            raise GpuliftError(
+                f"{file}: is there already and no report of ours; name another --out"
+            )
+    try:
+        drawn = figures.drawn(drawings, out / "figures")
+        markdown_text, pages = made(drawn)
+        further = {name: page for name, page in pages.items() if name != FRONT}
+        figures.begin(out / site.FOLDER, [Path(name).name for name in further])
+    except OSError as error:
+        raise write_error(out, error) from None
+    for name, page in further.items():
+        write_whole(page, out / name, lasting=False)
+    write_whole(markdown_text, text)
+    write_whole(pages[FRONT], front)
+    return front
+
+
+def contents_of(
+    analysis: Analysis, changes: Sequence[Change] = (), files: Mapping[Path, str] = NO_FILES
+) -> Contents:
+    """All of a report but its figures. `files` has links to files of records, of those that the
+    report may link. Raises GpuliftError where there is nothing to report."""
+    summaries = analysis.summaries
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
-    summaries = with_models(_ordered(_distinct(summaries)), further)
-    summaries = [with_roofs(one, summaries) for one in summaries]
-    results = results or machine.checkout_root() / "results"
-    doubts = doubts_of(summaries, errata.read_errata(results / errata.FILE))
+    doubts = analysis.doubts
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
-    judged = [(one, _judged(one, verdicts or {})) for one in summaries]
-    machines = views.machine_views(judged, anchors, doubts)
+    machines = views.machine_views(analysis.runs, analysis.machines, anchors)
     anchors = views.in_order(anchors, machines)
     slugs = [one.run.records[0].context.slug for one in summaries]
-    certificates = error_rates.views([*slugs, *(change.machine for change in changes)], results)
-    beside = models.views(summaries, models.known_references(results))
-    duets = duet_rows([one.run for one in summaries])
+    models_here = [*slugs, *(change.machine for change in changes)]
+    certificates = error_rates.views(models_here, analysis.certificates)
+    models_beside = models.views(summaries, analysis.references, list(anchors))
     most = limits(sum(len(one.run.records) for one in summaries))
-    compared = [one.figure for one in beside if one.figure]
-    wanted = [*planned.of_machines(machines, most)]
-    wanted += planned.of_techniques(machines, anchors, most)
+    compared = [one.figure for one in models_beside if one.figure]
     several = scaling.drawings(machines)
     scaled = several[: most.sweeps]
     fed = feeding.drawings(machines[: most.machines])
-    wanted += [*scaled, *fed]
-    wanted += [*(one.curve for one in certificates), *compared[: most.models]]
-    wanted.append(planned.of_duets(duets))
+    drawings = [
+        *planned.of_machines(machines, most),
+        *planned.of_techniques(machines, anchors, most),
+        *scaled,
+        *fed,
+        *(one.curve for one in certificates),
+        *compared[: most.models],
+        planned.of_duets(analysis.duets),
+    ]
+    claims = claimed.claims_views(analysis.claims)
     values: dict[str, object] = {
         "title": _title(summaries, changes),
         "names": [one.run.machine for one in summaries],
@@ -85,43 +141,33 @@ def write(
         "settings": settings(machines),
         "changes": list(changes),
         "certificates": certificates,
-        "topology": topology.views(summaries),
-        "models": beside,
-        "duets": duets,
+        "topology": topology.views(analysis.runs),
+        "beside": analysis.beside,
+        "models": models_beside,
+        "duets": analysis.duets,
         "doubts": doubts,
-        "models_first": list(FIRST_MODELS.values()),
         "scaled": scaled,
         "fed": fed,
         "undrawn": planned.left_out(machines, anchors, len(compared), len(several), most),
         "most": most,
+        "files": files,
+        "cited": None,  # or the only techniques whose records are listed
         "on_page": {record.id for one in summaries for record in one.run.records},
-        "prices": prices,
+        "prices": analysis.prices,
+        "claims": claims,
+        "techniques": views.technique_views(machines, anchors, claims, most.strips, doubts),
     }
-    values["contents"] = _contents(values)
-    try:
-        claims = claimed.claims_views(read_ledger(), summaries, further, doubts)
-        techniques = views.technique_views(machines, anchors, claims, most.strips, doubts)
-        drawn = figures.drawn([drawing for drawing in wanted if drawing], out / "figures")
-        values |= {"claims": claims, "techniques": techniques, "figures": drawn}
-        (out / "report.md").write_text(twin.fit(render.twin_parts(values)), encoding="utf-8")
-        (out / "report.html").write_text(render.page(values), encoding="utf-8")
-    except OSError as error:
-        raise write_error(out, error) from None
-    return out / "report.html"
+    return Contents(values, tuple(drawing for drawing in drawings if drawing))
 
 
-def _distinct(summaries: Sequence[Summary]) -> list[Summary]:
-    """Each run once, though it may be named twice: ids on a page must differ."""
-    found = {tuple(record.id for record in one.run.records): one for one in summaries}
-    return list(found.values())
+def html(contents: Contents, drawn: Mapping[str, figures.Figure]) -> str:
+    """All of it as one page, with the figures that were drawn."""
+    return site.single_page(contents.of(drawn))
 
 
-def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
-    """Machines as they came; of each the run that answers most is first, of equals the newest."""
-    names = list(dict.fromkeys(one.run.machine for one in summaries))
-    newest = sorted(summaries, key=lambda one: one.run.records[0].started_at, reverse=True)
-    most = sorted(newest, key=lambda one: -len(one.worths) - len(one.roofs))
-    return sorted(most, key=lambda one: names.index(one.run.machine))
+def markdown(contents: Contents, drawn: Mapping[str, figures.Figure]) -> str:
+    """Its twin, which names the figures that were drawn."""
+    return twin.fit(render.twin_parts(contents.of(drawn)))
 
 
 def _title(summaries: Sequence[Summary], changes: Sequence[Change]) -> str:
@@ -130,34 +176,10 @@ def _title(summaries: Sequence[Summary], changes: Sequence[Change]) -> str:
     return " beside ".join(dict.fromkeys(one.run.machine for one in summaries))
 
 
-def _contents(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Anchors and names of the page's sections, of those that it has."""
-    every = (
-        ("answer", "The answer", "machines"),
-        ("changes", "Verdicts on changes", "changes"),
-        ("duets", "Two builds", "duets"),
-        ("roofs", "Roofs", "machines"),
-        ("topology", "How the GPUs are linked", "topology"),
-        ("techniques", "Techniques", "machines"),
-        ("scaling", "Several GPUs", "scaled"),
-        ("feeding", "Feeding", "fed"),
-        ("claims", "Published claims", "machines"),
-        ("models", "Models side by side", "models"),
-        ("missing", "What was not measured", "machines"),
-        ("conditions", "Conditions", "machines"),
-        ("certificates", "How often the verdict is wrong", "certificates"),
-        ("errata", "Known errors", "doubts"),
-        ("reading", "How to read a number", "machines"),
-        ("records", "Records", "machines"),
-    )
-    return [(anchor, name) for anchor, name, needs in every if values[needs]]
-
-
-def _judged(
-    summary: Summary, verdicts: Mapping[Path, Sequence[CheckResult]]
-) -> tuple[CheckResult, ...]:
-    known = verdicts.get(summary.run.folder)
-    if known is not None:
-        return tuple(known)
-    health = summary.health or health_of(summary.run)
-    return judge_run(summary, summary.reference, health)
+def _files_near(summaries: Sequence[Summary], out: Path) -> dict[Path, str]:
+    """Links from a report to files of records that stand in the same folder as it, or below: where
+    one goes, the other goes, too. A link to any other place would tell names of its owner's."""
+    above = out.absolute().parent
+    files = {record.file for one in summaries for record in one.run.records}
+    near = {file for file in files if above in file.absolute().parents}
+    return {file: f"../{file.absolute().relative_to(above).as_posix()}" for file in sorted(near)}

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gpulift import text
 from gpulift.analysis import gains
-from gpulift.analysis.duets import DuetRow
 from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine
 from gpulift.analysis.summary import Roof, Summary, Worth
+from gpulift.ground import text
 from gpulift.report import escaping, findings, plots, roofline, scaling
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import Limits
 from gpulift.report.views import MachineView, part_id
+from gpulift.verdicts.duets import DuetRow
 
 
 def of_machines(machines: Sequence[MachineView], most: Limits) -> Iterator[Drawing | None]:
@@ -65,7 +65,7 @@ def left_out(
 
 def _without_roofs(view: MachineView, machines: Sequence[MachineView]) -> list[Summary]:
     """Runs of the same machine that measured no roof, for the first of it that did."""
-    same = [one.summary for one in machines if one.summary.run.machine == view.summary.run.machine]
+    same = [one.summary for one in machines if one.summary.run.model == view.summary.run.model]
     first = next((one for one in same if one.roofs), None)
     return [one for one in same if not one.roofs] if first is view.summary else []
 
@@ -141,7 +141,7 @@ def _sweeps(
 def _panels(view: MachineView, technique: str) -> int:
     rows = _rows(view, technique)
     axis = plots.sweep_axis(rows) or ""
-    return len({findings.others(row, axis) for row in rows})
+    return len({plots.other_axes(row, axis) for row in rows})
 
 
 def _sweep(view: MachineView, technique: str, anchor: str) -> Drawing:

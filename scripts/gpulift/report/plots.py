@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import matplotlib
@@ -17,21 +18,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from gpulift import text
+from gpulift.analysis.gains import basis
 from gpulift.analysis.summary import Roof, Worth
-from gpulift.certificate import Detection
-from gpulift.stats import Estimate
-from gpulift.text import visible
+from gpulift.gate.certificate import Detection
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
+from gpulift.ground.text import visible
 
 matplotlib.use("Agg")
 
 WIDTH_IN = 5.0
 LABEL_LETTERS = 60
-BESIDE_LETTERS = 82
+BESIDE_LETTERS = 74
+LABEL_OVER = 0.3  # of a label over its marks, in rows
 TITLE_LETTERS = 66
 ROW_IN = 0.42
-BESIDE_IN = 0.22  # more height where rows have a second line of text
-LIFT = 0.25  # of the first line, in rows
+MOST_LINES = 4  # of text below a label, as of hostile names
+BESIDE_IN, LINE_IN = 0.22, 0.16  # more height where rows have such a line, and for each more
+OVER_MARKS_IN, OVER_LINE_IN = 0.154, 0.198  # of the last line of text, and of the label over that
 VALUE_ROOM = 1.2  # of an axis whose line must not cross the values on the right
 DODGE = 1.06  # of sizes on a log axis, between kinds of rows
 FACTORS = (2.0, 4.0, 10.0, 100.0, 1e4)  # between the ticks of a wide axis of ratios
@@ -87,7 +91,10 @@ def worth_row(row: Worth, short: bool = False) -> ForestRow:
     glyph, _ = text.verdict(row.speedup)
     label = f"{row.arm}, {case}" if short else f"{row.technique}: {row.arm}, {case}"
     value = f"{glyph} {text.ratio(row.speedup.value)}"
-    beside = ", ".join(filter(None, (f"baseline {row.baseline}", costs(row))))
+    parts = [f"baseline {row.baseline}", costs(row), basis(row)]
+    if not short and len(label) > LABEL_LETTERS - len(value):
+        label, parts = f"{row.technique}: {row.arm}", [case, *parts]
+    beside = ", ".join(filter(None, parts))
     return ForestRow(label, row.speedup, value, beside="" if short else beside)
 
 
@@ -119,7 +126,11 @@ def launches(estimates: Iterable[Estimate]) -> str:
 def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
     """Ratios with their intervals on a log axis; the marker says which side of 1 they are on."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = row_figure(len(rows), any(row.beside for row in rows))
+        beside = [_lines(row.beside) for row in rows]
+        most = max(map(len, beside), default=0)
+        figure, axes = row_figure(len(rows), most)
+        in_rows = 1 / _row_in(most)
+        over_marks = OVER_MARKS_IN * in_rows
         for position, row in enumerate(rows):
             colour, marker = VERDICTS.get(row.verdict, (MUTED, "o"))
             low, high = row.estimate.low, row.estimate.high
@@ -127,8 +138,11 @@ def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
                 axes.plot([low, high], [position] * 2, color=colour, linewidth=2.2)
             axes.plot(row.estimate.value, position, marker, color=colour, markersize=6)
             axes.plot([1, 1], [position - 0.2, position + 0.2], color=MUTED, zorder=0)
-            label_row(axes, position - (LIFT if row.beside else 0.0), row.label, row.value)
-            _row_beside(axes, position, row.beside)
+            lines = beside[position]
+            lift = (OVER_LINE_IN + LINE_IN * (len(lines) - 1)) * in_rows + over_marks
+            label_row(axes, position - (lift - LABEL_OVER if lines else 0.0), row.label, row.value)
+            said = "\n".join(lines)
+            row_text(axes, 0, position - over_marks, said, fontsize=8, color=MUTED)
         ends = [v for r in rows for v in (r.estimate.low, r.estimate.high, r.estimate.value) if v]
         ratio_axis(axes, ends, f"{axis}\n{launches(row.estimate for row in rows)}")
         return figure
@@ -241,7 +255,7 @@ def sweep(rows: Sequence[Worth]) -> Figure:
     rows = [row for row in rows if _along(row, axis) is not None]
     panels: dict[str, list[Worth]] = {}
     for row in rows:
-        panels.setdefault(_other_axes(row, axis), []).append(row)
+        panels.setdefault(other_axes(row, axis), []).append(row)
     arms = list(dict.fromkeys(arm for row in rows for arm in _arm_order(row) if _has(rows, arm)))
     with matplotlib.rc_context(STYLE):
         height = (
@@ -308,9 +322,8 @@ def _sweep_panel(axes: Axes, rows: Sequence[Worth], axis: str, arms: Sequence[st
     axes.grid(visible=True, linewidth=0.6)
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=6))
     axes.xaxis.set_minor_locator(NullLocator())
-    as_bytes = axis.endswith("bytes")
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: text.round_size(value) if as_bytes else f"{value:.0f}")
+        FuncFormatter(lambda value, _: text.quantity(axis, value) or f"{value:.0f}")
     )
 
 
@@ -346,18 +359,22 @@ def _speedup_ticks(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}×"))
 
 
-def _other_axes(row: Worth, axis: str) -> str:
-    others = [f"{k} {v}" for k, v in row.case.first.case.items() if k != axis]
-    return ", ".join(others)
+def other_axes(row: Worth, axis: str) -> str:
+    """The other axes of a row's case, with their values."""
+    others = [(name, str(value)) for name, value in row.case.first.case.items() if name != axis]
+    return ", ".join(text.axis_label(name, value) for name, value in others)
 
 
-def row_figure(rows: int, beside: bool = False) -> tuple[Figure, Axes]:
-    """Rows with a line of text above each, from the top down."""
-    row_in = ROW_IN + (BESIDE_IN if beside else 0.0)
-    figure = Figure(figsize=(WIDTH_IN, row_in * rows + 0.72), layout="constrained")
+def row_figure(rows: int, lines: int = 0) -> tuple[Figure, Axes]:
+    """Rows with a label above each, and so many lines of text below that, from the top down."""
+    figure = Figure(figsize=(WIDTH_IN, _row_in(lines) * rows + 0.72), layout="constrained")
     axes = figure.subplots()
     prepare_rows(axes, rows)
     return figure, axes
+
+
+def _row_in(lines: int) -> float:
+    return ROW_IN + (BESIDE_IN + LINE_IN * (lines - 1) if lines else 0.0)
 
 
 def prepare_rows(axes: Axes, rows: int) -> None:
@@ -370,8 +387,8 @@ def prepare_rows(axes: Axes, rows: int) -> None:
 def label_row(axes: Axes, position: float, label: str, value: str) -> None:
     """What a row is on the left, its value on the right, above its marks."""
     said = short(label, LABEL_LETTERS - len(value))
-    row_text(axes, 0, position - 0.3, said)
-    row_text(axes, 1, position - 0.3, value, ha="right", weight="bold")
+    row_text(axes, 0, position - LABEL_OVER, said)
+    row_text(axes, 1, position - LABEL_OVER, value, ha="right", weight="bold")
 
 
 def row_text(axes: Axes, across: float, position: float, words: str, **style: Any) -> None:
@@ -380,10 +397,9 @@ def row_text(axes: Axes, across: float, position: float, words: str, **style: An
     axes.text(across, position, words, transform=transform, va="bottom", in_layout=False, **style)
 
 
-def _row_beside(axes: Axes, position: int, words: str) -> None:
-    if words:
-        said = short(words, BESIDE_LETTERS)
-        row_text(axes, 0, position - 0.24, said, fontsize=8, color=MUTED)
+def _lines(words: str) -> list[str]:
+    """The words in lines as wide as the figure; words of ours are never cut."""
+    return wrap(short(words, MOST_LINES * BESIDE_LETTERS), BESIDE_LETTERS)
 
 
 def short(label: str, length: int) -> str:

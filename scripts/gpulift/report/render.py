@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -12,12 +13,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from gpulift import costing, decision, tables, text
-from gpulift.claims import command as claims
-from gpulift.qualify.tables import GLYPHS, quantity
+from gpulift.analysis import claims
+from gpulift.analysis import cost as costing
+from gpulift.analysis.machine.tables import quantity
+from gpulift.analysis.machine.verdict import GLYPHS
+from gpulift.ground import text
 from gpulift.records.model import Record
-from gpulift.report import escaping, views
+from gpulift.report import beside, escaping, tables, views
 from gpulift.report.claimed import CLAIM_STYLES
+from gpulift.verdicts import decision
 
 SCRIPT, STYLE = "report.js", "report.css"
 PARTS = {
@@ -39,13 +43,18 @@ PARTS = {
 WHERE_THERE_ARE = ("models", "topology")
 
 
-def page(values: Mapping[str, Any]) -> str:
-    """The HTML page. Its one script is allowed by its hash, and nothing may be fetched."""
+def page(values: Mapping[str, Any], template: str = "report.html.j2") -> str:
+    """An HTML page. Its one script is allowed by its hash, and nothing may be fetched."""
     environment = _environment(html=True)
     script, style = (_file(environment, one) for one in (SCRIPT, STYLE))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    template = environment.get_template("report.html.j2")
-    return template.render({**values, "script": script, "style": style, "digest": digest})
+    made = environment.get_template(template)
+    return made.render({**values, "script": script, "style": style, "digest": digest})
+
+
+def markdown(values: Mapping[str, Any], template: str) -> str:
+    """A page in Markdown."""
+    return _environment(html=False).get_template(template).render(values)
 
 
 def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -73,6 +82,12 @@ def _errors(context: Context, records: Sequence[Record]) -> Markup:
 def _error_names(context: Context, records: Sequence[Record]) -> str:
     """` E1 E3`, for the twin."""
     return "".join(f" E{number}" for number in context["doubts"].errors(records))
+
+
+def _caption(alt: str) -> str:
+    """The first sentence of what a figure says in words, as far as it names what is drawn; all of
+    it is the figure's label."""
+    return re.split(r"[:.](?= |$)", alt, maxsplit=1)[0]
 
 
 def _file(environment: Environment, name: str) -> str:
@@ -103,6 +118,7 @@ def _environment(html: bool) -> Environment:
         speedup=text.speedup,
         glyph=lambda estimate: text.verdict(estimate)[0],
         verdict=lambda estimate: text.verdict(estimate)[1],
+        caption=_caption,
         case=text.case_label,
         short_case=partial(text.case_label, short=True),
         check=tables.check,
@@ -113,7 +129,8 @@ def _environment(html: bool) -> Environment:
         launches=views.launches,
         memory=views.memory,
         rates=views.rates,
-        roof_share=views.roof_share,
+        bound=views.bound,
+        predicted=views.predicted,
         runs=_runs,
         errors=_errors,
         error_names=_error_names,
@@ -125,6 +142,9 @@ def _environment(html: bool) -> Environment:
         brief=escaping.brief,
         code=escaping.code,
         ready=escaping.Ready,
+        fact_shown=beside.shown,
+        fact_basis=beside.basis,
+        fact_notes=beside.notes,
         claim_measured=claims.measured,
         claim_conditions=claims.conditions,
     )

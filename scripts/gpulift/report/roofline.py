@@ -22,12 +22,14 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from gpulift import stats, text
-from gpulift.analysis.summary import Case, Roof, Summary, work_of
+from gpulift.analysis.summary import Roof, Summary, work_of
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Arm
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
-from gpulift.stats import Estimate
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
 
 # Bytes of an element of the operands and of the product, as workloads/matmul.hpp has them.
 ELEMENT_BYTES = {
@@ -93,7 +95,7 @@ def points(summary: Summary, others: Iterable[Summary] = ()) -> list[Point]:
     found = []
     for case in chain(summary.cases, *(other.cases for other in others)):
         for arm in case.first.arms:
-            roof = roofs.get((arm.cost.roof, case.first.regime)) if arm.cost else None
+            roof = roofs.get((arm.cost.roof, case.first.pace)) if arm.cost else None
             if roof is not None:
                 found.append(_point(case, arm, roof))
     return [point for point in found if point is not None]
@@ -105,7 +107,7 @@ def unplaced(summary: Summary) -> list[str]:
     placed: dict[str, bool] = {}
     for record in summary.run.records:
         if record.kind == "technique" and record.outcome == "ok":
-            named = ((arm.cost.roof, record.regime) for arm in record.arms if arm.cost)
+            named = ((arm.cost.roof, record.pace) for arm in record.arms if arm.cost)
             here = any(one in roofs for one in named)
             placed[record.technique] = placed.get(record.technique, False) or here
     return sorted(technique for technique, here in placed.items() if not here)
@@ -158,7 +160,7 @@ def _point(case: Case, arm: Arm, roof: Roof) -> Point | None:
         regime=roof.regime,
         rate=rate,
         unit=unit,
-        share=rate.value / roof.rate.value,
+        share=rate.value / roof.rate.value if case.first.ceiling else roof.share(rate),
         intensity=arm.cost.flops / traffic if traffic else None,
         ceiling=case.first.ceiling,
         step=bool(arm.cost.item),
@@ -361,7 +363,8 @@ def _rows(summary: Summary, found: Sequence[Point]) -> list[_Row]:
     rates: dict[str, list[str]] = {}
     for roof in sorted(summary.roofs, key=lambda one: one.regime):
         regime = "" if roof.regime == "burst" else f"{roof.regime} "
-        said = f"{regime}{text.rate(roof.rate.value, roof.unit)}"
+        copied = f", copied {text.rate(roof.copied.value, roof.unit)}" if roof.copied else ""
+        said = f"{regime}{text.rate(roof.rate.value, roof.unit)}{copied}"
         rates.setdefault(roof.name, []).append(said)
     rows = []
     for name in dict.fromkeys(roof.name for roof in summary.roofs):

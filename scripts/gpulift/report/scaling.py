@@ -8,6 +8,7 @@ many; exposed communication is of arms that tell how long their step is without 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,18 +20,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from gpulift import text
+from gpulift.analysis import arms
+from gpulift.analysis.arms import EXPOSED_S, WITHOUT_S, tells
 from gpulift.analysis.facts import Facts
-from gpulift.analysis.summary import Case, Worth
+from gpulift.analysis.summary import Worth
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Arm
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.plots import RateRow
 from gpulift.report.views import MachineView
-from gpulift.stats import Estimate
+from gpulift.verdicts.cases import Case
 
 GPUS = "gpus"
-EXPOSED_S, WITHOUT_S = "exposed_communication_s", "step_without_exchange_s"
 MOST_PANELS = 8
 MOST_ROWS = 32
 COLUMNS = 2
@@ -205,7 +208,7 @@ class _Exposed:
     @property
     def words(self) -> str:
         """`1.30 ms, 3.2 %`."""
-        seconds = text.seconds(self.median_s) if self.median_s else "0 s"
+        seconds = arms.metric(EXPOSED_S, self.median_s) if self.median_s else "0 s"
         return f"{seconds}, {text.percent(median(self.shares))}"
 
     @property
@@ -220,12 +223,16 @@ class _Exposed:
 def _exposed(view: MachineView) -> Iterator[Drawing]:
     """A figure for each technique, case by case."""
     techniques: dict[str, list[_Exposed]] = {}
+    withheld: Counter[str] = Counter()
     cases: dict[tuple[str, str], Case] = {}
     for case in (case for run in view.group for case in run.summary.cases):
         cases.setdefault((case.technique, case.case_id), case)
     for case in cases.values():
-        for found in _exposed_of(case):
-            techniques.setdefault(case.technique, []).append(found)
+        for name, launches in case.arms.items():
+            if found := _exposed_of(case, name):
+                techniques.setdefault(case.technique, []).append(found)
+            elif any(EXPOSED_S in one.metrics and not tells(one, EXPOSED_S) for one in launches):
+                withheld[case.technique] += 1
     for number, (technique, every) in enumerate(techniques.items()):
         shown = every[:MOST_ROWS]
         said = "; ".join(f"{escaping.brief(one.label)} {one.words}" for one in shown)
@@ -233,22 +240,21 @@ def _exposed(view: MachineView) -> Iterator[Drawing]:
             f"{_where(technique, view)}, exposed communication (median launch), of a step: {said}."
         )
         alt += _left_out(len(every) - len(shown), "arm")
+        if withheld[technique]:
+            alt += f" Withheld of {withheld[technique]} more, whose parts miss the timed step."
         draw = partial(draw_exposed, [one.row for one in shown])
         yield Drawing(f"exposed-{view.number}-{number}", alt, draw)
 
 
-def _exposed_of(case: Case) -> Iterator[_Exposed]:
-    for name, launches in case.arms.items():
-        known = [one for one in launches if _tells_exposed(one)]
-        if known:
-            label = f"{text.case_label(case.case_id, short=True)}: {name}"
-            yield _Exposed(
-                label, median(one.metrics[EXPOSED_S] for one in known), [*map(_share, known)]
-            )
-
-
-def _tells_exposed(arm: Arm) -> bool:
-    return arm.metrics.get(EXPOSED_S, -1.0) >= 0 and arm.metrics.get(WITHOUT_S, 0.0) > 0
+def _exposed_of(case: Case, name: str) -> _Exposed | None:
+    """Of the launches in which it fits the windows; None where it does in none."""
+    launches = [one for one in case.arms[name] if one.metrics.get(WITHOUT_S, 0.0) > 0]
+    known = [one for one in launches if tells(one, EXPOSED_S)]
+    if not known:
+        return None
+    label = f"{text.case_label(case.case_id, short=True)}: {name}"
+    exposed_s = median(one.metrics[EXPOSED_S] for one in known)
+    return _Exposed(label, exposed_s, [*map(_share, known)])
 
 
 def _share(arm: Arm) -> float:
@@ -257,7 +263,8 @@ def _share(arm: Arm) -> float:
 
 
 def draw_exposed(rows: Sequence[RateRow]) -> Figure:
-    """Shares as bars from 0, where they may be, and lines from the lowest launch to the highest."""
+    """Shares as bars from 0 and lines from the lowest launch to the highest; below 0 the step took
+    less with the exchange."""
     with matplotlib.rc_context(plots.STYLE):
         figure, axes = plots.row_figure(len(rows))
         for position, row in enumerate(rows):
@@ -267,9 +274,9 @@ def draw_exposed(rows: Sequence[RateRow]) -> Figure:
             if low is not None and high is not None:
                 axes.plot([low, high], [position] * 2, color=plots.INK, linewidth=1.6)
             plots.label_row(axes, position, row.label, row.value)
-        axes.set_xlim(
-            0, max(1.0, *(row.estimate.high or row.estimate.value for row in rows)) * 1.02
-        )
+        ends = [end for one in rows for end in (one.estimate.low, one.estimate.high)]
+        values = [*(row.estimate.value for row in rows), *(end for end in ends if end is not None)]
+        axes.set_xlim(1.02 * min(0.0, *values), 1.02 * max(1.0, *values))
         counted = plots.launches(row.estimate for row in rows)
         if any(row.estimate.launches > 1 for row in rows):
             counted = f"bars: median, lines: lowest to highest launch, {counted}"

@@ -16,9 +16,10 @@ from itertools import pairwise
 import numpy as np
 from markupsafe import Markup, escape
 
-from gpulift import stats, text
-from gpulift.analysis.summary import Case
+from gpulift.ground import text
 from gpulift.report.plots import short
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
 
 MOST_WINDOWS = 240  # ticks of a row; beyond that each launch keeps evenly spaced ones
 WIDTH = 360

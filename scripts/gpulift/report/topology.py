@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpulift.analysis.analyse import JudgedRun
+from gpulift.analysis.machine.links import pair_rates
+from gpulift.analysis.machine.tables import quantity
+from gpulift.analysis.machine.topology import Topology
 from gpulift.analysis.summary import Summary
-from gpulift.qualify.links import pair_rates
-from gpulift.qualify.tables import quantity
-from gpulift.qualify.topology import Topology, kept
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,11 @@ class TopologyView:
     measured: bool
 
 
-def views(summaries: Sequence[Summary]) -> list[TopologyView]:
+def views(runs: Sequence[JudgedRun]) -> list[TopologyView]:
     """Of the runs beside whose records it was kept."""
-    found = ((number, one, kept(one.run.folder)) for number, one in enumerate(summaries))
-    return [_view(number, one, topology) for number, one, topology in found if topology]
+    return [
+        _view(number, run.summary, run.topology) for number, run in enumerate(runs) if run.topology
+    ]
 
 
 def _view(number: int, summary: Summary, topology: Topology) -> TopologyView:

@@ -44,5 +44,5 @@ def _cut(text: str, most: int, name: str) -> str:
     while kept < len(lines) and size + len(lines[kept]) < most:
         size += len(lines[kept]) + 1
         kept += 1
-    note = f"*{len(lines) - kept} more lines of {name} are only in report.html.*"
+    note = f"*{len(lines) - kept} more lines of {name} are only on the page.*"
     return "\n".join([*lines[:kept], "", note])

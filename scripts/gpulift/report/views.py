@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from markupsafe import Markup
 
-from gpulift import stats, tables, text
-from gpulift.analysis import arms, facts, gains
+from gpulift.analysis import arms, conditions, facts, gains, predictions
+from gpulift.analysis.analyse import JudgedRun, Machine
+from gpulift.analysis.claims import Judgement
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
-from gpulift.analysis.gains import AnswerLine, StepLine, Theme
-from gpulift.analysis.summary import Case, Summary, Worth, group_cases
-from gpulift.citing import conditions
-from gpulift.claims.judge import Judgement
-from gpulift.qualify.checks import (
-    FAIL,
-    INCONCLUSIVE,
-    PASS,
-    SKIPPED,
-    CheckResult,
-    basis,
-)
+from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine, StepLists, Theme
+from gpulift.analysis.machine import verdict
+from gpulift.analysis.machine.checks import basis
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.analysis.standing import KNOWN_ERROR, REASONS, why_not_leading
+from gpulift.analysis.summary import Summary, Worth
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.records.model import IMPORT, Record
-from gpulift.report import findings, marks, roofline, strips
+from gpulift.report import findings, marks, roofline, strips, tables
 from gpulift.report.claimed import ClaimsView
 from gpulift.report.marks import Scale
-from gpulift.stats import Estimate
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case, group_cases
 
 SYNTHETIC = "synthetic test data"
 ITEMS = "items/s"
 MOST_GAPS = 4
+SAVES = "What saves memory and costs time"
+GAINS_FIRST = "The largest gain is first"
+SAVINGS_FIRST = "What saves most memory is first"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,27 @@ class ImportedRow:
 
 
 @dataclass(frozen=True)
+class StepTable:
+    """One of the lists of techniques in whole training steps, with the columns that it fills."""
+
+    anchor: str
+    title: str
+    order: str
+    lines: tuple[StepLine, ...]
+
+    @property
+    def models(self) -> list[tuple[int, str]]:
+        """Places and names of the models of which any line has something."""
+        names = enumerate(FIRST_MODELS.values())
+        return [(at, name) for at, name in names if any(line.first[at] for line in self.lines)]
+
+    @property
+    def others(self) -> bool:
+        """Whether any line has something of another model."""
+        return any(line.other for line in self.lines)
+
+
+@dataclass(frozen=True)
 class MachineView:
     """A machine's answer, its checks and its figures."""
 
@@ -59,14 +81,30 @@ class MachineView:
     anchor: str
     summary: Summary
     results: tuple[CheckResult, ...]
-    answer: findings.Answer
+    answer: verdict.Answer
     marks: tuple[str, ...]
     added: tuple[str, ...] = ()  # techniques that no run of the machine before it has
     known: frozenset[str] = frozenset()  # checks that the machine's first run answers for
     further: tuple[MachineView, ...] = ()  # the other runs of its machine, in the first run's view
     main: bool = True  # the first run of its machine: its lines are those of all of them
-    steps: tuple[StepLine, ...] = ()  # whole training steps
+    lists: StepLists = field(default_factory=StepLists)  # whole training steps
     themes: tuple[Theme, ...] = ()  # building blocks
+    trains: tuple[str, ...] = ()  # how fast it trains whole models, and is fed
+    barred: tuple[Gain, ...] = ()  # of all its runs, what may be in none of these lines
+
+    @property
+    def steps(self) -> tuple[StepLine, ...]:
+        """Whole training steps, in the order of the first screen."""
+        return self.lists.every
+
+    @property
+    def step_tables(self) -> list[StepTable]:
+        """What is faster, and what saves memory and costs time, where there is any."""
+        made = (
+            StepTable(f"steps-{self.number}", "What is faster", GAINS_FIRST, self.lists.faster),
+            StepTable(f"savers-{self.number}", SAVES, SAVINGS_FIRST, self.lists.savers),
+        )
+        return [one for one in made if one.lines]
 
     @property
     def group(self) -> tuple[MachineView, ...]:
@@ -108,7 +146,7 @@ class MachineView:
     def judged(self) -> bool:
         """Whether its checks say anything of how fast the machine is, or that anything failed."""
         decided = [one for one in self.results if one.verdict != SKIPPED]
-        return any(one.verdict == FAIL or one.id.startswith(findings.SPEED) for one in decided)
+        return any(one.verdict == FAIL or one.id.startswith(verdict.SPEED) for one in decided)
 
     @property
     def has_ceilings(self) -> bool:
@@ -230,18 +268,37 @@ class MachineView:
         return "No technique was measured."
 
     @property
-    def controls(self) -> list[str]:
-        """Techniques of which controls alone were measured: none of it is a gain."""
+    def kept_back(self) -> list[tuple[str, list[str], list[Record]]]:
+        """Why techniques are in no line: a reason, all that it keeps back, and of known errors the
+        records that have them."""
         lines: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
         own = {line.technique for line in lines}
-        rows = [row for one in self.group for row in one.summary.worths]
-        return list(dict.fromkeys(row.technique for row in rows if row.technique not in own))
+        found: dict[str, list[Worth]] = {}
+        for one in self.barred:
+            if one.row.technique not in own:
+                found.setdefault(one.why_not, []).append(one.row)
+        return [
+            (
+                reason,
+                list(dict.fromkeys(row.technique for row in found[reason])),
+                [record for row in found[reason] for record in row.case.measured]
+                if reason == KNOWN_ERROR
+                else [],
+            )
+            for reason in REASONS
+            if reason in found
+        ]
 
     @property
     def quiet(self) -> list[str]:
         """Techniques in which no difference is shown."""
-        every: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
+        every: list[StepLine | AnswerLine] = [*self.lists.rest, *self.lines]
         return list(dict.fromkeys(line.technique for line in every if not line.matters))
+
+    @property
+    def slower(self) -> list[str]:
+        """Techniques that cost time in whole steps, and save no memory."""
+        return [line.technique for line in self.lists.rest if line.matters]
 
 
 @dataclass(frozen=True)
@@ -329,7 +386,8 @@ class PartView:
         """All metrics that any of its arms has."""
         each = [row.worth for row in self.rows]
         both = [one for row in each for one in (row.baseline_facts, row.facts)]
-        return tuple(dict.fromkeys(name for one in both for name in one.metrics))
+        names = (name for one in both for name in (*one.metrics, *sorted(one.withheld)))
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def metrics(self) -> tuple[MetricsRow, ...]:
@@ -349,33 +407,38 @@ class TechniqueView:
 
 
 def machine_views(
-    judged: Sequence[tuple[Summary, Sequence[CheckResult]]],
+    runs: Sequence[JudgedRun],
+    machines: Mapping[str, Machine],
     techniques: Mapping[str, str],
-    doubts: Doubts = NO_DOUBTS,
 ) -> list[MachineView]:
     """Each run with its checks; the first of a machine speaks for all of its runs.
 
     `techniques` has the anchor of each.
     """
     groups: dict[str, list[MachineView]] = {}
-    for number, (summary, results) in enumerate(judged):
-        before = groups.setdefault(summary.run.machine, [])
-        before.append(_machine_view(summary, results, number, before))
-    made = [view for group in groups.values() for view in _joined(group, techniques, doubts)]
+    for number, run in enumerate(runs):
+        before = groups.setdefault(run.summary.run.model, [])
+        before.append(_machine_view(run, number, before))
+    made = [
+        view
+        for name, group in groups.items()
+        for view in _joined(group, machines[name], techniques)
+    ]
     return sorted(made, key=lambda view: view.number)
 
 
-def _machine_view(
-    summary: Summary, results: Sequence[CheckResult], number: int, before: Sequence[MachineView]
-) -> MachineView:
+def _machine_view(run: JudgedRun, number: int, before: Sequence[MachineView]) -> MachineView:
+    summary = run.summary
     seen = {technique for one in before for technique in technique_ids([one.summary])}
     synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
     return MachineView(
         number=number,
         anchor=f"m{number}",
         summary=summary,
-        results=tuple(results),
-        answer=findings.answer(results, basis(summary)),
+        results=run.checks,
+        answer=verdict.answer(
+            run.checks, basis(summary), "" if before else verdict.load_of(summary)
+        ),
         marks=(*synthetic, *summary.marks),
         added=tuple(one for one in technique_ids([summary]) if one not in seen),
         known=frozenset(one.id for one in before[0].results) if before else frozenset(),
@@ -384,16 +447,17 @@ def _machine_view(
 
 
 def _joined(
-    group: Sequence[MachineView], techniques: Mapping[str, str], doubts: Doubts
+    group: Sequence[MachineView], machine: Machine, techniques: Mapping[str, str]
 ) -> Iterator[MachineView]:
     """The first run gets the lines of all of the machine's runs."""
     main, *further = group
-    found = list(gains.gains_of([one.summary for one in group], doubts))
     yield replace(
         main,
-        steps=tuple(gains.step_lines(found, techniques)),
-        themes=tuple(gains.themes(found, techniques)),
+        lists=gains.step_lists(machine.gains, techniques),
+        themes=tuple(gains.themes(machine.gains, techniques)),
         further=tuple(further),
+        trains=machine.trains,
+        barred=machine.barred,
     )
     yield from further
 
@@ -423,14 +487,17 @@ def technique_views(
     doubts: Doubts = NO_DOUBTS,
 ) -> tuple[TechniqueView, ...]:
     """Every technique in the given order, on every machine that measured it; of its rows those in
-    doubt stand behind, and controls last.
+    doubt stand behind, and what may not lead last.
 
     At most so many cases have their raw windows drawn, as many of each technique and machine.
     """
     rows: dict[tuple[str, int], list[Worth]] = {}
     for machine in machines:
-        bars = partial(doubts.bars, folder=machine.summary.run.folder)
-        for row in sorted(machine.summary.worths, key=lambda one: (one.of_control, bars(one))):
+        doubted = partial(doubts.doubted, folder=machine.summary.run.folder)
+        for row in sorted(
+            machine.summary.worths,
+            key=lambda one: (bool(why_not_leading(one, doubts)), doubted(one)),
+        ):
             rows.setdefault((row.technique, machine.number), []).append(row)
     made = []
     strips_each = max(1, most_strips // max(1, len(rows)))
@@ -478,9 +545,7 @@ def _part(
         said=findings.of_rows(rows),
         strips=tuple(_strips(cases[:most_strips])),
         not_stripped=max(0, len(cases) - most_strips),
-        folded=any(
-            machine.summary.run.machine == one.machine.summary.run.machine for one in before
-        ),
+        folded=any(machine.summary.run.model == one.machine.summary.run.model for one in before),
     )
 
 
@@ -528,9 +593,20 @@ def rates(row: Worth) -> tuple[str, ...]:
     return tuple(found) or (facts.UNKNOWN,)
 
 
-def roof_share(row: Worth) -> str:
-    """`60.3 %`; with a star where another run of the machine measured the roof."""
-    return f"{text.percent(row.roof_fraction)}{'*' if row.roof_from else ''}"
+def bound(row: Worth) -> tuple[str, ...]:
+    """What sets the pace, and the share of the roof: `60.3 %`; with a star where another run of the
+    machine measured it."""
+    share = f"{text.percent(row.roof_fraction)}{'*' if row.roof_from else ''}"
+    return (row.bound, share) if row.roof_fraction is not None else (row.bound,)
+
+
+def predicted(row: Worth) -> tuple[str, ...]:
+    """`predicted 4 to 7×`, and by how much it was missed; nothing where its records say nothing."""
+    found = predictions.of_case(row.case, row.arm)
+    return tuple(
+        f"predicted {one.expected}" + (f", missed by {one.missed_by}" if one.missed else "")
+        for one in found
+    )
 
 
 def _metrics(rows: Sequence[Worth], names: Sequence[str]) -> Iterator[MetricsRow]:
@@ -544,6 +620,8 @@ def _metrics(rows: Sequence[Worth], names: Sequence[str]) -> Iterator[MetricsRow
 
 
 def _metric(found: facts.Facts, name: str) -> str:
+    if name in found.withheld:
+        return facts.WITHHELD
     value = found.metrics.get(name)
     return facts.UNKNOWN if value is None else arms.metric(name, value)
 

@@ -8,12 +8,13 @@ kernel ran.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from gpulift import packages
-from gpulift.errors import USAGE, GpuliftError
+from gpulift.engine import machine, packages
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
 from gpulift.watch.samples import THROTTLE
 
 LIBRARY = "pynvml"
@@ -156,11 +157,44 @@ def load() -> tuple[Any, str]:
     return library, ""
 
 
-def open_cards(library: Any, wanted: Sequence[int] | None) -> list[Card]:
-    """The GPUs of these indices, or all; raises GpuliftError for one that is not there."""
+def open_cards(library: Any, wanted: str | None) -> list[Card]:
+    """The GPUs of these indices, as nvidia-smi counts them, or UUIDs; raises GpuliftError for one
+    that is not there. Without a wish all that answer."""
     count = library.nvmlDeviceGetCount()
-    for index in wanted or ():
-        if not 0 <= index < count:
-            there = f"this machine has {count}, numbered from 0" if count else "there is none"
-            raise GpuliftError(f"--gpus {index}: there is no such GPU; {there}", USAGE)
-    return [Card(library, index) for index in wanted or range(count)]
+    indices = list(range(count))
+    if wanted is not None:
+        indices = [_index(library, one, count) for one in machine.gpu_names("--gpus", wanted)]
+        machine.require_each_once("--gpus", wanted, indices)
+    cards = []
+    for index in indices:
+        try:
+            cards.append(Card(library, index))
+        except library.NVMLError as error:
+            if wanted is not None:
+                raise GpuliftError(f"--gpus {index}: NVML: {error}") from None
+            say(f"warning: GPU {index} is not watched: NVML: {error}")
+    return cards
+
+
+def _index(library: Any, name: str, count: int) -> int:
+    there = f"this machine has {count}, numbered from 0" if count else "there is none"
+    if name.isdecimal():
+        if int(name) >= count:
+            raise GpuliftError(f"--gpus {name}: there is no such GPU; {there}")
+        return int(name)
+    if name.startswith("MIG-"):
+        raise GpuliftError(f"--gpus {name}: a MIG instance is not watched; name its GPU")
+    uuids = [_uuid(library, index).lower() for index in range(count)]
+    found = [index for index, uuid in enumerate(uuids) if uuid.startswith(name.lower())]
+    if not found:
+        raise GpuliftError(f"--gpus {name}: no GPU has this UUID; nvidia-smi -L lists them")
+    if len(found) > 1:
+        raise GpuliftError(f"--gpus {name}: several GPUs begin so; give more of the UUID")
+    return found[0]
+
+
+def _uuid(library: Any, index: int) -> str:
+    try:
+        return str(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index)))
+    except library.NVMLError:
+        return ""

@@ -8,12 +8,14 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from gpulift.errors import GpuliftError
-from gpulift.exchange.prometheus import escaped
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import label_value
+from gpulift.ground.whole import write_whole
 from gpulift.watch.cards import Card
 from gpulift.watch.samples import Sample
 
 PREFIX = "gpulift_watch_"
+BEGINNING = f"# HELP {PREFIX}".encode()  # of every file of gauges
 ADDRESS = "127.0.0.1"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LARGEST_PORT = 65535
@@ -25,7 +27,7 @@ def gauges(sample: Sample, cards: Sequence[Card]) -> str:
     for quantity, value in sample.job.items():
         labelled[f"job_{quantity}"] = [("", value)]
     for card, gpu in zip(cards, sample.gpus, strict=True):
-        labels = f'{{gpu="{card.index}",name="{escaped(card.name)}"}}'
+        labels = f'{{gpu="{card.index}",name="{label_value(card.name)}"}}'
         for quantity, value in gpu.items():
             labelled.setdefault(f"gpu_{quantity}", []).append((labels, value))
     return "".join(f"{line}\n" for line in _lines(labelled))
@@ -44,17 +46,18 @@ class GaugeFile:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._whole = file.with_name(f".{file.name}.new")
+        self._is_ours = False
 
     def write(self, content: str) -> None:
         """Replaces what was there before."""
-        self._whole.write_text(content, encoding="utf-8")
-        self._whole.replace(self._file)
+        write_whole(content, self._file, lasting=False)  # the job's disk is not kept waiting
+        self._is_ours = True
 
     def close(self) -> None:
         """Gauges of a job that has ended would be read as if it went on."""
-        with suppress(OSError):
-            self._file.unlink()
+        if self._is_ours:
+            with suppress(OSError):
+                self._file.unlink()
 
 
 class GaugePort:
@@ -98,8 +101,14 @@ class GaugePort:
 
 def opened(target: str) -> GaugeFile | GaugePort:
     """Of `--prometheus`: a number is a port, all else a file."""
-    if target.isdecimal():
+    file = file_of(target)
+    if file is None:
         if int(target) > LARGEST_PORT:
             raise GpuliftError(f"--prometheus {target}: a port is at most {LARGEST_PORT}")
         return GaugePort(int(target))
-    return GaugeFile(Path(target))
+    return GaugeFile(file)
+
+
+def file_of(target: str) -> Path | None:
+    """What `--prometheus` names; None where it is a port."""
+    return None if target.isdecimal() else Path(target)

@@ -13,6 +13,7 @@ from gpulift.watch.job import Job, Reading
 from gpulift.watch.samples import Sample
 
 LOOPBACK = "lo"
+TICK_S = 0.01  # of the slowest clock that Linux counts CPU time by
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Observer:
 
     def __init__(self, job: Job, cards: Sequence[Card]) -> None:
         self._job = job
+        self._cores = job.cores()
+        self._late_s = 0.0
         self._cards = cards
         self._began_cpu_s = time.process_time()
         self._began_s = time.monotonic()
@@ -42,24 +45,44 @@ class Observer:
         self._readings = 0
         self._sampling_s = 0.0
         self._network = _network()
-        self._before = self._read()[0]
-        self.first = self._before
+        before, _ = self._read()  # which also sets the cards' counters
+        self._before = self.first = job.beginning() or before
 
     def sample(self) -> Sample:
         """What happened since the sample before."""
         before, network = self._before, self._network
         self._before, gpus = self._read()
-        elapsed_s = max(self._before.time_s - before.time_s, 1e-9)
+        # From before the one reading until after the other: no more was used than there was then.
+        elapsed_s = max(self._before.time_s - before.time_s + before.took_s, 1e-9)
         job = dict(_rates(before, self._before, elapsed_s))
+        job["cpu_cores"] = self._told_in_time(job["cpu_cores"] * elapsed_s, elapsed_s) / elapsed_s
         self._network = _network()
-        for direction, then, now in zip(("received", "sent"), network, self._network, strict=True):
-            job[f"network_{direction}_bytes_per_s"] = max(now - then, 0) / elapsed_s
+        apart_s = max(self._network[0] - network[0], 1e-9)
+        for at, direction in enumerate(("received", "sent"), start=1):
+            moved = max(self._network[at] - network[at], 0)
+            job[f"network_{direction}_bytes_per_s"] = moved / apart_s
         return Sample(self._before.time_s - self.first.time_s, elapsed_s, job, gpus)
+
+    def _told_in_time(self, used_s: float, elapsed_s: float) -> float:
+        """CPU seconds that can have been used in this time. The kernel tells those of a thread that
+        runs, and of children that ended, by ticks: what came late counts with the next sample. More
+        than ticks explain is left as it is: then the job has more cores than it was said to have.
+        """
+        used_s += self._late_s
+        late_s = used_s - self._cores * elapsed_s
+        is_late = 0 < late_s <= 2 * TICK_S * (self._before.processes + self._cores)
+        self._late_s = late_s if is_late else 0.0
+        return used_s - self._late_s
 
     @property
     def last(self) -> Reading:
         """The reading of the last sample."""
         return self._before
+
+    @property
+    def seen_s(self) -> float:
+        """From the first reading to the last."""
+        return self._before.time_s - self.first.time_s
 
     def joules(self) -> list[float | None]:
         """Of each card since the watch began."""
@@ -96,7 +119,8 @@ def _rates(before: Reading, now: Reading, elapsed_s: float) -> Iterator[tuple[st
     yield "cpu_cores", rate(before.cpu_s, now.cpu_s)
     yield "processes", float(now.processes)
     yield "threads", float(now.threads)
-    yield "memory_bytes", float(now.memory_bytes)
+    if now.memory_bytes:
+        yield "memory_bytes", float(now.memory_bytes)
     if before.cpu_wait_s is not None and now.cpu_wait_s is not None:
         yield "cpu_wait_cores", rate(before.cpu_wait_s, now.cpu_wait_s)
     asleep_s = _asleep_s(before, now, elapsed_s)
@@ -119,8 +143,10 @@ def _asleep_s(before: Reading, now: Reading, elapsed_s: float) -> float | None:
     return min(max(elapsed_s - busy_s, 0.0), elapsed_s)
 
 
-def _network() -> tuple[int, int]:
-    """Bytes received and sent by the machine, but not to itself: no process has its own count."""
+def _network() -> tuple[float, int, int]:
+    """When, and bytes received and sent by the machine, but not to itself: no process has its own
+    count."""
     found = psutil.net_io_counters(pernic=True, nowrap=False)
     cards = [one for name, one in found.items() if name != LOOPBACK]
-    return sum(one.bytes_recv for one in cards), sum(one.bytes_sent for one in cards)
+    received, sent = sum(one.bytes_recv for one in cards), sum(one.bytes_sent for one in cards)
+    return time.monotonic(), received, sent

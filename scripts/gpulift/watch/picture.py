@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gpulift.ground.whole import write_whole
 from gpulift.watch.samples import Sample, Values
 
 WIDTH_IN = 8.0
@@ -88,7 +90,9 @@ def write(samples: Sequence[Sample], names: Sequence[str], file: Path) -> None:
     with matplotlib.rc_context(STYLE):
         drawn = figure(samples, names)
         about = {"Date": None, "Creator": None, "Title": "What a job did, over time"}
-        drawn.savefig(file, format="svg", metadata=about)
+        content = BytesIO()
+        drawn.savefig(content, format="svg", metadata=about)
+    write_whole(content.getvalue(), file)
 
 
 def figure(samples: Sequence[Sample], names: Sequence[str]) -> Figure:

@@ -25,7 +25,7 @@ class Means:
 
     gpu: float | None  # utilisation as the driver tells it, which is what the articles look at
     cpu: float
-    host_memory: float
+    host_memory: float | None
     gpu_memory: float | None
 
 
@@ -92,11 +92,12 @@ RULES = (
 
 def means(whole: Sample, cores: float, host_memory_bytes: float) -> Means:
     """Of several GPUs the mean."""
+    memory_bytes = whole.job.get("memory_bytes")
     used = [share for one in whole.gpus if (share := _memory_share(one)) is not None]
     return Means(
         gpu=_mean([one["utilisation"] for one in whole.gpus if "utilisation" in one]),
         cpu=whole.job["cpu_cores"] / cores,
-        host_memory=whole.job["memory_bytes"] / host_memory_bytes,
+        host_memory=None if memory_bytes is None else memory_bytes / host_memory_bytes,
         gpu_memory=_mean(used),
     )
 
@@ -111,11 +112,10 @@ def _mean(shares: Sequence[float]) -> float | None:
 
 
 def paragraph(of: Means, model: str | None, results: Path) -> str:
-    """Which rules apply with which limits, and what was measured on this model of GPU."""
+    """Which rules apply with which limits, and what was measured on this model of GPU; nothing
+    where no GPU was watched, which all of them are about."""
     if of.gpu is None and of.gpu_memory is None:
-        return (
-            "The articles' rules are about GPUs, and none was watched: none of them can be applied."
-        )
+        return ""
     applying = [rule for rule in RULES if rule.applies(of)]
     parts = [
         f"Of means over the whole job, its start included; low is below {100 * LOW:.0f} % and high"

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gpulift.entry import say
+from gpulift.ground.entry import say
 from gpulift.watch import words
 from gpulift.watch.cards import Card
 from gpulift.watch.samples import Sample
@@ -26,6 +26,8 @@ LINE_EVERY_S = 10.0
 CHUNK_BYTES = 1 << 16
 LAST_WORDS_S = 1.0  # for what the job wrote when it ended; its children may keep the terminal open
 WINDOW = bytes(8)  # struct winsize
+LONGEST_LINE = 1 << 20  # bytes; what does not end by then is broken there
+UNFINISHED = 200  # characters of a line that go below the view
 
 
 class Lines:
@@ -47,7 +49,8 @@ class Lines:
 
 
 class View:
-    """A table below the job's output, which is printed above it."""
+    """A table below the job's output, which is printed above it; nothing where the terminal is
+    gone."""
 
     def __init__(self, cores: float, cards: Sequence[Card], relay: Relay | None) -> None:
         self._cores = cores
@@ -55,7 +58,8 @@ class View:
         self._relay = relay
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._live.start()
+        with suppress(OSError):
+            self._live.start()
         if relay is not None:
             relay.start(self._console)
 
@@ -75,16 +79,18 @@ class View:
         """The table goes, what the job said stays."""
         if self._relay is not None:
             self._relay.close()
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
 
 class Relay:
     """A terminal for a job, so that it writes as it would without a watch; its lines are printed
-    above the view."""
+    above the view. It is read to the end of the job, even where nobody sees that any more."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = os.openpty()
         self.unfinished = ""
+        self._works = True
         self._thread: threading.Thread | None = None
         with suppress(OSError):
             size = fcntl.ioctl(sys.stderr.fileno(), termios.TIOCGWINSZ, WINDOW)
@@ -105,9 +111,12 @@ class Relay:
         pending = b""
         while chunk := self._read():
             *lines, pending = (pending + chunk).split(b"\n")
+            if len(pending) > LONGEST_LINE:
+                lines, pending = [*lines, pending], b""
             for line in lines:
                 self._print(console, line)
-            self.unfinished = _shown(pending)
+            pending = pending[_last_return(pending) :]
+            self.unfinished = _shown(pending[: 4 * UNFINISHED])[:UNFINISHED]
         if pending:
             self._print(console, pending)
             self.unfinished = ""
@@ -119,9 +128,18 @@ class Relay:
             return b""
 
     def _print(self, console: Console, line: bytes) -> None:
-        console.print(Text.from_ansi(_shown(line)), soft_wrap=True)
+        if self._works:
+            try:
+                console.print(Text.from_ansi(_shown(line)), soft_wrap=True)
+            except OSError:  # the terminal is gone
+                self._works = False
 
 
 def _shown(line: bytes) -> str:
     """What a terminal would show of a line: what follows its last return, as of a progress bar."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+    return line[_last_return(line) :].rstrip(b"\r").decode("utf-8", "replace")
+
+
+def _last_return(line: bytes) -> int:
+    """Where what follows it begins; one at the end of a line belongs to that."""
+    return line.rstrip(b"\r").rfind(b"\r") + 1

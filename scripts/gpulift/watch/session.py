@@ -5,32 +5,38 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
-from gpulift import machine
-from gpulift.entry import say
-from gpulift.errors import INTERRUPTED, OK, GpuliftError
-from gpulift.exchange.writing import require_free
+from gpulift.engine import machine
+from gpulift.ground.arguments import require_distinct, require_free
+from gpulift.ground.entry import say
+from gpulift.ground.errors import INTERRUPTED, OK, GpuliftError
+from gpulift.ground.programs import job_environment
+from gpulift.ground.signals import Signals
+from gpulift.ground.text import visible
 from gpulift.records.model import slug
 from gpulift.watch import cards as nvml
-from gpulift.watch import gauges, rules, words
+from gpulift.watch import gauges, rules, scalars, words
 from gpulift.watch.cards import Card
 from gpulift.watch.job import Job, StartedJob, attached
 from gpulift.watch.log import Log
 from gpulift.watch.observer import Observer
 from gpulift.watch.samples import History, Sample
 from gpulift.watch.screen import Lines, Relay, View
-from gpulift.watch.signals import Signals
 
-ENVIRONMENT = "GPULIFT_JOB_ENVIRONMENT"  # a descriptor, from which ./gpulift lets it be read
+FIRST_S = 0.1
+STDERR = 2
+# Slurm and users send the first two to have a training write a checkpoint.
+OF_JOBS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 POLL_S = 0.2  # how soon the end of a job of somebody else is seen
 
 Stop = Literal["ended", "interrupted"]
@@ -47,7 +53,8 @@ class Options:
     log: Path | None = None
     picture: Path | None = None
     prometheus: str | None = None
-    gpus: tuple[int, ...] | None = None
+    tensorboard: Path | None = None
+    gpus: str | None = None
     force: bool = False
 
 
@@ -64,18 +71,19 @@ class Fragile:
         if self.works:
             try:
                 self.write(sample)
-            except OSError as error:
+            except (OSError, GpuliftError) as error:
                 self.works = False
-                with suppress(OSError):  # stderr itself may be what fails
-                    say(f"warning: {self.name}: {error.strerror or error}; it is written no more")
+                why = getattr(error, "strerror", None) or error
+                say(f"warning: {self.name}: {why}; it is written no more")
 
 
 def run(options: Options) -> int:
     """The job's exit code; of a job of somebody else 0, or that of an interruption."""
     environment = job_environment()
+    files = inherited()
     _require(options, environment)
     cards = _cards(options.gpus)
-    with Signals() as signals, ExitStack() as opened:  # before a thread of ours is there
+    with Signals(*OF_JOBS) as signals, ExitStack() as opened:  # before a thread of ours is there
         log = Log(options.log)
         opened.callback(log.close)
         sinks: list[Sink] = []
@@ -87,8 +95,13 @@ def run(options: Options) -> int:
                 lambda sample: target.write(gauges.gauges(sample, cards)),
             )
             sinks.append(write.add)
+        if options.tensorboard is not None:
+            board = scalars.Scalars(options.tensorboard)
+            opened.callback(board.close)
+            name = f"--tensorboard {options.tensorboard}"
+            sinks.append(Fragile(name, lambda sample: board.write(sample, cards)).add)
         relay = Relay() if options.command and sys.stderr.isatty() else None
-        job = _job(options, relay, environment, signals)
+        job = _job(options, relay, environment, signals, files)
         return _watched(Watch(job, cards, signals, options), log, relay, sinks)
 
 
@@ -113,21 +126,26 @@ def _watched(watch: Watch, log: Log, relay: Relay | None, sinks: Sequence[Sink])
     overhead, joules = observer.overhead(), observer.joules()
     code = job.exit_code() if stop == "ended" else INTERRUPTED
     view.close()
-    log.end(code, overhead, joules)
-    for line in words.summary(history, cores, cards, joules):
+    left = observer.last.processes if stop == "ended" and job.ours else 0
+    log.end(code, overhead, joules, left, observer.last)
+    for line in words.summary(history, observer.last, cores, cards, joules):
         say(line)
+    if unseen := words.unseen(left, None if job.ours else overhead.elapsed_s - observer.seen_s):
+        say(unseen)
     say(words.overhead(overhead))
     whole = history.whole
     if whole is not None:
-        say(_rules(whole, cores, cards))
+        if said := _rules(whole, cores, cards):
+            say(said)
         _draw(history, cards, watch.options.picture)
     return OK if code is None else code
 
 
 def _follow(watch: Watch, observer: Observer, sinks: Sequence[Sink]) -> Stop:
-    """Samples until the job ends or the watch is interrupted."""
+    """Samples until the job ends or the watch is interrupted; the first is early, since it may be
+    the only one."""
     interval_s = watch.options.interval_s
-    next_s = time.monotonic() + interval_s
+    next_s = time.monotonic() + min(interval_s, FIRST_S)
     while True:
         stop = wait(watch.job, watch.signals, next_s)
         if stop is None or watch.job.ours:  # of what is gone nothing can be read
@@ -156,16 +174,16 @@ def wait(job: Job, signals: Signals, until_s: float) -> Stop | None:
     return "ended"
 
 
-def job_environment() -> Mapping[str, str] | None:
-    """The environment in which ./gpulift was called, which isolates its own Python; None where the
-    job gets ours."""
-    descriptor = os.environ.pop(ENVIRONMENT, None)
-    if descriptor is None:
-        return None
-    with open(int(descriptor), "rb") as file:
-        entries = file.read().split(b"\0")
-    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
-    return {name: value for name, sign, value in pairs if sign}
+def inherited() -> list[int]:
+    """Open files that a job would have besides the first three: as of a shell's <(...)."""
+    return [file for file in map(int, os.listdir("/proc/self/fd")) if _is_inherited(file)]
+
+
+def _is_inherited(file: int) -> bool:
+    try:
+        return file > STDERR and os.get_inheritable(file)
+    except OSError:  # of the folder that was listed
+        return False
 
 
 def _require(options: Options, environment: Mapping[str, str] | None) -> None:
@@ -176,9 +194,19 @@ def _require(options: Options, environment: Mapping[str, str] | None) -> None:
         path = (os.environ if environment is None else environment).get("PATH")
         if shutil.which(options.command[0], path=path) is None:
             raise GpuliftError(f"{options.command[0]}: there is no such program")
-    for file in (options.log, options.picture):
+    gauge_file = None if options.prometheus is None else gauges.file_of(options.prometheus)
+    files = {"--log": options.log, "--picture": options.picture, "--prometheus": gauge_file}
+    require_distinct({**files, "--tensorboard": options.tensorboard})
+    if options.picture is not None and options.picture.suffix not in ("", ".svg"):
+        raise GpuliftError(f"--picture {visible(str(options.picture))}: it is SVG; name it so")
+    if options.tensorboard is not None:
+        scalars.require_folder(options.tensorboard, options.force)
+    for option, file in files.items():
         if file is not None:
-            require_free(file, options.force)
+            ours = gauges.BEGINNING if option == "--prometheus" else b""  # which a kill left
+            require_free(file, options.force, ours)
+            if option != "--log" and file.is_fifo():  # it would be waited for until somebody reads
+                raise GpuliftError(f"{option} {visible(str(file))}: is a pipe; name a file")
 
 
 def _job(
@@ -186,18 +214,21 @@ def _job(
     relay: Relay | None,
     environment: Mapping[str, str] | None,
     signals: Signals,
+    files: Collection[int],
 ) -> Job:
     if options.pid is not None:
         return attached(options.pid)
     theirs = None if relay is None else relay.theirs
     stdout = theirs if sys.stdout.isatty() else None
-    return StartedJob(options.command, stdout, theirs, environment, signals.mask_before)
+    return StartedJob(options.command, stdout, theirs, environment, signals.mask_before, files)
 
 
-def _cards(wanted: Sequence[int] | None) -> list[Card]:
+def _cards(wanted: str | None) -> list[Card]:
+    if wanted is not None:
+        machine.gpu_names("--gpus", wanted)  # what is no name is told first
     library, why = nvml.load()
     if library is None:
-        if wanted:
+        if wanted is not None:
             raise GpuliftError(f"--gpus: {why}")
         say(f"GPUs are not watched: {why}")
         return []
@@ -217,5 +248,5 @@ def _draw(history: History, cards: Sequence[Card], file: Path | None) -> None:
 
     try:
         picture.write(history.samples, [card.label for card in cards], file)
-    except OSError as error:
-        say(f"warning: {file}: {error.strerror or error}; there is no picture")
+    except GpuliftError as error:
+        say(f"warning: {error}; there is no picture")

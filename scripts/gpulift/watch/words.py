@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpulift import text
+from gpulift.ground import text
 from gpulift.watch.cards import Card
+from gpulift.watch.job import Reading
 from gpulift.watch.observer import Overhead
 from gpulift.watch.samples import History, Sample, Values, throttled
 
+STARVED = 0.1  # of the time in which threads could run
+LOOKS = 2  # samples of a job that is shorter than the interval: an early one and its end
 UNKNOWN = "–"
 LEAST_SHOWN = 0.005  # of a core, or a share: below it, it is nothing
 
@@ -46,9 +49,10 @@ def processor(job: Values, cores: float) -> str:
 
 
 def memory(job: Values) -> str:
-    """`512 MiB in 3 processes`."""
-    count = round(job["processes"])
-    return f"{text.size(round(job['memory_bytes']))} in {count} process{'' if count == 1 else 'es'}"
+    """`512 MiB in 3 processes`; without the first where it is not told, as of what has ended."""
+    count = _processes(round(job["processes"]))
+    known = job.get("memory_bytes")
+    return count if known is None else f"{text.size(round(known))} in {count}"
 
 
 def traffic(values: Values, kind: str, inwards: str, outwards: str) -> str:
@@ -82,7 +86,11 @@ def gpu_parts(gpu: Values) -> Iterator[str]:
 
 
 def summary(
-    history: History, cores: float, cards: Sequence[Card], joules: Sequence[float | None]
+    history: History,
+    last: Reading,
+    cores: float,
+    cards: Sequence[Card],
+    joules: Sequence[float | None],
 ) -> Iterator[str]:
     """The whole job: totals, means and the most, a line for each."""
     whole = history.whole
@@ -90,9 +98,11 @@ def summary(
         return
     elapsed_s = sum(one.interval_s for one in history.samples)
     job = whole.job
-    yield f"{elapsed_s:.1f} s: {_seconds(job['cpu_cores'] * elapsed_s)} of CPU time"
+    yield f"{whole.time_s:.1f} s: {_seconds(job['cpu_cores'] * elapsed_s)} of CPU time"
     yield f"processor: {processor(job, cores)}"
-    yield f"memory: at most {text.size(round(history.most_of('memory_bytes')))}"
+    if starved := _starved(job, cores):
+        yield starved
+    yield f"memory: {_most_memory(history, last)}"
     for kind, what, both in (
         ("disk", "disk", ("read", "written")),
         ("file", "files, with the cache", ("read", "written")),
@@ -102,6 +112,37 @@ def summary(
     for card, gpu, used_j in zip(cards, whole.gpus, joules, strict=True):
         parts = [*gpu_parts(gpu), *([] if used_j is None else [text.joules(used_j)])]
         yield f"{card.label}, mean: {', '.join(parts)}"
+
+
+def _starved(job: Values, cores: float) -> str:
+    """That its threads had to wait for processors, and why; nothing where they hardly did."""
+    waiting = job.get("cpu_wait_cores", 0.0)
+    wanted = job["cpu_cores"] + waiting
+    if not waiting > STARVED * wanted:
+        return ""
+    why = "more of them could run than it has cores" if wanted > cores else "they were not free"
+    return f"its threads waited for a processor in {_share(waiting / wanted)} of their time: {why}"
+
+
+def _most_memory(history: History, last: Reading) -> str:
+    """At once of all processes in a sample, or at any time of one; of a job that ended before a
+    second look, what the kernel kept."""
+    together = round(history.most_of("memory_bytes"))
+    most = max(together, last.peak_bytes)
+    if last.peak_limit_bytes > most and len(history.samples) <= LOOKS:
+        seen = f"{text.size(most)} when it was looked at, and " if most else ""
+        return f"{seen}less than {text.size(last.peak_limit_bytes)}"
+    return f"at most {text.size(most)}{' in one process' if most > together else ''}"
+
+
+def unseen(left: int, last_s: float | None) -> str:
+    """What was not seen, in a line; of a job of somebody else that is the time since a sample,
+    too."""
+    if last_s is not None:
+        return f"not seen: the last {_seconds(last_s)}, and what left the job before a sample"
+    if left:
+        return f"not seen: the rest of {_processes(left)} that the job leaves running"
+    return ""
 
 
 def overhead(used: Overhead) -> str:
@@ -118,6 +159,10 @@ def _amounts(job: Values, kind: str, words: Sequence[str], elapsed_s: float) -> 
     told = [(word, job.get(f"{kind}_{word}_bytes_per_s")) for word in words]
     parts = [f"{text.size(round(v * elapsed_s))} {word}" for word, v in told if v is not None]
     return ", ".join(parts) or UNKNOWN
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def _seconds(value: float) -> str:

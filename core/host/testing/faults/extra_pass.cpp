@@ -22,7 +22,7 @@ constexpr float kSummand = 1;
 constexpr float kOutput = kFactor * kInput + kSummand;
 
 void scale_and_shift(const float* input, float* output, gpulift::StreamHandle stream) {
-  if constexpr (kFaulty) {
+  if (is_faulty()) {
     scale_and_add(input, output, kCount, kFactor, 0, stream);
     scale_and_add(output, output, kCount, 1, kSummand, stream);
   } else {

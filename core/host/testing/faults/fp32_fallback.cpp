@@ -11,10 +11,10 @@ using gpulift::MatmulType;
 using gpulift::StreamHandle;
 
 constexpr gpulift::MatmulShape kShape{.m = 2048, .n = 2048, .k = 2048};
-constexpr MatmulType kType = kFaulty ? MatmulType::kFp32 : MatmulType::kBf16;
 
 void run(gpulift::Trial& trial) {
-  gpulift::Matmul product(trial.device(), kType, kShape, trial.seed());
+  const MatmulType type = is_faulty() ? MatmulType::kFp32 : MatmulType::kBf16;
+  gpulift::Matmul product(trial.device(), type, kShape, trial.seed());
   trial.cost({.flops = kShape.flops(), .roof = "gemm/bf16"});
   trial.check({.meaning = "relative Frobenius error against FP64",
                .poison = [&](StreamHandle stream) { product.poison(stream); },

@@ -39,7 +39,7 @@ gpulift::UniqueGraphExec record(std::uint64_t* counter) {
 }
 
 gpulift::Step make_step(std::uint64_t* counter) {
-  if constexpr (kFaulty) {
+  if (is_faulty()) {
     return [counter](StreamHandle stream) { launch_all(counter, stream); };
   } else {
     const auto graph = std::make_shared<const gpulift::UniqueGraphExec>(record(counter));

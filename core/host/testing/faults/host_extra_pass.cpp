@@ -17,7 +17,7 @@ constexpr float kSummand = 1;
 constexpr float kOutput = kFactor * kInput + kSummand;
 
 void scale_and_shift(const Numbers& input, Numbers& output) {
-  if constexpr (kFaulty) {
+  if (is_faulty()) {
     std::transform(input.begin(), input.end(), output.begin(), [](float x) { return kFactor * x; });
     std::transform(output.begin(), output.end(), output.begin(), [](float x) { return x + kSummand; });
   } else {

@@ -8,7 +8,7 @@ using namespace gpulift::testing_faults;
 
 /// What each block takes of its multiprocessor without a use for it.
 std::size_t wasted_bytes(const gpulift::Device& device) {
-  if constexpr (kFaulty) return allow_most_shared_bytes(device.index());
+  if (is_faulty()) return allow_most_shared_bytes(device.index());
   return 0;
 }
 

@@ -20,12 +20,14 @@ using gpulift::StreamHandle;
 
 constexpr std::size_t kBytes = std::size_t{64} << 20;
 
-auto make_source(gpulift::Device& device) {
-  if constexpr (kFaulty) {
-    return std::make_shared<const gpulift::PageableBuffer>(kBytes);
-  } else {
-    return std::make_shared<const gpulift::PinnedBuffer<std::byte>>(device, kBytes);
+/// The memory of a buffer that it keeps alive.
+std::shared_ptr<std::byte> make_source(gpulift::Device& device) {
+  if (is_faulty()) {
+    const auto pageable = std::make_shared<const gpulift::PageableBuffer>(kBytes);
+    return {pageable, pageable->data()};
   }
+  const auto pinned = std::make_shared<const gpulift::PinnedBuffer<std::byte>>(device, kBytes);
+  return {pinned, pinned->data()};
 }
 
 void run(gpulift::Trial& trial) {
@@ -43,9 +45,9 @@ void run(gpulift::Trial& trial) {
                   .make =
                       [&] {
                         const auto source = make_source(device);
-                        gpulift::fill_host_pattern({source->data(), kBytes}, trial.seed());
+                        gpulift::fill_host_pattern({source.get(), kBytes}, trial.seed());
                         return [&target, source](StreamHandle stream) {
-                          check(cudaMemcpyAsync(target.data(), source->data(), kBytes, cudaMemcpyHostToDevice, stream));
+                          check(cudaMemcpyAsync(target.data(), source.get(), kBytes, cudaMemcpyHostToDevice, stream));
                         };
                       },
                   .clock = gpulift::Clock::kHost}});

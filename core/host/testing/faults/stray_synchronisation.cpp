@@ -22,7 +22,7 @@ constexpr double kKernel_s = 5e-6;
 void enqueue(std::int64_t cycles, std::uint64_t* counter, StreamHandle stream) {
   for (int i = 0; i < kKernels; ++i) {
     gpulift::spin(cycles, counter, stream);
-    if constexpr (kFaulty) check(cudaStreamSynchronize(stream));
+    if (is_faulty()) check(cudaStreamSynchronize(stream));
   }
 }
 

@@ -45,7 +45,7 @@ class Layer {
     gpulift::fill_normal(a_.data(), a_.size(), seed, nullptr);
     gpulift::fill_normal(b_.data(), b_.size(), seed + 1, nullptr);
     gpulift::fill_normal(bias_.data(), bias_.size(), seed + 2, nullptr, kBiasDeviation);
-    if constexpr (!kFaulty) {
+    if (!is_faulty()) {
       product_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU_BIAS);
       product_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<std::uintptr_t>(bias_.data()));
     }
@@ -55,7 +55,7 @@ class Layer {
 
   void enqueue(StreamHandle stream) const {
     check(product_.enqueue(a_.data(), b_.data(), output_.data(), algorithm_, workspace_.data(), stream));
-    if constexpr (kFaulty) add_bias_relu(output_.data(), bias_.data(), kShape.m, kShape.n, stream);
+    if (is_faulty()) add_bias_relu(output_.data(), bias_.data(), kShape.m, kShape.n, stream);
   }
 
   void poison(StreamHandle stream) const { check(cudaMemsetAsync(output_.data(), 0xFF, output_.bytes(), stream)); }

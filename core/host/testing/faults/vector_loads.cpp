@@ -7,7 +7,7 @@ namespace {
 using namespace gpulift::testing_faults;
 
 void copy(const PatternCopy& data, gpulift::StreamHandle stream) {
-  if constexpr (kFaulty) {
+  if (is_faulty()) {
     copy_bytes(data.input(), data.output(), PatternCopy::kBytes, stream);
   } else {
     copy_vectors(data.input(), data.output(), PatternCopy::kBytes, 0, stream);

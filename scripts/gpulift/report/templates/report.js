@@ -13,8 +13,8 @@
   const collect = () => {
     for (const part of all(".part")) {
       const about = part.dataset.about.toLowerCase();
-      const rows = all("table.t tbody tr", part).map((row) =>
-        ({ row, text: `${about} ${row.cells[0].textContent} ${row.cells[1].textContent} ${row.cells[2].textContent}`.toLowerCase() }));
+      const rows = all(":is(table.t, table.index) tbody tr", part).map((row) =>
+        ({ row, text: `${about} ${[...row.cells].slice(0, 3).map((cell) => cell.textContent).join(" ")}`.toLowerCase() }));
       parts.push({ part, rows });
     }
   };
@@ -38,7 +38,7 @@
     said.textContent = words.length ? `${shown} of ${total} rows` : "";
   };
   const place = document.getElementById("filter");
-  if (place && document.querySelector("table.t")) {
+  if (place && document.querySelector("table.t, table.index")) {
     const box = make("input", "", { type: "search", id: "words", autocomplete: "off" });
     const said = make("output", "");
     said.htmlFor.add("words");

@@ -1,0 +1,333 @@
+#include "group_runner.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "core/harness/host_limits.hpp"
+#include "launch_counter.hpp"
+#include "trial.hpp"
+
+namespace gpulift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kShown = 80;         // characters of an answer that is no answer
+constexpr double kSecondThoughts_s = 0.5;  // after an error of one rank: was it another that ended?
+
+/// gpulift_worker.py lies beside the modules, and runs the technique's script, which may lie elsewhere.
+std::vector<std::string> python_command(const WorkerStart& start) {
+  const auto script = std::filesystem::path(start.job.module).replace_extension(".py");
+  auto worker = script.parent_path() / "gpulift_worker.py";  // in a duet each side has its own
+  if (!std::filesystem::exists(worker))
+    worker = std::filesystem::path(own_program()).parent_path() / "modules" / "gpulift_worker.py";
+  return {start.python, worker.string(), script.string()};
+}
+
+std::map<std::string, std::string> environment_of(const WorkerStart& start, const Worker& worker) {
+  auto environment = worker.environment;
+  // So that scripts take as many threads as arms in C++, which know what control groups allow.
+  environment["GPULIFT_CORES"] = std::to_string(allowed_cores(static_cast<int>(std::thread::hardware_concurrency())));
+  const auto scratch = scratch_of_case(start.settings, start.job);
+  environment[scratch.empty() ? "GPULIFT_SCRATCH_MISSING" : "GPULIFT_SCRATCH"] =
+      scratch.empty() ? start.settings.scratch_missing : scratch.string();
+  if (!worker.preload.empty()) environment["LD_PRELOAD"] = worker.preload;
+  return environment;
+}
+
+/// What torch.distributed.init_process_group() and others look for.
+void add_rank(std::map<std::string, std::string>& environment, int rank, int ranks, int port) {
+  environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+  environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
+  environment["MASTER_ADDR"] = "127.0.0.1";
+  environment["MASTER_PORT"] = std::to_string(port);
+}
+
+/// Asks a child, since the loader ignores a missing preload with a message and goes on.
+bool can_preload(const WorkerStart& start, const Worker& worker) {
+  if (worker.preload.empty()) return true;
+  Process child({own_program(), "--is-preloaded", worker.preload}, environment_of(start, worker),
+                Process::Errors::kDiscard);
+  return child.wait().exit_code == 0;
+}
+
+/// "120 s", "0.5 s"
+std::string in_seconds(double time_s) {
+  std::ostringstream text;
+  text << time_s << " s";
+  return text.str();
+}
+
+/// Throws nlohmann's error for what is no window.
+Window window_from_json(const Json& json) {
+  Window window;
+  window.start_s = json.at("start_s");
+  window.host_s = json.at("host_s");
+  window.enqueue_s = json.at("enqueue_s");
+  if (json.contains("device_s")) window.device_s = json.at("device_s").get<double>();
+  if (json.contains("cpu_s")) window.cpu_s = json.at("cpu_s").get<double>();
+  if (json.contains("empty_launch_s")) window.empty_launch_s = json.at("empty_launch_s").get<double>();
+  if (json.contains("precondition")) window.precondition = json.at("precondition").get<double>();
+  return window;
+}
+
+std::optional<double> number(const Json& json, const char* key) {
+  if (!json.contains(key)) return std::nullopt;
+  const Json& value = json.at(key);
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();  // "not a number"
+}
+
+Cost cost_from_json(const Json& json) {
+  return {.bytes = json.value("bytes", 0.0),
+          .flops = json.value("flops", 0.0),
+          .items = json.value("items", 0.0),
+          .item = json.value("item", ""),
+          .roof = json.value("roof", "")};
+}
+
+/// Throws nlohmann's error for what is no hello.
+Hello hello_from_json(const Json& json) {
+  Hello hello;
+  hello.check_error = number(json, "check_error");
+  hello.value = number(json, "value");
+  hello.tolerance = number(json, "tolerance");
+  hello.peak_host_bytes = json.at("peak_host_bytes");
+  hello.has_events = json.at("has_events");
+  hello.has_before = json.value("has_before", false);
+  hello.metrics = json.value("metrics", Metrics{});
+  hello.notes = json.value("notes", std::map<std::string, std::string>{});
+  hello.versions = json.value("versions", std::map<std::string, std::string>{});
+  if (json.contains("cost")) hello.cost = cost_from_json(json.at("cost"));
+  if (json.contains("precondition")) {
+    const Json& required = json.at("precondition");
+    hello.precondition = {.name = required.at("name"), .look = {}, .most = required.at("most")};
+  }
+  hello.scratch = json.value("scratch", Json());
+  return hello;
+}
+
+/// Not a number is the worst.
+bool is_worse(std::optional<double> one, std::optional<double> other) {
+  return one && (!other || (std::isnan(*one) ? !std::isnan(*other) : *one > *other));
+}
+
+void require_able(const std::vector<Json>& answers) {
+  for (const Json& answer : answers) {
+    if (answer.contains("skipped")) throw Skipped(answer.at("skipped"), answer.value("remedy", ""));
+  }
+}
+
+Hello of_group(const std::vector<Hello>& ranks) {
+  Hello hello = ranks.front();
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    const Hello& rank = ranks[place];
+    if (is_worse(rank.check_error, hello.check_error)) {
+      hello.check_error = rank.check_error;
+      hello.worst_rank = place;
+    }
+    hello.peak_host_bytes = std::max(hello.peak_host_bytes, rank.peak_host_bytes);
+    for (const auto& [name, value] : rank.metrics) {
+      if (name.starts_with("peak_")) hello.metrics[name] = std::max(value, hello.metrics[name]);
+    }
+  }
+  return hello;
+}
+
+}  // namespace
+
+int free_port() {
+  const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listening < 0) return 0;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast): POSIX
+  const bool bound = bind(listening, generic, size) == 0 && getsockname(listening, generic, &size) == 0;
+  close(listening);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+Window slowest(std::span<const Window> ranks) {
+  Window window = ranks.front();
+  double end_s = 0;
+  for (const Window& rank : ranks) {
+    window.start_s = std::min(window.start_s, rank.start_s);
+    end_s = std::max(end_s, rank.start_s + rank.host_s);
+    window.enqueue_s = std::max(window.enqueue_s, rank.enqueue_s);
+    if (rank.device_s) window.device_s = std::max(window.device_s.value_or(0), *rank.device_s);
+    if (rank.empty_launch_s) window.empty_launch_s = std::max(window.empty_launch_s.value_or(0), *rank.empty_launch_s);
+    if (rank.precondition) window.precondition = std::max(window.precondition.value_or(0), *rank.precondition);
+  }
+  window.host_s = end_s - window.start_s;
+  const bool all_counted = std::all_of(ranks.begin(), ranks.end(), [](const Window& rank) { return !!rank.cpu_s; });
+  window.cpu_s.reset();
+  if (all_counted) {
+    window.cpu_s = std::accumulate(ranks.begin(), ranks.end(), 0.0,
+                                   [](double sum_s, const Window& rank) { return sum_s + *rank.cpu_s; });
+  }
+  return window;
+}
+
+GroupRunner::GroupRunner(const WorkerStart& start, const Arm& arm)
+    : arm_(arm.name), timeout_s_(timeout_of(start.job, start.settings)) {
+  if (!can_preload(start, *arm.worker)) {
+    const std::filesystem::path library = arm.worker->preload;  // a record holds no path
+    throw Skipped("the library " + library.filename().string() + " is not installed", arm.worker->remedy);
+  }
+  for (int rank = 0; rank < arm.worker->ranks; ++rank) start_rank(start, arm, rank);
+}
+
+void GroupRunner::await_start() {
+  started_ = answers_of_all();
+  require_able(started_);
+}
+
+void GroupRunner::check() {
+  // A worker of an older build, on the other side of a duet, does not wait: it has said all by now.
+  const bool waits = started_.front().contains("ready");
+  const std::vector<Json> answers = waits ? ask_all(Json{{"check", true}}) : started_;
+  require_able(answers);
+  std::vector<Hello> hellos;
+  for (const Json& answer : answers) {
+    try {
+      hellos.push_back(hello_from_json(answer));
+    } catch (const Json::exception&) {
+      fail(hellos.size(), " answered what is no check: " + answer.dump().substr(0, kShown));
+    }
+  }
+  hello_ = of_group(hellos);
+}
+
+void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank) {
+  const Worker& worker = *arm.worker;
+  const bool on_device = start.has_device && (worker.python || worker.device);
+  const auto place = worker.ranks > 1 ? static_cast<std::size_t>(rank) : 0;
+  const Json gpu = on_device ? Json(start.settings.gpus.at(place)) : Json(nullptr);
+  const Json group{{"rank", rank}, {"ranks", worker.ranks}};
+  auto environment = environment_of(start, worker);
+  if (worker.ranks > 1) add_rank(environment, rank, worker.ranks, start.port);
+  std::vector<std::string> command =
+      worker.python ? python_command(start) : std::vector<std::string>{own_program(), "--serve-worker"};
+  command.insert(command.begin(), worker.wrapper.begin(), worker.wrapper.end());
+  try {
+    ranks_.push_back(std::make_unique<Process>(command, environment));
+  } catch (const std::system_error& failure) {
+    if (!worker.wrapper.empty())
+      throw Skipped(worker.wrapper.front() + " cannot be started: " + failure.code().message(), worker.remedy);
+    throw Skipped("the Python interpreter cannot be started: " + failure.code().message(),
+                  "run ./gpulift setup, or name an interpreter with --python");
+  }
+  Json question = worker.python
+                      ? Json{{"point", start.job.point},
+                             {"seed", case_seed(start.job, start.settings)},
+                             {"plant", start.settings.plant},
+                             {"launch_counter", on_device ? Json(launch_counter_library().string()) : Json(nullptr)}}
+                      : Json{{"job", to_json(start.job)}, {"settings", to_json(start.settings)}};
+  question["arm"] = arm.name;
+  question["gpu"] = gpu;
+  question["waits"] = true;
+  question.update(group);
+  // When a child no longer reads, its answer does not come either, and that says more.
+  ranks_.back()->send(question.dump());
+}
+
+Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
+  const auto answers =
+      ask_all(Json{{"lead_in_steps", lead_in_steps}, {"steps", steps}, {"by_events", clock_ != Clock::kHost}});
+  std::vector<Window> windows;
+  for (const Json& answer : answers) {
+    if (answer.contains("skipped")) fail(windows.size(), ": " + answer.at("skipped").get<std::string>());
+    try {
+      if (answer.contains("planted")) planted_ = answer.at("planted").get<double>();
+      windows.push_back(window_from_json(answer));
+      if (!(windows.back().host_s > 0 && windows.back().device_s.value_or(1) > 0))
+        fail(windows.size() - 1, " told a window without time: " + answer.dump().substr(0, kShown));
+    } catch (const Json::exception&) {
+      fail(windows.size(), " answered what is no window: " + answer.dump().substr(0, kShown));
+    }
+  }
+  return slowest(windows);
+}
+
+std::optional<double> GroupRunner::launches_per_step() {
+  return number(ask_all(Json{{"launches_per_step", true}}).front(), "launches_per_step");
+}
+
+std::vector<Json> GroupRunner::ask_all(const Json& question) {
+  for (const auto& rank : ranks_) rank->send(question.dump());
+  return answers_of_all();
+}
+
+/// One of each rank, or the one of a rank that skips: the others may wait for it in vain.
+std::vector<Json> GroupRunner::answers_of_all() {
+  std::vector<Json> answers(ranks_.size());
+  std::vector<std::size_t> waited_for(ranks_.size());
+  std::iota(waited_for.begin(), waited_for.end(), std::size_t{0});
+  const double until_s = now_s() + timeout_s_;
+  while (!waited_for.empty()) {
+    std::vector<Process*> children;
+    for (const std::size_t rank : waited_for) children.push_back(ranks_[rank].get());
+    std::size_t who = 0;
+    std::string line;
+    const auto got = Process::receive_any(children, who, line, until_s - now_s());
+    if (got == Process::Read::kTimeout) {
+      std::string silent = name_of(waited_for.front());
+      for (std::size_t i = 1; i < waited_for.size(); ++i) silent += " and " + name_of(waited_for[i]);
+      throw WorkerFailed(silent + " did not answer within " + in_seconds(timeout_s_) + " (see --timeout)");
+    }
+    const std::size_t rank = waited_for[who];
+    if (got == Process::Read::kClosed) fail(rank, " ended with " + ranks_[rank]->wait().text());
+    Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!answer.is_object()) fail(rank, " answered what is no JSON object: " + line.substr(0, kShown));
+    if (relay(rank, answer)) continue;
+    waited_for.erase(waited_for.begin() + static_cast<std::ptrdiff_t>(who));
+    if (answer.contains("error")) blame_for(rank, answer.at("error"), waited_for);
+    if (answer.contains("failed")) throw Failed(name_of(rank) + ": " + answer.at("failed").get<std::string>());
+    if (answer.contains("skipped")) return {answer};
+    answers[rank] = std::move(answer);
+  }
+  return answers;
+}
+
+/// Of what rank 0 shares, to all others.
+bool GroupRunner::relay(std::size_t from, const Json& answer) {
+  if (!answer.contains("share")) return false;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (rank != from) ranks_[rank]->send(answer.dump());
+  }
+  return true;
+}
+
+/// A rank that ends takes its siblings with it: their complaint may come first, but it is not the cause.
+void GroupRunner::blame_for(std::size_t rank, const std::string& error, std::vector<std::size_t> others) {
+  const double until_s = now_s() + kSecondThoughts_s;
+  while (!others.empty() && now_s() < until_s) {
+    std::vector<Process*> children;
+    for (const std::size_t other : others) children.push_back(ranks_[other].get());
+    std::size_t who = 0;
+    std::string line;
+    const auto got = Process::receive_any(children, who, line, until_s - now_s());
+    if (got == Process::Read::kClosed) fail(others[who], " ended with " + ranks_[others[who]]->wait().text());
+    if (got == Process::Read::kTimeout) break;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(who));  // it complains, too, and will end
+  }
+  fail(rank, ": " + error);
+}
+
+std::string GroupRunner::name_of(std::size_t rank) const {
+  return ranks_.size() == 1 ? "the worker of arm " + arm_ : "rank " + std::to_string(rank) + " of arm " + arm_;
+}
+
+void GroupRunner::fail(std::size_t rank, const std::string& what) { throw WorkerFailed(name_of(rank) + what); }
+
+}  // namespace gpulift

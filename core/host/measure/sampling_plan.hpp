@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/harness/sampler.hpp"
+#include "core/host/record/job.hpp"
+
+namespace gpulift {
+
+/// What the arms of a case are, as far as their windows depend on it.
+struct SampledArms {
+  std::size_t count = 0;
+  bool on_device = false;
+  bool by_events = false;               // device events judge all of them
+  bool ceiling = false;                 // rates against the hardware, not arms against each other
+  bool draws_power = false;             // matrix products, which reach the power cap
+  std::span<const double> step_s = {};  // seconds of a step of each, once they are known
+};
+
+/// How long the windows of a case are, how many there are at least, and when they end. A case with a step of more than
+/// half a window has fewer of them, and a minute at most unless more is asked. The seed is left to the caller.
+SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms);
+
+}  // namespace gpulift

@@ -1,0 +1,83 @@
+"""Whether a ratio may lead a table, a figure or a sentence, or decide a claim, and why not.
+
+Whatever chooses what a reader sees first asks here: the first screen of a report, README's figures,
+BEGIN.md, `claims`, `cite` and `cost`. What may not lead stands in tables still, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpulift.analysis.bounds import HOST, SLEEP, SLEEPS, Bound, bound_of, trained_model
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.summary import Worth
+from gpulift.records.model import Record
+
+KNOWN_ERROR, CONTROL = "known error", "against a control"
+HOST_BOUND = "bound by the host"
+ONE_LAUNCH, UNEQUAL = "one launch", "another batch"
+BEYOND = "beyond 100×"
+REASONS = (KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
+QUOTABLE = 100.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
+
+
+def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
+    """One of REASONS, the first that holds; empty where nothing speaks against the row."""
+    records = row.case.measured
+    known = doubts.known(records)
+    barred = _barred(records[0], (row.arm, row.baseline), row.bounds, known)
+    if barred:
+        return barred
+    if row.speedup.one_launch:
+        return ONE_LAUNCH
+    if _trains_other_batches(row):
+        return UNEQUAL
+    return "" if 1 / QUOTABLE <= row.speedup.value <= QUOTABLE else BEYOND
+
+
+def _trains_other_batches(row: Worth) -> bool:
+    """As many GPUs more do as much more work, and so do calls of a building block; a larger batch
+    on as many is another training."""
+    ranks = {row.case.arms[arm][0].ranks for arm in (row.arm, row.baseline)}
+    return bool(row.pair.per_item and trained_model(row.case.first)) and len(ranks) == 1
+
+
+def why_not_deciding(
+    records: Sequence[Record],
+    arms: Sequence[str],
+    known: Iterable[Erratum] = (),
+    *,
+    times: bool = True,
+) -> str:
+    """The same for a claim about these arms of a case, which says itself what it compares: how much
+    work a step is, and on how many launches it rests, is not asked. What is no matter of `times`,
+    as memory, no pace makes wrong."""
+    bounds = [bound_of(records, arm) for arm in arms] if times else []
+    return _barred(records[0], arms, bounds, known)
+
+
+def _barred(
+    record: Record, arms: Sequence[str], bounds: Sequence[Bound], known: Iterable[Erratum]
+) -> str:
+    if any(one.withholds(arms) for one in known):
+        return KNOWN_ERROR
+    if any(map(record.is_control, arms)):
+        return CONTROL
+    if any(one.kind == SLEEP for one in bounds):
+        return SLEEPS
+    waiting = [arm for arm, one in zip(arms, bounds, strict=False) if one.kind == HOST]
+    return HOST_BOUND if any(_asks_of_device(record, arm) for arm in waiting) else ""
+
+
+def _asks_of_device(record: Record, arm: str) -> bool:
+    """Whether the host's pace is none of what is asked about in this arm, be it the baseline, which
+    by waiting makes any other one good.
+
+    It is the subject of techniques of launches, and of building blocks that the wall clock judges,
+    as copies, allocations and waits; not of whole training steps, whichever clock judges them.
+    """
+    if record.about_launches:
+        return False
+    found = record.arm(arm)
+    return bool(trained_model(record)) or (found is not None and found.clock == "device")

@@ -1,1 +1,0 @@
-"""One record by its id: shown whole, or cited with its conditions."""

@@ -1,1 +1,0 @@
-"""Published statements about GPU training, and what records say of each."""

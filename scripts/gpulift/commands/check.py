@@ -1,0 +1,233 @@
+"""Checks results before they are committed: schema, folder names, and nothing private in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from gpulift.analysis.reference import FOLDER as REFERENCES
+from gpulift.analysis.reference import read_reference
+from gpulift.certify.check import check_certificates
+from gpulift.gate.certificate import FOLDER as CERTIFICATES
+from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.records.files import record_files, record_files_below, size_of, stem_of
+from gpulift.records.model import IMPORT, Record, slug
+from gpulift.records.private import private_strings
+from gpulift.records.read import read_file, run_folders
+
+MAX_FILE_BYTES = 4_000_000
+TECHNIQUE = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+MEASURED = ("clock", "cost", "steps_per_window", "windows")  # of an arm
+FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How many records and certificates were checked, and what was said of them, a line each.
+
+    A note is no complaint: it says what could not be checked.
+    """
+
+    records: int
+    certificates: int
+    complaints: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check_results(
+    results: Sequence[Path],
+    watch: Callable[[Sequence[Path]], Iterable[Path]] = iter,
+) -> Checked:
+    """Checks all records, references and certificates below these folders of results.
+
+    `watch` is given the folders of runs and hands them on, one after the other.
+    """
+    for above in results:
+        _require_results(above)
+    complaints: list[str] = []
+    ids: dict[str, str] = {}
+    count = 0
+    for folder in watch([folder for above in results for folder in run_folders(above)]):
+        records = _check_run(folder, complaints)
+        launches: dict[tuple[object, ...], Record] = {}
+        for record in records:
+            place = f"{record.file}:{record.line}"
+            launch = (*record.subject, record.launch)
+            before = launches.get(launch)
+            # One that ended in an error is measured again when its run is gone on with.
+            if record.id not in ids and before is not None and before.outcome != "error":
+                complaints.append(
+                    f"{place}: the same launch as {before.file}:{before.line}, of which this one"
+                    " counts alone"
+                )
+            launches[launch] = record
+            if record.id in ids:
+                complaints.append(f"{place}: the same record as {ids[record.id]}")
+            ids.setdefault(record.id, place)
+        count += len(records)
+    for file in (file for above in results for file in above.glob(f"{REFERENCES}/*.json")):
+        complaints += _reference_complaints(file, ids)
+    issued = [check_certificates(above) for above in results]
+    return Checked(
+        count,
+        sum(one.certificates for one in issued),
+        (*complaints, *(line for one in issued for line in one.complaints)),
+        tuple(line for one in issued for line in one.notes),
+    )
+
+
+def _reference_complaints(file: Path, ids: Container[str]) -> Iterator[str]:
+    """Whether it is a reference, of the model that it is named after, and of records that are there
+    (by their `ids`)."""
+    try:
+        reference = read_reference(file)
+    except GpuliftError as error:
+        yield str(error)
+        return
+    if slug(reference.name) != file.stem:
+        yield f"{file}: is of {reference.name}, whose file would be another"
+    for one in reference.measured.values():
+        cited = (record.rpartition("/")[2] for record in one.source.split("; "))
+        if gone := [id for id in cited if id not in ids]:
+            yield f"{file}: {one.check} rests on records that are not there: {', '.join(gone)}"
+
+
+def _require_results(above: Path) -> None:
+    """Refuses a wrong name, which would pass for results without a fault."""
+    if not above.is_dir():
+        named = "is a file: name a folder of results"
+        raise GpuliftError(f"{above}: {named if above.exists() else 'there is no such folder'}")
+    if above.name in (CERTIFICATES, REFERENCES):
+        raise GpuliftError(f"{above}: is part of results: name the folder that it is in")
+    held = (
+        record_files_below(above),
+        above.glob(f"{REFERENCES}/*.json"),
+        above.glob(f"{CERTIFICATES}/*"),
+    )
+    if not any(chain.from_iterable(held)):
+        raise GpuliftError(f"{above}: holds no records, references or certificates")
+
+
+def run_complaints(folder: Path) -> list[str]:
+    """What is to be said of one run, a line each, before it is committed."""
+    complaints: list[str] = []
+    _check_run(folder, complaints)
+    return complaints
+
+
+def _check_run(folder: Path, complaints: list[str]) -> list[Record]:
+    records: list[Record] = []
+    for file in record_files(folder):
+        records += _check_file(file, complaints)
+    complaints += _folder_complaints(folder, records)
+    return records
+
+
+def _check_file(file: Path, complaints: list[str]) -> list[Record]:
+    if size_of(file) >= MAX_FILE_BYTES:
+        complaints.append(f"{file}: larger than {MAX_FILE_BYTES / 1e6:.0f} MB")
+    try:
+        content = read_file(file)
+    except RecordError as error:
+        complaints.append(str(error))
+        return []
+    complaints += content.warnings
+    if not content.records:
+        complaints.append(f"{file}: there are no records in it")
+    for record in content.records:
+        complaints += [f"{file}:{record.line}: {said}" for said in _complaints(record)]
+    return list(content.records)
+
+
+def _complaints(record: Record) -> Iterator[str]:
+    if record.kind == IMPORT:
+        yield "was imported from another tool: results are what gpulift measured"
+        return
+    yield from _misspelled(record)
+    yield from (f"{key} is missing" for key in _missing(record))
+    for key, meaning in private_strings(dict(record.raw)):
+        yield f"{key} looks like {meaning}"
+    if record.synthetic:
+        yield "is synthetic test data"
+    if record.context.build.doubt:
+        yield f"was {record.context.build.doubt}"
+    if stem_of(record.file) != record.technique.replace("/", "."):
+        yield f"{record.technique} does not belong in a file of this name"
+
+
+def _misspelled(record: Record) -> Iterator[str]:
+    """What readers take as it is, and gpulift-bench never writes."""
+    if not TECHNIQUE.fullmatch(record.technique):
+        yield "technique must be theme/name"
+    if not MOMENT.fullmatch(record.started_at):
+        yield "started_at must be a moment of UTC, as 2026-11-21T04:00:00Z"
+    if record.regime == "unknown":
+        yield "regime is unknown"
+    costs = (vars(arm.cost) for arm in record.arms if arm.cost)
+    if any(cost[key] < 0 for cost in costs for key in ("bytes", "flops", "items")):
+        yield "a cost must not be negative"
+    texts = (record.reason, record.remedy, *(arm.reason for arm in record.arms))
+    if any("\n" in text or "\r" in text for text in texts):
+        yield "a reason and a remedy must be of one line"
+
+
+def _missing(record: Record) -> Iterator[str]:
+    """Keys that a reader can do without, and nobody who asks how something was measured."""
+    yield from _lacking(record.raw, ("quick", "ceiling", "regime"))
+    if record.context.gpu is None and not record.context.gpu_missing:
+        yield "context.gpu or context.gpu_missing"
+    if record.outcome == "ok":
+        yield from _lacking(record.raw, ("stop", "check"))
+        if all(arm.role != "baseline" for arm in record.arms):
+            yield "an arm that is the baseline"
+        if record.telemetry is None and not record.telemetry_missing:
+            yield "telemetry or telemetry_missing"
+    elif not record.reason:
+        yield "reason"
+    for index, arm in enumerate(record.arms):
+        place = f"arms[{index}]."
+        if arm.outcome == "ok":
+            yield from _lacking(record.raw["arms"][index], MEASURED, place)
+            if arm.checked and arm.check_error is None:
+                yield f"{place}check_error"
+        elif not arm.reason:
+            yield f"{place}reason"
+
+
+def _lacking(held: Mapping[str, object], keys: Iterable[str], place: str = "") -> Iterator[str]:
+    return (f"{place}{key}" for key in keys if key not in held)
+
+
+def _folder_complaints(folder: Path, records: Sequence[Record]) -> Iterator[str]:
+    named = FOLDER.fullmatch(folder.name)
+    if named is None:
+        yield f"{folder}: the name must be <date>-<commit>[-n]"
+        return
+    if not records:
+        return
+    date, commit, dirty = named.group(1), named.group(2), named.group(3)
+    first = min(record.started_at for record in records)
+    if not first.startswith(date):
+        yield f"{folder}: the first record is of {first[:10]}, the folder of {date}"
+    if dirty:
+        yield f"{folder}: holds a run of uncommitted changes"
+    commits = {record.context.build.commit for record in records}
+    if any(not made.startswith(commit) for made in commits):
+        yield f"{folder}: holds records of commit {', '.join(sorted(commits))}"
+    slugs = {record.context.slug for record in records}
+    if slugs != {folder.parent.name}:
+        yield f"{folder}: holds records of {', '.join(sorted(slugs))}"
+    if len({_writer(record) for record in records}) > 1:
+        yield f"{folder}: holds records of more than one card, build or set of options"
+
+
+def _writer(record: Record) -> str:
+    """What all records of a run have in common; some cases may have more launches than others."""
+    parts = [record.context.facts.get(key) for key in ("gpu", "driver", "build", "host")]
+    options = {key: value for key, value in record.context.options.items() if key != "launches"}
+    return json.dumps([*parts, options], sort_keys=True)

@@ -1,0 +1,149 @@
+"""A record as a BibTeX entry and as a sentence, both with the conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpulift.analysis import arms, conditions
+from gpulift.analysis.bounds import HOST, bound_of
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.over_runs import ModelFigure, speedup_over_runs
+from gpulift.analysis.standing import why_not_deciding
+from gpulift.ground import text
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import bibtex_text, visible
+from gpulift.records.model import IMPORT, Arm, Record
+from gpulift.records.throttle import throttle_of
+from gpulift.verdicts.cases import TECHNIQUE
+from gpulift.verdicts.stats import ONE_LAUNCH_CONFIDENCE
+
+YEAR_DIGITS = 4
+
+
+def require_result(record: Record) -> None:
+    """Raises GpuliftError where the record holds no figure of ours that could be cited."""
+    if record.kind == IMPORT:
+        raise GpuliftError(
+            f"{record.citation} was imported: cite the tool that measured it, as `show` names it"
+        )
+    if record.outcome != "ok":
+        because = f": {record.reason}" if record.reason else ""
+        raise GpuliftError(
+            visible(
+                f"{record.citation} holds no figure to cite, it is {_a(record.outcome)} record of"
+                f" {record.technique}{because}"
+            )
+        )
+
+
+def bibtex(record: Record, errata: Sequence[Erratum] = ()) -> str:
+    """`@misc`, its key the record's citation, with its errata; braces keep the title's letters."""
+    what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
+    fields = {
+        "title": f"{{{bibtex_text(what)}}}",
+        "year": bibtex_text(record.started_at[:YEAR_DIGITS]),
+        "key": "gpulift",  # what styles sort by where there is no author
+        "note": bibtex_text("; ".join(_conditions(record, errata))),
+    }
+    inside = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    return f"@misc{{{record.citation},\n{inside}}}"
+
+
+def sentence(record: Record, errata: Sequence[Erratum] = ()) -> str:
+    """What was measured and under which conditions, with its errata, for a text; without ratios
+    that may not lead."""
+    results = "; ".join(_result(record, arm, errata) for arm in record.arms)
+    inside = "; ".join(
+        [f"{100 * ONE_LAUNCH_CONFIDENCE:g} % intervals", *_conditions(record, errata)]
+    )
+    return visible(
+        f"On {conditions.machine(record.context)}, a step of {_subject(record)} took: {results}"
+        f" ({inside})."
+    )
+
+
+def over_runs(record: Record, of_model: Iterable[Record], errata: Sequence[Erratum] = ()) -> str:
+    """What all runs of the record's model say of its arms, for a text; empty where none says what
+    may lead.
+
+    `of_model` are records of its technique on its model.
+    """
+    baseline = arms.baseline_of(record)
+    if record.kind != TECHNIQUE or arms.is_ceiling(record) or baseline is None:
+        return ""
+    case = [one for one in of_model if one.case_id == record.case_id]
+    figures = ((arm.name, speedup_over_runs(case, arm.name, baseline.name)) for arm in record.arms)
+    said = [
+        f"{name} {_figure(figure, record)}"
+        for name, figure in figures
+        if name != baseline.name
+        and figure is not None
+        and figure.decides
+        and not why_not_deciding(figure.records, (name, baseline.name), errata)
+    ]
+    where = conditions.machine(record.context)
+    return (
+        visible(f"Over runs on {where}, against {baseline.name}: {'; '.join(said)}.")
+        if said
+        else ""
+    )
+
+
+def _figure(figure: ModelFigure, record: Record) -> str:
+    """`5.31× [5.02, 5.61], 12 runs, 9 cards; the record's own run 5.40× [5.38, 5.42]`."""
+    run = figure.run_of([record])
+    if not figure.of_model or run is None:
+        return figure.shown
+    return f"{figure.shown} (this one run {text.speedup(run.value)})"
+
+
+def _subject(record: Record) -> str:
+    case = f", {text.case_label(record.case_id)}" if record.case_id else ""
+    duet = "two builds of " if record.kind == "duet" else ""
+    regime = "" if "regime" in record.case else f", {record.pace} regime"
+    return f"{duet}{record.technique}{case}{regime}"
+
+
+def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
+    context = record.context
+    gpu = context.gpu
+    parts = [
+        record.citation,
+        f"{conditions.launch(record)}, {record.started_at}",
+        f"GPU {gpu.name}, card {gpu.card or 'unknown'}" if gpu else f"no GPU, {context.host.name}",
+        conditions.software(context),
+        conditions.pairs(context.versions),
+        f"gpulift at commit {conditions.commit(context.build)}",
+        conditions.planted(record),
+        _throttle(record),
+        *dict.fromkeys(f"known error: {one.short}" for one in errata),
+    ]
+    return [part for part in parts if part]
+
+
+def _throttle(record: Record) -> str:
+    """What held the clock down, or that nobody knows; empty where nothing did."""
+    seen = throttle_of([record])
+    return f"throttle {seen.words}" if record.telemetry and seen.data != [] else ""
+
+
+def _result(record: Record, arm: Arm, errata: Sequence[Erratum]) -> str:
+    time = arms.step_time(record, arm)
+    if not time:
+        return f"{arm.name} {arm.outcome}"
+    baseline = arms.baseline_of(record)
+    if arms.is_ceiling(record) or baseline is None:
+        return ", ".join([f"{arm.name} {time}", *arms.rates(record, arm)])
+    against = "the baseline"
+    if arm.name != baseline.name:
+        why_not = why_not_deciding([record], (arm.name, baseline.name), errata)
+        against = f"its ratio withheld: {why_not}" if why_not else arms.speedup(record, arm)
+    items = arms.rates(record, arm)[-1:] if arm.cost and arm.cost.item else []
+    joules = [one] if (one := arms.energy(record, arm)) and arm.cost and arm.cost.item else []
+    bound = bound_of([record], arm.name)
+    waits = [f"bound by the {bound.shown}"] if bound.kind == HOST else []
+    return ", ".join([f"{arm.name} {time}", *items, *joules, *waits, against or "no ratio"])
+
+
+def _a(outcome: str) -> str:
+    return f"an {outcome}" if outcome == "error" else f"a {outcome}"

@@ -1,0 +1,173 @@
+"""`gpulift claims`: each published statement, and what the records of each model say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from gpulift.analysis import errata
+from gpulift.analysis.claims import (
+    Judgement,
+    conditions,
+    judge,
+    measured,
+    rank,
+)
+from gpulift.analysis.errata import Erratum, known_errors
+from gpulift.analysis.ledger import Claim, read_ledger, read_statements
+from gpulift.commands import articles
+from gpulift.commands import shared as commands
+from gpulift.ground import terminal
+from gpulift.ground.arguments import Json, Wide, named
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.records.files import record_files_below, size_of, stem_of
+from gpulift.records.find import require_model
+from gpulift.records.model import Record
+from gpulift.records.read import read_results
+from gpulift.records.together import was_crowded
+
+COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
+
+
+def claims(
+    gpu: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
+    ] = None,
+    results: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
+        ),
+    ] = None,
+    by_article: Annotated[
+        bool,
+        typer.Option(
+            "--articles",
+            help="Article by article: what each says, in its own words too, and what of it holds.",
+        ),
+    ] = False,
+    wide: Wide = False,
+    as_json: Json = False,
+) -> None:
+    """Published statements: confirmed, corrected or still open, for each GPU model with records."""
+    ledger = read_ledger()
+    models = records_by_model(results or commands.results_folder(), ledger)
+    if gpu is not None:
+        model = require_model(gpu, list(models), "there are no records")
+        models = {model: models[model]}
+    known = errata.read_errata(commands.results_folder() / errata.FILE)
+    judged = {model: judge(ledger, found, known) for model, found in (models or {"": []}).items()}
+    if by_article:
+        said = [*read_statements().values()]
+        if as_json:
+            commands.print_json(articles.as_dicts(said, judged))
+            return
+        for one in articles.tables(said, judged):
+            terminal.console(wide=wide).print(one)
+        return
+    if as_json:
+        found = [as_dict(model, one, known) for model in judged for one in judged[model]]
+        commands.print_json(found)
+        return
+    for model, judgements in judged.items():
+        terminal.console(wide=wide).print(table(model, judgements, known))
+
+
+def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
+    """All records below a folder of the techniques that claims name, by model; GPUs come first.
+
+    What was measured with several GPUs busy at once is left out.
+    """
+    if not results.is_dir():
+        raise GpuliftError(f"{results}: there is no such folder")
+    techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
+    files = [file for file in record_files_below(results) if stem_of(file) in techniques]
+    found: dict[str, list[Record]] = {}
+    crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
+    files = [file for file in files if file.parent not in crowded and size_of(file)]
+    for run in read_results(files):
+        for warning in run.warnings:
+            say(f"warning: {warning}")
+        if any(record.synthetic for record in run.records):
+            raise GpuliftError(f"{run.folder}: holds synthetic test data, which decides no claim")
+        for record in run.records:
+            found.setdefault(record.context.slug, []).append(record)
+    return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))
+
+
+def table(model: str, judgements: Sequence[Judgement], known: Sequence[Erratum] = ()) -> Table:
+    """The claims of one model, what was decided best first; then in the order of the ledger."""
+    made = terminal.UnbrokenTable(
+        title=f"Which published claims hold on {model}?" if model else "There are no records yet",
+        title_justify="left",
+        title_style="bold",
+        box=box.HORIZONTALS,
+        pad_edge=False,
+        show_lines=True,  # cells are of several lines
+    )
+    made.spared = ("conditions", "source")
+    for column in COLUMNS:
+        made.add_column(column)
+    for one in sorted(judgements, key=rank):
+        cells = (
+            one.claim.statement,
+            one.claim.source.label,
+            one.verdict,
+            measured(one),
+            "; ".join(filter(None, (conditions(one), *errors(one, known)))),
+        )
+        made.add_row(*(escape(cell) for cell in cells))
+    return made
+
+
+def errors(one: Judgement, known: Sequence[Erratum]) -> list[str]:
+    """`known error: ...` for each that a record of the verdict has, as `show` says it."""
+    return [f"known error: {erratum.short}" for erratum in known_errors(one.records, known)]
+
+
+def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mapping[str, Any]:
+    """All of it as JSON."""
+    return {
+        "model": model,
+        "id": one.claim.id,
+        "statement": one.claim.statement,
+        "source": asdict(one.claim.source),
+        "articles": [
+            {"id": said.id, "quote": said.quote, "says": said.says} for said in one.claim.articles
+        ],
+        "test": asdict(one.claim.test) if one.claim.test else None,
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "command": one.command,
+        "range": one.range,
+        "cases": [
+            {
+                "case": case.case_id,
+                "gain": case.gain.value,
+                "low": case.low,
+                "high": case.high,
+                "basis": case.figure.basis,
+                "runs": len(case.figure.runs),
+                "doubts": case.figure.doubts,
+                "launches": case.gain.launches,
+                "place": case.place,
+                "bound": case.bound,
+                "cards": case.cards,
+                "commits": sorted({record.context.build.commit for record in case.records}),
+                "records": [record.citation for record in case.records],
+            }
+            for case in one.cases
+        ],
+        "barred": [asdict(case) for case in one.barred],
+        "errata": errors(one, known),
+        "drivers": sorted({record.context.driver for record in one.records}),
+    }

@@ -1,0 +1,175 @@
+"""`gpulift cost`: money and joules of a million images, samples or tokens, from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from gpulift.analysis.bounds import bound_of
+from gpulift.analysis.cost import HOUR_S, CostRow, arm_label, cost_rows, money, read_prices
+from gpulift.analysis.doubts import doubts_of
+from gpulift.analysis.errata import FILE as ERRATA
+from gpulift.analysis.errata import read_errata
+from gpulift.analysis.facts import UNKNOWN
+from gpulift.analysis.standing import HOST_BOUND, ONE_LAUNCH
+from gpulift.commands import shared as commands
+from gpulift.ground import terminal, text
+from gpulift.ground.arguments import Filter, Json, Price, SomeResults, Wide
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.estimate import Estimate
+from gpulift.records.read import read_results
+from gpulift.verdicts.matching import selected
+
+
+def cost(
+    results: SomeResults = None,
+    usd_per_hour: Price = None,
+    filter: Filter = None,
+    wide: Wide = False,
+    as_json: Json = False,
+) -> None:
+    """USD and joules of a million images, samples or tokens, of each arm, beside its speedup.
+
+    Without RESULTS those of the checkout. A case counts where its records name these items.
+    """
+    runs = read_results(results or [commands.results_folder()], every_case=True)
+    summaries = [commands.summary_of(run) for run in selected(runs, filter)]
+    models = list(dict.fromkeys(one.run.records[0].context.slug for one in summaries))
+    prices = read_prices(usd_per_hour or [], models)
+    errata = read_errata(commands.results_folder() / ERRATA)
+    doubts = doubts_of(summaries, errata)
+    found = [row for one in summaries for row in cost_rows(one, prices, doubts)]
+    if not found:
+        raise GpuliftError(
+            "no record counts images, samples or tokens; those of whole training steps do"
+        )
+    if as_json:
+        commands.print_json([as_dict(row) for row in found])
+        return
+    screen = terminal.console(wide=wide)
+    for model in models:
+        mine = [row for row in found if row.model == model]
+        if mine:
+            screen.print(table(mine))
+    beside = side_by_side(found)
+    if beside:
+        screen.print(models_table(beside))
+    for line in notes(found):
+        screen.print(line)
+
+
+def table(rows: Sequence[CostRow]) -> Table:
+    """The rows of one model; money and joules are those of a million."""
+    machine = f"{rows[0].summary.run.machine} ({rows[0].model})"
+    made = terminal.titled(f"What does a million cost on {machine}?", ["time", "speedup"])
+    priced = any(row.usd for row in rows)
+    for name in ("technique", "case", "arm", "a million"):
+        made.add_column(name)
+    for name in ("speedup", "time", *(["USD"] if priced else []), "joules of its cards"):
+        made.add_column(name, justify="right")
+    for row in rows:
+        cells = [row.case.technique, text.case_label(row.case.case_id, short=True), arm_label(row)]
+        cells += [f"{row.item}s", _speedup(row), duration(row.time_s.value)]
+        cells += [money(row.usd)] if priced else []
+        made.add_row(*cells, UNKNOWN if row.joules is None else energy(row.joules))
+    return made
+
+
+def side_by_side(rows: Sequence[CostRow]) -> list[dict[str, CostRow]]:
+    """The same work on several models: its row of each, by model; of many runs, the first."""
+    found: dict[tuple[str, str, str, str], dict[str, CostRow]] = {}
+    for row in rows:
+        found.setdefault(row.key, {}).setdefault(row.model, row)
+    return [models for models in found.values() if len(models) > 1]
+
+
+def models_table(beside: Sequence[Mapping[str, CostRow]]) -> Table:
+    """A column for each model: money where all have a price, else time."""
+    rows = [row for models in beside for row in models.values()]
+    priced = all(row.usd for row in rows)
+    what = "USD" if priced else "time"
+    made = terminal.titled(f"Models side by side: {what} of a million")
+    names = dict.fromkeys(row.model for row in rows)
+    for name in ("technique", "case", "arm", "a million"):
+        made.add_column(name)
+    for name in names:
+        made.add_column(name, justify="right")
+    for models in beside:
+        first = next(iter(models.values()))
+        label = text.case_label(first.case.case_id, short=True)
+        made.add_row(
+            first.case.technique,
+            label,
+            first.arm,
+            f"{first.item}s",
+            *(_on_model(models.get(name), priced) for name in names),
+        )
+    return made
+
+
+def notes(rows: Sequence[CostRow]) -> Iterator[str]:
+    """How the figures came about, and why some are missing; one line each."""
+    if all(row.usd is None for row in rows):
+        yield "No USD without a price: --usd-per-hour PRICE gives one."
+    elif any(row.usd is None for row in rows):
+        models = sorted({row.model for row in rows if row.usd is None})
+        yield f"No USD without a price: none was given for {', '.join(models)}."
+    for reason in dict.fromkeys(row.why_no_joules for row in rows if row.why_no_joules):
+        count = sum(row.why_no_joules == reason for row in rows)
+        yield f"{UNKNOWN} joules of {count} arm{'' if count == 1 else 's'}: {reason}."
+    yield "Joules are of an arm's cards alone, without host and cooling; intervals are of 95 %."
+
+
+def energy(joules: float) -> str:
+    """`384 kJ`; below a kilojoule as of a step."""
+    return text.rate(joules, "J") if joules >= 1e3 else text.joules(joules)
+
+
+def duration(seconds: float) -> str:
+    """`1.23 h`, `12.3 min`, `12.3 s`."""
+    for unit_s, unit in ((HOUR_S, "h"), (60.0, "min")):
+        if seconds >= unit_s:
+            return f"{text.digits(seconds / unit_s)} {unit}"
+    return text.seconds(seconds)
+
+
+def _speedup(row: CostRow) -> str:
+    worth = row.worth
+    if worth is None:
+        return ""
+    why_not = row.why_not if row.why_not not in (HOST_BOUND, ONE_LAUNCH) else ""  # which it says
+    return "\n".join(filter(None, (text.speedup(worth.speedup), *worth.remarks, why_not)))
+
+
+def _on_model(row: CostRow | None, priced: bool) -> str:
+    if row is None:
+        return UNKNOWN
+    return money(row.usd) if priced else duration(row.time_s.value)
+
+
+def as_dict(row: CostRow) -> Mapping[str, Any]:
+    """All of it as JSON, money and joules of a million items."""
+    return {
+        "model": row.model,
+        "run": row.summary.run.folder.name,
+        "technique": row.case.technique,
+        "case": row.case.case_id,
+        "arm": row.arm,
+        "baseline": row.baseline,
+        "item": row.item,
+        "gpus": row.gpus,
+        "speedup": _ends(row.worth.speedup) if row.worth else None,
+        "bound": bound_of(row.case.measured, row.arm).shown,
+        "why_not_leading": row.why_not,
+        "seconds_per_million": _ends(row.time_s),
+        "usd_per_million": _ends(row.usd),
+        "joules_per_million": row.joules,
+        "why_no_joules": row.why_no_joules,
+        "records": list(row.case.record_ids(row.arm)),
+    }
+
+
+def _ends(one: Estimate | None) -> Mapping[str, float | None] | None:
+    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}

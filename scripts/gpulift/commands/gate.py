@@ -1,0 +1,382 @@
+"""`gpulift gate`: head against base, the verdict for CI."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from gpulift.commands import gate_jobs
+from gpulift.commands.selecting import SameFilter
+from gpulift.commands.shared import Gpu
+from gpulift.engine import machine
+from gpulift.engine.runs import discard_if_empty
+from gpulift.gate import output as gate_output
+from gpulift.gate.attribution import attribute
+from gpulift.gate.builds import Build, BuildFailed, find_build, own_build, require_known
+from gpulift.gate.environments import Sides, asked_environments, find_sides
+from gpulift.gate.evidence import COMMANDS, Evidence, read_evidence, require_one_machine, save
+from gpulift.gate.judge import GateResult, RowResult, judge
+from gpulift.gate.launches import read_records
+from gpulift.gate.measure import measure
+from gpulift.gate.metrics import Metric
+from gpulift.gate.programs import Settings
+from gpulift.gate.setup import Asked, make_gate, make_setup, require_sound
+from gpulift.ground.arguments import (
+    Filter,
+    named,
+    one_filter,
+    require_above_0,
+    require_free,
+    time_s,
+)
+from gpulift.ground.entry import say
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.verdicts import thresholds
+from gpulift.verdicts.decision import ARM_TIME_S, DECISION_METHOD
+
+# What a replay takes from its folder, by its name on the command line.
+MEASURED_WITH = {
+    "base": "--base",
+    "head": "--head",
+    "base_python": "--base-python",
+    "head_python": "--head-python",
+    "same": "the filter",
+    "filter": "--filter",
+    "all_cases": "--all",
+    "budget": "--budget",
+    "out": "--out",
+    "seed": "--seed",
+    "gpu": "--gpu",
+    "arm_time": "--arm-time",
+    "thresholds_file": "--thresholds",
+    "command": "the command",
+    "gbench": "--gbench",
+    "nvbench": "--nvbench",
+    "pytest": "--pytest",
+}
+OF_JOBS = {  # what only a gate of somebody's command takes
+    "metric": "--metric",
+    "higher": "--higher",
+    "setup": "--setup",
+    "plant": "--plant",
+    "threshold": "--threshold",
+    "timeout": "--timeout",
+}
+OF_TECHNIQUES = {
+    "filter": "--filter",
+    "all_cases": "--all",
+    "arm_time": "--arm-time",
+    "explain": "--explain",
+}
+TOOLS = ("--gbench", "--nvbench", "--pytest")
+
+
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """The command line, in which what follows `--` is a command behind an empty filter: unless it
+    begins with a hyphen, as a filter that leaves something out does."""
+    given = list(arguments)
+    if given[:1] != ["gate"] or "--" not in given[:-1]:
+        return given
+    end = given.index("--") + 1
+    options = [argument.partition("=")[0] for argument in given[:end]]
+    if given[end].startswith("-") and not set(TOOLS).intersection(options):
+        return given
+    return [*given[:end], "", *given[end:]]
+
+
+def gate(
+    context: typer.Context,
+    same: SameFilter = None,
+    command: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="[-- CMD...]",
+            help="A command of your own, in any git repository; or, instead of a filter, one Python"
+            " file for `bench`.",
+        ),
+    ] = None,
+    filter: Filter = None,
+    base: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Git reference or build folder to judge against."),
+    ] = None,
+    head: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Git reference or build folder to judge; this checkout by default."),
+    ] = None,
+    base_python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Instead of --base: Python environment to judge against, on one build."),
+    ] = None,
+    head_python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Python environment to judge: an interpreter or a virtual environment."),
+    ] = None,
+    all_cases: Annotated[
+        bool, typer.Option("--all", help="All cases, not the quick ones.")
+    ] = False,
+    budget: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Time to end in, builds included: 300s, 10m, 1h. The rest is inconclusive."
+        ),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FOLDER", help="Folder for the evidence."),
+    ] = None,
+    replay: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=named,
+            metavar="FOLDER",
+            help="Judge the evidence in this folder again; nothing is measured.",
+        ),
+    ] = None,
+    explain: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="CASE",
+            help="From windows to verdict; CASE is a part of technique/case/arm.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="Workflow commands of GitHub as well.")
+    ] = False,
+    junit: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FILE", help="Write JUnit XML to this file."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
+    gpu: Gpu = None,
+    arm_time: Annotated[
+        float, typer.Option(help="Seconds per build, comparison and launch.")
+    ] = ARM_TIME_S,
+    thresholds_file: thresholds.ThresholdsFile = None,
+    metric: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            metavar="SOURCE",
+            help="Of a command: wall (the default), stdout:REGEX with a group, or FILE.json:PATH;"
+            " lower is better; may be repeated.",
+        ),
+    ] = None,
+    higher: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="SOURCE", help="A metric of which more is better; may be repeated."),
+    ] = None,
+    gbench: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="PROGRAM", help="The rows of a program with Google Benchmark."),
+    ] = None,
+    nvbench: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="PROGRAM", help="The rows of a program with NVBench."),
+    ] = None,
+    pytest: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="PATH", help="The rows of pytest-benchmark."),
+    ] = None,
+    setup: Annotated[
+        str,
+        typer.Option(
+            metavar="CMD",
+            help="Shell command that prepares either checkout once; $GPULIFT_CHECKOUT is yours.",
+        ),
+    ] = "",
+    plant: Annotated[
+        str,
+        typer.Option(
+            metavar="CMD",
+            help="The command with a slow-down in its work, which the gate must find; else numbers"
+            " are made worse.",
+        ),
+    ] = "",
+    threshold: Annotated[
+        float, typer.Option(help="Of a command: the least change that is called one.")
+    ] = gate_jobs.THRESHOLD,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that a run of a command, or its set-up, may take.")
+    ] = gate_jobs.TIMEOUT_S,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Of a command: a comment for a pull request.")
+    ] = False,
+    bmf: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=named, metavar="FILE", help="Of a command: write Bencher's metric format."
+        ),
+    ] = None,
+) -> None:
+    """Head against base on one card, confirmed on fresh launches: 1 regressed, 3 instrument broken,
+    4 not comparable, 5 inconclusive.
+
+    Without a command it judges gpulift's own techniques, built at both references.
+    """
+    started_s = time.monotonic()
+    doors = gate_jobs.doors(same, command, gbench, nvbench, pytest)
+    environments = asked_environments(base, head, base_python, head_python)
+    if base is None and replay is None and environments is None:
+        raise GpuliftError("name either --base REF to measure, or --replay FOLDER")
+    if replay is not None:
+        _require_alone(context)
+    if as_json and (github or as_markdown or explain is not None):
+        raise GpuliftError("--json stands alone: it has every step of every verdict")
+    _require_fitting(context, OF_TECHNIQUES if doors else OF_JOBS if replay is None else {})
+    require_above_0("--arm-time", arm_time)
+    if junit is not None:
+        require_free(junit, None, gate_output.JUNIT_BEGINNING)
+    limit_s = None if budget is None else time_s("--budget", budget)
+    changes = {} if replay is not None else thresholds.read(thresholds_file)
+    if replay is not None:
+        result, folder = judge_again(replay), replay
+    elif doors is not None:
+        metrics = [
+            *(Metric(source) for source in metric or ()),
+            *(Metric(source, higher=True) for source in higher or ()),
+        ]
+        result, folder = gate_jobs.run(
+            gate_jobs.JobAsked(
+                doors=doors,
+                base=base,
+                head=head,
+                pythons=environments,
+                metrics=tuple(metrics),
+                setup=setup,
+                plant=plant,
+                threshold=threshold,
+                thresholds=changes,
+                budget_s=limit_s,
+                timeout_s=timeout,
+                gpu=gpu,
+                seed=seed,
+                out=out,
+            ),
+            gate_jobs.callers_environment(),
+        )
+    else:
+        asked = Asked(
+            base or "",
+            head,
+            one_filter(same, filter),
+            all_cases or environments is not None,  # cases of Python arms are too slow to be quick
+            limit_s,
+            seed,
+            Settings(arm_time, gpu),
+            out,
+            started_s,
+            environments,
+            changes,
+        )
+        result, folder = _measured(asked, explain)
+    explained = [] if explain is None else gate_output.rows_of(result, explain)
+    if junit is not None:
+        gate_output.write_junit(result, junit)
+    if result.setup.mode == COMMANDS:
+        gate_jobs.show(result, folder, as_json=as_json, as_markdown=as_markdown, bmf=bmf)
+    else:
+        _show(result, folder, explained, as_json)
+    for text in gate_output.github(result) if github else ():
+        typer.echo(text)
+    raise typer.Exit(result.exit_code)
+
+
+def _require_alone(context: typer.Context) -> None:
+    """Refuses what a replay would have to ignore."""
+    if given := _given(context, {**MEASURED_WITH, **OF_JOBS}):
+        raise GpuliftError(
+            "--replay judges what its folder holds and measures nothing: leave out"
+            f" {', '.join(given)}"
+        )
+
+
+def _require_fitting(context: typer.Context, others: Mapping[str, str]) -> None:
+    """Refuses what is for the other kind of gate."""
+    if given := _given(context, others):
+        what = "a command behind --" if others is OF_JOBS else "gpulift's own techniques"
+        raise GpuliftError(f"{', '.join(given)}: for a gate of {what} alone")
+
+
+def _given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
+    """Of these parameters those that the command line has."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
+
+
+def judge_again(folder: Path) -> GateResult:
+    """The verdicts of a gate from its evidence; refuses those of another decision method."""
+    evidence = read_evidence(folder)
+    if evidence.setup.method != DECISION_METHOD:
+        raise GpuliftError(
+            f"{folder} was judged by decision method {evidence.setup.method}, and this is"
+            f" {DECISION_METHOD}: check out the commit that made it",
+            NOT_COMPARABLE,
+        )
+    require_one_machine(folder)
+    return judge(evidence)
+
+
+def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
+    require_sound(asked)
+    sides = _sides(asked)
+    base, head, infos = sides.base, sides.head, sides.head_infos
+    setup = make_setup(asked, base, head, sides.base_infos, infos)
+    if explain is not None:
+        gate_output.rows_of(judge(Evidence(setup)), explain)  # refuses a name that is none
+    made = make_gate(asked, setup, infos, base, head, say)
+    say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
+    try:
+        evidence = measure(made, setup)
+    finally:  # which may be refused before anything is
+        discard_if_empty(made.folder)
+    require_one_machine(made.folder)
+    result = judge(evidence)
+    if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
+        save(made.folder, evidence.setup, _document(result, made.folder))
+    return result, made.folder
+
+
+def _sides(asked: Asked) -> Sides:
+    if asked.environments is not None:
+        return find_sides(asked, *asked.environments, say)
+    base, head = _builds(asked)
+    return Sides(base, head, machine.catalogue(base.bench), machine.catalogue(head.bench))
+
+
+def _builds(asked: Asked) -> tuple[Build, Build]:
+    gpu, until_s = asked.settings.gpu, asked.until_s
+    require_known([one for one in (asked.base, asked.head) if one is not None], gpu)
+    try:
+        base = find_build(asked.base, gpu, say, until_s)
+        if asked.head is None:
+            return base, own_build(gpu)
+        return base, find_build(asked.head, gpu, say, until_s)
+    except BuildFailed as failed:
+        typer.echo(failed.said, err=True)
+        raise
+
+
+def _show(result: GateResult, folder: Path, explained: Sequence[RowResult], as_json: bool) -> None:
+    if as_json:
+        document = {**_document(result, folder), "evidence": str(folder)}
+        typer.echo(json.dumps(document, indent=2, allow_nan=False))
+        return
+    for text in gate_output.lines(result):
+        typer.echo(text)
+    if explained:
+        records = read_records(folder, result.setup)
+        causes = attribute(result, records)
+        for text in gate_output.explain(result, explained, causes, records):
+            typer.echo(text)
+    typer.echo(f"evidence: {folder}")
+
+
+def _document(result: GateResult, folder: Path) -> dict[str, Any]:
+    records = read_records(folder, result.setup)
+    return gate_output.as_json(result, attribute(result, records), records)

@@ -1,0 +1,354 @@
+"""`gpulift gate --base REF -- CMD`: somebody's own command in any repository, head against base."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import time as clock
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import typer
+
+from gpulift.engine import machine
+from gpulift.engine.runs import discard_if_empty, make_new
+from gpulift.exchange.gbench_in import read_gbench
+from gpulift.exchange.imported import Imported
+from gpulift.exchange.nvbench_in import read_nvbench
+from gpulift.gate import job_output
+from gpulift.gate.evidence import COMMANDS, Row, Setup, save
+from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, RunFailed, environment_of, run_once
+from gpulift.gate.judge import GateResult, judge
+from gpulift.gate.measure import Budget, Gate, measure
+from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, read_all
+from gpulift.gate.pairs import Run
+from gpulift.gate.repositories import Repository, cache_folder
+from gpulift.gate.setup import require_new
+from gpulift.ground.arguments import require_above_0
+from gpulift.ground.entry import say
+from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
+from gpulift.ground.programs import job_environment
+from gpulift.ground.whole import write_whole
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+from gpulift.records.read import read_results
+from gpulift.verdicts import stats, thresholds
+from gpulift.verdicts.decision import AIM, DECISION_METHOD
+
+THRESHOLD = 0.01  # processes vary more than the windows of one
+TIMEOUT_S = 3600.0
+LEAST_LAUNCHES = 24  # the first look, base against base, and what is planted until it is confirmed
+SHORT_S = 3.0  # a launch, with as many pairs as fit, of which it takes the median
+MOST_PAIRS = 5
+MORE = 1.5  # times that, of long commands, and never less than the usual time
+USUAL_S = 300.0
+CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+MODEL_FILE = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What is run, of which one is asked for: a command, or another tool's benchmarks."""
+
+    command: tuple[str, ...] = ()
+    script: str = ""
+    gbench: str = ""
+    nvbench: str = ""
+    pytest: str = ""
+
+
+def doors(
+    same: str | None,
+    command: Sequence[str] | None,
+    gbench: str | None,
+    nvbench: str | None,
+    pytest: str | None,
+) -> Doors | None:
+    """What is run besides gpulift's own techniques; None where that is nothing."""
+    script = same if same and same.endswith(".py") and Path(same).is_file() else ""
+    if command and same and not script:
+        raise GpuliftError(f"{same!r} is one argument too many: a command stands behind --")
+    tools = [one for one in (gbench, nvbench, pytest, script) if one]
+    if len(tools) > 1:
+        raise GpuliftError("give one of --gbench, --nvbench, --pytest, or one Python file")
+    if not tools and not command:
+        return None
+    return Doors(tuple(command or ()), script, gbench or "", nvbench or "", pytest or "")
+
+
+@dataclass(frozen=True)
+class JobAsked:
+    """What the user asked for."""
+
+    doors: Doors
+    base: str | None
+    head: str | None
+    pythons: tuple[str, str] | None
+    metrics: tuple[Metric, ...]
+    setup: str
+    plant: str
+    threshold: float
+    thresholds: Mapping[str, float]
+    budget_s: float | None
+    timeout_s: float
+    gpu: int | None
+    seed: int
+    out: Path | None
+
+    def __post_init__(self) -> None:
+        require_above_0("--timeout", self.timeout_s)
+        if not 0 < self.threshold < 1:
+            raise GpuliftError(f"--threshold {self.threshold:g}: a fraction, as 0.02 for 2 %")
+        if self.out is not None:
+            require_new(self.out)
+
+
+def callers_environment() -> dict[str, str]:
+    """What commands get; ./gpulift hands it over once, so that it is asked for once."""
+    return {**(job_environment() or os.environ)}
+
+
+def run(asked: JobAsked, callers: Mapping[str, str]) -> tuple[GateResult, Path]:
+    """Measures and judges; returns the verdicts and the folder of the evidence."""
+    started_s = clock.monotonic()
+    environment = {**callers}
+    if asked.gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = str(asked.gpu)
+    job = _job(asked)
+    base, head, cache = _sides(asked, environment)
+    base_run, head_run = _trials(job, base, head)
+    setup = _setup(asked, job, base.name, head.name, base_run, head_run)
+    each_s = base_run.seconds + head_run.seconds
+    pairs = pairs_of_launch(each_s)
+    spent_s = clock.monotonic() - started_s
+    budget_s = asked.budget_s or spent_s + max(USUAL_S, MORE * LEAST_LAUNCHES * pairs * each_s)
+    say(
+        f"a run takes {each_s / 2:.3g} s, a launch has {pairs} of either side:"
+        f" {LEAST_LAUNCHES * pairs * each_s:.0f} s at least,"
+        f" {budget_s:.0f} s at most (--budget)"
+    )
+    day = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    gate = Gate(
+        folder=asked.out or make_new(cache / "runs", day),
+        taker=Jobs(job, base, head, say, pairs),
+        on_gpu=frozenset(),
+        launch_bound=frozenset(),
+        budget=Budget(budget_s, pairs * each_s, used_s=spent_s),
+        say=say,
+    )
+    try:
+        evidence = measure(gate, setup)
+    except KeyboardInterrupt:
+        say(f"what was measured is kept in {gate.folder}")
+        raise
+    finally:
+        discard_if_empty(gate.folder)
+    result = judge(evidence)
+    if evidence.ended:
+        counts = {word: count for word, count in result.counts.items() if count}
+        save(gate.folder, evidence.setup, {"counts": counts, "exit_code": result.exit_code})
+    return result, gate.folder
+
+
+def show(
+    result: GateResult, folder: Path, *, as_json: bool, as_markdown: bool, bmf: Path | None
+) -> None:
+    """The verdicts, in the way that was asked for."""
+    if bmf is not None:
+        write_whole(job_output.bencher(result, folder) + "\n", bmf)
+    if as_json:
+        document = {**job_output.as_json(result, folder), "evidence": str(folder)}
+        typer.echo(json.dumps(document, indent=2, allow_nan=False))
+        return
+    for text in (job_output.markdown if as_markdown else job_output.lines)(result, folder):
+        typer.echo(text)
+    if not as_markdown:
+        typer.echo(f"evidence: {folder}")
+
+
+def _job(asked: JobAsked) -> Job:
+    doors, limit_s = asked.doors, asked.timeout_s
+    slowed = tuple(shlex.split(asked.plant))
+    if not any((doors.gbench, doors.nvbench, doors.pytest, doors.script)):
+        metrics = asked.metrics or (Metric(WALL),)
+        names = [metric.name for metric in metrics]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise GpuliftError(
+                f"two metrics are called {twice}: name the group of one, as in (?P<loss>...)"
+            )
+        suite = Path(doors.command[0]).name
+        return Job(suite, doors.command, lambda run: read_all(metrics, run), limit_s, slowed)
+    if asked.metrics:
+        raise GpuliftError("--metric is for a command behind --; these tools say their own numbers")
+    if slowed:
+        raise GpuliftError("--plant is for a command behind --")
+    suite, command, read = _tool(doors)
+    return Job(suite, (*command, *doors.command), read, limit_s)
+
+
+def _tool(doors: Doors) -> tuple[str, tuple[str, ...], Read]:
+    """The name, the command and the reader of another tool's benchmarks."""
+    if doors.gbench:
+        wanted = (f"--benchmark_out={OUT}", "--benchmark_out_format=json")
+        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _imported(read_gbench)
+    if doors.nvbench:
+        return (
+            Path(doors.nvbench).name,
+            (_program(doors.nvbench), "--json", OUT),
+            _imported(read_nvbench),
+        )
+    if doors.pytest:
+        flags = ("-q", "-p", "no:cacheprovider", f"--benchmark-json={OUT}")
+        return "pytest", ("python", "-m", "pytest", doors.pytest, *flags), _pytest
+    bench = (str(machine.checkout_root() / "gpulift"), "bench", doors.script)
+    return Path(doors.script).stem, (*bench, "--launches", "1", "--out", OUT), _script
+
+
+def _program(named: str) -> str:
+    """A path from the side's folder, which exec would look for on PATH without a slash."""
+    return named if "/" in named else f"./{named}"
+
+
+def _imported(read: Callable[[Sequence[Path], int | None], Imported]) -> Read:
+    """Reads a file of another tool; rows without a time are said once."""
+    told: set[str] = set()
+
+    def rows(run: Finished) -> dict[str, Reading]:
+        found = read([run.out], None)
+        for line in found.unread:
+            if line not in told:
+                say(f"not read: {line}")
+        told.update(found.unread)
+        records = [read_record(dict(one)) for one in found.records]
+        return _times(
+            (str(one.case.get("name") or one.case_id or one.technique), one) for one in records
+        )
+
+    return rows
+
+
+def _times(records: Iterable[tuple[str, Record]]) -> dict[str, Reading]:
+    """Seconds of a step of each arm that was measured, by the name given with its record and its
+    own where there are several."""
+    rows = {}
+    for name, record in records:
+        for arm in (one.name for one in record.arms):
+            if time := stats.step_time([record], arm):
+                parts = (name, arm if len(record.arms) > 1 else "")
+                rows["/".join(filter(None, parts))] = Reading(time.value, "s")
+    return _some(rows)
+
+
+def _pytest(run: Finished) -> dict[str, Reading]:
+    try:
+        report = json.loads(run.out.read_bytes())
+        rows = {
+            one["fullname"]: Reading(float(one["stats"]["median"]), "s")
+            for one in report["benchmarks"]
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        raise NoNumberError("pytest wrote no report: pip install pytest-benchmark") from None
+    return _some(rows)
+
+
+def _script(run: Finished) -> dict[str, Reading]:
+    records = [one for results in read_results([run.out]) for one in results.records]
+    return _times((record.case_id, record) for record in records)
+
+
+def _some(rows: dict[str, Reading]) -> dict[str, Reading]:
+    if not rows:
+        raise NoNumberError("no benchmark has a time")
+    return rows
+
+
+def _sides(asked: JobAsked, environment: Mapping[str, str]) -> tuple[JobSide, JobSide, Path]:
+    """Both sides, and where the evidence goes by default."""
+    if asked.pythons is not None:
+        here, options = Path.cwd(), ("--base-python", "--head-python")
+        base, head = (
+            JobSide(
+                named, here, environment_of(machine.find_interpreter(option, named), environment)
+            )
+            for option, named in zip(options, asked.pythons, strict=True)
+        )
+        return base, head, cache_folder(environment)
+    repository = Repository.here(Path.cwd())
+    base_commit = repository.commit(asked.base or "")
+    if asked.head is None:
+        head_commit, head_said = repository.as_it_is()
+    else:
+        head_commit, head_said = repository.commit(asked.head), asked.head
+    base, head = (
+        repository.side(commit, said, asked.setup, environment, asked.timeout_s, say)
+        for commit, said in (
+            (base_commit, f"{asked.base} ({base_commit[:7]})"),
+            (head_commit, head_said),
+        )
+    )
+    return base, head, repository.cache(environment)
+
+
+def _trials(job: Job, base: JobSide, head: JobSide) -> tuple[Run, Run]:
+    """One run of each side: whether it works, which rows it has, how long it takes."""
+    runs = []
+    with TemporaryDirectory(prefix="gpulift-gate-") as folder:
+        for word, side in (("base", base), ("head", head)):
+            say(f"one run of the {word} to begin with, {side.name}: {shlex.join(job.command)}")
+            if not side.folder.is_dir():
+                raise GpuliftError(f"{side.name} has no folder {side.folder.name}")
+            try:
+                runs.append(run_once(job, side, Path(folder) / word, float("inf")))
+            except RunFailed as failed:
+                raise GpuliftError(f"a run of the {word} {failed}", FAILED) from None
+    return runs[0], runs[1]
+
+
+def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: Run) -> Setup:
+    """The rows that either side has, of which those of both are measured."""
+    rows = {name: Row(job.suite, "", name) for name in (*first.values, *second.values)}
+    if not first.values.keys() & second.values.keys():
+        raise GpuliftError("not comparable: base and head have no row in common", NOT_COMPARABLE)
+    alone = {
+        row.id: f"only in the {'base' if name in first.values else 'head'}"
+        for name, row in rows.items()
+        if (name in first.values) != (name in second.values)
+    }
+    changes = thresholds.of_rows(
+        asked.thresholds, [(row.technique, row.id) for row in rows.values()]
+    )
+    return Setup(
+        method=DECISION_METHOD,
+        mode=COMMANDS,
+        base=base,
+        head=head,
+        machine=_machine(),
+        certificate="",
+        seed=asked.seed,
+        rows=tuple(rows.values()),
+        unmeasurable=alone,
+        least=asked.threshold,
+        equivalent=AIM * asked.threshold,  # which the screen goes on to see
+        least_changes=changes,
+        planted_by_command=bool(asked.plant),
+    )
+
+
+def pairs_of_launch(each_s: float) -> int:
+    """An odd number, by the seconds of a pair."""
+    return max(1, min(MOST_PAIRS, int(SHORT_S / max(each_s, 1e-3)) - 1 | 1))
+
+
+def _machine() -> str:
+    """The processor, and how many cores of it there are."""
+    try:
+        model = CPU_MODEL.search(MODEL_FILE.read_text("utf-8", "replace"))
+    except OSError:
+        model = None
+    return f"{model[1] if model else 'this machine'}, {os.cpu_count()} cores"

@@ -1,0 +1,85 @@
+"""`gpulift publish`: checks a run and compresses its records, before it is committed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpulift.commands.check import run_complaints
+from gpulift.engine.runs import RUNNING, state_of
+from gpulift.ground.arguments import named
+from gpulift.ground.entry import say
+from gpulift.ground.errors import FAILED, GpuliftError, write_error
+from gpulift.records.files import (
+    PUBLISHED,
+    compressed,
+    decompressed,
+    is_published,
+    record_files,
+    stem_of,
+)
+
+
+def publish(
+    runs: Annotated[
+        list[Path], typer.Argument(parser=named, metavar="RUN...", help="Folders of finished runs.")
+    ],
+    unfinished: Annotated[
+        bool, typer.Option(help="Publish what an unfinished run has; it cannot be gone on with.")
+    ] = False,
+) -> None:
+    """Check runs and compress their records (*.jsonl.zst) before they are committed.
+
+    Ids of records are hashes of their content and stay as they are. Every command reads both forms.
+    A complaint is a line; then nothing of that run is changed, and the exit code is 1.
+    """
+    complaints = [line for run in runs for line in _publish(run, unfinished, typer.echo)]
+    for line in complaints:
+        say(line)
+    if complaints:
+        raise typer.Exit(FAILED)
+
+
+def _publish(run: Path, unfinished: bool, tell: Callable[[str], object]) -> list[str]:
+    """Publishes a run, unless there is something to complain of."""
+    files = record_files(run) if run.is_dir() else []
+    if not files:
+        raise GpuliftError(f"{run}: is no folder of a run: there are no records (*.jsonl) in it")
+    if state_of(run) == RUNNING and not unfinished:
+        return [f"{run}: the run is not finished; go on with it, or publish it --unfinished"]
+    if complaints := run_complaints(run):
+        return complaints
+    written = [file for file in files if not is_published(file)]
+    if taken := {stem_of(file) for file in written} & {
+        stem_of(file) for file in files if is_published(file)
+    }:
+        return [f"{run}: {', '.join(sorted(taken))} is there both written and published"]
+    before = sum(file.stat().st_size for file in written)
+    after = sum(map(_compress, written))
+    tell(f"{run}: {len(written)} files, {before} bytes, now {after}")
+    return []
+
+
+def _compress(file: Path) -> int:
+    """Replaces the file; the bytes that it takes now. What cannot be read back is not replaced."""
+    content = file.read_bytes()
+    shorter = compressed(content)
+    if decompressed(shorter, str(file)) != content:
+        raise GpuliftError(f"{file}: does not come back from its compressed form", FAILED)
+    target = file.with_name(f"{stem_of(file)}{PUBLISHED}")
+    whole = file.with_name(f".{target.name}.new")
+    try:
+        with whole.open("wb") as out:
+            out.write(shorter)
+            out.flush()
+            os.fsync(out.fileno())
+        whole.replace(target)
+        file.unlink()
+    except OSError as error:
+        whole.unlink(missing_ok=True)
+        raise write_error(target, error) from None
+    return len(shorter)

@@ -1,0 +1,439 @@
+"""`gpulift qualify`: measure a machine, judge it, write a report."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.analysis.machine import feeding, links, node, saved, training, verdict
+from gpulift.analysis.machine import tables as shown
+from gpulift.analysis.machine.among import Among, judge_among
+from gpulift.analysis.machine.checks import basis, judge_run
+from gpulift.analysis.machine.explain import explanation
+from gpulift.analysis.machine.health import judge_health, read_health
+from gpulift.analysis.machine.one_line import of_card
+from gpulift.analysis.machine.qualified import Asked, Parts, Qualified, card_of
+from gpulift.analysis.machine.results import FAIL, CheckResult
+from gpulift.analysis.model_records import records_beside
+from gpulift.analysis.reference import find_reference
+from gpulift.analysis.summary import Summary, summarise
+from gpulift.commands import qualify_rounds as rounds
+from gpulift.commands import shared as commands
+from gpulift.commands.qualify_shared_run import PART as NODE
+from gpulift.commands.qualify_shared_run import measure_shared
+from gpulift.commands.shared import Gpu, Out, Quick, Verbose
+from gpulift.engine import doctor, machine, measuring, runs
+from gpulift.engine.quick import FIRST_SHARE
+from gpulift.ground import terminal
+from gpulift.ground.arguments import Filter, Json, Wide, time_s
+from gpulift.ground.entry import say
+from gpulift.ground.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    INTERRUPTED,
+    NOT_COMPARABLE,
+    NOTHING_RAN,
+    OK,
+    GpuliftError,
+)
+from gpulift.records.files import record_files
+from gpulift.records.model import Context
+from gpulift.records.read import read_run
+from gpulift.report import tables
+from gpulift.verdicts.matching import Kind, matching, require_part
+
+CHECKS = Kind("check", "a check's name")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the user wants to see of it."""
+
+    every: bool
+    explain: str | None
+    as_json: bool
+    wide: bool
+
+
+@dataclass(frozen=True)
+class Busy:
+    """One card's part of the run in which all are busy."""
+
+    path: Path
+    options: measuring.Options
+    want: runs.Wanted
+
+
+class NotMeasured(GpuliftError):
+    """There is nothing to judge; what happened was said already."""
+
+
+def qualify(
+    quick: Quick = None,
+    out: Out = None,
+    filter: Filter = None,
+    gpu: Gpu = None,
+    gpus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="all|I,J,...",
+            help="Several GPUs: each alone, all at once, and what they do together: pairs,"
+            " all-reduces, data-parallel steps; and which card, pair or rank stands out.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
+    ] = False,
+    explain: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="CHECK", help="Every step to the verdicts on these checks."),
+    ] = None,
+    verbose: Verbose = False,
+    wide: Wide = False,
+    as_json: Json = False,
+) -> None:
+    """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
+    if gpu is not None and gpus is not None:
+        raise GpuliftError("give --gpu or --gpus, not both")
+    if explain is not None and as_json:
+        raise GpuliftError("--json holds every step already: leave --explain or --json out")
+    if explain is not None:
+        require_part(explain, CHECKS)
+    quick_s = None if quick is None else time_s("--quick", quick)
+    asked, how = Asked(quick_s, filter, out, verbose), Shown(every, explain, as_json, wide)
+    if gpus is None:
+        raise typer.Exit(_one(asked, gpu, how))
+    raise typer.Exit(_several(asked, gpus, how))
+
+
+def exit_code_of(results: Sequence[CheckResult]) -> int:
+    """1 with any failure; 5 when more than a tenth of what decides is inconclusive; else 0.
+
+    Step times and costs vary with the host: they are shown, and do not decide.
+    """
+    if verdict.overall(results) == FAIL:
+        return FAILED
+    return INCONCLUSIVE if verdict.too_much_open(results) else OK
+
+
+def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
+    context, infos = commands.examine(gpu)
+    if not how.as_json:
+        terminal.console().print(tables.findings(doctor.examine(context, infos)))
+    try:
+        card = _measure(_options(asked, context, gpu), context, asked.out, asked.quick_s)
+    except NotMeasured as nothing:
+        return nothing.exit_code
+    beside = commands.others(card.summary) if context.gpu is None else []
+    _tell([card], beside, how)
+    judged = exit_code_of(card.results)
+    if card.exit_code == NOTHING_RAN and judged == OK:
+        return OK if asked.filter is None else NOTHING_RAN  # a skip is a result
+    return FAILED if FAILED in (card.exit_code, judged) else judged
+
+
+def _several(asked: Asked, gpus: str, how: Shown) -> int:
+    bench = machine.find_bench()
+    contexts = _cards(bench, gpus)
+    _require_one_model(gpus, contexts)
+    share = node.times(1.0, len(contexts)).alone_s  # of a quick run's time, for each card alone
+    first = next(iter(contexts.values()))
+    own = replace(asked, filter=asked.filter or _on_one_gpu_only(bench))
+    options = _options(own, first, None, share)
+    own = replace(own, quick_s=asked.quick_s and share * asked.quick_s)
+    if asked.out is not None:
+        return _in_parts(asked, own, options, contexts, Parts(asked.out), how)
+    cards = {str(index): card_of(context) for index, context in contexts.items()}
+    whole = {"cards": cards, "filter": asked.filter, "quick_s": asked.quick_s}
+    want = runs.wanted(first, {**options.given(), "qualify": whole}, bench)
+    with runs.choose(commands.results_folder(), want) as chosen:
+        runs.save_state(chosen.path, want, runs.RUNNING)
+        say(f"{'going on with' if chosen.resumed else 'records go beside'} {chosen.path}")
+        parts = Parts(chosen.path, beside=True)
+        code = _in_parts(asked, own, options, contexts, parts, how)
+        runs.save_state(chosen.path, want, runs.COMPLETE)
+    return code
+
+
+def _in_parts(
+    asked: Asked,
+    own: Asked,
+    options: measuring.Options,
+    contexts: dict[int, Context],
+    parts: Parts,
+    how: Shown,
+) -> int:
+    """Several cards, `own` of each alone. A part that is there already is taken or gone on with."""
+    bench = machine.find_bench()
+    shared = measure_shared(asked, contexts, bench, parts.folder_of(NODE))
+    alone: dict[int, Qualified] = {}
+    for index, context in contexts.items():
+        say(f"GPU {index} alone")
+        alone[index] = _alone(
+            replace(options, gpu=index), context, parts.folder_of(f"gpu{index}"), own.quick_s
+        )
+    together = _measure_together(options, contexts, bench, parts)
+    names = {index: card_of(context) for index, context in contexts.items()}
+    among = judge_among(
+        {names[index]: card.summary for index, card in alone.items()},
+        {names[index]: summary for index, summary in together.items()},
+        parts.folder / saved.SIBLINGS_FILE,
+    )
+    _tell(list(alone.values()), [], how, among, shared)
+    codes = {card.exit_code for card in alone.values()}
+    if codes == {NOTHING_RAN}:
+        return NOTHING_RAN
+    measured = [*alone.values(), *([shared] if shared else [])]
+    results = [result for one in measured for result in one.results]
+    judged = exit_code_of([*results, *among.results])
+    return FAILED if FAILED in {one.exit_code for one in measured} else judged
+
+
+def _alone(
+    options: measuring.Options, context: Context, folder: Path, quick_s: float | None
+) -> Qualified:
+    """One card of several: measured, or taken from the folder that an interrupt left."""
+    want = runs.wanted(context, options.given(), machine.find_bench())
+    if not measuring.is_complete(folder, want):
+        return _measure(options, context, folder, quick_s)
+    say(f"measured already: {folder}")
+    summary = _read_of_card(folder, context)
+    health = _health(folder, options.gpu, summary)
+    results = judge_run(summary, summary.reference, health, options.filter or "")
+    tried = any(record.outcome == "ok" for record in summary.run.records)
+    code = FAILED if summary.broken else OK if tried else NOTHING_RAN
+    return Qualified(folder, code, summary, results)
+
+
+def _read_of_card(folder: Path, context: Context) -> Summary:
+    """The finished run in a folder. Refuses (exit code 4) one of another card than is here now."""
+    summary = commands.summary_of(read_run(folder))
+    card = card_of(summary.run.records[0].context)
+    if card != card_of(context):
+        raise GpuliftError(
+            f"{folder}: is of card {card}, and {card_of(context)} is here now: name another folder",
+            NOT_COMPARABLE,
+        )
+    return summary
+
+
+def _health(folder: Path, gpu: int | None, summary: Summary) -> tuple[CheckResult, ...]:
+    """What was seen before and after the run, or where it was not kept, what is seen now."""
+    kept = saved.kept_health(folder)
+    if kept is not None:
+        return kept
+    now = read_health(machine.health(machine.find_bench(), gpu))
+    return judge_health(None, now, summary.run.records)
+
+
+def _measure(
+    options: measuring.Options, context: Context, out: Path | None, quick_s: float | None
+) -> Qualified:
+    """Measures, and what is then open again, for about `quick_s` in all."""
+    bench = machine.find_bench()
+    before = read_health(machine.health(bench, options.gpu))
+    ends_s = time.monotonic() + (math.inf if quick_s is None else quick_s)
+
+    def more(folder: Path) -> int:
+        return rounds.measure(folder, options, _speeds, ends_s, say)
+
+    measured = measuring.run(
+        options, commands.results_folder(), out, context, say, more, reported=True
+    )
+    recorded = record_files(measured.folder)
+    if not recorded or measured.exit_code not in measuring.FINISHED:
+        raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
+    after = read_health(machine.health(bench, options.gpu))
+    summary = commands.summary_of(read_run(measured.folder))
+    health = judge_health(before, after, summary.run.records)
+    results = judge_run(summary, summary.reference, health, options.filter or "")
+    saved.save(measured.folder / saved.VERDICT_FILE, saved.document(summary, results))
+    return Qualified(measured.folder, measured.exit_code, summary, results)
+
+
+def _speeds(folder: Path) -> Sequence[CheckResult]:
+    """The verdicts so far, without those on the card's health."""
+    run = read_run(folder)
+    known = find_reference(commands.results_folder(), run.records[0].context.slug)
+    return judge_run(summarise(run, known), known)
+
+
+def _options(
+    asked: Asked, context: Context, gpu: int | None, share: float = 1.0
+) -> measuring.Options:
+    """Of one card, which has a share of the time where there are several, all of one model."""
+    options = measuring.Options(filter=asked.filter, quick=asked.quick_s is not None, gpu=gpu)
+    if asked.quick_s is None:
+        return options
+    known = commands.known_techniques()
+    first = FIRST_SHARE * share
+    return measuring.within(asked.quick_s, options, known, context, say, first, asked.verbose)
+
+
+def _measure_together(
+    options: measuring.Options, contexts: dict[int, Context], bench: Path, parts: Parts
+) -> dict[int, Summary]:
+    """All cards at once: they share power, links and the host."""
+    busy = _busy(options, contexts, bench, parts)
+    if all(measuring.is_complete(part.path, part.want) for part in busy.values()):
+        say(f"all {len(busy)} GPUs at once: measured already")
+        return {i: _read_of_card(part.path, contexts[i]) for i, part in busy.items()}
+    say(f"all {len(busy)} GPUs at once; their progress is in log.txt of each folder")
+    with ExitStack() as held:
+        for part in busy.values():
+            held.enter_context(runs.choose_named(part.path, part.want))
+            measuring.begin(part.path, part.options, part.want)
+        calls = [(part.options.flags(part.path), part.path / "log.txt") for part in busy.values()]
+        codes = dict(zip(busy, machine.measure_all(bench, calls), strict=True))
+        ended = [i for i, part in busy.items() if measuring.finished(part.path, codes[i])]
+        for index in ended:
+            runs.save_state(busy[index].path, busy[index].want, runs.COMPLETE)
+    unfinished = [index for index in busy if index not in ended]
+    if unfinished:
+        index = unfinished[0]
+        interrupted = codes[index] in (INTERRUPTED, -signal.SIGINT)
+        raise GpuliftError(
+            f"GPU {index}, all at once: ended early, see {busy[index].path}/log.txt; the same"
+            " command goes on from there",
+            INTERRUPTED if interrupted else FAILED,
+        )
+    return {index: commands.summary_of(read_run(part.path)) for index, part in busy.items()}
+
+
+def _busy(
+    options: measuring.Options, contexts: dict[int, Context], bench: Path, parts: Parts
+) -> dict[int, Busy]:
+    """Where each card's part goes. A set that only some cards finished is begun anew beside it: the
+    others would go on alone."""
+    wants = {}
+    for index, context in contexts.items():
+        own = replace(options, gpu=index, together=len(contexts))
+        wants[index] = (own, runs.wanted(context, own.given(), bench))
+    number = 1
+    while True:
+        again = f"-{number}" if number > 1 else ""
+        busy = {i: Busy(parts.folder_of(f"together{i}{again}"), *both) for i, both in wants.items()}
+        done = [part for part in busy.values() if measuring.is_complete(part.path, part.want)]
+        if len(done) in (0, len(wants)):
+            return busy
+        number += 1
+
+
+def _cards(bench: Path, gpus: str) -> dict[int, Context]:
+    """Index and facts of the GPUs that were asked for."""
+    if gpus != "all":
+        wanted = sorted(machine.gpus_named(bench, gpus))
+        contexts = {index: machine.describe(bench, index) for index in wanted}
+        missing = next((context for context in contexts.values() if context.gpu is None), None)
+        if missing:
+            remedy = f"; {missing.gpu_remedy}" if missing.gpu_remedy else ""
+            raise GpuliftError(f"--gpus {gpus}: {missing.gpu_missing}{remedy}")
+        return contexts
+    contexts = {}
+    while (context := machine.describe(bench, len(contexts))).gpu is not None:
+        contexts[len(contexts)] = context
+    if not contexts:
+        raise GpuliftError(f"--gpus all: {context.gpu_missing}; {context.gpu_remedy}", NOTHING_RAN)
+    return contexts
+
+
+def _require_one_model(gpus: str, contexts: dict[int, Context]) -> None:
+    """Refuses cards that are no siblings before anything is measured, which takes hours."""
+    models: dict[str, list[str]] = {}
+    for index, context in contexts.items():
+        models.setdefault(context.gpu.name if context.gpu else "", []).append(str(index))
+    if len(models) > 1:
+        listed = ", ".join(f"{name} ({','.join(cards)})" for name, cards in sorted(models.items()))
+        raise GpuliftError(f"--gpus {gpus}: cards of several models: {listed}; name those of one")
+
+
+def _on_one_gpu_only(bench: Path) -> str | None:
+    """A filter that leaves out what is the same for every card, and what takes several."""
+    others = [info.id for info in machine.catalogue(bench) if info.gpus != 1]
+    return f"-^({'|'.join(others)})/" if others else None
+
+
+def _tell(
+    cards: Sequence[Qualified],
+    beside: Sequence[Summary],
+    how: Shown,
+    among: Among | None = None,
+    shared: Qualified | None = None,
+) -> None:
+    from gpulift.report import page as reports
+
+    every = [*cards, *([shared] if shared else [])]
+    summaries = [*(one.summary for one in every), *beside]
+    analysis = commands.analysis_of(
+        summaries,
+        records_beside(summaries, [commands.results_folder()], say),
+        verdicts={one.summary.run.folder: one.results for one in every},
+    )
+    page = reports.write(analysis, cards[0].folder / "report")
+    if how.as_json:
+        documents = [saved.document(one.summary, one.results) for one in every]
+        return commands.print_json([*documents, *([among.document] if among else [])])
+    screen = terminal.console(wide=how.wide)
+    for one in every:
+        commands.show(screen, analysis.doubts, one.summary, beside)
+        screen.print(basis(one.summary), soft_wrap=True)
+        screen.print(shown.verdicts(one.results, how.every))
+        told = (training.answers(one.summary, analysis.doubts), feeding.answers(one.summary))
+        for answer in [line for lines in (*told, links.told(one.summary)) for line in lines]:
+            screen.print(answer, soft_wrap=True, markup=False)
+        screen.print(f"records: {one.folder}", soft_wrap=True)
+    if among is not None:
+        screen.print(shown.verdicts(among.results, every=True))
+        screen.print(shown.siblings_table(among.siblings))
+        screen.print(shown.crowding_table(among.siblings))
+        screen.print(f"siblings: {among.file}", soft_wrap=True)
+    try:
+        if how.explain is not None:
+            _explain(cards, among, shared, how.explain)
+    finally:  # a check that is not there does not cost the verdict
+        for told_of in _last_lines(cards, every, among, page):
+            screen.print(told_of, soft_wrap=True, markup=False)
+    return None
+
+
+def _last_lines(
+    cards: Sequence[Qualified], every: Sequence[Qualified], among: Among | None, page: Path
+) -> Iterator[str]:
+    """A line for each GPU, then the verdict on the machine and where its report is."""
+    yield from filter(None, (of_card(one.summary) for one in cards))
+    results = [result for one in every for result in one.results]
+    load = verdict.load_of(*(one.summary for one in cards))
+    answer = verdict.answer([*results, *(among.results if among else ())], load=load)
+    yield f"{answer.glyph} {answer.sentence}{answer.names}; report: {page}"
+
+
+def _explain(
+    cards: Sequence[Qualified], among: Among | None, shared: Qualified | None, wanted: str
+) -> None:
+    """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
+    which says where the results are: they are kept, whatever was asked about them."""
+    results = [result for card in cards for result in card.results]
+    if among is not None:
+        results = [result for card in cards for result in _of_card(card)] + [*among.results]
+    if shared is not None:
+        results += shared.results
+    try:
+        chosen = matching(results, lambda result: result.id, wanted, CHECKS)
+    except GpuliftError as error:
+        kept = ", ".join(str(card.folder) for card in cards)
+        raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
+    typer.echo("\n\n".join(map(explanation, chosen)))
+
+
+def _of_card(card: Qualified) -> list[CheckResult]:
+    """Named so that checks of several cards can be told apart, as those of all at once are."""
+    name = card_of(card.summary.run.records[0].context)
+    return [replace(result, id=f"{result.id} ({name}, alone)") for result in card.results]

@@ -1,0 +1,127 @@
+"""`gpulift report`. What draws is imported when the records could be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.engine.machine import results_folder
+from gpulift.ground.arguments import Filter, Price, SomeResults, named
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.records.find import require_model
+from gpulift.records.read import read_results, reading_once, run_folders
+from gpulift.verdicts.matching import selected
+
+
+@reading_once()
+def report(
+    results: SomeResults = None,
+    models: Annotated[
+        bool,
+        typer.Option(
+            "--models",
+            help="RESULTS are GPU models: h100 h200. Their records of the checkout, with the main"
+            " facts side by side first.",
+        ),
+    ] = False,
+    gates: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--gate", parser=named, metavar="FOLDER", help="Evidence of a gate; may be repeated."
+        ),
+    ] = None,
+    base: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--compare", parser=named, metavar="BASE", help="Verdicts of `compare` BASE RESULTS."
+        ),
+    ] = None,
+    across: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The one declared difference of --compare, as for `compare`."),
+    ] = None,
+    filter: Filter = None,
+    usd_per_hour: Price = None,
+    single_file: Annotated[
+        bool,
+        typer.Option("--single-file", help="All on one page, to send; else a page a technique."),
+    ] = False,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=named,
+            metavar="FOLDER",
+            help="Folder for the output; report/ in the first folder that is named.",
+        ),
+    ] = None,
+) -> None:
+    """Linked HTML pages, the answer first, with a Markdown twin and figures, from records alone.
+
+    A folder above run folders stands for every case of each machine, each as one run has it: in two
+    launches or more where there is such a run, full before quick, whole, then the newest.
+    """
+    if not results and not gates and not models:
+        raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
+    if (base is not None and not results) or (across is not None and base is None):
+        raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
+    if models:
+        results = _of_models(results or [], results_folder())
+        out = out or results_folder() / "report"
+    places = [_as_beside(path) for path in results or []]
+    found = selected(read_results(places, every_case=True), filter)
+    from gpulift.analysis.model_records import records_beside
+    from gpulift.commands.shared import analysis_of, summary_of
+    from gpulift.exchange.csv_table import csv_bytes
+    from gpulift.report import changes, page
+
+    made = []
+    if gates:
+        from gpulift.commands.gate import judge_again
+
+        made += [changes.from_gate(judge_again(folder)) for folder in gates]
+    if base is not None:
+        from gpulift.verdicts.two_sets import compare
+
+        compared = compare(read_results([base]), found, across, filter=filter)
+        made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
+    prices = None
+    if usd_per_hour:
+        from gpulift.analysis.cost import read_prices
+
+        prices = read_prices(usd_per_hour, [run.records[0].context.slug for run in found])
+    folder = out or _report_folder([*(results or []), *(gates or [])][0])
+    summaries = [summary_of(run) for run in found]
+    further = records_beside(summaries, [*places, results_folder()], say)
+    changed = [change.machine for change in made]
+    analysis = analysis_of(summaries, further, prices, models=changed)
+    if single_file:
+        typer.echo(page.write_single(analysis, folder, made))
+    else:
+        typer.echo(page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}))
+
+
+def _as_beside(path: Path) -> Path:
+    """By the name under which the checkout's records are read beside it: a run that is read under
+    two would be counted twice."""
+    whole = Path(os.path.abspath(path))
+    return whole if whole.is_relative_to(results_folder()) else path
+
+
+def _of_models(names: Sequence[Path], results: Path) -> list[Path]:
+    """The folders of records of these models, each once."""
+    folders = {folder.parent.name: folder.parent for folder in run_folders(results)}
+    known = [name for name in folders if not name.startswith("cpu-")]
+    none = "--models: there are no records"
+    found = dict.fromkeys(require_model(str(name), known, none) for name in names)
+    if len(found) < 2:
+        raise GpuliftError("--models needs two GPU models or more, as in --models h100 h200")
+    return [folders[name] for name in found]
+
+
+def _report_folder(results: Path) -> Path:
+    return (results.parent if results.is_file() else results) / "report"

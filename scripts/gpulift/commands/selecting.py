@@ -1,0 +1,38 @@
+"""Arguments of what measures and of `list`, which imports little: what is measured, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.engine import machine, techniques
+from gpulift.ground.arguments import named
+from gpulift.ground.entry import say
+
+
+def _technique_ids(incomplete: str) -> list[str]:
+    return [id for id in machine.technique_ids() if id.startswith(incomplete)]
+
+
+# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
+SameFilter = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(metavar="[FILTER]", help="The same as --filter.", autocompletion=_technique_ids),
+]
+Techniques = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        parser=named,
+        metavar="DIR",
+        help="Folder of techniques of your own; may be repeated. Else those of GPULIFT_TECHNIQUES.",
+    ),
+]
+
+
+def prepared(named: Sequence[Path] | None) -> tuple[Path, ...]:
+    """The modules of these folders of techniques, or else of those of the environment."""
+    folders = techniques.asked(named)
+    return tuple(techniques.prepare(folders, say)) if folders else ()

@@ -1,0 +1,84 @@
+"""`gpulift watch`. What reads processes and cards is imported when it is asked for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.ground.arguments import named
+from gpulift.ground.errors import GpuliftError
+
+LEAST_S = 0.01
+
+
+def watch(
+    command: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="-- CMD...", help="The job to start, after `--`."),
+    ] = None,
+    pid: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="A job that runs already; it is left running."),
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds from sample to sample.")] = 1.0,
+    log: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FILE.jsonl", help="Each sample as a line of JSON."),
+    ] = None,
+    picture: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="FILE.svg", help="All of it as a picture, at the end."),
+    ] = None,
+    prometheus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="FILE|PORT",
+            help="The newest sample as Prometheus text: in a file, or on a port of this machine.",
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=named,
+            metavar="FOLDER",
+            help="Each sample as scalars of TensorBoard; takes the Python package tensorboard.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--gpus",
+            "--gpu",
+            metavar="INDEX|UUID,...",
+            help="The GPUs to watch, as nvidia-smi counts them, or by UUID; all by default.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files.")] = False,
+) -> None:
+    """What a job does while it runs: processor, waiting, memory, disk, network and GPUs.
+
+    The job is not slowed by more than the watch says of itself, and not stopped: signals and its
+    exit code are passed on. Output is on stderr. The first thread is that of the process itself,
+    as of `python train.py`; behind a launcher it is the launcher's.
+    """
+    if (pid is None) == (not command):
+        raise GpuliftError("watch: give either --pid PID or, after --, the command of a job")
+    if not LEAST_S <= interval < math.inf:
+        raise GpuliftError(f"--interval {interval}: give seconds, {LEAST_S} or more")
+    from gpulift.watch import session
+
+    options = session.Options(
+        command=tuple(command or ()),
+        pid=pid,
+        interval_s=interval,
+        log=log,
+        picture=picture,
+        prometheus=prometheus,
+        tensorboard=tensorboard,
+        gpus=gpus,
+        force=force,
+    )
+    raise typer.Exit(session.run(options))

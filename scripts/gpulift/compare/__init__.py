@@ -1,1 +1,0 @@
-"""Two sets of records, and whether they differ."""

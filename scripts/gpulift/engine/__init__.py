@@ -1,0 +1,1 @@
+"""What talks to gpulift-bench: machines, techniques, runs."""

@@ -1,0 +1,169 @@
+"""What can run on this machine, and why the rest cannot, with the remedy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulift.engine import packages
+from gpulift.engine.machine import TechniqueInfo, checkout_root
+from gpulift.ground import folders
+from gpulift.ground.entry import say
+from gpulift.ground.programs import finished, text_of
+from gpulift.records.model import Context
+
+PRELOADS = (
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    ("libmimalloc.so.2", "libmimalloc2.0"),
+)
+ANSWER_LIMIT_S = 20
+DRIVER_REMEDY = "install the NVIDIA driver for this card (580 or later for CUDA 13), then reboot"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that techniques may need."""
+
+    what: str
+    usable: bool
+    found: str
+    remedy: str = ""
+
+
+def examine(context: Context, techniques: Sequence[TechniqueInfo]) -> list[Finding]:
+    """Everything that decides what can run here."""
+    return [
+        _gpu(context),
+        _driver(context),
+        _toolkit(),
+        _torch(),
+        _jax(),
+        *_folders(),
+        *(_preload(library, package) for library, package in PRELOADS),
+        *_unavailable(techniques),
+        _runnable(context, techniques),
+    ]
+
+
+def _gpu(context: Context) -> Finding:
+    if context.gpu is None:
+        return Finding("GPU", False, context.gpu_missing, context.gpu_remedy or DRIVER_REMEDY)
+    memory = f", {context.gpu.memory_bytes / 1e9:.0f} GB" if context.gpu.memory_bytes else ""
+    return Finding("GPU", True, f"{context.gpu.name}{memory}")
+
+
+def _driver(context: Context) -> Finding:
+    if not context.driver:
+        return Finding("NVIDIA driver", False, "none", f"with a GPU, {DRIVER_REMEDY}")
+    versions = f"{context.driver}, CUDA {context.cuda_driver} (built for {context.cuda_runtime})"
+    too_old = _version(context.cuda_driver) < _version(context.cuda_runtime)[:1]
+    remedy = f"{DRIVER_REMEDY}: this one is older than the CUDA runtime" if too_old else ""
+    return Finding("NVIDIA driver", not too_old, versions, remedy)
+
+
+def _toolkit() -> Finding:
+    """nvcc where the build looks for it: CUDACXX, PATH, the usual folder, this environment."""
+    places = [os.environ.get("CUDACXX"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]
+    places += [f"{folder}/nvidia/cu13/bin/nvcc" for folder in sys.path]
+    for nvcc in places:
+        if nvcc and os.access(nvcc, os.X_OK):
+            return Finding("CUDA compiler", True, _nvcc_version(nvcc))
+    return Finding("CUDA compiler", False, "no nvcc", "./gpulift setup installs one")
+
+
+def _nvcc_version(nvcc: str) -> str:
+    try:
+        said = finished([nvcc, "--version"], ANSWER_LIMIT_S)
+    except OSError:
+        return "nvcc"
+    except subprocess.TimeoutExpired:
+        return f"nvcc, which has not said its version in {ANSWER_LIMIT_S} s"
+    match = re.search(rb"V(\d+\.\d+\.\d+)", said.stdout)
+    return f"nvcc {match.group(1).decode()}" if match else "nvcc"
+
+
+def _torch() -> Finding:
+    """LibTorch comes with the Python package; asking for its version does not load it."""
+    try:
+        return Finding("LibTorch", True, f"torch {importlib.metadata.version('torch')}")
+    except importlib.metadata.PackageNotFoundError:
+        remedy = "./gpulift setup without GPULIFT_TORCH=off, or GPULIFT_PYTHON with a torch"
+        return Finding("LibTorch", False, "no torch in this Python", remedy)
+
+
+def _jax() -> Finding:
+    """No set-up installs it: it is for those who name it, or an environment that has it."""
+    try:
+        return Finding("JAX", True, f"jax {importlib.metadata.version('jax')}")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("JAX", False, "no jax in this Python", packages.remedy("jax"))
+
+
+def _folders() -> list[Finding]:
+    """Those that runs write to."""
+    temporary, scratch = folders.temporary(), folders.scratch()
+    results = folders.Chosen(checkout_root() / "results", "")
+    return [
+        _folder("temporary files", temporary, temporary.variable or "TMPDIR", runs_code=True),
+        _folder("files of cases", scratch, scratch.variable or "--scratch"),
+        _folder("results", results, "--out"),
+    ]
+
+
+def _folder(what: str, chosen: folders.Chosen, by: str, *, runs_code: bool = False) -> Finding:
+    why = folders.why_unusable(chosen.path, runs_code=runs_code)
+    place = f"{chosen.variable}={chosen.path}" if chosen.variable else str(chosen.path)
+    if not why:
+        return Finding(what, True, place)
+    return Finding(what, False, f"{place} is {why}", f"name another folder with {by}")
+
+
+def _preload(library: str, package: str) -> Finding:
+    what = f"preload {library}"
+    if _library_is_there(library):
+        return Finding(what, True, "installed")
+    return Finding(what, False, "not installed", f"apt-get install {package}")
+
+
+def _library_is_there(library: str) -> bool:
+    """Whether the loader would find that very file name."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    if any(folder and (Path(folder) / library).exists() for folder in folders):
+        return True
+    return f"\t{library} " in _loader_cache()
+
+
+def _loader_cache() -> str:
+    try:
+        listed = finished(["/sbin/ldconfig", "-p"], ANSWER_LIMIT_S)
+    except OSError:
+        return ""
+    except subprocess.TimeoutExpired:
+        say(f"ldconfig has not ended in {ANSWER_LIMIT_S} s: libraries to preload are not found")
+        return ""
+    return text_of(listed.stdout)
+
+
+def _unavailable(techniques: Sequence[TechniqueInfo]) -> list[Finding]:
+    return [
+        Finding(info.id, False, info.unavailable, info.remedy)
+        for info in techniques
+        if info.unavailable
+    ]
+
+
+def _runnable(context: Context, techniques: Sequence[TechniqueInfo]) -> Finding:
+    here = sum(not info.not_here(context) for info in techniques)
+    return Finding("techniques", here > 0, f"{here} of {len(techniques)} can run here")
+
+
+def _version(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]

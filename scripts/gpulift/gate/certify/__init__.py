@@ -1,1 +1,0 @@
-"""How often the gate is wrong, shown by trials."""

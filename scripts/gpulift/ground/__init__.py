@@ -1,0 +1,1 @@
+"""What all stand on: errors, words, terminals, arguments, programs."""

@@ -1,0 +1,85 @@
+"""Other programs that are asked for an answer, within a limit that none of them can ignore."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ENDED_WITHIN_S = 30  # of a build that was asked to
+JOB_ENVIRONMENT = "GPULIFT_JOB_ENVIRONMENT"  # a descriptor, from which ./gpulift lets it be read
+KILLED_WITHIN_S = 1  # where no driver holds it
+
+
+def finished(
+    command: Sequence[str | Path],
+    limit_s: float,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program to its end. Throws subprocess.TimeoutExpired after the limit: it is killed
+    then, with all that it started, and hardly waited for, since a driver may hold it."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        said, errors = process.communicate(timeout=limit_s)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe_end in (process.stdout, process.stderr):
+            if pipe_end is not None:
+                pipe_end.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILLED_WITHIN_S)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, said, errors)
+
+
+def tool_output(
+    command: Sequence[str | Path], limit_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool of the build, its errors amid its output. Throws subprocess.TimeoutExpired after
+    the limit: it is asked to end then, upon which ninja ends its compilers, as it is where this
+    process is interrupted."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            process.terminate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                try:
+                    process.communicate(timeout=ENDED_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said)
+
+
+def text_of(said: bytes) -> str:
+    """What a program wrote, whatever it was."""
+    return said.decode("utf-8", "replace")
+
+
+def job_environment() -> Mapping[str, str] | None:
+    """The environment in which ./gpulift was called, which isolates its own Python; None where the
+    job gets ours."""
+    descriptor = os.environ.pop(JOB_ENVIRONMENT, None)
+    if descriptor is None:
+        return None
+    with open(int(descriptor), "rb") as file:
+        entries = file.read().split(b"\0")
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    return {name: value for name, sign, value in pairs if sign}

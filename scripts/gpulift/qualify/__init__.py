@@ -1,1 +1,0 @@
-"""Whether this machine is as fast and as sound as it should be."""

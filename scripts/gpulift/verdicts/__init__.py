@@ -1,0 +1,1 @@
+"""Statistics, and what differs between two measurements."""

@@ -1,0 +1,135 @@
+"""What sets the pace of an arm, and what may lead for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpulift.analysis.bounds import SLEEPS, Bound, bound_of
+from gpulift.analysis.doubts import doubts_of
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.standing import (
+    BEYOND,
+    CONTROL,
+    HOST_BOUND,
+    KNOWN_ERROR,
+    ONE_LAUNCH,
+    UNEQUAL,
+    why_not_leading,
+)
+from gpulift.analysis.summary import Summary
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+from tests import sample
+from tests.figures import summary
+from tests.sample import CPU_CONTEXT, Json, arm
+
+WAITS = {"seconds": 1e-6, "held": False}  # issuing a window takes as long as the device
+WORKS = {"seconds": 1e-3, "held": False}
+CPU: Json = {"context": CPU_CONTEXT}
+
+
+def read(arms: list[Json], case: Json | None = None, **top: Any) -> list[Record]:
+    made = sample.launches(3, "a/b", case or {"n": 1}, arms, **top)
+    return [read_record(one) for one in made]
+
+
+@pytest.mark.parametrize(
+    ("one", "top", "kind"),
+    [
+        (WAITS, {}, "host"),
+        ({**WAITS, "clock": "host"}, {}, "host"),
+        ({**WAITS, "held": True}, {}, "device"),
+        (WORKS, {}, "device"),
+        ({**WORKS, "cost": {"bytes": 1.0, "roof": "host_link/h2d"}}, {}, "link"),
+        ({**WORKS, "cost": {"bytes": 1.0, "roof": "gpu_link"}}, {}, "link"),
+        ({**WORKS, "cost": {"bytes": 1.0, "roof": "device_memory"}}, {}, "device"),
+        (WORKS, CPU, "processor"),
+        ({**WORKS, "cost": {"bytes": 1.0, "roof": "storage/read"}}, CPU, "disk"),
+        (WORKS, {**CPU, "notes": {"store": "emulated: 100 MB/s"}}, "sleep"),
+        (WORKS, {**CPU, "notes": {"step": "emulated: sleeps 5 ms"}}, "sleep"),
+        (WORKS, {**CPU, "notes": {"step": "emulated: calls 9 operations"}}, "processor"),
+    ],
+)
+def test_windows_notes_and_roofs_tell_what_bounds_an_arm(one: Json, top: Json, kind: str) -> None:
+    assert bound_of(read([{**arm("x", 1.0), **one}], **top), "x").kind == kind
+
+
+def test_the_host_s_share_and_the_launches_stand_beside_it() -> None:
+    one = {**arm("x", 1.0), **WAITS, "metrics": {"kernel_launches_per_step": 768.0}}
+    assert bound_of(read([one]), "x").shown == "host 1.00, 768 launches a step"
+
+
+def test_the_median_launch_decides() -> None:
+    records = [*read([{**arm("x", 1.0), **WAITS}])[:1], *read([{**arm("x", 1.0), **WORKS}])]
+    assert bound_of(records, "x").kind == "device"
+
+
+def test_work_on_a_gpu_without_device_events_is_not_told() -> None:
+    made = sample.launches(1, "a/b", {"n": 1}, [arm("jit", 1e-3, clock="host")])
+    del made[0]["arms"][0]["windows"]["device_s"]
+    assert bound_of([read_record(made[0])], "jit") == Bound()
+
+
+def test_what_was_not_measured_or_another_tool_measured_has_no_bound() -> None:
+    records = read([arm("x", 1e-3)])
+    assert bound_of(records, "y") == Bound()
+    imported = read([arm("x", 1e-3)], kind="import", imported={})
+    assert bound_of(imported, "x") == Bound()
+
+
+# --- What may lead ---
+
+
+def row_of(
+    arms: list[Json], case: Json | None = None, count: int = 3, id: str = "a/b", **top: Any
+) -> Summary:
+    return summary(sample.launches(count, id, case or {"n": 1}, arms, **top))
+
+
+SOUND = [arm("old", 2e-3), arm("new", 1e-3)]
+WAITING = [arm("old", 1e-6, held=False), arm("new", 5e-5)]
+MODEL: Json = {"model": "gpt2"}
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (row_of(SOUND), ""),
+        (row_of(WAITING), HOST_BOUND),
+        (row_of(WAITING, launch_bound=True), ""),
+        (row_of(WAITING, id="launch/graph", schema="1.6"), ""),
+        (row_of([arm("old", 1e-6, clock="host"), arm("new", 5e-5)]), ""),
+        (row_of([arm("old", 1e-6, clock="host"), arm("new", 5e-5)], MODEL), HOST_BOUND),
+        (row_of(SOUND, notes={"store": "emulated: 1 MB/s"}), SLEEPS),
+        (row_of(SOUND, controls=["old"]), CONTROL),
+        (row_of(SOUND, count=1), ONE_LAUNCH),
+        (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0})], MODEL), UNEQUAL),
+        (row_of([arm("old", 9e-2), arm("new", 1e-3)]), ""),
+        (row_of([arm("old", 2e-1), arm("new", 1e-3)]), BEYOND),
+        (row_of([arm("old", 1e-3), arm("new", 2e-1)]), BEYOND),
+        (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0})]), ""),
+        (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0}, ranks=4)], MODEL), ""),
+    ],
+)
+def test_why_a_row_does_not_lead(made: Summary, why: str) -> None:
+    assert why_not_leading(made.worths[0]) == why
+
+
+def test_a_known_error_is_the_first_reason() -> None:
+    made = row_of(WAITING, count=1)
+    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
+    assert why_not_leading(made.worths[0], doubts_of([made], [error])) == KNOWN_ERROR
+    leading = Erratum("x", "x", "x", "x", runs=("*",))
+    assert why_not_leading(made.worths[0], doubts_of([made], [leading])) == HOST_BOUND
+
+
+def test_a_row_says_what_bounds_both_of_its_arms() -> None:
+    (row,) = row_of(WAITING).worths
+    assert row.bound == "device / host 1.00"
+    assert row.remarks == ("host-bound: old 1.00",)
+    (row,) = row_of(SOUND, notes={"store": "emulated: 1 MB/s"}).worths
+    assert (row.bound, row.remarks) == ("sleep", (SLEEPS,))
+    (row,) = row_of(SOUND).worths
+    assert (row.bound, row.remarks) == ("device", ())

@@ -1,0 +1,447 @@
+"""From records with known truth to the verdict on a claim."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift.analysis import ledger
+from gpulift.analysis.claims import (
+    CONFIRMED,
+    CORRECTED,
+    INSIDE,
+    METRICS,
+    NOT_CONFIRMED,
+    NOT_MEASURED,
+    NOT_TESTABLE,
+    OUTSIDE,
+    REFUTED,
+    UNDECIDED,
+    UNDER_CONDITIONS,
+    VERDICTS,
+    Judgement,
+    judge,
+    measured,
+)
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.ledger import Claim, Experiment, Rule, Source
+from gpulift.records.model import Record
+from gpulift.records.parse import read_record
+from tests.sample import GPU_CONTEXT, Json, arm, launches, record, skipped_arm, unmeasured
+
+SOURCE = Source("Article", "Somebody", "2025", "")
+AT_LEAST_2 = Rule("at_least", low=2.0)
+MIB = 1 << 20
+
+
+def claim(rule: Rule = AT_LEAST_2, metric: str = "speedup", cases: str = "") -> Claim:
+    """A claim on arm `new` against `old` of the technique a/b."""
+    return Claim("one", "It is.", SOURCE, Experiment("a/b", metric, rule, cases, "old", "new"))
+
+
+def records(*made: list[Json]) -> list[Record]:
+    return [read_record(one) for group in made for one in group]
+
+
+def case(n: int, gain: float, count: int = 3, **how: Any) -> list[Json]:
+    """Launches of a case whose true speedup is `gain`."""
+    arm_how = {"launch_noise": how.pop("launch_noise", 1e-4), "noise": 1e-4}
+    arms = [arm("old", gain * 1e-3, **arm_how), arm("new", 1e-3, **arm_how)]
+    return launches(count, "a/b", {"n": n}, arms, **how)
+
+
+def verdict(one: Claim, *made: list[Json]) -> Judgement:
+    (found,) = judge([one], records(*made))
+    return found
+
+
+def test_a_gain_inside_in_every_case_is_confirmed() -> None:
+    found = verdict(claim(), case(1, 2.5), case(2, 3.0))
+    assert found.verdict == CONFIRMED
+    assert [one.place for one in found.cases] == [INSIDE, INSIDE]
+    assert found.cases[0].gain.value == pytest.approx(2.5, rel=1e-3)
+    assert found.range == pytest.approx((2.5, 3.0), rel=1e-3)
+    assert found.cases[0].cards == ("1a2b3c4d",)
+    assert len(found.records) == 6
+
+
+def test_a_gain_inside_in_some_cases_is_confirmed_under_conditions() -> None:
+    found = verdict(claim(), case(10, 0.5), case(9, 2.5))
+    assert found.verdict == UNDER_CONDITIONS
+    assert [(one.case_id, one.place) for one in found.cases] == [("n:9", INSIDE), ("n:10", OUTSIDE)]
+    assert found.reason == "at least 2× in 1 of 2 cases"
+
+
+def test_a_case_of_one_launch_decides_nothing_but_is_told() -> None:
+    found = verdict(claim(), case(1, 2.5), case(2, 0.5, count=1))
+    assert found.verdict == CONFIRMED
+    assert [one.case_id for one in found.cases] == ["n:1"]
+    (barred,) = found.barred
+    assert (barred.case_id, barred.why) == ("n:2", "one launch")
+    assert barred.gain == pytest.approx(0.5, rel=1e-3)
+    words = measured(found)
+    assert words.endswith("at least 2× in every case; one launch, which decides nothing: n 2 0.5×")
+
+
+def test_a_smaller_gain_in_all_cases_is_corrected_to_what_was_measured() -> None:
+    found = verdict(claim(), case(1, 1.2), case(2, 1.5))
+    assert found.verdict == CORRECTED
+    assert found.range == pytest.approx((1.2, 1.5), rel=1e-3)
+
+
+def test_a_gain_above_a_range_is_corrected_too() -> None:
+    assert verdict(claim(Rule("between", 4.0, 6.0)), case(1, 8.0)).verdict == CORRECTED
+
+
+def test_the_range_over_cases_is_of_gains_and_not_of_their_intervals() -> None:
+    found = verdict(claim(), case(1, 2.5, launch_noise=0.1), case(2, 3.0))
+    assert found.cases[0].high - found.cases[0].low > 0.1
+    assert found.range == (found.cases[0].gain.value, found.cases[1].gain.value)
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.5])
+def test_no_effect_or_the_opposite_is_not_confirmed(gain: float) -> None:
+    found = verdict(claim(), case(1, gain))
+    assert (found.verdict, found.reason) == (NOT_CONFIRMED, "no case shows a gain")
+
+
+def test_a_claimed_loss_that_is_a_gain_is_not_confirmed() -> None:
+    rule = Rule("at_most", high=0.8)
+    assert verdict(claim(rule), case(1, 0.5)).verdict == CONFIRMED
+    assert verdict(claim(rule), case(1, 0.9)).verdict == CORRECTED
+    found = verdict(claim(rule), case(1, 1.2))
+    assert (found.verdict, found.reason) == (NOT_CONFIRMED, "no case shows a loss")
+
+
+def test_an_interval_that_straddles_the_bound_is_not_confirmed() -> None:
+    found = verdict(claim(), case(1, 2.0, launch_noise=0.2))
+    assert found.cases[0].low < 2.0 < found.cases[0].high
+    assert found.cases[0].place == UNDECIDED
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason == "undecided in 1 of 1 cases"
+
+
+def test_one_undecided_case_keeps_a_claim_from_being_corrected() -> None:
+    found = verdict(claim(), case(1, 2.0, launch_noise=0.2), case(2, 1.2))
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason == "undecided in 1 of 2 cases, not so in the others"
+
+
+def test_up_to_needs_one_case() -> None:
+    up_to = claim(Rule("up_to", low=2.0))
+    found = verdict(up_to, case(1, 0.5), case(2, 2.5))
+    assert (found.verdict, found.reason) == (
+        CONFIRMED,
+        "up to 2×: reached, and exceeded: 2.5×",
+    )
+    found = verdict(up_to, case(1, 0.5), case(2, 2.05))
+    assert (found.verdict, found.reason) == (CONFIRMED, "up to 2×: reached")
+    found = verdict(up_to, case(1, 0.5), case(2, 1.5))
+    assert (found.verdict, found.reason) == (CORRECTED, "up to 1.5×, not up to 2×")
+    assert verdict(up_to, case(1, 0.5), case(2, 0.9)).verdict == NOT_CONFIRMED
+    found = verdict(up_to, case(1, 2.0, launch_noise=0.2), case(2, 1.5))
+    assert found.verdict == NOT_CONFIRMED
+    assert found.reason.endswith("more launches are needed")
+
+
+def test_only_the_cases_that_the_claim_names_count() -> None:
+    found = verdict(claim(cases="^n:2$"), case(1, 0.5), case(2, 2.5), case(22, 0.5))
+    assert found.verdict == CONFIRMED
+    assert [one.case_id for one in found.cases] == ["n:2"]
+
+
+@pytest.mark.parametrize("metric", ["speedup", "memory", "rate", "batch"])
+def test_one_launch_decides_nothing(metric: str) -> None:
+    found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
+    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
+    assert found.reason.startswith("one launch, which decides nothing: n 1 ")
+
+
+def waiting(gain: float, **case: Any) -> list[Json]:
+    """A case of GPU work in which both arms wait for the host."""
+    arms = [
+        arm("old", 1e-6, cost={"items": 1.0}, memory=1 << 21, held=False),
+        arm("new", 1e-6 / gain, cost={"items": 1.0}, memory=1 << 20, held=False),
+    ]
+    return launches(3, "a/b", case, arms)
+
+
+def test_a_case_that_waits_for_the_host_decides_nothing_about_times() -> None:
+    found = verdict(claim(), waiting(2.5, n=1))
+    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
+    assert found.reason.startswith("bound by the host, which decides nothing: n 1 ")
+    of_memory = verdict(claim(metric="memory"), waiting(2.5, n=1))
+    assert [one.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
+
+
+def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> None:
+    older = built(case(1, 2.5), "aaa1111", 1)
+    newer = built(case(1, 3.0), "bbb2222", 2)
+    error = Erratum("x", "x", "x", "x", runs=("*",), before=newer[0]["started_at"], leads=False)
+    (found,) = judge([claim()], in_runs(older), [error])
+    assert (found.verdict, [one.why for one in found.barred]) == (NOT_MEASURED, ["known error"])
+    (found,) = judge([claim()], in_runs(older, newer), [error])
+    assert [one.gain.value for one in found.cases] == pytest.approx([3.0], rel=1e-2)
+
+
+def test_a_control_is_no_baseline_of_a_claim() -> None:
+    (found,) = verdict(claim(), case(1, 2.5, controls=["old"])).barred
+    assert found.why == "against a control"
+
+
+def test_without_records_nothing_is_measured_yet() -> None:
+    assert verdict(claim()).verdict == NOT_MEASURED
+    other = launches(3, "a/c", {"n": 1}, [arm("old", 3e-3), arm("new", 1e-3)])
+    assert verdict(claim(), other).verdict == NOT_MEASURED
+
+
+def test_a_planned_claim_is_not_measured_yet_whatever_records_there_are() -> None:
+    plan = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
+    found = verdict(Claim("one", "It is.", SOURCE, plan), case(1, 2.5))
+    assert (found.verdict, found.reason) == (NOT_MEASURED, "a/b is planned")
+
+
+def test_a_claim_without_a_test_says_why() -> None:
+    found = verdict(Claim("one", "It is.", SOURCE, None, "a survey"))
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "a survey")
+
+
+def test_what_was_skipped_here_is_not_testable_here() -> None:
+    whole = [unmeasured("a/b", {"n": 1}, "skipped", "no NVIDIA driver on this machine")]
+    found = verdict(claim(), whole)
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "no NVIDIA driver on this machine")
+    arms = [arm("old", 1e-3), arm("third", 1e-3), skipped_arm("new", "no FP8 here")]
+    found = verdict(claim(), launches(3, "a/b", {"n": 1}, arms))
+    assert (found.verdict, found.reason) == (NOT_TESTABLE, "no FP8 here")
+
+
+def test_a_failed_case_is_not_measured_and_a_measured_one_beside_a_skip_counts() -> None:
+    failed = [unmeasured("a/b", {"n": 1}, "failed", "arm new: error 0.3")]
+    assert verdict(claim(), failed).verdict == NOT_MEASURED
+    skipped = [unmeasured("a/b", {"n": 2}, "skipped", "out of memory")]
+    assert verdict(claim(), skipped, failed).verdict == NOT_MEASURED
+    assert verdict(claim(), skipped, case(1, 2.5)).verdict == CONFIRMED
+
+
+def test_memory_is_the_baselines_peak_over_the_arms() -> None:
+    arms = [arm("old", 1e-3, memory=40 * MIB), arm("new", 1e-3, memory=20 * MIB)]
+    made = launches(3, "a/b", {"n": 1}, arms)
+    found = verdict(claim(Rule("between", 1.9, 2.1), "memory"), made)
+    assert found.verdict == CONFIRMED
+    assert found.range == pytest.approx((2.0, 2.0))
+    assert verdict(claim(Rule("up_to", 2.5), "memory"), made).verdict == CORRECTED
+
+
+def test_memory_of_host_arms_is_the_hosts_and_is_no_ratio_to_nothing() -> None:
+    made = launches(2, "a/b", {"n": 1}, [arm("old", 1e-3), arm("new", 1e-3)])
+    for one in made:
+        for index, peak in enumerate((60 * MIB, 20 * MIB)):
+            one["arms"][index] |= {"peak_device_bytes": 0, "peak_host_bytes": peak}
+    assert verdict(claim(metric="memory"), made).range == pytest.approx((3.0, 3.0))
+    for one in made:
+        one["arms"][0]["peak_device_bytes"] = MIB
+    found = verdict(claim(metric="memory"), made)
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == "the records give no memory with an interval"
+
+
+def test_rate_counts_what_a_step_works_on() -> None:
+    how = {"noise": 1e-4, "launch_noise": 1e-4}
+    arms = [
+        arm("old", 1e-3, cost={"items": 1.0}, **how),
+        arm("new", 2e-3, cost={"items": 8.0}, **how),
+    ]
+    found = verdict(claim(metric="rate"), launches(3, "a/b", {"n": 1}, arms))
+    assert found.cases[0].gain.value == pytest.approx(4.0, rel=1e-3)
+
+
+def test_batch_is_how_many_more_items_a_step_does() -> None:
+    arms = [arm("old", 1e-3, cost={"items": 9.0}), arm("new", 2e-3, cost={"items": 18.0})]
+    made = launches(2, "a/b", {"n": 1}, arms)
+    assert verdict(claim(Rule("up_to", 2.0), "batch"), made).verdict == CONFIRMED
+    assert verdict(claim(Rule("up_to", 3.0), "batch"), made).range == (2.0, 2.0)
+    assert verdict(claim(Rule("up_to", 2.0), "batch"), made[:1]).verdict == NOT_MEASURED
+
+
+def with_facts(made: list[Json], *facts: dict[str, float]) -> list[Json]:
+    for one in made:
+        for each, found in zip(one["arms"], facts, strict=True):
+            each["metrics"] = found
+    return made
+
+
+def test_fragmentation_is_what_the_allocator_holds_over_what_is_in_it() -> None:
+    facts = [
+        {"peak_reserved_bytes": 3e9, "peak_allocated_bytes": 2e9},
+        {"peak_reserved_bytes": 6e9, "peak_allocated_bytes": 5e9},
+    ]
+    made = with_facts(case(1, 1.0), *facts)
+    assert verdict(claim(metric="fragmentation"), made).range == pytest.approx((1.25, 1.25))
+    without = with_facts(case(1, 1.0), facts[0], {"peak_reserved_bytes": 6e9})
+    found = verdict(claim(metric="fragmentation"), without)
+    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
+    assert found.reason == "the records give no fragmentation with an interval"
+
+
+def test_a_cold_start_is_held_against_a_step_of_the_baseline() -> None:
+    slow = Rule("at_most", high=0.3)
+    made = with_facts(case(1, 2.0), {}, {"cold_start_s": 4.0})
+    found = verdict(claim(slow, "cold_start"), made)
+    assert found.verdict == CONFIRMED
+    assert found.cases[0].gain.value == pytest.approx(2e-3 / 4, rel=1e-3)
+    quick = with_facts(case(1, 2.0), {}, {"cold_start_s": 3e-3})
+    assert verdict(claim(slow, "cold_start"), quick).verdict == CORRECTED
+    assert verdict(claim(slow, "cold_start"), case(1, 2.0)).verdict == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("metric", "noted"),
+    [
+        ("held_out_loss", "held_out_loss"),
+        ("checkpoint_bytes", "checkpoint_bytes"),
+        ("restore_time", "restore_s"),
+        ("training_slowdown", "training_slowdown_ratio"),
+    ],
+)
+def test_what_arms_noted_is_the_baselines_over_the_arms(metric: str, noted: str) -> None:
+    made = with_facts(case(1, 1.0), {noted: 0.6}, {noted: 0.8})
+    assert verdict(claim(metric=metric), made).range == pytest.approx((0.75, 0.75))
+    assert verdict(claim(metric=metric), with_facts(case(1, 1.0), {}, {})).cases == ()
+
+
+def test_processor_time_is_the_baselines_over_the_arms() -> None:
+    arms = [arm("old", 2e-3, clock="host", cpu_cores=1.0), arm("new", 1e-3, cpu_cores=4.0)]
+    made = launches(3, "a/b", {"n": 1}, [arms[0], {**arms[1], "clock": "host"}])
+    assert verdict(claim(metric="cpu_time"), made).range == pytest.approx((0.5, 0.5), rel=0.05)
+
+
+def test_every_metric_of_the_ledger_can_be_judged() -> None:
+    assert tuple(METRICS) == ledger.METRICS
+
+
+def test_what_documentation_refutes_is_so_whatever_was_measured() -> None:
+    wrong = Claim("one", "It is.", SOURCE, None, refuted_by="its manual")
+    found = verdict(wrong, case(1, 2.5))
+    assert (found.verdict, found.reason, found.command) == (REFUTED, "its manual", "")
+
+
+@pytest.mark.parametrize("gain", [1.5, 0.5])
+def test_a_difference_either_way_is_one(gain: float) -> None:
+    apart = claim(Rule("faster_or_slower_by", low=1.1))
+    assert verdict(apart, case(1, gain)).verdict == CONFIRMED
+    found = verdict(apart, case(1, gain), case(2, 1.05))
+    assert (found.verdict, found.reason) == (
+        UNDER_CONDITIONS,
+        "faster or slower by 1.1× in 1 of 2 cases",
+    )
+
+
+@pytest.mark.parametrize("gain", [1.05, 0.95])
+def test_a_difference_that_is_too_small_is_corrected(gain: float) -> None:
+    found = verdict(claim(Rule("faster_or_slower_by", low=1.1)), case(1, gain))
+    assert (found.verdict, found.reason) == (
+        CORRECTED,
+        "not faster or slower by 1.1× in any case",
+    )
+
+
+def test_a_difference_around_the_bound_is_undecided() -> None:
+    made = case(1, 1.1, launch_noise=0.2)
+    found = verdict(claim(Rule("faster_or_slower_by", low=1.1)), made)
+    assert [one.place for one in found.cases] == [UNDECIDED]
+
+
+def test_a_claim_about_another_model_is_not_tested_on_this_one() -> None:
+    of_h200 = Experiment("a/b", "speedup", AT_LEAST_2, "", "old", "new", gpu="h200")
+    of_a100 = replace(of_h200, gpu="a100")
+    assert verdict(Claim("one", "It is.", SOURCE, of_h200), case(1, 2.5)).verdict == CONFIRMED
+    about = Claim("one", "It is.", SOURCE, of_a100)
+    found = verdict(about, case(1, 2.5))
+    assert (found.verdict, found.reason) == (
+        NOT_TESTABLE,
+        "the statement is about another GPU, a100",
+    )
+    assert verdict(about).verdict == NOT_MEASURED
+
+
+def test_what_lacks_a_record_says_which_command_makes_it() -> None:
+    assert verdict(claim()).command == "./gpulift run a/b"
+    assert verdict(claim(), case(1, 2.5, count=1)).command == "./gpulift run a/b"
+    assert verdict(claim(), case(1, 2.5)).command == ""
+    planned = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
+    assert verdict(Claim("one", "It is.", SOURCE, planned)).command == ""
+    assert verdict(Claim("one", "It is.", SOURCE, None, "a survey")).command == ""
+
+
+def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> list[Json]:
+    context = copy.deepcopy(GPU_CONTEXT)
+    context["build"]["commit"] = commit
+    context["gpu"]["card"] = card
+    for index, one in enumerate(made):
+        one["context"] = context
+        one["started_at"] = f"2026-11-21T{hour:02d}:00:{index:02d}Z"
+    return made
+
+
+def in_runs(*made: list[Json]) -> list[Record]:
+    """Each in a folder of its own."""
+    return [
+        replace(read_record(one), file=Path(f"run-{number}/a.b.jsonl"))
+        for number, group in enumerate(made)
+        for one in group
+    ]
+
+
+def test_three_runs_of_any_build_give_the_median_over_runs() -> None:
+    older = built(case(1, 2.2, count=8), "aaa1111", 1)
+    first = built(case(1, 2.4), "bbb2222", 2, "card1")
+    second = built(case(1, 2.6, seed=2), "bbb2222", 3, "card2")
+    (found,) = judge([claim()], in_runs(second, older, first))
+    (one,) = found.cases
+    assert one.cards == ("1a2b3c4d", "card1", "card2")
+    assert (one.gain.launches, one.figure.basis) == (14, "3 runs, 3 cards")
+    assert one.gain.value == pytest.approx(2.4, rel=1e-3)
+    assert one.low < 2.2 < 2.6 < one.high
+    assert found.of_model
+    assert found.verdict == NOT_CONFIRMED
+
+
+def test_two_runs_reach_from_the_lowest_to_the_highest_end() -> None:
+    (found,) = judge([claim()], in_runs(case(1, 2.4), case(1, 2.6, seed=2)))
+    (one,) = found.cases
+    assert one.figure.basis == "two runs"
+    assert (one.low, one.high) == pytest.approx((2.4, 2.6), rel=1e-2)
+    assert not found.of_model
+
+
+def test_single_launches_of_two_runs_are_not_put_together_and_of_three_they_are() -> None:
+    made = [built(case(1, 2.4, count=1), commit, 1) for commit in ("aaa1111", "bbb2222", "ccc3333")]
+    (found,) = judge([claim()], in_runs(*made[:2]))
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == "one launch, which decides nothing: n 1 2.4×"
+    (found,) = judge([claim()], in_runs(*made))
+    assert found.verdict == CONFIRMED
+
+
+def test_launches_without_the_arm_and_records_of_duets_do_not_count() -> None:
+    lonely = [record("a/b", {"n": 1}, [arm("old", 1e-3)], launch) for launch in (3, 4, 5)]
+    found = verdict(claim(), case(1, 2.5), lonely)
+    assert found.cases[0].gain.launches == 3
+    duets = case(2, 2.5, kind="duet", arm="new")
+    assert verdict(claim(), duets).verdict == NOT_MEASURED
+
+
+def test_the_verdicts_have_the_names_that_the_ledger_promises() -> None:
+    assert VERDICTS == (
+        "confirmed",
+        "confirmed under conditions",
+        "corrected",
+        "not confirmed",
+        "refuted by documentation",
+        "not testable here",
+        "not yet measured",
+    )

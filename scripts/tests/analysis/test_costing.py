@@ -1,0 +1,220 @@
+"""`gpulift cost` over folders of results."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift import cli
+from gpulift.analysis import cost as costing
+from gpulift.analysis.arms import IDLE_GPUS
+from gpulift.commands.cost import duration
+from gpulift.ground.errors import OK, USAGE, GpuliftError
+from gpulift.ground.estimate import Estimate
+from tests import sample
+
+pytestmark = pytest.mark.world
+
+SHOWN = pytest.CaptureFixture[str]
+TOKENS = {"items": 1000.0, "item": "token"}
+H100 = {**sample.GPU_CONTEXT, "gpu": {**sample.GPU_CONTEXT["gpu"], "name": "NVIDIA H100"}}
+
+
+def training(
+    results: Path, context: dict[str, Any] = sample.GPU_CONTEXT, speed: float = 1.0, **arm: Any
+) -> Path:
+    """A step of 1,000 tokens: 0.2 s, half of it in BF16; a card of 700 W."""
+    both = [
+        sample.arm("fp32", 0.2 / speed, cost=TOKENS, noise=0, launch_noise=0, **arm),
+        sample.arm("bf16", 0.1 / speed, cost=TOKENS, noise=0, launch_noise=0, **arm),
+    ]
+    made = sample.launches(2, "precision/mixed", {"model": "gpt2"}, both, context=context)
+    slug = context.get("gpu", {"name": "cpu"})["name"].lower().replace(" ", "-")
+    return sample.write(results / slug / "2026-11-21-abc1234", made)
+
+
+def as_json(capfd: SHOWN, *arguments: str) -> list[dict[str, Any]]:
+    assert cli.main(["cost", "--json", *arguments]) == OK
+    found: list[dict[str, Any]] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def test_money_is_time_times_price_and_joules_are_the_records(root: Path, capfd: SHOWN) -> None:
+    training(root / "results", power_w=700.0)
+    baseline, arm = as_json(capfd, "--usd-per-hour", "3.6")
+    assert (baseline["arm"], baseline["baseline"], baseline["speedup"]) == ("fp32", True, None)
+    assert baseline["seconds_per_million"]["value"] == pytest.approx(200)
+    assert baseline["usd_per_million"]["value"] == pytest.approx(0.2)
+    assert (arm["arm"], arm["item"], arm["gpus"]) == ("bf16", "token", 1)
+    assert arm["usd_per_million"]["value"] == pytest.approx(0.1)
+    assert arm["speedup"]["value"] == pytest.approx(2)
+    assert arm["joules_per_million"] == pytest.approx(700 * 1.01 * 100)
+    assert arm["why_no_joules"] == ""
+    assert len(arm["records"]) == 2
+
+
+def test_without_a_price_there_is_no_money(root: Path, capfd: SHOWN) -> None:
+    folder = training(root / "results")
+    assert [one["usd_per_million"] for one in as_json(capfd, str(folder))] == [None, None]
+    assert cli.main(["cost", str(folder)]) == OK
+    shown = capfd.readouterr().out
+    header = next(line for line in shown.splitlines() if line.startswith("technique"))
+    assert "USD" not in header
+    assert "No USD without a price: --usd-per-hour PRICE gives one." in shown
+
+
+def test_the_table_has_speedup_money_and_why_joules_are_missing(root: Path, capfd: SHOWN) -> None:
+    training(root / "results")
+    assert cli.main(["cost", "--usd-per-hour", "3.6"]) == OK
+    title, header, first, second, *rest = capfd.readouterr().out.splitlines()
+    assert title == "What does a million cost on NVIDIA H200 (nvidia-h200)?"
+    assert header.split() == [
+        *("technique", "case", "arm", "a", "million", "speedup", "time", "USD"),
+        *("joules", "of", "its", "cards"),
+    ]
+    assert "fp32 (baseline)" in first
+    assert "tokens" in first
+    assert "3.33 min" in first
+    assert "0.200 [" in first
+    assert "2.000×" in second
+    assert second.endswith("–")
+    assert f"– joules of 2 arms: {costing.UNRESOLVED}." in rest
+
+
+def test_what_may_not_lead_comes_last_and_says_why(root: Path, capfd: SHOWN) -> None:
+    folder = training(root / "results")
+    waits = [
+        sample.arm("eager", 1e-6, cost=TOKENS, held=False),
+        sample.arm("graph", 5e-7, cost=TOKENS, held=False),
+    ]
+    sample.write(folder, sample.launches(2, "a/first", {"model": "gpt2"}, waits))
+    found = as_json(capfd, str(folder))
+    assert [one["technique"] for one in found] == [*["precision/mixed"] * 2, *["a/first"] * 2]
+    assert [one["bound"] for one in found] == ["device", "device", "host 1.00", "host 2.00"]
+    assert [one["why_not_leading"] for one in found] == ["", "", "", "bound by the host"]
+    assert cli.main(["cost", str(folder)]) == OK
+    assert "host-bound: graph 2.00; eager 1.00" in capfd.readouterr().out
+
+
+def test_models_stand_side_by_side_each_with_its_price(root: Path, capfd: SHOWN) -> None:
+    training(root / "results", power_w=700.0)
+    training(root / "results", H100, speed=0.5, power_w=700.0)
+    prices = ("--usd-per-hour", "h200=7.2", "--usd-per-hour", "1.8")
+    assert cli.main(["cost", *prices]) == OK
+    shown = capfd.readouterr().out
+    beside = shown.partition("Models side by side: USD of a million\n")[2].splitlines()
+    assert beside[0].split()[-2:] == ["nvidia-h100", "nvidia-h200"]
+    assert [one.split()[2] for one in beside[1:3]] == ["fp32", "bf16"]
+    row = beside[1].split("tokens")[1]
+    assert row.count("0.200 [") == 1  # 400 s at 1.80 USD
+    assert row.count("0.400 [") == 1  # 200 s at 7.20 USD
+
+
+def test_without_a_price_of_each_models_stand_side_by_side_in_time(
+    root: Path, capfd: SHOWN
+) -> None:
+    training(root / "results")
+    training(root / "results", H100)
+    assert cli.main(["cost", "--usd-per-hour", "h200=7.2"]) == OK
+    shown = capfd.readouterr().out
+    assert "Models side by side: time of a million" in shown
+    assert "No USD without a price: none was given for nvidia-h100." in shown
+
+
+def test_an_arm_on_several_gpus_costs_them_all_and_one_beside_idle_gpus_has_no_joules(
+    root: Path, capfd: SHOWN
+) -> None:
+    several = {**sample.GPU_CONTEXT, "gpus": [sample.GPU_CONTEXT["gpu"]] * 2}
+    training(root / "results", several, ranks=2, power_w=700.0)
+    _, arm = as_json(capfd, "--usd-per-hour", "3.6")
+    assert arm["gpus"] == 2
+    assert arm["usd_per_million"]["value"] == pytest.approx(0.2)
+    assert arm["joules_per_million"] == pytest.approx(700 * 1.01 * 100)
+    assert cli.main(["cost"]) == OK
+    assert "bf16 (2 GPUs)" in capfd.readouterr().out
+    (file,) = training(root / "alone", several, power_w=700.0).iterdir()
+    # Since 1.10 joules are of an arm's own cards alone.
+    file.write_text(file.read_text("utf-8").replace('"schema": "1.10"', '"schema": "1.9"'), "utf-8")
+    _, arm = as_json(capfd, str(file.parent))
+    assert (arm["gpus"], arm["joules_per_million"]) == (1, None)
+    assert arm["why_no_joules"] == IDLE_GPUS
+
+
+def test_a_machine_without_a_gpu_has_a_price_and_no_joules(root: Path, capfd: SHOWN) -> None:
+    training(root / "results", sample.CPU_CONTEXT)
+    _, arm = as_json(capfd, "--usd-per-hour", "0.36")
+    assert arm["gpus"] == 1
+    assert arm["usd_per_million"]["value"] == pytest.approx(0.01, rel=0.02)
+    assert arm["why_no_joules"] == costing.NO_CARD
+
+
+def test_what_counts_no_samples_has_no_cost(root: Path, capfd: SHOWN) -> None:
+    copies = [sample.arm("pageable", 2e-3, cost={"items": 2.0, "item": "copy"})]
+    sample.write(
+        root / "results" / "nvidia-h200" / "2026-11-21-abc1234",
+        sample.launches(2, "transfer/copies", {"bytes": 1}, copies),
+    )
+    assert cli.main(["cost"]) == USAGE
+    assert "no record counts images, samples or tokens" in capfd.readouterr().err
+    training(root / "results")
+    assert {one["technique"] for one in as_json(capfd)} == {"precision/mixed"}
+
+
+def test_a_filter_selects_cases(root: Path, capfd: SHOWN) -> None:
+    training(root / "results")
+    assert cli.main(["cost", "--filter", "optimizer/"]) == USAGE
+    assert "no case of the records matches" in capfd.readouterr().err
+
+
+def test_a_report_has_money_where_a_price_is_given(root: Path, tmp_path: Path) -> None:
+    folders = [str(training(root / "results")), str(training(root / "results", H100, speed=0.5))]
+    out = tmp_path / "report"
+    assert (
+        cli.main(["report", *folders, "--single-file", "--out", str(out), "--usd-per-hour", "3.6"])
+        == OK
+    )
+    page, twin = ((out / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    assert re.search(r'class="c16"><span>0\.1\d+ / 0\.[12]\d+<br>per million tokens</span>', page)
+    assert re.search(r"<br>0\.1\d+ USD per million tokens</span>", page)
+    assert re.search(r"\| 0\.1\d+ / 0\.[12]\d+ per million tokens \|", twin)
+    assert re.search(r"card, 0\.1\d+ USD per million tokens \|", twin)
+    assert cli.main(["report", *folders, "--single-file", "--out", str(out)]) == OK
+    assert "USD" not in (out / "report.md").read_text("utf-8")
+    wrong = ["report", *folders, "--out", str(out), "--usd-per-hour", "b200=1"]
+    assert cli.main(wrong) == USAGE
+
+
+@pytest.mark.parametrize("given", ["", "0", "-1", "nan", "inf", "cheap", "nvidia-h200="])
+def test_a_price_that_is_none_is_refused(given: str) -> None:
+    with pytest.raises(GpuliftError, match="give USD an hour as a number above 0") as error:
+        costing.read_prices([given], ["nvidia-h200"])
+    assert error.value.exit_code == USAGE
+
+
+def test_a_price_of_a_model_without_records_is_refused() -> None:
+    with pytest.raises(GpuliftError, match="there are no records of b200; known are nvidia-h200"):
+        costing.read_prices(["b200=3"], ["nvidia-h200"])
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        (None, "–"),
+        (Estimate(0.0001234), "0.000123"),
+        (Estimate(1.5, 1.25, 1.75, 2), "1.50 [1.25, 1.75]"),
+        (Estimate(1234.5), "1234"),
+    ],
+)
+def test_money_has_three_digits(usd: Estimate | None, shown: str) -> None:
+    assert costing.money(usd) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(7200.0, "2.00 h"), (90.0, "1.50 min"), (1.5, "1.50 s")]
+)
+def test_durations_have_the_unit_that_fits(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

@@ -1,0 +1,212 @@
+"""Pairs of runs of a command: their order, what fails, what they leave behind."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulift.gate.evidence import (
+    BASE,
+    CASES,
+    COMMANDS,
+    ERROR,
+    HEAD,
+    NO_BASE,
+    NULL,
+    PLANTED,
+    Row,
+    read_launches,
+)
+from gpulift.gate.jobs import Job, Jobs, JobSide, RunFailed, environment_of, run_once
+from gpulift.gate.measure import Batch, Budget, BudgetOver
+from gpulift.gate.metrics import Metric, Reading, read_all
+from gpulift.gate.pairs import Pair, PairedLaunch, Run, read_launch, write_launch
+from gpulift.ground.errors import GpuliftError, RecordError
+
+ROW = Row("x", "", "loss")
+METRICS = (Metric(r"stdout:loss (\S+)(?P<unit> .*)?"),)
+
+
+def job(script: str, limit_s: float = 30.0, slowed: str = "") -> Job:
+    """A shell script, which prints its number."""
+    commands = [("sh", "-c", one) if one else () for one in (script, slowed)]
+    return Job("x", commands[0], lambda run: read_all(METRICS, run), limit_s, commands[1])
+
+
+def sides(folder: Path) -> tuple[JobSide, JobSide]:
+    """Folders whose `speed` holds 1 and 2."""
+    made = []
+    for name, speed in ((BASE, "1.0"), (HEAD, "2.0")):
+        (folder / name).mkdir()
+        (folder / name / "speed").write_text(speed, "utf-8")
+        made.append(JobSide(name, folder / name, {"PATH": os.environ["PATH"]}))
+    return made[0], made[1]
+
+
+def batch(folder: Path, series: str = CASES, launches: int = 2, stage: int = 1) -> Batch:
+    who = {CASES: (BASE, HEAD), NULL: (BASE, BASE), PLANTED: (HEAD, HEAD)}[series]
+    planted = 0.5 if series == PLANTED else 0.0
+    return Batch(folder, series, stage, [ROW], range(launches), who, planted, 1, COMMANDS)
+
+
+def launched(folder: Path, one: Job, pairs: int = 1, **more: Any) -> list[PairedLaunch]:
+    jobs = Jobs(one, *sides(folder), lambda _: None, pairs)
+    folders = jobs.take(batch(folder / "gate", **more), Budget(None, 1.0))
+    return [launch for each in folders if (launch := read_launch(each))]
+
+
+def taken(folder: Path, one: Job, **more: Any) -> list[Pair]:
+    return [pair for launch in launched(folder, one, **more) for pair in launch.pairs]
+
+
+SPEED = 'echo "loss $(cat speed)"'
+
+
+def test_base_and_head_begin_in_turns_and_the_other_way_in_the_second_stage(tmp_path: Path) -> None:
+    pairs = taken(tmp_path, job(SPEED), launches=4)
+    assert [pair.order[0] for pair in pairs] == [BASE, HEAD, BASE, HEAD]
+    (tmp_path / "more").mkdir()
+    second = taken(tmp_path / "more", job(SPEED), launches=4, stage=2)
+    assert [pair.order[0] for pair in second] == [pair.order[1] for pair in pairs]
+
+
+def test_a_pair_says_how_much_worse_the_head_is(tmp_path: Path) -> None:
+    (pair, _) = taken(tmp_path, job(SPEED))
+    assert (pair.base.values["loss"].value, pair.head.values["loss"].value) == (1.0, 2.0)
+    assert pair.log_ratio("loss") == pytest.approx(math.log(2))
+    more = Pair(
+        (BASE, HEAD),
+        Run({"rate": Reading(1.0, higher=True)}),
+        Run({"rate": Reading(2.0, higher=True)}),
+    )
+    assert more.log_ratio("rate") == pytest.approx(-math.log(2))
+
+
+def test_base_meets_itself_and_a_slow_down_is_planted_in_the_numbers(tmp_path: Path) -> None:
+    null = taken(tmp_path, job(SPEED), series=NULL)
+    assert {pair.head.values["loss"].value for pair in null} == {1.0}
+    (tmp_path / "p").mkdir()
+    planted = launched(tmp_path / "p", job(SPEED), series=PLANTED)
+    assert {one.pairs[0].head.values["loss"].value for one in planted} == {3.0}
+    assert {one.planted for one in planted} == {0.5}
+
+
+def test_a_slow_down_is_planted_in_the_work_where_a_command_does_that(tmp_path: Path) -> None:
+    planted = launched(tmp_path, job(SPEED, slowed="echo loss 9"), series=PLANTED)
+    assert {one.pairs[0].head.values["loss"].value for one in planted} == {9.0}
+    assert {one.planted for one in planted} == {None}
+
+
+def test_a_launch_of_several_pairs_is_their_median(tmp_path: Path) -> None:
+    # The third run of the head is disturbed.
+    counted = 'echo x >> log; if [ "$(wc -l < log)" = 3 ]; then echo loss 90; exit; fi'
+    script = f"if [ $PWD = {tmp_path}/head ]; then {counted}; fi; {SPEED}"
+    (launch,) = launched(tmp_path, job(script), pairs=5, launches=1)
+    assert [pair.order[0] for pair in launch.pairs] == [BASE, HEAD, BASE, HEAD, BASE]
+    assert max(pair.head.values["loss"].value for pair in launch.pairs) == 90.0
+    assert launch.log_ratio("loss") == pytest.approx(math.log(2))
+
+
+def test_a_pair_that_fails_once_is_taken_again_and_said(tmp_path: Path) -> None:
+    once = f"if [ ! -e ok ]; then touch ok; echo broke >&2; exit 3; fi; {SPEED}"
+    script = f"if [ $PWD = {tmp_path}/head ]; then {once}; else {SPEED}; fi"
+    launches = launched(tmp_path, job(script))
+    (dropped,) = [one for launch in launches for one in launch.dropped]
+    assert (dropped.side, dropped.reason) == (HEAD, "ended with code 3: broke")
+    assert all(launch.log_ratio("loss") > 0 for launch in launches)
+    assert [len(launch.pairs) for launch in launches] == [1, 1]
+
+
+@pytest.mark.parametrize(("broken", "outcome"), [(BASE, NO_BASE), (HEAD, ERROR)])
+def test_a_side_that_goes_on_failing_has_no_value(
+    tmp_path: Path, broken: str, outcome: str
+) -> None:
+    script = f"if [ $PWD = {tmp_path}/{broken} ]; then exit 3; fi; {SPEED}"
+    jobs = Jobs(job(script), *sides(tmp_path), lambda _: None)
+    folders = jobs.take(batch(tmp_path / "gate"), Budget(None, 1.0))
+    (launch,) = read_launches(folders[-1], COMMANDS, [ROW])[ROW]
+    assert (launch.value, launch.outcome) == (None, outcome)
+    assert launch.reason == f"{broken}: ended with code 3"
+
+
+def test_numbers_of_different_units_are_not_compared(tmp_path: Path) -> None:
+    script = f'echo "loss 1 $([ $PWD = {tmp_path}/head ] && echo ms || echo s)"'
+    jobs = Jobs(job(script), *sides(tmp_path), lambda _: None)
+    folders = jobs.take(batch(tmp_path / "gate"), Budget(None, 1.0))
+    (launch,) = read_launches(folders[0], COMMANDS, [ROW])[ROW]
+    assert (launch.outcome, launch.reason) == (ERROR, "its unit is  ms and  s")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("kill -9 $$", "ended with signal 9"),
+        ("echo no >&2; exit 1", "ended with code 1: no"),
+        ("echo nothing", "loss: "),
+        ("echo loss 0", "loss: 0 is no number above 0"),
+        ("echo loss nan", "loss: nan is no number above 0"),
+        ("echo loss 1e400", "loss: inf is no number above 0"),
+        ("sleep 60", "has not ended in 0.3 s (--timeout)"),
+    ],
+)
+def test_a_run_that_fails_says_why(tmp_path: Path, script: str, said: str) -> None:
+    base, _ = sides(tmp_path)
+    with pytest.raises(RunFailed) as failed:
+        run_once(job(script, limit_s=0.3), base, tmp_path / "out", math.inf)
+    assert said in str(failed.value)
+
+
+def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    base, _ = sides(tmp_path)
+    absent = Job("x", ("no-such-program",), lambda _: {}, 1.0)
+    with pytest.raises(GpuliftError, match="no-such-program: cannot be started"):
+        run_once(absent, base, tmp_path / "out", math.inf)
+
+
+def test_a_run_writes_to_a_file_that_is_new(tmp_path: Path) -> None:
+    base, _ = sides(tmp_path)
+    out = tmp_path / "out"
+    out.write_text("old", "utf-8")
+    writes = Job(
+        "x",
+        ("sh", "-c", "test ! -e {out} && echo new > {out}"),
+        lambda run: {"row": Reading(float(len(run.out.read_text("utf-8"))))},
+        9.0,
+    )
+    assert run_once(writes, base, out, math.inf).values["row"].value == 4.0
+
+
+def test_the_budget_ends_a_run(tmp_path: Path) -> None:
+    base, _ = sides(tmp_path)
+    with pytest.raises(BudgetOver):
+        run_once(job("sleep 60"), base, tmp_path / "out", 0.1)
+
+
+def test_a_pair_that_was_broken_off_is_none(tmp_path: Path) -> None:
+    assert read_launch(tmp_path) is None
+    assert read_launches(tmp_path, COMMANDS, [ROW]) == {}
+
+
+def test_a_launch_is_kept_whole_and_a_broken_file_is_refused(tmp_path: Path) -> None:
+    pair = Pair((HEAD, BASE), Run({"a": Reading(1.5, "s")}, 2.0), Run(reason="broke"))
+    launch = PairedLaunch((pair,), 1.0)  # the most that is planted
+    write_launch(tmp_path, launch)
+    assert read_launch(tmp_path) == launch
+    for text, said in (
+        ('{"pairs": [{"order": [], "base": {"seconds": -1}, "head": {}}]}', r"base\.seconds"),
+        ('{"pairs": []}', "pairs is empty"),
+        ("{", "launch.json"),
+    ):
+        (tmp_path / "launch.json").write_text(text, "utf-8")
+        with pytest.raises(RecordError, match=said):
+            read_launch(tmp_path)
+
+
+def test_a_side_of_another_python_finds_it_first() -> None:
+    made = environment_of(Path("/v/bin/python"), {"PATH": "/usr/bin", "PYTHONHOME": "/x"})
+    assert made == {"PATH": "/v/bin:/usr/bin", "VIRTUAL_ENV": "/v"}
+    assert environment_of(None, {"A": "b"}) == {"A": "b"}

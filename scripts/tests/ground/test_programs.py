@@ -1,0 +1,68 @@
+"""Other programs end within their limit, whatever they do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gpulift.engine import doctor
+from gpulift.gate import builds
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.programs import finished, text_of
+
+pytestmark = pytest.mark.world
+
+STUBBORN = "#!/bin/sh\ntrap '' TERM INT HUP\nsleep 60 &\necho $! > \"$0.child\"\nwait\nsleep 60\n"
+
+
+def stubborn(folder: Path, name: str) -> Path:
+    """A program that ignores signals and starts another that holds its output."""
+    program = folder / name
+    program.write_text(STUBBORN, encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def is_running(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_that_ignores_signals_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    program = stubborn(tmp_path, "hangs")
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        finished([program], 0.5)
+    child = int(Path(f"{program}.child").read_text())
+    while is_running(child):
+        assert time.monotonic() - begun < 30
+        time.sleep(0.01)
+
+
+def test_what_a_program_says_and_its_exit_code_are_kept(tmp_path: Path) -> None:
+    done = finished(["sh", "-c", "pwd; echo wrong >&2; exit 3"], 60, tmp_path)
+    assert (done.returncode, text_of(done.stderr)) == (3, "wrong\n")
+    assert Path(text_of(done.stdout).strip()) == tmp_path.resolve()
+    assert text_of(b"\xff\n") == "\ufffd\n"
+
+
+def test_a_git_that_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubborn(tmp_path, "git")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(builds, "GIT_LIMIT_S", 0.2)
+    with pytest.raises(GpuliftError, match=r"^git rev-parse: has not ended in 0.2 s in "):
+        builds.resolve("HEAD", tmp_path)
+
+
+def test_a_compiler_that_hangs_is_said_by_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDACXX", str(stubborn(tmp_path, "nvcc")))
+    monkeypatch.setattr(doctor, "ANSWER_LIMIT_S", 0.2)
+    assert doctor._toolkit().found == "nvcc, which has not said its version in 0.2 s"

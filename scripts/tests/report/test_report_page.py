@@ -1,0 +1,620 @@
+"""The page itself: what it may load, what it links, what it says of runs that lack something."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import math
+import os
+import re
+import signal
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import pytest
+from matplotlib.figure import Figure
+
+from gpulift.analysis.summary import Summary, summarise, with_roofs
+from gpulift.exchange import imported
+from gpulift.exchange.gbench_in import read_gbench
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import percent
+from gpulift.records.read import read_run
+from gpulift.report import escaping, figures, limits, page, planned, render, views
+from gpulift.report.drawing import Drawing
+from tests import runs_made, sample
+from tests.conftest import CHECKOUT, DATA
+from tests.figures import analysed, machine_views, undrawn
+from tests.report.test_report import Page, pages, summary
+
+pytestmark = pytest.mark.world
+
+
+def html_of(records: list[sample.Json], out: Path) -> str:
+    return undrawn(analysed([summary(records)]), out)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a full run on a GPU, and its files."""
+    out = tmp_path_factory.mktemp("full")
+    page.write_single(analysed([summary(runs_made.full_gpu())]), out)
+    return out
+
+
+def test_nothing_is_loaded_and_the_one_script_is_named_by_its_hash(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert html.count("<style") == 1
+    assert not re.search(r"<link|<img|<iframe|\bon\w+=", html.replace(script, ""))
+
+
+def test_headings_skip_no_level_and_tables_have_captions_and_heads(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    levels = [int(level) for level in re.findall(r"<h([1-6])\b", html)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    tables = re.findall(r"<table.*?</table>", html, flags=re.DOTALL)
+    assert len(tables) > 5
+    assert all("<caption" in one and 'scope="col"' in one for one in tables)
+    assert all('scope="row"' in one for one in tables if "<tbody>\n<tr>" in one)
+
+
+def test_without_script_no_control_is_there(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    script = html.index("<script>")
+    assert not re.search(r"<(button|input|select)\b", html[:script])
+
+
+def test_every_figure_is_an_svg_and_a_png_file(full: Path) -> None:
+    names = {file.stem for file in (full / "figures").glob("*.svg")}
+    assert names == {file.stem for file in (full / "figures").glob("*.png")}
+    assert {"roofs-0", "roofline-0", "techniques-0", "t-transfer-pinned-copy-0"} <= names
+    for file in (full / "figures").glob("*.svg"):
+        assert "<svg" in file.read_text("utf-8")
+
+
+def test_the_label_of_a_figure_states_what_was_found(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    labels = re.findall(r'role="img" aria-label="([^"]*)"', html)
+    (bars,) = [one for one in labels if one.startswith("The measured ceilings")]
+    assert re.search(r"are \d+\.\d % \(gemm/.*\) to \d+\.\d % \(.*\) of the datasheet", bars)
+    (sweep,) = [one for one in labels if one.startswith("transfer/pinned_copy on NVIDIA H200, ")]
+    assert "pinned: faster in 10 of 10 cases: " in sweep
+
+
+def test_figures_lead_to_the_records_that_they_come_from(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    records = summary(runs_made.full_gpu()).run.records
+    for record in records:
+        assert html.count(f'id="r-{record.id}"') == 1
+        assert f'./gpulift show <span class="id">{record.citation}</span>' in html
+    matmul = [r for r in records if r.technique == "precision/matmul" and r.case_id == "n:8192"]
+    for record in matmul:
+        assert html.count(f'href="#r-{record.id}"') >= 3
+
+
+def test_what_was_expected_stands_before_what_was_measured(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    assert re.search(r"<details><summary>How it was derived[^<]*</summary><p>From the by", html)
+    text = Page(html).text
+    part = text[text.index("What is transfer/pinned_copy worth?") :]
+    expected = part.index("From the bytes moved and the link's peak: about 2.")
+    assert expected < part.index("pinned: faster in 10 of 10 cases") < part.index("Raw windows")
+
+
+def test_raw_windows_are_drawn_for_every_case(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    worths = summary(runs_made.full_gpu()).worths
+    cases = {(row.technique, row.case.case_id) for row in worths}
+    assert html.count('<svg class="strip"') == len(cases)
+
+
+def test_claims_have_computed_verdicts_and_the_open_ones_are_folded() -> None:
+    case = {"direction": "h2d", "bytes": 1 << 20}
+    arms = [sample.arm("pageable", 4e-3), sample.arm("pinned", 1e-3)]
+    records = sample.launches(3, "transfer/pinned_copy", case, arms)
+    confirmed = analysed([summary(records)], CHECKOUT / "results")
+    html = undrawn(confirmed)
+    text = Page(html).text
+    part = text[text.index("Which published claims") : text.index("What was not measured, and")]
+    assert "Pinned memory speeds up copies to the GPU." in part
+    assert "✓ confirmed" in part
+    assert "Alluxio, undated: E-book on the performance of training with PyTorch: “" in part
+    (folded,) = re.findall(
+        r"<details><summary>\d+ claims that are planned.*?</details>", html, re.S
+    )
+    assert "… not yet measured" in folded
+    assert "no measured records of" in folded
+    about = text[text.index("Published claims about it:") :]
+    assert about[:200].count("✓ confirmed") == 1
+
+
+def test_claims_without_data_say_so(tmp_path: Path) -> None:
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
+    text = Page(html_of(sample.launches(3, "a/b", {"n": 1}, arms), tmp_path)).text
+    assert "No claim has evidence in these records." in text
+
+
+def test_marks_are_on_the_first_screen(tmp_path: Path) -> None:
+    html = html_of(runs_made.with_troubles(), tmp_path)
+    text = Page(html).text
+    for mark in ("built from uncommitted changes", "not an optimised build"):
+        assert text.index(mark) < text.index("How close is it")
+
+
+def test_synthetic_records_are_marked(tmp_path: Path) -> None:
+    records = runs_made.without_gpu()
+    for one in records:
+        one["context"] = {**one["context"], "options": {"synthetic": True, "launches": 3}}
+    text = Page(html_of(records, tmp_path)).text
+    assert text.index(views.SYNTHETIC) < text.index("How close is it")
+    assert f"**{views.SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_joules_are_there_where_any_arm_has_them_and_else_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
+    records = sample.launches(3, "a/b", {"n": 1}, arms)
+    assert "Joules of a step: no arm" in Page(html_of(records, tmp_path / "without")).text
+    for one in records:
+        for arm in one["arms"]:
+            windows = arm["windows"]
+            windows["energy_j"] = [5.0 for _ in windows["host_s"]]
+    text = Page(html_of(records, tmp_path / "with")).text
+    assert "Joules of a step: no arm" not in text
+    assert "0.500 J / 0.500 J" in text or "500 mJ / 500 mJ" in text
+
+
+@pytest.mark.parametrize("roof", ["gemm/bf16", ""])
+def test_a_roof_is_missed_only_where_an_arm_names_one(tmp_path: Path, roof: str) -> None:
+    cost = {"flops": 1e9, "roof": roof} if roof else {"items": 1.0}
+    arms = [sample.arm(name, 1e-3, cost=cost) for name in ("x", "y")]
+    text = Page(html_of(sample.launches(3, "a/b", {"n": 1}, arms), tmp_path)).text
+    assert ("Share of the measured roof: no arm has" in text) == bool(roof)
+
+
+def test_one_record(tmp_path: Path) -> None:
+    one = [sample.record("a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])]
+    page_shown, twin = pages([summary(one)], tmp_path)
+    assert "one launch" in page_shown.text
+    assert "No ceiling was measured." in page_shown.text
+    assert "one launch" in twin
+
+
+@pytest.mark.parametrize(
+    ("alt", "caption"),
+    [
+        ("Head against base: 0.99 to 1.01 times as long.", "Head against base"),
+        ("a/b on H200 (one card). Changes most: n 1.", "a/b on H200 (one card)"),
+        (
+            "The ceilings are 40.5 % to 97.1 % of the datasheet.",
+            "The ceilings are 40.5 % to 97.1 % of the datasheet",
+        ),
+    ],
+)
+def test_a_caption_is_the_first_sentence_of_what_a_figure_says(alt: str, caption: str) -> None:
+    assert render._caption(alt) == caption
+
+
+def test_only_skipped_records(tmp_path: Path) -> None:
+    skipped = [sample.unmeasured("a/b", {"n": 1}, "skipped", "no such card", remedy="buy one")]
+    page_shown, twin = pages([summary(skipped)], tmp_path)
+    for text in (page_shown.text, twin):
+        for words in (
+            "No technique was measured.",
+            "no such card",
+            "buy one",
+            "Undecided: no speed could be told",
+        ):
+            assert words in text
+    assert not list((tmp_path / "figures").glob("t*"))
+
+
+@pytest.mark.parametrize("minor", ["1.0", "1.1", "1.2", "1.3", "1.4", "1.7"])
+def test_records_of_every_minor_of_the_schema(minor: str, tmp_path: Path) -> None:
+    run = read_run(DATA / minor)
+    page.write_single(analysed([summarise(run)]), tmp_path)
+    text = Page((tmp_path / "index.html").read_text("utf-8")).text
+    assert f"schema {minor}" in text
+    assert "transfer/pinned_copy" in text
+
+
+def test_cpu_seconds_have_a_column_where_a_technique_is_judged_by_them(tmp_path: Path) -> None:
+    written = page.write_single(
+        analysed([summary(runs_made.of_ranks_and_disks())]), tmp_path
+    ).read_text("utf-8")
+    _, found, decoded = written.partition('<h3 id="t-input-jpeg-decode">')
+    assert found
+    column = "CPU seconds, arm / baseline"
+    own, _, _ = decoded.partition('<section class="technique"')
+    assert column in own
+    cells = re.findall(r'<td class="c15"[^>]*><span>(.*?)</span>', written)
+    assert len(cells) == 1
+    assert re.fullmatch(r"5\d\.\d ms / 10\d ms<br>0\.50\d× \[.*\]", cells[0])
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert twin.count(column) == 1
+    assert re.search(r"\| 5\d\.\d ms / 10\d ms, 0\.50\d× \[", twin)
+
+
+def test_an_arm_that_was_not_checked_says_so(tmp_path: Path) -> None:
+    html = html_of(runs_made.of_ranks_and_disks(), tmp_path)
+    assert re.findall(r'<td class="c12">([^<]*)', html).count("not checked") == 1
+    assert "not checked" in (tmp_path / "report.md").read_text("utf-8")
+
+
+def test_libraries_and_disks_stand_with_the_runs_that_had_them(tmp_path: Path) -> None:
+    text = Page(html_of(runs_made.of_ranks_and_disks()[3:], tmp_path)).text
+    assert "pillow 12.0.0, files on ext4, not rotational" in text
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert "pillow 12.0.0, files on ext4, not rotational; method" in twin
+
+
+def test_a_font_that_is_not_there_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(matplotlib.rcParams, "font.family", ["No Such Font"])
+    page.write_single(analysed([summary(runs_made.without_gpu())]), tmp_path)
+    assert (tmp_path / "figures" / "techniques-0.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_figure_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "figures" / "techniques-0.png").mkdir(parents=True)
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        page.write_single(analysed([summary(runs_made.without_gpu())]), tmp_path)
+
+
+def test_a_page_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "index.html").mkdir()
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        page.write_single(analysed([summary(runs_made.full_gpu())]), tmp_path)
+
+
+def empty(name: str) -> Drawing:
+    return Drawing(name, "alt", lambda: Figure(figsize=(1, 1)))
+
+
+def test_each_figure_is_for_the_page_and_in_files(tmp_path: Path) -> None:
+    found = figures.drawn([empty("one"), empty("two")], tmp_path)
+    assert all(figure.svg.startswith("<svg ") for figure in found.values())
+    names = {"one.png", "one.svg", "two.png", "two.svg", figures.MADE}
+    assert {file.name for file in tmp_path.iterdir()} == names
+
+
+def test_figures_come_from_this_process_where_another_is_killed(tmp_path: Path) -> None:
+    here = os.getpid()
+
+    def draw() -> Figure:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Figure(figsize=(1, 1))
+
+    found = figures.drawn([empty("one"), Drawing("two", "alt", draw)], tmp_path)
+    assert list(found) == ["one", "two"]
+    assert (tmp_path / "two.png").stat().st_size > 0
+
+
+def test_what_keeps_a_figure_from_being_drawn_is_told(tmp_path: Path) -> None:
+    def draw() -> Figure:
+        raise ValueError("no such axis")
+
+    with pytest.raises(ValueError, match="no such axis"):
+        figures.drawn([empty("one"), Drawing("two", "alt", draw)], tmp_path)
+
+
+def test_a_figure_that_the_page_does_not_show_is_written_as_files_alone(tmp_path: Path) -> None:
+    found = figures.drawn([replace(empty("hidden"), inline=False)], tmp_path)
+    assert found["hidden"].svg == ""
+    assert {"hidden.png", "hidden.svg"} < {file.name for file in tmp_path.iterdir()}
+
+
+def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_text("a slide", encoding="utf-8")
+    for names in (["old", "kept"], ["kept", "new"]):
+        figures.drawn([*map(empty, names)], tmp_path)
+    left = {file.name for file in tmp_path.glob("*.*g")}
+    assert left == {"mine.png", "kept.png", "kept.svg", "new.png", "new.svg"}
+
+
+@pytest.mark.parametrize(
+    "listed", [b"../mine.png", b"mine.txt", b"/mine.png", b"\xff\nmine.png", b""]
+)
+def test_a_list_of_figures_leads_to_no_other_file(listed: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    mine = [tmp_path / "mine.png", folder / "mine.txt", folder / "mine.png"]
+    for file in mine:
+        file.write_text("mine", encoding="utf-8")
+    (folder / figures.MADE).write_bytes(listed)
+    figures.clear(folder)
+    assert all(file.exists() for file in mine)
+
+
+def test_a_large_report_draws_less_and_says_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LARGE", 10)
+    machines = [summary(runs_made.full_gpu()), summary(runs_made.without_gpu())]
+    shown, twin = pages(machines, tmp_path)
+    assert "Figures of 1 machines" in shown.text
+    assert not (tmp_path / "figures" / "techniques-1.png").exists()
+    assert (tmp_path / "figures" / "techniques-0.png").exists()
+    assert "more of `nvidia-h200/" in twin
+
+
+def test_usual_reports_draw_everything() -> None:
+    one = summary(runs_made.full_gpu())
+    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    (machine,) = machine_views([one])
+    assert limits.limits(171) == limits.USUAL
+    assert planned.left_out([machine], anchors, 3, 3, limits.USUAL) == ""
+
+
+def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> None:
+    one = summary(runs_made.full_gpu())
+    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    (machine,) = machine_views([one])
+    effects = [
+        max(abs(math.log(row.speedup.value)) for row in (line.best, line.worst) if row)
+        for line in machine.lines
+    ]
+    largest = machine.lines[effects.index(max(effects))].technique
+    most = replace(limits.USUAL, forest=2)
+    (forest,) = (one for one in planned.of_machines([machine], most) if one and not one.inline)
+    count = len(machine.lines)
+    which = f"the 2 techniques of {count} with the largest effects"
+    assert count > 2
+    assert forest.alt.startswith(f"Speedups of the best and worst case on NVIDIA H200 of {which}: ")
+    assert forest.alt.count(" up to ") == 2
+    assert f" {largest} up to " in forest.alt
+    assert (
+        planned.left_out([machine], anchors, 0, 0, most) == f"The figure techniques-0 has {which}."
+    )
+
+
+def test_a_run_that_is_named_twice_is_shown_once(tmp_path: Path) -> None:
+    first, second = summary(runs_made.full_gpu()), summary(runs_made.without_gpu())
+    page.write_single(analysed([first, second, first]), tmp_path)
+    html = (tmp_path / "index.html").read_text("utf-8")
+    assert re.findall(r"<h1>(.*?)</h1>", html) == ["NVIDIA H200 beside AMD EPYC 7B13"]
+    assert html.count(f'id="r-{first.run.records[0].id}"') == 1
+
+
+def test_two_runs_of_one_machine_are_told_apart(tmp_path: Path) -> None:
+    records = runs_made.without_gpu()
+    again = [{**one, "started_at": "2026-11-22T04:00:00Z"} for one in records]
+    runs = [summary(records), summary(again)]
+    runs[1] = replace(runs[1], run=replace(runs[1].run, folder=Path("2026-11-22-abc1234")))
+    page.write_single(analysed(runs), tmp_path)
+    text = Page((tmp_path / "index.html").read_text("utf-8")).text
+    for folder in ("2026-11-21-abc1234", "2026-11-22-abc1234"):
+        assert f"AMD EPYC 7B13 {folder}" in text
+
+
+def test_runs_of_one_setting_share_a_list_of_conditions(tmp_path: Path) -> None:
+    records = runs_made.full_gpu()
+    context = {**records[0]["context"], "options": {"seed": 7}}
+    context["build"] = {**context["build"], "commit": "fedcba9", "dirty": True}
+    context["gpu"] = {**context["gpu"], "card": "0badcafe"}
+    context["host"] = {**context["host"], "id": "1badcafe", "id_of": "machine_id"}
+    other = {**records[0]["context"], "driver": "600.1"}
+    runs = [
+        run_of(records, "2026-11-21-abc1234", "2026-11-21T04:00:00Z"),
+        run_of([{**one, "context": context} for one in records], "b", "2026-11-22T04:00:00Z"),
+        run_of([{**one, "context": other} for one in records], "c", "2026-11-23T04:00:00Z"),
+    ]
+    page.write_single(analysed(runs), tmp_path)
+    html = (tmp_path / "index.html").read_text("utf-8")
+    cards = re.findall(r'<section class="card" aria-label="Conditions of .*?</section>', html, re.S)
+    texts = sorted((Page(one).text for one in cards), key=len)
+    assert len(texts) == 2
+    assert "600.1" in texts[0]
+    assert "600.1" not in texts[1]
+    for own in (
+        "card 0badcafe",
+        "host 1badcafe",
+        "commit fedcba9",
+        "with uncommitted changes",
+        "seed 7",
+    ):
+        assert texts[1].count(own) == 1, own
+
+
+def run_of(records: list[sample.Json], folder: str, started_at: str) -> Summary:
+    one = summary([{**record, "started_at": started_at} for record in records])
+    return replace(one, run=replace(one.run, folder=Path(folder)))
+
+
+def test_a_line_has_the_ends_of_all_runs_but_a_case_of_its_first_run_alone() -> None:
+    def gain(n: int, of: float, seed: int = 1) -> list[sample.Json]:
+        arms = [sample.arm("x", of * 1e-3), sample.arm("y", 1e-3)]
+        return sample.launches(2, "a/b", {"n": n}, arms, seed=seed)
+
+    runs = [
+        run_of([*gain(1, 2.0), *gain(2, 3.0)], "first", "2026-11-21T04:00:00Z"),
+        run_of([*gain(3, 0.5), *gain(1, 9.0, seed=2)], "second", "2026-11-22T04:00:00Z"),
+    ]
+    machine, _ = machine_views(runs)
+    (line,) = machine.lines
+    assert line.worst is not None
+    assert (line.best.case.case_id, line.run) == ("n:2", "first"), "not n:1 of the second run"
+    assert line.worst.case.case_id == "n:3"
+
+
+def test_the_run_that_answers_most_speaks_for_its_machine_and_others_add_lines(
+    tmp_path: Path,
+) -> None:
+    full = runs_made.full_gpu()
+    quick = [one for one in full if one["technique"] == "launch/cuda_graph"]
+    other = sample.launches(3, "a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])
+    runs = [
+        run_of(quick, "quick", "2026-11-23T04:00:00Z"),
+        summary(runs_made.without_gpu()),
+        run_of(other, "other", "2026-11-22T04:00:00Z"),
+        run_of(full, "old", "2026-11-20T04:00:00Z"),
+        run_of(full, "new", "2026-11-21T04:00:00Z"),
+    ]
+    html = undrawn(analysed(runs, tmp_path))
+    answer = html[html.index('id="answer"') : html.index('id="roofs"')]
+    heads = re.findall(r'<h3>NVIDIA H200 <span class="muted">(\w+)</span>', answer)
+    assert heads == ["new"]
+    others = re.findall(r'<li id="m\d+"><code>(\w+)</code>, \d+ records(.*?)</li>', answer)
+    assert [name for name, _ in others] == ["old", "quick", "other"]
+    said = [text for _, text in others]
+    assert ": adds a/b." in said[2], "and no verdict where no speed could be told"
+    assert "adds" not in said[1]
+    assert "; also measures launch/cuda_graph." in said[1]
+    table = answer[answer.index('id="worth-0"') : answer.index("</table>")]
+    lines = re.findall(r'href="#t-[^"]*">([^<]+)</a>', table)
+    assert lines == ["precision/matmul", "transfer/pinned_copy", "a/b", "launch/cuda_graph"]
+    names = re.findall(r'<span class="muted keep">(\w+)</span>', table)
+    assert names == ["new", "new", "other", "new"], "the largest gain first, each with its run"
+    assert answer.count('<li><b aria-hidden="true">') == 2  # a line per machine
+    graph = html[html.index('<h3 id="t-launch-cuda-graph">') :]
+    graph = graph[: graph.index("</section>")]
+    assert graph.count("<h4>Measured on NVIDIA H200") == 1
+    assert graph.count('<details class="run">') == 2
+    Page(html)
+
+
+def test_a_failure_of_another_run_stands_above_the_techniques(tmp_path: Path) -> None:
+    broken = runs_made.with_troubles()
+    for one in broken:
+        one["context"] = {**one["context"], "build": runs_made.full_gpu()[0]["context"]["build"]}
+    runs = [
+        run_of(runs_made.full_gpu(), "full", "2026-11-21T04:00:00Z"),
+        run_of(broken, "broken", "2026-11-22T04:00:00Z"),
+    ]
+    html = undrawn(analysed(runs), tmp_path)
+    answer = html[html.index('id="answer"') : html.index('id="worth-0"')]
+    assert "2 failed</span> in run broken" in answer
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    assert "✗ 2 failed in run `broken`" in twin
+
+
+def test_another_run_repeats_no_check_that_the_first_answers_for(tmp_path: Path) -> None:
+    other = sample.launches(2, "a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])
+    runs = [
+        run_of(runs_made.full_gpu(), "full", "2026-11-21T04:00:00Z"),
+        run_of(other, "other", "2026-11-22T04:00:00Z"),
+    ]
+    html = undrawn(analysed(runs), tmp_path)
+    first, second = (
+        html[html.index(f'id="missing-{number}"') :].partition("</section>")[0] for number in (0, 1)
+    )
+    assert "not measured: filtered out" in first
+    assert "2 checks were skipped: 2 × the reference has no entry for it." in second
+    assert "not measured: filtered out" not in second
+
+
+def test_shares_of_roofs_of_another_run_have_a_star_and_their_source(tmp_path: Path) -> None:
+    full = runs_made.full_gpu()
+    ceilings = [one for one in full if one["technique"].startswith("ceiling/")]
+    rest = [one for one in full if not one["technique"].startswith("ceiling/")]
+    runs = [
+        run_of(ceilings, "ceilings", "2026-11-21T04:00:00Z"),
+        run_of(rest, "techniques", "2026-11-22T04:00:00Z"),
+    ]
+    alone = undrawn(analysed(runs[1:]))
+    assert "Of a roof that another run measured" not in alone
+    page.write_single(analysed(runs), tmp_path / "both")
+    both = (tmp_path / "both" / "index.html").read_text("utf-8")
+    twin = (tmp_path / "both" / "report.md").read_text("utf-8")
+    rows = summary(full).worths
+    told = {percent(row.roof_fraction) for row in rows if row.roof_fraction is not None}
+    starred = set(re.findall(r'<td class="c7"[^>]*>.*?([\d.]+ %)\*<', both))
+    assert starred == told
+    for page_text in (both, twin):
+        assert "* Of a roof that another run measured: ceilings." in page_text
+
+
+def test_a_roof_of_another_card_says_so() -> None:
+    full = runs_made.full_gpu()
+    other_card = copy.deepcopy([one for one in full if one["technique"] == "precision/matmul"])
+    for one in other_card:
+        one["context"]["gpu"]["card"] = "0123abcd"
+    roofs = run_of(full, "roofs", "2026-11-21T04:00:00Z")
+    (first, *_) = with_roofs(summary(other_card), [roofs]).worths
+    assert first.roof_from == "roofs, on another card"
+
+
+@pytest.mark.parametrize(
+    ("differs", "source"),
+    [
+        ({}, "roofs"),
+        ({"cpu_id": "26-2-1"}, ""),
+        ({"cpu": "Another"}, ""),
+        ({"cpu_id": ""}, "roofs, on a processor that records do not tell"),
+        ({"cores": 8}, "roofs, on a host of other cores or memory"),
+        ({"memory_bytes": 5_000_000_000}, "roofs, on a host of other cores or memory"),
+    ],
+)
+def test_a_roof_of_a_host_is_of_its_processor_and_says_what_else_differs(
+    differs: sample.Json, source: str
+) -> None:
+    def run(technique: str, host: sample.Json) -> Summary:
+        cost = {"bytes": 1e9, "roof": "host_memory"}
+        arms = [sample.arm(name, 0.1, cost=cost, clock="host") for name in ("old", "new")]
+        context = copy.deepcopy(sample.GPU_CONTEXT)
+        context["host"] |= {"cpu_id": "25-1-1", "memory_bytes": 6_000_000_000, **host}
+        made = sample.launches(2, technique, {"n": 1}, arms, context=context)
+        return run_of(made, "roofs", "2026-11-21T04:00:00Z")
+
+    (row,) = with_roofs(run("a/b", {}), [run("ceiling/host_memory", differs)]).worths
+    assert row.roof_from == source
+    assert bool(row.roof_fraction) == bool(source)
+
+
+def test_processors_of_one_name_are_machines_of_their_own() -> None:
+    runs = []
+    for cpu_id in ("25-1-1", "26-2-1"):
+        context = copy.deepcopy(sample.CPU_CONTEXT)
+        context["host"]["cpu_id"] = cpu_id
+        arms = [sample.arm("x", 2e-3), sample.arm("y", 1e-3)]
+        made = sample.launches(2, "a/b", {"n": 1}, arms, context=context)
+        runs.append(run_of(made, cpu_id, "2026-11-21T04:00:00Z"))
+    assert [view.main for view in machine_views(runs)] == [True, True]
+
+
+def test_one_run_has_nothing_folded_away(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    assert 'class="run"' not in html
+    assert ", run " not in html[: html.index('id="roofs"')]
+
+
+def test_a_head_that_is_repeated_in_print_has_its_text_without_a_button(full: Path) -> None:
+    html = (full / "index.html").read_text("utf-8")
+    printed = html[html.index("@media print") :]
+    assert "th button { display: none; } th[data-name]::before" in printed
+    assert "head.dataset.name = head.textContent" in html
+
+
+def test_imported_records_have_their_times_and_their_errors(tmp_path: Path) -> None:
+    files = sorted((DATA / "exchange").glob("gbench_?.json"))
+    imported.write(read_gbench(files).records, tmp_path / "in")
+    shown, twin = pages([summarise(read_run(tmp_path / "in"))], tmp_path / "out")
+    for text in (shown.text, twin):
+        assert "another tool made these, and nothing judges them" in text
+        assert re.search(r"732 ns \[\d+ ns, \d+ ns\]", text)
+        assert 'no such device, "x"' in text
+        assert "every case and arm of the run has a result" not in text.lower()
+        assert "commit not known" in text
+        assert "Every arm passed its check for equal results" not in text
+
+
+def test_two_builds_alone_say_so_and_their_errors_are_not_lost(tmp_path: Path) -> None:
+    records = runs_made.duet(count=2)
+    records.append({**records[0], "launch": 2, "outcome": "error", "reason": "it fell over"})
+    shown, twin = pages([summary(records)], tmp_path)
+    for text in (shown.text, twin):
+        assert "these records hold two builds against each other" in text
+        assert "it fell over" in text

@@ -1,0 +1,523 @@
+"""`gpulift watch` as a user calls it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpulift import cli
+from gpulift.engine import packages
+from gpulift.ground import programs, signals
+from gpulift.ground.errors import OK, USAGE
+from gpulift.ground.signals import Signals
+from gpulift.watch import gauges, scalars, screen, session
+from gpulift.watch.job import attached
+from gpulift.watch.log import Log
+from gpulift.watch.samples import Sample
+from tests.fake_nvml import FakeNvml
+
+pytestmark = pytest.mark.world
+
+SHOWN = pytest.CaptureFixture[str]
+FAST = ("--interval", "0.01")
+PIPE_BYTES = 4096  # the least that a pipe can hold
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(driver=False))
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("--", "sh", "-c", script)
+
+
+def test_the_jobs_output_and_exit_code_are_passed_on(root: Path, capfd: SHOWN) -> None:
+    assert cli.main(["watch", *shell("echo result; echo progress >&2; exit 7")]) == 7
+    shown = capfd.readouterr()
+    assert shown.out == "result\n"
+    assert "progress\n" in shown.err
+    assert "gpulift: GPUs are not watched: NVML: Driver Not Loaded\n" in shown.err
+    assert re.search(r"the watch itself: .* of CPU time, .* of a core; .* for each", shown.err)
+    assert "article" not in shown.err
+
+
+def test_log_and_picture_are_written(root: Path, tmp_path: Path, capfd: SHOWN) -> None:
+    log, picture = tmp_path / "job.jsonl", tmp_path / "job.svg"
+    files = ("--log", str(log), "--picture", str(picture))
+    assert cli.main(["watch", *files, *shell("exit 0")]) == OK
+    begin, *samples, end = lines(log)
+    assert begin["watch"] == "1"
+    assert begin["gpus"] == []
+    assert samples[-1]["job"]["processes"] == 0
+    assert end["exit_code"] == end["processes_left"] == 0
+    assert end["overhead"]["samples"] == len(samples) + 1
+    assert picture.read_text().startswith("<?xml")
+    assert cli.main(["watch", *files, *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert f"{log}: is there already; --force writes over it" in shown.err
+    assert "never" not in shown.out
+    assert cli.main(["watch", "--force", *files, *shell("exit 4")]) == 4
+    assert lines(log)[-1]["exit_code"] == 4
+
+
+def test_a_job_longer_than_its_first_sample_has_two_within_an_interval(
+    root: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "job.jsonl"
+    script = f"while ! grep -q time_s {log}; do sleep 0.01; done"
+    assert cli.main(["watch", "--interval", "3600", "--log", str(log), *shell(script)]) == OK
+    _, early, at_end, _ = lines(log)
+    assert early["job"]["memory_bytes"] > 0
+    assert at_end["time_s"] > early["time_s"] > 0
+
+
+def test_gpus_are_in_lines_log_and_rules(
+    root: Path, tmp_path: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    log = tmp_path / "job.jsonl"
+    assert cli.main(["watch", "--gpu", "GPU-3a2b", "--log", str(log), *shell("exit 0")]) == OK
+    begin, *samples, end = lines(log)
+    assert [one["name"] for one in begin["gpus"]] == ["NVIDIA H100 80GB HBM3"]
+    assert samples[-1]["gpus"][0]["sm_activity"] == pytest.approx(0.95)
+    assert end["joules"] == [500]
+    shown = capfd.readouterr().err
+    assert "gpulift: GPU 0 NVIDIA H100 80GB HBM3, mean: SM 95 %, tensor 92 %" in shown
+    assert "high GPU utilisation is not yet efficiency" in shown
+    assert "No technique of" in shown
+
+
+def test_processes_that_go_on_without_the_job_are_told(
+    root: Path, tmp_path: Path, capfd: SHOWN
+) -> None:
+    pipe, log = tmp_path / "pipe", tmp_path / "job.jsonl"
+    os.mkfifo(pipe)
+    daemon = os.open(pipe, os.O_RDWR)
+    assert cli.main(["watch", "--log", str(log), *shell(f"(cat {pipe} > /dev/null &)")]) == OK
+    os.close(daemon)
+    os.wait()
+    shown = capfd.readouterr().err
+    assert "not seen: the rest of 1 process that the job leaves running\n" in shown
+    assert lines(log)[-1]["processes_left"] == 1
+
+
+def test_options_of_the_job_are_the_jobs(root: Path, capfd: SHOWN) -> None:
+    echo = 'echo "$@"'
+    assert cli.main(["watch", "--", "sh", "-c", echo, "sh", "--quick", "--log", "--help"]) == OK
+    assert capfd.readouterr().out == "--quick --log --help\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give either --pid PID or, after --, the command of a job"),
+        (("--pid", "1", "--", "true"), "give either --pid PID or, after --, the command of a job"),
+        (("--", "no-such-program"), "no-such-program: there is no such program"),
+        (("--pid", str(1 << 40)), "there is no such process"),
+        (("--interval", "0", "--", "true"), "--interval 0.0: give seconds, 0.01 or more"),
+        (("--interval", "inf", "--", "true"), "--interval inf: give seconds, 0.01 or more"),
+        (("--interval", "nan", "--", "true"), "--interval nan: give seconds, 0.01 or more"),
+        (("--gpus", "a", "--", "true"), "--gpus a: name a GPU by its index, as 0, or by its UUID"),
+        (("--gpus", "0", "--", "true"), "--gpus: NVML: Driver Not Loaded"),
+        (("--log", "/proc/none/log", "--", "true"), "/proc/none/log: cannot be written"),
+        (("--picture", "job.png", "--", "true"), "--picture job.png: it is SVG; name it so"),
+        (("--prometheus", "/proc/none/x", "--", "true"), "/proc/none/x: cannot be written"),
+    ],
+)
+def test_what_cannot_be_watched_is_one_line_and_writes_nothing(
+    root: Path, tmp_path: Path, capfd: SHOWN, arguments: tuple[str, ...], says: str
+) -> None:
+    log = tmp_path / "job.jsonl"
+    before = () if "--log" in arguments else ("--log", str(log))
+    assert cli.main(["watch", *before, *arguments]) == USAGE
+    shown = [one for one in capfd.readouterr().err.splitlines() if "not watched" not in one]
+    assert len(shown) == 1
+    assert says in shown[0]
+    assert not log.exists()
+
+
+def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
+    root: Path, capfd: SHOWN
+) -> None:
+    assert cli.main(["watch", *FAST, "--log", "/dev/full", *shell("exit 5")]) == 5
+    assert capfd.readouterr().err.count("No space left on device; the log ends here") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--log", "is a pipe without a reader; start that first"),
+        ("--picture", "is a pipe; name a file"),
+        ("--prometheus", "is a pipe; name a file"),
+    ],
+)
+def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(
+    root: Path, tmp_path: Path, capfd: SHOWN, option: str, says: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert cli.main(["watch", option, str(tmp_path / "pipe"), *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert f"{tmp_path}/pipe: {says}" in shown.err
+    assert "never" not in shown.out
+
+
+def test_a_log_may_be_a_pipe_and_ends_where_that_is_full(tmp_path: Path, capfd: SHOWN) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    log = Log(pipe)
+    for number in range(PIPE_BYTES):
+        log.add(Sample(number, 1.0, {}))
+    log.close()
+    assert json.loads(os.read(reader, PIPE_BYTES).splitlines()[1])["time_s"] == 1
+    os.close(reader)
+    said = f"gpulift: warning: {pipe}: it is full, and nobody reads it; the log ends here\n"
+    assert capfd.readouterr().err == said
+
+
+@pytest.mark.parametrize("name", ["INT", "USR1", "QUIT"])
+def test_a_signal_of_the_watch_alone_reaches_the_job(name: str) -> None:
+    script = f"trap 'exit 9' {name}; kill -{name} $PPID; while :; do sleep 0.02; done"
+    watch = [sys.executable, "-m", "gpulift", "watch", *shell(script)]
+    done = subprocess.run(watch, capture_output=True, start_new_session=True, timeout=60)
+    assert done.returncode == 9
+
+
+@pytest.mark.parametrize("in_foreground", [False, True])
+def test_of_an_interruption_that_a_thread_got_the_terminal_tells_who_sent_it(
+    monkeypatch: pytest.MonkeyPatch, in_foreground: bool
+) -> None:
+    monkeypatch.setattr(signals, "_is_in_foreground", lambda: in_foreground)
+    with Signals() as kept:
+        kept._note(signal.SIGINT, None)
+        assert kept.wait(0) == (signal.SIGINT, in_foreground)
+
+
+def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_path: Path) -> None:
+    gauges, copy = tmp_path / "job.prom", tmp_path / "copy"
+    script = f"while [ ! -s {gauges} ]; do :; done; cp {gauges} {copy}"
+    assert cli.main(["watch", *FAST, "--prometheus", str(gauges), *shell(script)]) == OK
+    assert "gpulift_watch_job_cpu_cores " in copy.read_text()
+    assert not gauges.exists()
+
+
+def test_prometheus_takes_the_place_of_its_own_file_alone(
+    root: Path, tmp_path: Path, capfd: SHOWN
+) -> None:
+    file = tmp_path / "notes.txt"
+    command = ["watch", "--prometheus", str(file)]
+    file.write_text("theirs", encoding="utf-8")
+    assert cli.main([*command, *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert f"{file}: is there already; --force writes over it" in shown.err
+    assert "never" not in shown.out
+    assert file.read_text(encoding="utf-8") == "theirs"
+    assert cli.main([*command, "--force", *shell("exit 3")]) == 3
+    file.write_bytes(gauges.BEGINNING + b"job_processes of a watch that was killed\n")
+    assert cli.main([*command, *shell("exit 4")]) == 4
+
+
+class FakeWriter:
+    """As torch's: a file of its own in the folder, which holds what is added."""
+
+    def __init__(self, folder: str, filename_suffix: str, flush_secs: int) -> None:
+        Path(folder).mkdir(exist_ok=True)
+        self._file = Path(folder, f"events.out.tfevents.{time.time_ns()}{filename_suffix}")
+        self._added: list[tuple[str, float, int]] = []
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        self._added.append((tag, value, step))
+
+    def close(self) -> None:
+        self._file.write_text(json.dumps(self._added))
+
+
+class FullDisk(FakeWriter):
+    """Whose second scalar finds no room."""
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        if self._added:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().add_scalar(tag, value, step)
+
+
+@pytest.fixture
+def board(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for --tensorboard, where torch and tensorboard are installed."""
+    monkeypatch.setattr(packages, "is_installed", lambda _: True)
+    monkeypatch.setitem(sys.modules, scalars.WRITER, SimpleNamespace(SummaryWriter=FakeWriter))
+    return tmp_path / "board"
+
+
+def added(board: Path) -> list[Any]:
+    (file,) = board.iterdir()
+    found: list[Any] = json.loads(file.read_text())
+    return found
+
+
+def test_tensorboard_has_a_scalar_of_each_quantity_in_each_sample(
+    board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    command = ["watch", *FAST, "--tensorboard", str(board), *shell("sleep 0.1; exit 3")]
+    assert cli.main(command) == 3
+    found = {(tag, step): value for tag, value, step in added(board)}
+    assert found["job/processes", 0] >= 1
+    assert found["gpu0/sm_activity", 0] == pytest.approx(0.95)
+    steps = {step for _, step in found}
+    assert len(steps) > 1
+    assert steps == set(range(len(steps)))
+
+
+def test_scalars_of_an_earlier_watch_are_written_over_by_force_alone(
+    board: Path, capfd: SHOWN
+) -> None:
+    board.mkdir()
+    command = ["watch", "--tensorboard", str(board)]
+    assert cli.main([*command, *shell("exit 0")]) == OK  # an empty folder is as good as none
+    (first,) = board.iterdir()
+    assert cli.main([*command, *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert f"{board}: has scalars already; --force writes over them" in shown.err
+    assert "never" not in shown.out
+    assert cli.main([*command, "--force", *shell("exit 4")]) == 4
+    assert added(board)
+    assert not first.exists()
+
+
+def test_a_folder_of_others_is_not_written_to_even_by_force(board: Path, capfd: SHOWN) -> None:
+    board.mkdir()
+    theirs = board / "events.out.tfevents.1"
+    theirs.write_text("theirs")
+    command = ["watch", "--force", "--tensorboard"]
+    assert cli.main([*command, str(board), *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert f"{board}: holds files of others; name an empty folder" in shown.err
+    assert "never" not in shown.out
+    assert [*board.iterdir()] == [theirs]
+    assert cli.main([*command, str(theirs), *shell("echo never")]) == USAGE
+    assert f"{theirs}: is no folder" in capfd.readouterr().err
+    assert cli.main([*command, str(board / "no" / "such"), *shell("echo never")]) == USAGE
+    assert "cannot be written: there is no such folder" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("package", scalars.PACKAGES)
+def test_without_its_packages_tensorboard_is_one_line_with_the_remedy(
+    board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setattr(packages, "is_installed", lambda one: one != package)
+    assert cli.main(["watch", "--tensorboard", str(board), *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    install = f"{sys.executable} -m pip install {package}"
+    said = f"--tensorboard: the Python package {package} is not installed: {install}"
+    assert shown.err == f"gpulift: error: {said}\n"
+    assert shown.out == ""
+    assert not board.exists()
+
+
+def test_a_writer_that_cannot_be_imported_is_one_line(
+    board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scalars, "WRITER", "tests.no_such_module")
+    assert cli.main(["watch", "--tensorboard", str(board), *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert "error: --tensorboard: No module named 'tests.no_such_module'\n" in shown.err
+    assert "never" not in shown.out
+
+
+def test_scalars_that_cannot_be_written_are_said_once_and_stop_nothing(
+    board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, scalars.WRITER, SimpleNamespace(SummaryWriter=FullDisk))
+    command = ["watch", *FAST, "--tensorboard", str(board), *shell("sleep 0.1; exit 5")]
+    assert cli.main(command) == 5
+    said = f"--tensorboard {board}: No space left on device; it is written no more"
+    assert capfd.readouterr().err.count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "picture"),
+    [
+        ("--log", "a"),
+        ("--prometheus", "x/../a"),
+        ("--log", "link"),
+        ("--tensorboard", "a"),
+    ],
+)
+def test_two_outputs_of_one_name_are_refused(
+    root: Path, tmp_path: Path, capfd: SHOWN, other: str, picture: str
+) -> None:
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "x").mkdir()
+    files = (other, str(tmp_path / "a"), "--picture", str(tmp_path / picture))
+    assert cli.main(["watch", "--force", *files, *shell("echo never")]) == USAGE
+    shown = capfd.readouterr()
+    assert "is what --" in shown.err
+    assert "never" not in shown.out
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_job_gets_the_callers_environment(
+    root: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    os.write(write, f"PATH={os.environ['PATH']}\0LINES=a\nb=c\0PYTHONPATH=theirs\0".encode())
+    os.close(write)
+    monkeypatch.setenv(programs.JOB_ENVIRONMENT, str(read))
+    assert cli.main(["watch", *shell('echo "$LINES $PYTHONPATH $GPULIFT_ROOT"')]) == OK
+    assert capfd.readouterr().out == "a\nb=c theirs \n"
+
+
+def test_the_job_gets_files_that_were_opened_for_it(root: Path, capfd: SHOWN) -> None:
+    read, write = os.pipe()
+    os.write(write, b"from a <(...)")
+    os.close(write)
+    os.set_inheritable(read, True)
+    assert cli.main(["watch", "--", "cat", f"/dev/fd/{read}"]) == OK
+    os.close(read)
+    assert capfd.readouterr().out == "from a <(...)"
+
+
+# --- Jobs of somebody else ---
+
+
+class Came(Signals):
+    """One signal, which comes at once."""
+
+    def wait(self, limit_s: float) -> tuple[int, bool] | None:
+        return signal.SIGINT, False
+
+
+def test_an_interruption_ends_the_watch_and_not_the_job() -> None:
+    with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as process:
+        assert session.wait(attached(process.pid), Came(), float("inf")) == "interrupted"
+        assert process.poll() is None
+        process.communicate()
+
+
+def test_the_end_of_a_job_of_somebody_else_is_no_failure(
+    root: Path, tmp_path: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "job.jsonl"
+    with subprocess.Popen(["sh", "-c", "read line; exit 3"], stdin=subprocess.PIPE) as process:
+        stdin = process.stdin
+        assert stdin is not None
+        monkeypatch.setattr(screen.Lines, "show", lambda self, sample: stdin.close())
+        assert cli.main(["watch", *FAST, "--log", str(log), "--pid", str(process.pid)]) == OK
+    assert lines(log)[-1]["exit_code"] is None
+    said = r"gpulift: not seen: the last [\d.]+ m?s, and what left the job before a sample\n"
+    assert re.search(said, capfd.readouterr().err)
+
+
+# --- On a terminal ---
+
+
+def test_lines_come_every_ten_seconds(capfd: SHOWN) -> None:
+    made = screen.Lines(2, [])
+    known = {"cpu_cores": 0.5, "processes": 1.0, "memory_bytes": 1024.0}
+    for time_s in (1.0, 2.0, 10.9, 11.0, 12.0, 21.5):
+        made.show(Sample(time_s, 1.0, known))
+    shown = capfd.readouterr().err.splitlines()
+    assert [one.split()[1] for one in shown] == ["1.0", "11.0", "21.5"]
+
+
+def test_on_a_terminal_the_job_writes_to_one_and_the_view_is_below() -> None:
+    script = "test -t 1 && printf '10%%\\r20%%\\rdone\\n'; exit 6"
+    ours, theirs = pty.openpty()
+    code = f"from gpulift import cli; raise SystemExit(cli.main({['watch', *shell(script)]!r}))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stderr=theirs) as watch:
+        os.close(theirs)
+        said = b""
+        while chunk := _read(ours):
+            said += chunk
+    os.close(ours)
+    assert watch.returncode == 6
+    assert b"done\r\n" in said
+    assert b"10%" not in said
+    assert b"the watch itself" in said
+
+
+def test_a_job_goes_on_where_the_terminal_is_gone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = f"echo begun; while [ ! -e {gone} ]; do sleep 0.02; done; seq 100000; exit 6"
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "gpulift", "watch", *FAST, *shell(script)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs) as watch:
+        os.close(theirs)
+        said = b""
+        while b"begun" not in said:
+            said += _read(ours)
+        os.close(ours)
+        gone.touch()
+        assert watch.wait(60) == 6
+
+
+class GoneTerminal(io.StringIO):
+    """One that was hung up."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@contextmanager
+def relayed(file: io.StringIO) -> Iterator[tuple[screen.Relay, io.FileIO]]:
+    """A relay to a console of this file, and the job's end of it."""
+    relay = screen.Relay()
+    with io.FileIO(os.dup(relay.theirs), "w") as job:
+        relay.start(Console(file=file))
+        yield relay, job
+
+
+def test_what_nobody_sees_is_read_from_the_job_nevertheless() -> None:
+    with relayed(GoneTerminal()) as (_, job):
+        writer = threading.Thread(target=job.write, args=(b"line\n" * 100_000,), daemon=True)
+        writer.start()
+        writer.join(60)
+        assert not writer.is_alive()
+
+
+def test_of_a_line_that_never_ends_the_view_has_the_beginning() -> None:
+    shown = io.StringIO()
+    with relayed(shown) as (relay, job):
+        job.write(b"10%\r20%" + b"x" * 1000)
+        while not relay.unfinished.endswith("x" * (screen.UNFINISHED - 3)):
+            time.sleep(0.001)
+        assert relay.unfinished.startswith("20%")
+        assert len(relay.unfinished) == screen.UNFINISHED
+        assert shown.getvalue() == ""
+        job.write(b"x" * (screen.LONGEST_LINE + (1 << 16)))
+        job.write(b"\ry\n")
+    relay.close()
+    assert shown.getvalue().startswith("20%x")
+    assert shown.getvalue().endswith("x\ny\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""

@@ -1,0 +1,1 @@
+"""What the authors run: figures of README, coverage, the page of certificates."""

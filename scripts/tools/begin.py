@@ -1,0 +1,267 @@
+"""results/BEGIN.md, what to turn on and in which order: `python -m tools.begin`, from committed
+records.
+
+The list of things is ours. What each is worth, and with it the order, comes from rows that may lead
+(`analysis.standing`); where there is none the page says why, and which command measures it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulift.analysis import errata, gains
+from gpulift.analysis.doubts import doubts_of
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.gains import FIRST_MODELS, Gain, gains_of
+from gpulift.analysis.model_records import committed_files, records_of_models
+from gpulift.analysis.models import as_model, with_models
+from gpulift.analysis.standing import CONTROL, REASONS
+from gpulift.analysis.summary import summarise
+from gpulift.engine import machine
+from gpulift.ground import text
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError, write_error
+from gpulift.records.files import stem_of
+from gpulift.records.read import cases_of
+
+MODELS = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
+PAGE = "BEGIN.md"
+MOST_GPUS = 8
+DOUBTED = "in doubt"
+NO_RECORD = "no record"
+HEAD = """# Where to begin
+
+What to turn on, and in which order: measure after each, and stop where it is fast enough or fits.
+A figure is baseline time / time with it, of a whole training step, with its 95 % interval, from a
+committed record; ▲ faster, ▼ slower. Each was measured alone: they do not multiply, and no record
+has them together. Where nothing that was measured may lead yet, the reason and the command that
+measures it stand there ([what leads](../scripts/gpulift/METHOD.md#what-leads),
+[known errors](ERRATA.md)).
+"""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What can be turned on, and the technique that measures it."""
+
+    words: str
+    technique: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Who asks: on one GPU or on several, with a model that fits or not."""
+
+    title: str
+    order: str
+    several: bool
+    saves: bool  # memory is what is asked for
+    things: tuple[Thing, ...]
+
+
+BF16 = Thing("BF16 in place of TF32", "precision/training_step")
+SITUATIONS = (
+    Situation(
+        "One GPU, and the model fits: faster",
+        "the largest gain first",
+        several=False,
+        saves=False,
+        things=(
+            BF16,
+            Thing("`torch.compile`", "compile/torch_compile"),
+            Thing("`channels_last`, of convolutions", "layout/channels_last"),
+            Thing("the optimiser fused or in a graph", "optimizer/step_share"),
+            Thing("a CUDA graph of the whole step", "launch/whole_step_graph"),
+            Thing("pinned batches, copied while the step works", "transfer/training_prefetch"),
+            Thing("FP8 in linear layers", "precision/fp8_step"),
+        ),
+    ),
+    Situation(
+        "One GPU, and the model does not fit: smaller",
+        "what costs least time first",
+        several=False,
+        saves=True,
+        things=(
+            BF16,
+            Thing("the loss in chunks", "loss/chunked_cross_entropy"),
+            Thing("micro-batches, accumulated", "batch/gradient_accumulation"),
+            Thing("8-bit states of the optimiser", "memory/low_bit_optimizer"),
+            Thing("checkpoints of activations", "batch/activation_checkpointing"),
+            Thing("the optimiser on the host", "memory/optimizer_offload"),
+        ),
+    ),
+    Situation(
+        "Eight GPUs, and the model fits on one: faster",
+        "the largest gain first",
+        several=True,
+        saves=False,
+        things=(
+            Thing("DistributedDataParallel", "distributed/data_parallel"),
+            Thing("`no_sync` between updates", "distributed/no_sync"),
+            Thing("buckets that overlap", "distributed/overlap"),
+            Thing("gradients in 16 bits", "distributed/gradient_compression"),
+        ),
+    ),
+    Situation(
+        "Eight GPUs, and the model does not fit on one: smaller",
+        "what costs least time first",
+        several=True,
+        saves=True,
+        things=(
+            Thing("shards of states and weights (ZeRO, FSDP2)", "distributed/sharding"),
+            Thing("tensor parallel", "distributed/tensor_parallel"),
+            Thing("pipeline parallel", "distributed/pipeline_parallel"),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A thing with the rows that may lead for it, or why there is none."""
+
+    situation: Situation
+    thing: Thing
+    best: tuple[Gain, ...] = ()
+    why_not: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """Smaller ones stand first: what was measured, the faster one before the slower."""
+        worth = [math.log(one.least) for one in self.best]
+        return not worth, -max(worth, default=0.0)
+
+    @property
+    def command(self) -> str:
+        """What measures it."""
+        gpus = " --gpus all" if self.situation.several else ""
+        return f"./gpulift run '^{self.thing.technique}/'{gpus}"
+
+
+def gains_by_technique(results: Path, known: Sequence[Erratum]) -> dict[str, list[Gain]]:
+    """Of whole training steps in the committed records of all GPU models."""
+    techniques = {one.technique for situation in SITUATIONS for one in situation.things}
+    stems = {one.replace("/", ".") for one in techniques}
+    found: dict[str, list[Gain]] = {}
+    for model in MODELS:
+        files = [file for file in committed_files(results, model) if stem_of(file) in stems]
+        runs = cases_of(sorted({file.parent for file in files}), stems)
+        every = records_of_models(files, [model], techniques, say)
+        summaries = [as_model(one) for one in with_models([summarise(run) for run in runs], every)]
+        for gain in gains_of(summaries, doubts_of(summaries, known)):
+            if gain.model:
+                found.setdefault(gain.row.technique, []).append(gain)
+    return found
+
+
+def lines_of(situation: Situation, found: Mapping[str, Sequence[Gain]]) -> list[Line]:
+    """Its things in the order in which to turn them on."""
+    lines = (_line(situation, thing, found.get(thing.technique, ())) for thing in situation.things)
+    return sorted(lines, key=lambda line: line.order)
+
+
+def _line(situation: Situation, thing: Thing, found: Iterable[Gain]) -> Line:
+    asked = [one for one in found if _answers(situation, one)]
+    leading = [one for one in asked if not (one.why_not or one.doubted)]
+    if not leading:
+        reasons = {one.why_not or DOUBTED for one in asked} or {NO_RECORD}
+        told = reasons - {CONTROL} or reasons  # a baseline that was never meant to lead
+        every = (*REASONS, DOUBTED, NO_RECORD)
+        return Line(situation, thing, why_not=tuple(one for one in every if one in told))
+    groups: dict[tuple[str, str], list[Gain]] = {}
+    for one in leading:
+        groups.setdefault((one.row.case.first.context.slug, one.model), []).append(one)
+    best = (max(group, key=_rank) for group in groups.values())
+    return Line(situation, thing, tuple(sorted(best, key=_first_models)))
+
+
+def _answers(situation: Situation, one: Gain) -> bool:
+    """Whether it is of so many GPUs, and where memory is asked for, takes less."""
+    ranks = _ranks(one)
+    if situation.several != (ranks > 1) or ranks > MOST_GPUS:
+        return False
+    return not situation.saves or (gains.memory_share(one.row) or 1.0) < 1 - gains.SAME_MEMORY
+
+
+def _rank(one: Gain) -> tuple[int, float]:
+    """Of one model's rows the one of most GPUs leads, then the fastest."""
+    return _ranks(one), one.least
+
+
+def _ranks(one: Gain) -> int:
+    return one.row.case.arms[one.row.arm][0].ranks
+
+
+def _first_models(one: Gain) -> tuple[int, str]:
+    names = list(FIRST_MODELS)
+    return (names.index(one.model) if one.model in names else len(names)), _gpu(one)
+
+
+def _gpu(one: Gain) -> str:
+    gpu = one.row.case.first.context.gpu
+    return gpu.name.removeprefix("NVIDIA ") if gpu else ""
+
+
+# --- The page ---
+
+
+def page(found: Mapping[str, Sequence[Gain]]) -> str:
+    """The content of BEGIN.md."""
+    return HEAD + "".join(
+        f"\n## {one.title}\n\n{_table(one, lines_of(one, found))}" for one in SITUATIONS
+    )
+
+
+def _table(situation: Situation, lines: Sequence[Line]) -> str:
+    head = (
+        f"| turn on ({situation.order}) | worth | bound by, and how much it rests on | record |\n"
+        "| --- | --- | --- | --- |\n"
+    )
+    rows = (" | ".join(cells) for cells in _cells(lines))
+    return head + "".join(f"| {row} |\n" for row in rows)
+
+
+def _cells(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    number = 0
+    for line in lines:
+        if not line.best:
+            why = f"not told yet: {', '.join(line.why_not)}"
+            yield line.thing.words, why, "", f"`{line.command}`"
+            continue
+        number += 1
+        yield (
+            f"{number}. {line.thing.words}",
+            "<br>".join(_worth(line.situation, one) for one in line.best),
+            "<br>".join(one.basis for one in line.best),
+            "<br>".join(f"`{one.row.record_ids[0]}`" for one in line.best),
+        )
+
+
+def _worth(situation: Situation, one: Gain) -> str:
+    """`▲ 1.45× [1.44, 1.47], 0.53× the memory (bf16; ResNet-50, H200)`; the memory first where it
+    is what is asked for."""
+    speed = f"{text.verdict(one.row.speedup)[0]} {text.speedup(one.row.speedup)}"
+    parts = [one.memory, speed] if situation.saves else [speed, one.memory]
+    model = FIRST_MODELS.get(one.model, one.model)
+    return f"{', '.join(filter(None, parts))} ({one.about}; {model}, {_gpu(one)})"
+
+
+def main() -> None:
+    """Writes the page."""
+    results = machine.checkout_root() / "results"
+    made = page(gains_by_technique(results, errata.read_errata(results / errata.FILE)))
+    try:
+        (results / PAGE).write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise write_error(results / PAGE, error) from None
+    print(results / PAGE)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except GpuliftError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,595 @@
+"""Training steps in PyTorch for Python arms: the models, sizes and rules of the C++ workloads.
+
+Batch sizes, precisions and layouts are those of workloads/torch/twin.cpp; a test compares them.
+Data are synthetic: seeded noise, classes and tokens from a uniform distribution.
+"""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import os
+import shutil
+import sysconfig
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+import torch.nn.functional as nnf
+from gpulift_worker import Arm, Skip, cores
+from torch import nn
+from torch._dynamo.utils import counters, get_compilation_metrics
+from torch._inductor import config as inductor_config
+
+CHECKED_STEPS = 20
+TIMED_STEPS = 20
+FP8_CAPABILITY = (8, 9)
+COLD_STEPS = 3  # the first compiles, the next two warm up and record graphs where a mode has them
+
+
+@dataclass(frozen=True)
+class GptSize:
+    """The sizes of a GPT-2."""
+
+    layers: int
+    width: int
+    heads: int
+    tokens: int
+    vocabulary: int
+
+
+@dataclass(frozen=True)
+class Twin:
+    """How a model is trained, in Python as in C++."""
+
+    batch: int
+    bf16: bool
+    channels_last: bool = False
+    model: str = ""  # where it is not the twin's name: the same model with another batch
+
+
+GPT_SIZES = {
+    "gpt2": GptSize(12, 768, 12, 1024, 50257),
+    "gpt2_large": GptSize(36, 1280, 20, 1024, 50257),
+    "gpt_small": GptSize(4, 768, 12, 128, 50257),
+    "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
+    "gpt_toy": GptSize(2, 64, 4, 32, 64),
+}
+IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
+TWINS = {
+    "resnet50": Twin(64, bf16=True, channels_last=True),
+    "resnet50_128": Twin(128, bf16=True, channels_last=True, model="resnet50"),
+    "resnet18": Twin(32, bf16=False),
+    "gpt2": Twin(8, bf16=True),
+    "gpt2_large": Twin(4, bf16=True),
+    "gpt_small": Twin(1, bf16=True),
+    "gpt_baby": Twin(1, bf16=False),
+    "gpt_toy": Twin(8, bf16=False),
+    "lstm": Twin(64, bf16=True),
+    "mlp": Twin(256, bf16=True),
+}
+
+
+# Of queries, keys and values, each with tokens, heads and their values as its last dimensions.
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def causal_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Each token to those before it in its row."""
+    query, key, value = (one.transpose(1, 2) for one in (query, key, value))
+    return nnf.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """One layer of a GPT-2, without dropout."""
+
+    def __init__(self, size: GptSize) -> None:
+        super().__init__()
+        width = size.width
+        self.heads = size.heads
+        self.ln_1 = nn.LayerNorm(width)
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+        self.ln_2 = nn.LayerNorm(width)
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.mlp_c_proj = nn.Linear(4 * width, width)
+        for name, parameter in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * size.layers))
+            elif name.startswith("c_") and name.endswith("weight"):
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, state: torch.Tensor, attend: Attend = causal_attention) -> torch.Tensor:
+        parts = self.c_attn(self.ln_1(state)).unflatten(-1, (3, self.heads, -1))
+        state = state + self.c_proj(attend(*parts.unbind(-3)).flatten(-2))
+        hidden = nnf.gelu(self.c_fc(self.ln_2(state)), approximate="tanh")
+        return state + self.mlp_c_proj(hidden)
+
+
+class Gpt(nn.Module):
+    """A GPT-2 whose output layer shares the weight of the token embedding."""
+
+    def __init__(self, size: GptSize) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(size.vocabulary, size.width)
+        self.wpe = nn.Embedding(size.tokens, size.width)
+        for table in (self.wte, self.wpe):
+            nn.init.normal_(table.weight, std=0.02)
+        self.h = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.ln_f = nn.LayerNorm(size.width)
+
+    def hidden(
+        self,
+        tokens: torch.Tensor,
+        places: torch.Tensor | slice | None = None,
+        attend: Attend = causal_attention,
+    ) -> torch.Tensor:
+        """What the output layer is given. `places` of the tokens in their rows, from 0 on."""
+        state = (
+            self.wte(tokens) + self.wpe.weight[slice(tokens.shape[1]) if places is None else places]
+        )
+        for block in self.h:
+            state = block(state, attend)
+        found: torch.Tensor = self.ln_f(state)
+        return found
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return nnf.linear(self.hidden(tokens), self.wte.weight)
+
+
+class Lstm(nn.Module):
+    """A language model of two LSTM layers."""
+
+    def __init__(self, vocabulary: int = 10_000, width: int = 512) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True)
+        self.decoder = nn.Linear(width, vocabulary)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.decoder(self.lstm(self.embedding(tokens))[0])
+        return logits
+
+
+class Loss(nn.Module):
+    """A model with its loss: mean squared error of values, mean cross entropy of classes."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        found = self.model(given)
+        if found.shape == target.shape:
+            return nnf.mse_loss(found.float(), target)
+        # As the C++ arms do: by itself, autocast on CUDA leaves the softmax in the logits' 16 bits.
+        logits = found.reshape(-1, found.shape[-1]).float()
+        return nnf.cross_entropy(logits, target.reshape(-1))
+
+
+def make_model(name: str) -> nn.Module:
+    """The model of a name, on the host; weights from torch's default generator."""
+    if name in GPT_SIZES:
+        return Gpt(GPT_SIZES[name])
+    if name == "lstm":
+        return Lstm()
+    if name == "mlp":
+        layers = [nn.Linear(4096, 4096) for _ in range(8)]
+        return nn.Sequential(
+            layers[0], *(one for layer in layers[1:] for one in (nn.ReLU(), layer))
+        )
+    try:
+        from torchvision import models
+    except ModuleNotFoundError as error:
+        raise Skip(
+            f"the Python package {error.name} is not installed",
+            f"install {error.name}, in the version that fits this torch",
+        ) from error
+    model: nn.Module = getattr(models, name)(
+        num_classes=IMAGE_SIZES[name][1], zero_init_residual=True
+    )
+    return model
+
+
+def make_batch(name: str, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A model's input and target, on the host; data from torch's default generator."""
+    if name == "mlp":
+        return torch.randn(batch, 4096), torch.randn(batch, 4096)
+    if name in IMAGE_SIZES:
+        pixels, classes = IMAGE_SIZES[name]
+        return torch.randn(batch, 3, pixels, pixels), torch.randint(classes, (batch,))
+    length, vocabulary = (128, 10_000)
+    if name in GPT_SIZES:
+        length, vocabulary = GPT_SIZES[name].tokens, GPT_SIZES[name].vocabulary
+    tokens = torch.randint(vocabulary, (batch, length + 1))
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """By the rule of the C++ workload, in one kernel."""
+    if name in IMAGE_SIZES:
+        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
+    if name in GPT_SIZES:
+        rate = 3e-3 if name == "gpt_toy" else 1e-4
+        return torch.optim.AdamW(
+            parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        )
+    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=True)
+
+
+def device_of(gpu: int | None) -> torch.device:
+    """The GPU where there is one: what is measured must not depend on how torch was built."""
+    if gpu is None:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise Skip("torch cannot use the GPU", "install a build of torch for this CUDA driver")
+    torch.cuda.set_device(gpu)
+    return torch.device("cuda", gpu)
+
+
+def mark_on(device: torch.device) -> torch.cuda.Event:
+    """A place in the queue of a GPU."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def leave_a_core_free() -> int:
+    """For torch's threads, which stall when one that they wait for is preempted; how many."""
+    threads = max(1, cores() - 1)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def set_up(device: torch.device) -> int:
+    """Switches as the C++ arms have them: TF32 off, cuDNN searches. Returns the host's threads."""
+    threads = leave_a_core_free()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    if device.type == "cuda":
+        torch.cuda.init()
+    return threads
+
+
+class Training:
+    """A model in training: weights, data, optimizer. Two of the same seed start alike."""
+
+    def __init__(
+        self,
+        name: str,
+        device: torch.device,
+        seed: int,
+        *,
+        plain: bool = False,
+        mode: str = "",
+        batch: int | None = None,
+    ) -> None:
+        """`plain`: FP32 and contiguous, for reference. `mode`: of torch.compile; empty: eager.
+        `batch` where it is not the twin's."""
+        twin = TWINS[name]
+        model = twin.model or name
+        self.model_name = model
+        torch.manual_seed(seed)
+        self.device = device
+        self.bf16 = twin.bf16 and not plain
+        self.model = make_model(model).to(device)
+        given = make_batch(model, twin.batch if batch is None else batch)
+        self.input, self.target = (one.to(device) for one in given)
+        if twin.channels_last and not plain:
+            self.model = self.model.to(memory_format=torch.channels_last)
+            self.input = self.input.contiguous(memory_format=torch.channels_last)
+        self.optimizer = make_optimizer(model, list(self.model.parameters()))
+        self.loss: torch.Tensor | None = None
+        self.losses: list[float] = []
+        loss_of = Loss(self.model)
+        self.loss_of: Any = torch.compile(loss_of, mode=mode) if mode else loss_of
+
+    def step(self) -> None:
+        """Zeroes the gradients, runs forward and backward, lets the optimizer step."""
+        self.make_gradients()
+        self.optimizer.step()
+
+    def make_gradients(self) -> None:
+        """A step without its update."""
+        self.loss = None
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            loss = self.loss_of(self.input, self.target)
+        loss.backward()
+        self.loss = loss.detach()
+
+    def record(self) -> None:
+        """Keeps the loss of the last step."""
+        assert self.loss is not None
+        self.losses.append(float(self.loss))
+
+    def train_until(self, steps: int) -> None:
+        """Steps until so many losses are kept."""
+        while len(self.losses) < steps:
+            self.step()
+            self.record()
+
+    def synchronize(self) -> None:
+        """Waits for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def mark(self) -> torch.cuda.Event:
+        """A place in the device's queue."""
+        return mark_on(self.device)
+
+    def step_time_s(self, steps: int = TIMED_STEPS) -> float:
+        """The mean time of a step, of so many."""
+        self.step()
+        self.synchronize()
+        start_s = monotonic()
+        for _ in range(steps):
+            self.step()
+        self.synchronize()
+        return (monotonic() - start_s) / steps
+
+
+def reference_losses(
+    name: str, device: torch.device, seed: int, steps: int = CHECKED_STEPS
+) -> list[float]:
+    """Of eager steps in FP32 with TF32 off from the same weights; frees what it took."""
+    reference = Training(name, device, seed, plain=True)
+    reference.train_until(steps)
+    losses = reference.losses
+    del reference
+    free_memory(device)
+    return losses
+
+
+def largest_deviation(found: list[float], expected: list[float]) -> float:
+    """The largest |found - expected| relative to the first expected; else not a number."""
+    deviations = [abs(a - b) / abs(expected[0]) for a, b in zip(found, expected, strict=True)]
+    return max(deviations) if all(map(math.isfinite, deviations)) else math.nan
+
+
+def free_memory(device: torch.device) -> None:
+    """Gives what nothing uses back, so that it counts in no later peak."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def memory_of_step(training: Training) -> dict[str, float]:
+    """The peaks of one step, in bytes; none on the host."""
+    return memory_of(training.step, training.device)
+
+
+def memory_of(work: Callable[[], object], device: torch.device) -> dict[str, float]:
+    """The peaks of one call, in bytes; none on the host."""
+    if device.type != "cuda":
+        return {}
+    torch.cuda.reset_peak_memory_stats(device)
+    work()
+    torch.cuda.synchronize(device)
+    allocated_bytes = torch.cuda.max_memory_allocated(device)
+    return {
+        "peak_allocated_bytes": float(
+            allocated_bytes + bytes_of_replays(torch.cuda.memory_snapshot())
+        ),
+        "peak_reserved_bytes": float(torch.cuda.max_memory_reserved(device)),
+    }
+
+
+def bytes_of_replays(segments: list[dict[str, Any]]) -> int:
+    """What CUDA graphs use while they are replayed, which the allocator does not count then: of
+    the segments that are theirs (torch.cuda.memory_snapshot), what nothing else is allocated in."""
+    return sum(
+        segment["total_size"] - segment["allocated_size"]
+        for segment in segments
+        if tuple(segment["segment_pool_id"]) != (0, 0)
+    )
+
+
+def require_compiler(device: torch.device) -> None:
+    """What torch.compile needs and pip does not bring: a compiler and Python's headers."""
+    variable, usual = ("CC", "gcc") if device.type == "cuda" else ("CXX", "g++")
+    compiler = os.environ.get(variable, usual)
+    if shutil.which(compiler) is None:
+        raise Skip(
+            f"torch.compile finds no compiler called {compiler}",
+            f"install {usual}, or name a compiler in {variable}",
+        )
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        raise Skip("torch.compile does not find Python's headers", "install python3-dev")
+
+
+def use_cold_cache() -> None:
+    """Nothing that an earlier process compiled is found again; removed when the process ends."""
+    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        raise Skip(
+            "torch.compile loads what it compiled from the folder for temporary files, which is"
+            " mounted noexec",
+            "name another folder in TMPDIR",
+        )
+    folder = tempfile.TemporaryDirectory(prefix="gpulift-inductor-")
+    atexit.register(folder.cleanup)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
+    os.environ["TRITON_CACHE_DIR"] = str(Path(folder.name) / "triton")
+
+
+def keep_the_compiler_quiet() -> None:
+    """Its tables of candidates and its advice to its authors would be hundreds of lines."""
+    inductor_config.autotune_num_choices_displayed = 0
+    inductor_config.max_autotune_report_choices_stats = False
+    # Candidates that do not fit the card are part of the search, and each leaves a trace.
+    logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module="torch._inductor")
+
+
+def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
+    """An arm that trains a model, eager or in a mode of torch.compile; its metrics say what
+    compiling cost."""
+    device = device_of(gpu)
+    if mode:
+        require_compiler(device)
+        use_cold_cache()
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    eager_step_s = _eager_step_s(name, device, seed) if mode else 0.0
+    # Before the arm's own training, which may need the memory: nothing of it is left.
+    expected = reference_losses(name, device, seed)
+    training = Training(name, device, seed, mode=mode)
+    start_s = monotonic()
+    training.train_until(COLD_STEPS)
+    cold_start_s = monotonic() - start_s
+
+    def error() -> float:
+        training.record()  # of the step that was taken between
+        training.train_until(CHECKED_STEPS)
+        return largest_deviation(training.losses, expected)
+
+    def metrics() -> dict[str, float]:
+        found = memory_of_step(training)
+        if not mode:
+            return found
+        return {**found, **compilation(cold_start_s, eager_step_s, training.step_time_s())}
+
+    return arm_on(device, threads, step=training.step, error=error, metrics=metrics)
+
+
+def arm_on(device: torch.device, threads: int, **said: Any) -> Arm:
+    """An arm whose steps a GPU's queue holds, or the host takes; `said` is what else it says."""
+    said["notes"] = {"device": device.type, **said.get("notes", {})}
+    if device.type == "cpu":
+        said["notes"]["torch_threads"] = str(threads)
+        return Arm(**said)
+    return Arm(
+        synchronize=lambda: torch.cuda.synchronize(device), mark=lambda: mark_on(device), **said
+    )
+
+
+def require_gpu_for(name: str, gpu: int | None) -> None:
+    """Skips what a processor takes too long for: all but the models whose twins are in FP32."""
+    if gpu is None and TWINS[name].bf16:
+        raise Skip(
+            f"a training step of {name} takes seconds on a processor",
+            "take a smaller model, or a machine with a GPU",
+        )
+
+
+def require_fp8(device: torch.device) -> None:
+    """Products and compiled kernels of 8-bit floats need a card that has them."""
+    if torch.cuda.get_device_capability(device) < FP8_CAPABILITY:
+        raise Skip(
+            "the GPU has no 8-bit floats",
+            "use one of compute capability 8.9 or later",
+        )
+
+
+def tokens_of_step(name: str) -> int:
+    """That a step of this GPT trains on."""
+    twin = TWINS[name]
+    return twin.batch * GPT_SIZES[twin.model or name].tokens
+
+
+def gradients_of(model: nn.Module) -> torch.Tensor:
+    """Of the last backward pass, in FP32 and in one row."""
+    found = (one.grad for one in model.parameters() if one.grad is not None)
+    return torch.cat([one.float().reshape(-1) for one in found])
+
+
+def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Relative to the norm of what is expected."""
+    return float((found - expected).norm() / expected.norm())
+
+
+def exact_model(training: Training, state: Mapping[str, torch.Tensor] | None = None) -> Loss:
+    """The plain model with its loss and this state or the training's: in FP32, which is exact
+    beside BF16, or for trainings in FP32 in FP64."""
+    # A model of its own: what an arm changed in the training's is not in it.
+    kind = torch.float32 if training.bf16 else torch.float64
+    with training.device:  # whose first weights, which count for nothing, a GPU makes sooner
+        exact = Loss(make_model(training.model_name).to(kind))
+    exact.model.load_state_dict(training.model.state_dict() if state is None else state)
+    return exact
+
+
+def gradient_error(
+    training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
+) -> float:
+    """The second of errors_of()."""
+    return errors_of(training, rows, state)[1]
+
+
+def errors_of(
+    training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
+) -> tuple[float, float]:
+    """Of a step on so many rows of tokens in the training's own precision: the distance of its
+    loss, and of its gradients, from those of the exact model, relative. Changes no weight."""
+    given, target = training.input[:rows], training.target[:rows]
+    training.optimizer.zero_grad(set_to_none=True)
+    exact = exact_model(training, state)
+    expected_loss = exact(given, target)
+    expected_loss.backward()
+    expected = gradients_of(exact)
+    del exact
+    with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
+        loss = training.loss_of(given, target)
+    loss.backward()
+    of_loss = abs(float(loss.detach() / expected_loss.detach()) - 1)
+    return of_loss, distance(gradients_of(training.model), expected)
+
+
+def parameters_of(training: Training) -> list[torch.Tensor]:
+    """Copies of the weights as they are."""
+    return [one.detach().clone() for one in training.model.parameters()]
+
+
+def update_error(training: Training, start: list[torch.Tensor], steps: int) -> float:
+    """How far the weights are from where torch's AdamW brings `start` by the same gradients,
+    relative to how far it brings them; 1 for weights that did not move. The first step was taken
+    already."""
+    exact = [one.clone().requires_grad_() for one in start]
+    optimizer = make_optimizer(training.model_name, exact)
+    parameters = list(training.model.parameters())
+    for step in range(steps):
+        if step > 0:
+            training.step()
+        training.synchronize()
+        for one, parameter in zip(exact, parameters, strict=True):
+            one.grad = parameter.grad
+        optimizer.step()
+    squares = [
+        ((found - one).square().sum().item(), (one - old).square().sum().item())
+        for found, one, old in zip(parameters, exact, start, strict=True)
+    ]
+    apart, moved = map(sum, zip(*squares, strict=True))
+    return math.sqrt(apart / moved)
+
+
+def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
+    """What compiling cost, and how often it happened. Break-even only where steps got shorter."""
+    recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
+    found = {
+        "cold_start_s": cold_start_s,
+        "graph_breaks": float(sum(counters["graph_break"].values())),
+        "recompiles": float(len(recompiled)),
+    }
+    if step_s < eager_step_s:
+        found["break_even_steps"] = cold_start_s / (eager_step_s - step_s)
+    return found
+
+
+def _eager_step_s(name: str, device: torch.device, seed: int) -> float:
+    """What a step takes that is not compiled, in this process; leaves nothing behind."""
+    training = Training(name, device, seed)
+    training.train_until(COLD_STEPS)
+    step_s = training.step_time_s()
+    del training
+    free_memory(device)
+    return step_s

@@ -1,0 +1,224 @@
+"""Loaders of Python arms: order, what is ready when a window begins, and workers that die."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+WAIT_S = 30.0
+
+
+@pytest.fixture(name="loaders")
+def loaders_module() -> Any:
+    """The module that arms import."""
+    return importlib.import_module("gpulift_work.loaders")
+
+
+def number(key: tuple[int, int]) -> Any:
+    """A sample that says which it is."""
+    return torch.tensor(key)
+
+
+def make(loaders: Any, kind: str, load: Any = number) -> Any:
+    """A loader of eight samples in batches of two."""
+    order = loaders.Order(8, 2, 7)
+    if kind == "in_process":
+        return loaders.ProcessLoader(loaders.Samples(load), order, 0)
+    if kind == "processes":
+        return loaders.ProcessLoader(loaders.Samples(load), order, 2)
+    if kind == "threads":
+        return loaders.ThreadLoader(loaders.Samples(load), order, 2)
+    return loaders.ProcessLoader(loaders.Samples(load, threads=2), order, 1, prefetch=4)
+
+
+def take(loader: Any, batches: int) -> None:
+    """So many."""
+    for _ in range(batches):
+        loader.take()
+
+
+KINDS = ("in_process", "processes", "threads", "threads_in_subprocess")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_come_in_order_with_the_samples_of_their_keys(loaders: Any, kind: str) -> None:
+    loader = make(loaders, kind)
+    for wanted in itertools.islice(loaders.Order(8, 2, 7), 10):
+        keys, data = loader.take()
+        assert keys == wanted
+        assert data.tolist() == [list(key) for key in wanted]
+
+
+def test_each_epoch_has_all_samples_in_another_order(loaders: Any) -> None:
+    batches = list(itertools.islice(loaders.Order(8, 2, 7), 8))
+    first, second = (list(itertools.chain(*some)) for some in (batches[:4], batches[4:]))
+    assert sorted(first) == [(0, one) for one in range(8)]
+    assert sorted(second) == [(1, one) for one in range(8)]
+    assert [one for _, one in first] != [one for _, one in second]
+    assert list(itertools.islice(loaders.Order(8, 2, 2**64 - 1), 4)) != batches[:4]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_four_batches_are_ready_before_the_first_is_taken_and_again_after_each(
+    loaders: Any, kind: str, tmp_path: Path
+) -> None:
+    def load(key: tuple[int, int]) -> Any:
+        (tmp_path / f"{key[0]}-{key[1]}").touch()
+        return number(key)
+
+    loader = make(loaders, kind, load)
+    for taken in range(4):
+        loader.wait()
+        assert len(list(tmp_path.iterdir())) == 2 * (4 + taken)
+        loader.take()
+
+
+def test_without_workers_nothing_is_loaded_ahead(loaders: Any) -> None:
+    loaded: list[tuple[int, int]] = []
+
+    def load(key: tuple[int, int]) -> Any:
+        loaded.append(key)
+        return number(key)
+
+    loader = make(loaders, "in_process", load)
+    loader.wait()
+    assert loaded == []
+    loader.take()
+    assert len(loaded) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_that_cannot_be_loaded_is_named_in_one_line(loaders: Any, kind: str) -> None:
+    def load(key: tuple[int, int]) -> Any:
+        if key[1] == 5:
+            raise OSError("truncated")
+        return number(key)
+
+    loader = make(loaders, kind, load)
+    loader.wait()  # for what will never be ready, too
+    with pytest.raises((RuntimeError, ValueError), match=r"^(ValueError: )?sample 5: truncated$"):
+        take(loader, 4)
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_killed_worker_is_an_error_in_one_line(loaders: Any, waiting: bool) -> None:
+    stuck = threading.Event()
+    loader = make(loaders, "processes", lambda key: stuck.wait() or number(key))
+    pid = loader.processes[0]
+    threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(RuntimeError, match=r"^a worker process of the loader was killed"):
+        loader.wait() if waiting else loader.take()
+
+
+def test_workers_end_with_a_process_that_is_killed() -> None:
+    code = f"""
+import os, signal, sys
+sys.path[:] = {sys.path!r}
+import torch
+from gpulift_work.loaders import Order, ProcessLoader, Samples
+loader = ProcessLoader(Samples(lambda key: torch.tensor(key)), Order(8, 2, 7), 2)
+loader.wait()
+print(*loader.processes, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # A pipe would stay open as long as a worker lives.
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    workers = list(map(int, ended.stdout.split()))
+    assert len(workers) == 2
+    until_s = time.monotonic() + WAIT_S
+    while any(map(lives, workers)):
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def lives(process: int) -> bool:
+    """Whether it has neither ended nor is about to."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_a_round_trains_on_each_batch_and_its_rest_knows_the_order(loaders: Any) -> None:
+    trained: list[Any] = []
+    rounds = loaders.Rounds(make(loaders, "processes"), loaders.Order(8, 2, 7), trained.append, 3)
+    rounds.step()
+    rounds.rest()
+    assert len(trained) == 3
+    assert rounds.last[1] is trained[-1]
+
+
+def test_batches_that_are_not_those_of_their_turn_fail_the_window(loaders: Any) -> None:
+    rounds = loaders.Rounds(make(loaders, "threads"), loaders.Order(8, 2, 8), id, 1)
+    rounds.step()
+    with pytest.raises(RuntimeError, match="the loader gave samples"):
+        rounds.rest()
+
+
+def test_a_round_says_how_long_it_waited_for_data(loaders: Any) -> None:
+    def slow(key: tuple[int, int]) -> Any:
+        time.sleep(0.01)
+        return number(key)
+
+    rounds = loaders.Rounds(
+        make(loaders, "in_process", slow), loaders.Order(8, 2, 7), lambda _: time.sleep(0.02), 2
+    )
+    waited: list[int] = []
+    spent = rounds.spent(lambda: waited.append(1))
+    assert waited == [1]
+    assert spent.wait_s >= 0.04
+    assert spent.round_s >= spent.wait_s + 0.04
+
+
+def test_loading_alone_takes_no_step_and_counts_the_processors(loaders: Any) -> None:
+    def busy(key: tuple[int, int]) -> Any:
+        until_s = time.thread_time() + 0.01
+        while time.thread_time() < until_s:
+            pass
+        return number(key)
+
+    trained: list[Any] = []
+    rounds = loaders.Rounds(
+        make(loaders, "processes", busy), loaders.Order(8, 2, 7), trained.append, 2
+    )
+    found = rounds.loading(3)
+    assert trained == []
+    assert found.cpu_s >= 0.08  # 12 samples, of which a clock tick or two may not be counted
+    assert found.rounds_s > 0
+    rounds.rest()
+
+
+def test_shared_memory_that_is_too_small_is_a_skip_with_a_remedy(
+    loaders: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaders.require_shared_memory(0)
+    with pytest.raises(loaders.Skip, match="MB are needed") as skipped:
+        loaders.require_shared_memory(1e18)
+    assert "--shm-size" in skipped.value.remedy
+    monkeypatch.setattr(loaders, "SHARED_MEMORY", "/nowhere")
+    with pytest.raises(loaders.Skip, match="No such file"):
+        loaders.require_shared_memory(0)
+
+
+def test_a_wrong_sample_is_counted_and_a_missing_one_is_an_error(loaders: Any) -> None:
+    wanted = [torch.arange(4), torch.arange(4) + 1]
+    assert loaders.wrong_samples(torch.stack(wanted), wanted) == 0
+    assert loaders.wrong_samples(torch.stack(wanted[::-1]), wanted) == 2
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        loaders.wrong_samples(wanted[:1], wanted)

@@ -1,0 +1,461 @@
+"""Samples on a disk: every form gives the same ones, what is broken is named, and an emulated store
+is as slow as it is told."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import shutil
+import struct
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+COUNT, SIZE = 12, 5000
+FORMS = ("files", "tar", "pack", "lmdb", "tfrecord", "webdataset")
+PACKAGES = {"lmdb": "lmdb", "webdataset": "webdataset"}
+LEAVES_FILES_OPEN = (
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+)
+READABLE = (*FORMS[:-1], pytest.param(FORMS[-1], marks=LEAVES_FILES_OPEN))
+
+
+@pytest.fixture(name="samples")
+def samples_module() -> Any:
+    """The module that arms import."""
+    return importlib.import_module("gpulift_work.samples")
+
+
+@pytest.fixture(name="worker")
+def worker_module(samples: Any) -> Any:
+    """The module that has what it raises."""
+    return importlib.import_module("gpulift_worker")
+
+
+@pytest.fixture
+def case_folder(
+    samples: Any, worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The case's scratch folder, on what passes for a disk wherever tests have their files."""
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    monkeypatch.setattr(samples, "disk_facts", lambda _: {"in_memory": False})
+    worker.scratch.cache_clear()
+    yield tmp_path / "case"
+    worker.scratch.cache_clear()
+
+
+def read(store: Any) -> list[bytes]:
+    return [bytes(sample) for sample in store.read()]
+
+
+# --- Samples and their folder ---
+
+
+def test_a_seed_gives_the_same_samples_and_order(samples: Any) -> None:
+    seed = 2**64 - 1  # the largest that the engine gives
+    found = samples.seeded_samples(COUNT, SIZE, seed)
+    assert found.shape == (COUNT, SIZE)
+    assert np.array_equal(found, samples.seeded_samples(COUNT, SIZE, seed))
+    assert not np.array_equal(found, samples.seeded_samples(COUNT, SIZE, 7))
+    order = samples.shuffled(100, seed)
+    assert order == samples.shuffled(100, seed)
+    assert order != sorted(order) == list(range(100))
+
+
+def test_a_folder_is_empty_also_when_an_earlier_process_left_something(
+    samples: Any, case_folder: Path
+) -> None:
+    left = samples.folder_for("tar", 1.0) / "left"
+    left.write_text("by a process that was killed")
+    assert samples.folder_for("tar", 1.0) == case_folder / "tar"
+    assert not left.exists()
+
+
+@pytest.mark.usefixtures("case_folder")
+def test_too_little_space_says_how_much_is_needed(
+    samples: Any, worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
+    with pytest.raises(worker.Skip) as skip:
+        samples.folder_for("tar", 4e6)
+    said = "the samples need 4 MB, and the disk of the scratch folder has 3 MB free"
+    assert str(skip.value) == said
+    assert "--scratch DIR" in skip.value.remedy
+    samples.folder_for("tar", 3e6)  # is enough
+
+
+@pytest.mark.usefixtures("case_folder")
+def test_a_folder_in_memory_is_no_disk(
+    samples: Any, worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "disk_facts", lambda _: {"in_memory": True})
+    with pytest.raises(worker.Skip, match="the scratch folder is in memory"):
+        samples.folder_for("tar", 1.0)
+
+
+# --- Cold ---
+
+
+def test_a_window_is_cold_when_the_share_is_small(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evicted: list[Any] = []
+    monkeypatch.setattr(samples, "evict", evicted.append)
+    monkeypatch.setattr(samples, "resident_share", lambda files: 0.25)
+    around = samples.cold([tmp_path])
+    around["before"]()
+    assert evicted == [[tmp_path]]
+    required = around["precondition"]
+    assert (required.name, required.look(), required.most) == ("resident_share", 0.25, 0.01)
+
+
+def test_where_the_kernel_does_not_tell_the_arm_is_skipped_with_a_remedy(
+    samples: Any, worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "resident_share", lambda files: None)
+    required = samples.cold([tmp_path])["precondition"]
+    with pytest.raises(worker.Skip, match="resident_share cannot be told here") as skip:
+        worker.look_first(required)
+    assert "cachestat" in skip.value.remedy
+
+
+def test_the_note_says_how_cold_it_is(samples: Any, tmp_path: Path) -> None:
+    said = samples.note_of_cold(tmp_path)
+    assert said.startswith("cold in this machine: file contents, not names; read-ahead ")
+    assert str(tmp_path) not in said
+
+
+# --- Forms ---
+
+
+def written(samples: Any, form: str, folder: Path) -> tuple[Any, Any, list[int]]:
+    """A store with its samples and their order."""
+    if form in PACKAGES:
+        pytest.importorskip(PACKAGES[form])
+    content = samples.seeded_samples(COUNT, SIZE, 7)
+    order = samples.shuffled(COUNT, 7)
+    return samples.sample_store(form, folder, content, order), content, order
+
+
+@pytest.mark.parametrize("form", READABLE)
+def test_each_form_gives_all_samples_in_their_order_in_every_epoch(
+    samples: Any, tmp_path: Path, form: str
+) -> None:
+    store, content, order = written(samples, form, tmp_path)
+    wanted = [content[number].tobytes() for number in order]
+    assert read(store) == wanted
+    assert read(store) == wanted
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_its_files_are_all_that_it_wrote(samples: Any, tmp_path: Path, form: str) -> None:
+    store, _, _ = written(samples, form, tmp_path)
+    assert sorted(store.files) == sorted(tmp_path.iterdir())
+    assert len(store.files) == (COUNT if form == "files" else 1)
+
+
+@pytest.mark.parametrize("form", sorted(PACKAGES))
+def test_a_package_that_is_missing_is_said(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, PACKAGES[form], None)
+    with pytest.raises(ModuleNotFoundError):
+        samples.sample_store(form, tmp_path, [b"1"], [0])
+
+
+def test_shards_divide_the_order(samples: Any) -> None:
+    content = [b"1" * 100] * 7
+    order = [6, 5, 4, 3, 2, 1, 0]
+    assert samples.in_shards(content, order, 350) == [[6, 5, 4], [3, 2, 1, 0]]
+    assert samples.in_shards(content, order, 10_000) == [order]
+
+
+def test_several_shards_are_read_one_after_another(samples: Any, tmp_path: Path) -> None:
+    content, order = samples.seeded_samples(COUNT, SIZE, 7), samples.shuffled(COUNT, 7)
+    store = samples.TarShards(tmp_path, content, order, 3 * SIZE)
+    assert len(store.files) == 4
+    assert read(store) == [content[number].tobytes() for number in order]
+
+
+def test_tarfile_reads_what_was_written(samples: Any, tmp_path: Path) -> None:
+    store, content, order = written(samples, "tar", tmp_path)
+    with tarfile.open(store.files[0]) as archive:
+        members = archive.getmembers()
+        assert [one.name for one in members] == [f"{number:06}.bin" for number in order]
+        found = archive.extractfile(members[3])
+        assert found is not None
+        assert found.read() == content[order[3]].tobytes()
+
+
+def cut(file: Path, size: int) -> None:
+    os.truncate(file, size)
+
+
+def test_a_truncated_tar_names_the_sample(samples: Any, tmp_path: Path) -> None:
+    store, _, order = written(samples, "tar", tmp_path)
+    of_member = 512 + SIZE + -SIZE % 512
+    cut(store.files[0], 2 * of_member + 512 + 100)
+    with pytest.raises(
+        ValueError, match=f"sample {order[2]:06}.bin is truncated: 100 of 5000 bytes"
+    ):
+        read(store)
+    cut(store.files[0], 2 * of_member)  # as where a copy stopped between two of them
+    with pytest.raises(ValueError, match=f"truncated behind {order[1]:06}.bin"):
+        read(store)
+
+
+def test_a_truncated_pack_names_the_sample(samples: Any, tmp_path: Path) -> None:
+    store, _, _ = written(samples, "pack", tmp_path)
+    cut(store.files[0], (COUNT - 1) * SIZE + 10)
+    with pytest.raises(ValueError, match=f"sample {COUNT - 1} is truncated: 10 of 5000 bytes"):
+        read(store)
+
+
+@pytest.mark.parametrize("left", [16 + SIZE + 5, 16 + SIZE + 700])
+def test_a_truncated_record_is_named(samples: Any, tmp_path: Path, left: int) -> None:
+    store, _, _ = written(samples, "tfrecord", tmp_path)
+    cut(store.files[0], left)
+    with pytest.raises(ValueError, match=r"record 1 of 000000\.tfrecord is truncated"):
+        read(store)
+
+
+def test_a_map_that_is_full_says_at_which_sample_and_what_helps(
+    samples: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("lmdb")
+    content = samples.seeded_samples(COUNT, SIZE, 7)
+    with pytest.raises(ValueError, match=r"map of 0\.1 MB is full at sample \d+ of 12: make map_b"):
+        samples.Lmdb(tmp_path, content, range(COUNT), map_bytes=65_536)
+
+
+def test_records_have_the_checksums_of_tensorflow(samples: Any, tmp_path: Path) -> None:
+    known = np.frombuffer(b"123456789", np.uint8)[None]
+    assert samples.crc32c(known).tolist() == [0xE3069283]  # as CRC-32C is defined
+    # The length of an empty record: TensorFlow writes these twelve bytes.
+    assert samples.masked(samples.crc32c(np.zeros((1, 8), np.uint8))).tolist() == [0x07980329]
+    store, content, order = written(samples, "tfrecord", tmp_path)
+    record = store.files[0].read_bytes()[: 16 + SIZE]
+    first = content[order[0]]
+    assert record[12:-4] == first.tobytes()
+    assert struct.unpack("<I", record[-4:])[0] == samples.masked(samples.crc32c(first[None]))[0]
+
+
+# --- Batches ---
+
+
+def test_a_batch_finds_wrong_bytes_wrong_order_and_nothing_at_all(samples: Any) -> None:
+    content = samples.seeded_samples(3, SIZE, 7)
+    batch = samples.Batch(3, SIZE)
+    order = [2, 0, 1]
+
+    def wrong(rows: list[Any]) -> float:
+        batch.fill(iter(rows))
+        return float(batch.wrong_bytes(content, order))
+
+    assert wrong([content[number].tobytes() for number in order]) == 0
+    assert batch.wrong_bytes(content, order) > 2.9 * SIZE  # what was found is forgotten
+    changed = content[0].copy()
+    changed[17] ^= 1
+    assert wrong([content[2], changed, content[1]]) == 1
+    assert wrong([content[2], content[1], content[0]]) > 1.9 * SIZE
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_batch_takes_neither_fewer_nor_more_samples(samples: Any, number: int) -> None:
+    batch = samples.Batch(3, SIZE)
+    with pytest.raises(ValueError, match="zip"):
+        batch.fill(iter([bytes(SIZE)] * number))
+
+
+# --- The emulated store ---
+
+
+class Clock:
+    """Goes on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.slept_s: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.slept_s.append(round(duration_s, 9))
+        self.now_s += duration_s
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A file of 10,000 bytes, and its descriptor."""
+    file = tmp_path / "stored"
+    file.write_bytes(bytes(range(250)) * 40)
+    descriptor = os.open(file, os.O_RDONLY)
+    yield file, descriptor
+    os.close(descriptor)
+
+
+def test_requests_one_after_another_each_take_latency_and_transfer(
+    samples: Any, stored: tuple[Path, int]
+) -> None:
+    clock = Clock()
+    reader = samples.ThrottledReader(1e6, 0.005, clock=clock, sleep=clock.sleep)
+    content = reader.read(stored[1], 2000, 250)
+    assert content == bytes(range(250)) * 8
+    reader.read(stored[1], 4000, 0)
+    assert clock.slept_s == [0.007, 0.009]
+    assert (reader.bytes_read, reader.requests) == (6000, 2)
+
+
+def test_requests_at_once_share_the_rate_and_not_the_latency(
+    samples: Any, stored: tuple[Path, int]
+) -> None:
+    slept_s: list[float] = []
+    reader = samples.ThrottledReader(1e6, 0.005, clock=lambda: 50.0, sleep=slept_s.append)
+    for _ in range(3):
+        reader.read(stored[1], 1000, 0)
+    assert slept_s == pytest.approx([0.006, 0.007, 0.008])
+
+
+def test_an_idle_link_saves_nothing_up(samples: Any, stored: tuple[Path, int]) -> None:
+    clock = Clock()
+    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
+    reader.read(stored[1], 1000, 0)
+    clock.now_s += 10
+    reader.read(stored[1], 1000, 0)
+    assert clock.slept_s == [0.001, 0.001]
+
+
+def test_the_end_of_the_file_costs_only_what_comes(samples: Any, stored: tuple[Path, int]) -> None:
+    clock = Clock()
+    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
+    assert len(reader.read(stored[1], 1_000_000, 9000)) == 1000
+    assert clock.slept_s == [0.001]
+
+
+def test_a_store_slower_than_the_timeout_says_so_and_does_not_wait(
+    samples: Any, stored: tuple[Path, int]
+) -> None:
+    clock = Clock()
+    reader = samples.ThrottledReader(100, 1.0, 30.0, clock=clock, sleep=clock.sleep)
+    said = r"the emulated store needs 41\.0 s for 4000 bytes, and the timeout is 30 s"
+    with pytest.raises(TimeoutError, match=said):
+        reader.read(stored[1], 4000, 0)
+    assert clock.slept_s == []
+    reader.read(stored[1], 2000, 0)  # which the refused one does not hold up
+    assert clock.slept_s == [21.0]
+
+
+def test_threads_lose_no_bytes(samples: Any, stored: tuple[Path, int]) -> None:
+    reader = samples.ThrottledReader(1e12, 0.0)
+
+    def requests() -> None:
+        for _ in range(200):
+            reader.read(stored[1], 100, 0)
+
+    threads = [threading.Thread(target=requests) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (reader.bytes_read, reader.requests) == (80_000, 800)
+
+
+def test_a_file_of_the_store_reads_as_any_file(samples: Any, stored: tuple[Path, int]) -> None:
+    reader = samples.ThrottledReader(1e12, 0.0)
+    with io.BufferedReader(samples.ThrottledFile(reader, stored[0]), 4096) as file:
+        assert file.read(3) == bytes([0, 1, 2])
+        assert reader.requests == 1
+        assert file.read(5000) == (bytes(range(250)) * 40)[3:5003]
+        assert file.seek(-5, os.SEEK_END) == 9995
+        assert file.read() == bytes([245, 246, 247, 248, 249])
+        file.seek(10)
+        assert file.seek(5, os.SEEK_CUR) == 15
+        assert file.read(1) == bytes([15])
+
+
+# --- io_uring ---
+
+
+@pytest.fixture(name="uring")
+def uring_module(samples: Any) -> Any:
+    """The module, where the system allows it."""
+    return importlib.import_module("gpulift_uring")
+
+
+@pytest.fixture(name="ring")
+def ring_of_four(uring: Any, worker: Any) -> Iterator[Any]:
+    """A ring with place for four requests."""
+    try:
+        ring = uring.Ring(4)
+    except worker.Skip as skip:
+        pytest.skip(str(skip))
+    yield ring
+    ring.close()
+
+
+Opened = Callable[[Path], int]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Opens files, and closes them."""
+    descriptors: list[int] = []
+
+    def opening(file: Path) -> int:
+        descriptors.append(os.open(file, os.O_RDWR | os.O_CREAT))
+        return descriptors[-1]
+
+    yield opening
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 33])
+def test_a_ring_moves_every_row_in_both_directions(
+    uring: Any, ring: Any, opened: Opened, tmp_path: Path, count: int
+) -> None:
+    rows = np.frombuffer(os.urandom(count * 700), np.uint8).reshape(count, 700)
+    offsets = 700 * np.random.default_rng(7).permutation(count)
+    descriptor = opened(tmp_path / "file")
+    ring.transfer(uring.WRITE, descriptor, offsets, rows)
+    wanted = np.zeros_like(rows)
+    wanted[offsets // 700] = rows
+    assert (tmp_path / "file").read_bytes() == wanted.tobytes()
+    found = np.zeros_like(rows)
+    ring.transfer(uring.READ, descriptor, offsets, found)
+    assert np.array_equal(found, rows)
+
+
+def test_a_ring_says_where_a_file_ends_too_early(
+    uring: Any, ring: Any, opened: Opened, tmp_path: Path
+) -> None:
+    (tmp_path / "short").write_bytes(bytes(1000))
+    rows = np.zeros((2, 700), np.uint8)
+    with pytest.raises(OSError, match="at byte 700: 300 of 700 bytes"):
+        ring.transfer(uring.READ, opened(tmp_path / "short"), np.array([0, 700]), rows)
+
+
+def test_a_ring_says_what_the_system_refuses(uring: Any, ring: Any) -> None:
+    rows = np.zeros((1, 700), np.uint8)
+    with pytest.raises(OSError, match="at byte 0: Bad file descriptor"):
+        ring.transfer(uring.READ, 999_999, np.array([0]), rows)
+
+
+def test_where_io_uring_is_forbidden_the_arm_is_skipped_with_a_remedy(
+    uring: Any, worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uring, "_c", SimpleNamespace(syscall=lambda *_: -1))
+    monkeypatch.setattr(uring.ctypes, "get_errno", lambda: 1)
+    with pytest.raises(worker.Skip) as skip:
+        uring.Ring(4)
+    assert str(skip.value) == "io_uring cannot be used here: Operation not permitted"
+    assert "containers" in skip.value.remedy
