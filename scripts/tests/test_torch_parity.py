@@ -75,7 +75,19 @@ model = GPT2LMHeadModel(config)
 tokens = lambda: torch.randint(config.vocab_size, {shape})
 compare(sys.argv[1], "{name}", model, tokens(), tokens(), ["lm_head.weight"])
 """
-
+LLAMA = """
+from transformers import LlamaConfig, LlamaForCausalLM
+config = LlamaConfig(num_hidden_layers=2, hidden_size=64, num_attention_heads=4,
+                     num_key_value_heads=2, intermediate_size=128, max_position_embeddings=32,
+                     vocab_size=64, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                     rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
+                     bos_token_id=0, eos_token_id=0)
+model = LlamaForCausalLM(config)
+for one in model.parameters():  # at first attention is nearly even, and places hardly tell
+    one.data *= 5 if one.dim() == 2 else 1
+tokens = lambda: torch.randint(config.vocab_size, (2, 32))
+compare(sys.argv[1], "llama_toy", model, tokens(), tokens(), ["lm_head.weight"])
+"""
 
 HAS_GPU = """
 import torch
@@ -157,6 +169,16 @@ def test_gpt_agrees_with_transformers(
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
     assert max(found["fp64"].values()) < 1e-6, found["fp64"]  # the C++ loss is in FP32
     assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]
+
+
+def test_llama_agrees_with_transformers(tmp_path: Path, device: str) -> None:
+    """With keys and values that heads share, and positions that are angles."""
+    require("transformers")
+    found = differences(LLAMA, tmp_path, device)
+    assert max(found["fp32"].values()) < 1e-4, found["fp32"]
+    # In FP64, too, transformers' norms and angles are in FP32.
+    assert max(found["fp64"].values()) < 1e-5, found["fp64"]
+    assert "grad.model.layers.1.self_attn.k_proj.weight" in found["fp64"]
 
 
 def test_the_program_names_the_tensor_of_a_file_that_does_not_fit(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ const std::map<std::string, Twin>& twins() {
       {"gpt2", {.batch_size = 8, .precision = Precision::kBf16, .tolerance = 0.02}},
       {"gpt_small", {.batch_size = 1, .precision = Precision::kBf16, .tolerance = 0.05}},
       {"gpt_toy", {.batch_size = 8, .precision = Precision::kFp32, .tolerance = 0.001}},
+      {"llama_1b", {.batch_size = 2, .precision = Precision::kBf16, .tolerance = 0.02}},
+      {"llama_toy", {.batch_size = 8, .precision = Precision::kFp32, .tolerance = 0.001}},
       {"lstm", {.batch_size = 64, .precision = Precision::kBf16, .tolerance = 0.05}},
       {"mlp", {.batch_size = 256, .precision = Precision::kBf16, .tolerance = 0.05}}};
   return all;

@@ -5,6 +5,7 @@
 
 #include "encoder.hpp"
 #include "gpt.hpp"
+#include "llama.hpp"
 #include "lstm.hpp"
 #include "mlp.hpp"
 #include "mobilenet.hpp"
@@ -19,7 +20,8 @@ const std::map<std::string, MakeWorkload>& makers() {
   static const std::map<std::string, MakeWorkload> all{
       {"encoder", encoder_workload},     {"encoder_toy", encoder_toy_workload},
       {"gpt2", gpt2_workload},           {"gpt_small", gpt_small_workload},
-      {"gpt_toy", gpt_toy_workload},     {"lstm", lstm_workload},
+      {"gpt_toy", gpt_toy_workload},     {"llama_1b", llama_1b_workload},
+      {"llama_toy", llama_toy_workload}, {"lstm", lstm_workload},
       {"lstm_toy", lstm_toy_workload},   {"mlp", mlp_workload},
       {"mobilenet", mobilenet_workload}, {"mobilenet_small", mobilenet_small_workload},
       {"resnet18", resnet18_workload},   {"resnet50", resnet50_workload},
