@@ -12,7 +12,7 @@ inline std::vector<std::size_t> gpt_tensors(std::string_view model) {
   struct Size {
     std::size_t layers, width, vocabulary, context;
   };
-  const Size size = model == "gpt2" ? Size{12, 768, 50257, 1024} : Size{4, 128, 512, 128};
+  const Size size = model == "gpt2" ? Size{12, 768, 50304, 1024} : Size{4, 128, 512, 128};
   const std::size_t w = size.width;
   std::vector<std::size_t> counts{size.vocabulary * w, size.context * w};
   for (std::size_t layer = 0; layer < size.layers; ++layer) {

@@ -20,7 +20,7 @@ double gpt_flops(double rows, double layers, double width, double tokens, double
 }
 
 Size size_of(const std::string& model) {
-  if (model == "gpt_small") return {gpt_flops(1, 4, 768, 128, 50257), 128, "token", "gemm/bf16", 0.05};
+  if (model == "gpt_small") return {gpt_flops(1, 4, 768, 128, 50304), 128, "token", "gemm/bf16", 0.05};
   if (model == "gpt_toy") return {gpt_flops(8, 2, 64, 32, 64), 8 * 32, "token", "", 0.001};
   // 8 layers, but the first needs no gradient of its input.
   return {2.0 * 256 * 4096 * 4096 * (3 * 8 - 1), 256, "sample", "gemm/bf16", 0.05};

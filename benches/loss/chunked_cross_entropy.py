@@ -31,7 +31,7 @@ TECHNIQUE = {
     "question": "What does a step save whose logits are made, and turned into gradients, chunk by "
     "chunk?",
     "expectation": """
-        GPT-2, 8 x 1024 tokens, BF16 on an H100. The logits are 8192 x 50257 = 412 M values: 0.8
+        GPT-2, 8 x 1024 tokens, BF16 on an H100. The logits are 8192 x 50304 = 412 M values: 0.8
         GB in BF16 and 1.65 GB in each of the FP32 copies, of which cross entropy keeps one and
         makes another in the backward pass: 4 GB of a peak of 8.5 GB. In chunks of 1024 tokens it
         is 0.5 GB, and an FP32 gradient of the weight, 0.15 GB: 4.9 GB, 1.7 times less. Time: the

@@ -80,7 +80,7 @@ def test_autocast_is_the_one_difference(
 
 def test_work_is_that_of_the_arms_in_cpp(technique: ModuleType) -> None:
     found = {name: technique.flops_of_step(name) for name in technique.TECHNIQUE["sweep"]["model"]}
-    assert found["gpt2"] == 6.9995593728e12
+    assert found["gpt2"] == 7.001333563392e12
     assert found["resnet50_128"] == 3.110281936896e12
     assert found["gpt_toy"] == counted_flops(technique, "gpt_toy")
 

@@ -22,8 +22,8 @@ struct GptConfig {
   std::int64_t layers = 12;
   std::int64_t width = 768;
   std::int64_t heads = 12;
-  std::int64_t tokens = 1024;  // of a row, and positions that the model has
-  std::int64_t vocabulary = 50257;
+  std::int64_t tokens = 1024;       // of a row, and positions that the model has
+  std::int64_t vocabulary = 50304;  // 50257, padded as those who train it do: products with an odd side are slow
 };
 
 /// 124M parameters: A. Radford et al., "Language models are unsupervised multitask learners", 2019.

@@ -23,10 +23,10 @@ std::int64_t parameter_count(Model& model) {
 
 TEST(Gpt, HasTheParametersOfGpt2) {
   Gpt model(gpt2_config());
-  EXPECT_EQ(parameter_count(model), 124439808);
+  EXPECT_EQ(parameter_count(model), 124475904);
   const auto parameters = model.named_parameters();
   EXPECT_EQ(parameters.size(), 148);
-  EXPECT_EQ(parameters["transformer.wte.weight"].sizes(), (std::vector<std::int64_t>{50257, 768}));
+  EXPECT_EQ(parameters["transformer.wte.weight"].sizes(), (std::vector<std::int64_t>{50304, 768}));
   EXPECT_EQ(parameters["transformer.wpe.weight"].sizes(), (std::vector<std::int64_t>{1024, 768}));
   EXPECT_EQ(parameters["transformer.h.11.attn.c_attn.weight"].sizes(), (std::vector<std::int64_t>{768, 2304}));
   EXPECT_EQ(parameters["transformer.h.0.mlp.c_proj.weight"].sizes(), (std::vector<std::int64_t>{3072, 768}));
@@ -40,8 +40,8 @@ TEST(Gpt, HasTheParametersOfGpt2) {
 }
 
 TEST(Gpt, CountsTheFlopsOfItsProducts) {
-  // By hand: 12 layers of 24 * 768^2 + 4 * 1024 * 768, and 2 * 768 * 50257 of the head; three products for each.
-  const double per_token = 3 * (12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768) + 2.0 * 768 * 50257);
+  // By hand: 12 layers of 24 * 768^2 + 4 * 1024 * 768, and 2 * 768 * 50304 of the head; three products for each.
+  const double per_token = 3 * (12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768) + 2.0 * 768 * 50304);
   const Workload workload = make_workload("gpt2", 2);
   EXPECT_DOUBLE_EQ(workload.flops, 2 * 1024 * per_token);
   EXPECT_EQ(workload.items, 2048);

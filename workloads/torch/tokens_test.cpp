@@ -21,7 +21,7 @@ double mean_surprise_nats(const TokenChain& chain, const torch::Tensor& tokens) 
 }
 
 TEST(TokenChain, SurprisesTheTrueModelByItsEntropyRate) {
-  for (const std::int64_t vocabulary : {64, 50257}) {
+  for (const std::int64_t vocabulary : {64, 50304}) {
     const TokenChain chain(vocabulary);
     torch::manual_seed(7);
     const double measured = mean_surprise_nats(chain, chain.sample(64, 1025));

@@ -106,7 +106,7 @@ TWINS = {
     "resnet50": RESNET50,
     "resnet50_128": replace(RESNET50, model=replace(RESNET50.model, batch=128)),
     "gpt_small": Twin(
-        Gpt(1, layers=4, width=768, heads=12, tokens=128, vocabulary=50257),
+        Gpt(1, layers=4, width=768, heads=12, tokens=128, vocabulary=50304),
         bf16=True,
         rule=AdamW(1e-4, 0.1, GPT_BETAS),
     ),

@@ -55,10 +55,11 @@ class Twin:
     model: str = ""  # where it is not the twin's name: the same model with another batch
 
 
+# 50257 words, padded to a multiple of 128 as those who train them do.
 GPT_SIZES = {
-    "gpt2": GptSize(12, 768, 12, 1024, 50257),
-    "gpt2_large": GptSize(36, 1280, 20, 1024, 50257),
-    "gpt_small": GptSize(4, 768, 12, 128, 50257),
+    "gpt2": GptSize(12, 768, 12, 1024, 50304),
+    "gpt2_large": GptSize(36, 1280, 20, 1024, 50304),
+    "gpt_small": GptSize(4, 768, 12, 128, 50304),
     "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
 }

@@ -208,7 +208,7 @@ with torch.device("meta"):
     model = training.make_model("gpt2")
 print(sum(one.numel() for one in model.parameters()))
 """
-    assert printed(code) == 124_439_808
+    assert printed(code) == 124_475_904
 
 
 def test_the_check_finds_steps_that_learn_otherwise() -> None:
