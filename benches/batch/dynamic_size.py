@@ -270,7 +270,7 @@ class PackedLoss(nn.Module):
             return kernel(query, key, value, given)
 
         state = self.model.hidden(given.tokens, given.places, attend)
-        return nnf.cross_entropy(nnf.linear(state, self.model.wte.weight).float(), target)
+        return nnf.cross_entropy(nnf.linear(state, self.model.output_weight).float(), target)
 
 
 def in_one_call(

@@ -128,7 +128,7 @@ class ChunkedLoss(nn.Module):
             self.loss_of_chunks = lambda *given: GradientInForward.apply(*given, chunk)
 
     def forward(self, given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        state, weight = self.model.hidden(given), self.model.wte.weight
+        state, weight = self.model.hidden(given), self.model.output_weight
         kind = state.device.type
         if torch.is_autocast_enabled(kind):  # as a linear layer does
             state, weight = (one.to(torch.get_autocast_dtype(kind)) for one in (state, weight))

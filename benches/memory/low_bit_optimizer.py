@@ -114,7 +114,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 def torchao_adamw(training: Training) -> torch.optim.Optimizer:
     """The library's, where it is installed."""
-    from torchao.optim import AdamW8bit  # type: ignore[import-not-found, unused-ignore]
+    from torchao.optim import AdamW8bit
 
     require_compiler(training.device)
     keep_the_compiler_quiet()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from gpulift_work.training import (
-    GPT_SIZES,
+    TEXT_SIZES,
     TWINS,
     Training,
     arm_on,
@@ -117,12 +117,9 @@ def require_formats(device: torch.device) -> None:
 
 
 def flops_of_step(name: str) -> float:
-    """Of the products, two operations for each multiply-add: one forward, two backward. Attention
-    counts in full, though half of it is masked; images need no gradient."""
+    """Of the products, two operations for each multiply-add: one forward, two backward. Images need
+    no gradient."""
     if name in IMAGE_PRODUCTS:
         products, of_first = IMAGE_PRODUCTS[name]
         return 2.0 * TWINS[name].batch * (3 * products - of_first)
-    size = GPT_SIZES[name]
-    weights = 12 * size.layers * size.width**2 + size.vocabulary * size.width
-    attention = 12 * size.layers * size.width * size.tokens
-    return float(tokens_of_step(name) * (6 * weights + attention))
+    return TWINS[name].batch * TEXT_SIZES[name].flops_of_row()

@@ -107,7 +107,9 @@ class Arm:
     `metrics` is called once, after `error`, and may take steps: facts whose names end in their
     units, such as peak_allocated_bytes.
     `before` is called ahead of each window, which is then one step with no lead-in, and `rest`
-    after each: it returns when nothing of the arm works on any more. Neither is timed.
+    after each: it returns when nothing of the arm works on any more. `wake` is called ahead of each
+    window and its lead-in: it brings back what `rest` gave up, such as memory that the arms of a
+    case cannot all hold at once. None is timed.
     """
 
     step: Callable[[], object]
@@ -119,6 +121,7 @@ class Arm:
     value: Callable[[], float] | None = None
     before: Callable[[], object] = nothing
     rest: Callable[[], object] = nothing
+    wake: Callable[[], object] = nothing
     precondition: Precondition | None = None
     tolerance: float | None = None  # where it differs from the technique's
     bytes: float = 0.0  # of a step, through the memory or the link that `roof` names
@@ -232,6 +235,7 @@ class Windows:
         """
         arm, step = self._arm, self._arm.step
         gc.collect()  # the collector is off inside windows
+        arm.wake()
         for _ in range(lead_in_steps):
             step()
         if arm.has_before or not by_events:
@@ -601,6 +605,7 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     start, stop = library.gpulift_launch_counter_start, library.gpulift_launch_counter_stop
     start.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], ctypes.c_int64
     steps = 1 if arm.has_before else COUNTED_STEPS
+    arm.wake()
     arm.before()
     started = start()
     if started is None:

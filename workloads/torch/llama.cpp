@@ -1,5 +1,7 @@
 #include "llama.hpp"
 
+#include <ATen/autocast_mode.h>
+
 #include <memory>
 #include <vector>
 
@@ -30,8 +32,11 @@ class Norm : public torch::nn::Module {
   Norm(const LlamaConfig& config, torch::Device device)
       : epsilon_(config.norm_epsilon), weight_(register_parameter("weight", torch::ones({config.width}, device))) {}
 
+  /// Under autocast in its type, which it would else cast to anew for each of several products.
   torch::Tensor forward(const torch::Tensor& input) const {
-    return torch::rms_norm(input, weight_.sizes(), weight_, epsilon_);
+    const torch::Tensor normal = torch::rms_norm(input, weight_.sizes(), weight_, epsilon_);
+    const torch::DeviceType device = normal.device().type();
+    return at::autocast::is_autocast_enabled(device) ? normal.to(at::autocast::get_autocast_dtype(device)) : normal;
   }
 
  private:
@@ -89,11 +94,17 @@ class SelfAttention : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& input, Rotation& rotation) const {
     const torch::Tensor query = rotation.turned(by_head(q_proj_->product(input)));
-    const torch::Tensor key = rotation.turned(by_head(k_proj_->product(input)));
-    const torch::Tensor value = by_head(v_proj_->product(input));
+    torch::Tensor key = rotation.turned(by_head(k_proj_->product(input)));
+    torch::Tensor value = by_head(v_proj_->product(input));
+    const bool shares_keys = query.scalar_type() != torch::kFloat32;  // of FP32 torch has no such kernel
+    if (!shares_keys) {
+      const std::int64_t shared = query.size(1) / key.size(1);
+      key = key.repeat_interleave(shared, 1);
+      value = value.repeat_interleave(shared, 1);
+    }
     const torch::Tensor mixed =
         at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
-                                         /*scale=*/{}, /*enable_gqa=*/true);
+                                         /*scale=*/{}, /*enable_gqa=*/shares_keys);
     return o_proj_->product(mixed.transpose(1, 2).reshape(input.sizes()));
   }
 

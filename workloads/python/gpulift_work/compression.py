@@ -128,7 +128,7 @@ def inference_of(training: Training) -> Callable[[], torch.Tensor]:
 
     def logits() -> torch.Tensor:
         with torch.no_grad():
-            return nnf.linear(model.hidden(training.input)[:, -1], model.wte.weight)
+            return nnf.linear(model.hidden(training.input)[:, -1], model.output_weight)
 
     return logits
 

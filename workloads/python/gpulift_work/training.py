@@ -28,6 +28,8 @@ from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
 
+from gpulift_work.llama import LLAMA_SIZES, Llama, LlamaSize
+
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
 FP8_CAPABILITY = (8, 9)
@@ -43,6 +45,13 @@ class GptSize:
     heads: int
     tokens: int
     vocabulary: int
+
+    def flops_of_row(self) -> float:
+        """Of a row's products in a training step: one forward, two backward, two operations for
+        each multiply-add. Attention counts in full, though half of it is masked."""
+        weights = 12 * self.layers * self.width**2 + self.vocabulary * self.width
+        attention = 12 * self.layers * self.width * self.tokens
+        return float(self.tokens * (6 * weights + attention))
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ GPT_SIZES = {
     "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
 }
+TEXT_SIZES: Mapping[str, GptSize | LlamaSize] = {**GPT_SIZES, **LLAMA_SIZES}
 IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
 TWINS = {
     "resnet50": Twin(64, bf16=True, channels_last=True),
@@ -73,6 +83,8 @@ TWINS = {
     "gpt_small": Twin(1, bf16=True),
     "gpt_baby": Twin(1, bf16=False),
     "gpt_toy": Twin(8, bf16=False),
+    "llama_1b": Twin(2, bf16=True),
+    "llama_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
     "mlp": Twin(256, bf16=True),
 }
@@ -143,8 +155,14 @@ class Gpt(nn.Module):
         found: torch.Tensor = self.ln_f(state)
         return found
 
+    @property
+    def output_weight(self) -> torch.Tensor:
+        """The output layer's: vocabulary x width."""
+        weight: torch.Tensor = self.wte.weight
+        return weight
+
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return nnf.linear(self.hidden(tokens), self.wte.weight)
+        return nnf.linear(self.hidden(tokens), self.output_weight)
 
 
 class Lstm(nn.Module):
@@ -181,6 +199,8 @@ def make_model(name: str) -> nn.Module:
     """The model of a name, on the host; weights from torch's default generator."""
     if name in GPT_SIZES:
         return Gpt(GPT_SIZES[name])
+    if name in LLAMA_SIZES:
+        return Llama(LLAMA_SIZES[name])
     if name == "lstm":
         return Lstm()
     if name == "mlp":
@@ -209,22 +229,24 @@ def make_batch(name: str, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         pixels, classes = IMAGE_SIZES[name]
         return torch.randn(batch, 3, pixels, pixels), torch.randint(classes, (batch,))
     length, vocabulary = (128, 10_000)
-    if name in GPT_SIZES:
-        length, vocabulary = GPT_SIZES[name].tokens, GPT_SIZES[name].vocabulary
+    if name in TEXT_SIZES:
+        length, vocabulary = TEXT_SIZES[name].tokens, TEXT_SIZES[name].vocabulary
     tokens = torch.randint(vocabulary, (batch, length + 1))
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
-def make_optimizer(name: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """By the rule of the C++ workload, in one kernel."""
+def make_optimizer(
+    name: str, parameters: list[nn.Parameter], *, fused: bool | None = True
+) -> torch.optim.Optimizer:
+    """By the rule of the C++ workload, in one kernel; `fused` None: as torch chooses."""
     if name in IMAGE_SIZES:
-        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
-    if name in GPT_SIZES:
-        rate = 3e-3 if name == "gpt_toy" else 1e-4
+        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
+    if name in TEXT_SIZES:
+        rate = 3e-3 if name in ("gpt_toy", "llama_toy") else 1e-4
         return torch.optim.AdamW(
-            parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+            parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=fused
         )
-    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=True)
+    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=fused)
 
 
 def device_of(gpu: int | None) -> torch.device:
@@ -485,6 +507,8 @@ def require_gpu_for(name: str, gpu: int | None) -> None:
 
 def require_fp8(device: torch.device) -> None:
     """Products and compiled kernels of 8-bit floats need a card that has them."""
+    if device.type == "cpu":
+        raise Skip("products of 8-bit floats need a GPU", "use a machine with one")
     if torch.cuda.get_device_capability(device) < FP8_CAPABILITY:
         raise Skip(
             "the GPU has no 8-bit floats",
@@ -493,9 +517,9 @@ def require_fp8(device: torch.device) -> None:
 
 
 def tokens_of_step(name: str) -> int:
-    """That a step of this GPT trains on."""
+    """That a step of this language model trains on."""
     twin = TWINS[name]
-    return twin.batch * GPT_SIZES[twin.model or name].tokens
+    return twin.batch * TEXT_SIZES[twin.model or name].tokens
 
 
 def gradients_of(model: nn.Module) -> torch.Tensor:

@@ -1,0 +1,261 @@
+"""job/ladder: a training step as what people turn on is added, one setting at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gpulift_work.losses import LossOfHidden, cut_cross_entropy
+from gpulift_work.training import (
+    TEXT_SIZES,
+    TWINS,
+    Loss,
+    Training,
+    arm_on,
+    device_of,
+    free_memory,
+    keep_the_compiler_quiet,
+    largest_deviation,
+    make_model,
+    make_optimizer,
+    memory_of_step,
+    require_compiler,
+    require_fp8,
+    require_gpu_for,
+    set_up,
+    tokens_of_step,
+)
+from gpulift_worker import Arm, Failed
+
+TECHNIQUE = {
+    "question": "What do I turn on, in which order, and what does each setting bring on top of "
+    "those before it?",
+    "expectation": """
+        Each arm has what the arms before it have, and one setting more. llama_1b, 8192 tokens: 67
+        TFLOP in products, and 1.24 G weights. H100: in FP32 without TF32, as torch comes, products
+        take 1.2 s at 51 TFLOP/s, and attention of FP32 as much again as a tenth of that: 1.5 s.
+        TF32: 0.17 s at 390 TFLOP/s, 0.1 s of attention and 0.1 s of passes over FP32: 0.37 s. BF16:
+        67 TFLOP at 640 are 0.1 s, passes half: 0.2 s, in which AdamW tensor by tensor takes 30 ms;
+        in one kernel 35 GB, 12 ms: 0.18 s. Compiled: norms, SwiGLU, rotations and the loss pass
+        once over memory: 0.143 s. Cut cross entropy never writes 8192 x 128256 logits: 8 GB less,
+        as fast within 5 %. FP8 in the layers' linear products, 0.8 of all operations: 0.125 s. In
+        all 12 times torch's defaults. An H200 has 1.4 of the bandwidth: the same products, passes
+        shorter: BF16 0.165 s, FP8 0.115 s. GPT-2, 8 x 1024 tokens: the same order, and less of
+        each, since passes, not products, take the time: 27 ms in BF16, 18 compiled; FP8 on a width
+        of 768 loses.
+    """,
+    "predict": [
+        {
+            "arm": "torch_default",
+            "case": {"model": "llama_1b"},
+            "on": "h100",
+            "step_time_s": [1.3, 1.7],
+        },
+        {"arm": "tf32", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.33, 0.42]},
+        {"arm": "bf16", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.18, 0.22]},
+        {
+            "arm": "fused_adamw",
+            "case": {"model": "llama_1b"},
+            "on": "h100",
+            "step_time_s": [0.17, 0.19],
+        },
+        {
+            "arm": "compiled",
+            "case": {"model": "llama_1b"},
+            "on": "h100",
+            "step_time_s": [0.136, 0.15],
+        },
+        {
+            "arm": "cut_cross_entropy",
+            "case": {"model": "llama_1b"},
+            "on": "h100",
+            "step_time_s": [0.133, 0.15],
+        },
+        {"arm": "fp8", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.117, 0.133]},
+        {
+            "arm": "fused_adamw",
+            "case": {"model": "llama_1b"},
+            "on": "h200",
+            "step_time_s": [0.155, 0.175],
+        },
+        {"arm": "fp8", "case": {"model": "llama_1b"}, "on": "h200", "step_time_s": [0.108, 0.125]},
+        {
+            "arm": "fused_adamw",
+            "case": {"model": "gpt2"},
+            "on": "h100",
+            "step_time_s": [0.024, 0.03],
+        },
+        {"arm": "compiled", "case": {"model": "gpt2"}, "on": "h100", "step_time_s": [0.016, 0.02]},
+    ],
+    "gpus": 1,
+    "whole_steps": True,
+    "arms": [
+        "torch_default",
+        "tf32",
+        "bf16",
+        "fused_adamw",
+        "compiled",
+        "fp8",
+        "cut_cross_entropy",
+    ],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"model": ["llama_1b", "gpt2", "llama_toy"]},
+    "check": {
+        "meaning": "gradients of the first step against TF32's, relative to their norm",
+        "tolerance": 0.1,  # BF16: 0.044 of llama_1b, 0.009 of gpt2
+    },
+}
+RUNGS: list[str] = TECHNIQUE["arms"]  # type: ignore[assignment]
+CHECKED_STEPS = 5
+LOSS_TOLERANCE = 0.006  # BF16: 0.0016 of the first loss
+# 0.25 of gpt2's gradients; 0.032 of losses, which fall by two thirds within 5 steps.
+FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.5, 0.1
+FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A training step with the settings up to the arm's."""
+    name = str(point["model"])
+    require_gpu_for(name, gpu)
+    device = device_of(gpu)
+    settings = RUNGS[: RUNGS.index(arm) + 1]
+    if "fp8" in settings:
+        require_fp8(device)
+    if "compiled" in settings:
+        require_compiler(device)
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    job = Job(name, device, seed, settings)
+    return arm_on(
+        device,
+        threads,
+        step=job.training.step,
+        error=job.error,
+        rest=job.rest,
+        wake=job.wake,
+        tolerance=FP8_TOLERANCE if "fp8" in settings else None,
+        metrics=lambda: memory_of_step(job.training),
+        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
+        roof="" if name == "llama_toy" else roof_of(settings),
+        items=tokens_of_step(name),
+        item="token",
+    )
+
+
+def roof_of(settings: list[str]) -> str:
+    """The ceiling of most of the products."""
+    return f"gemm/{next((name for name in FORMATS if name in settings), 'fp32')}"
+
+
+class Job:
+    """A training with some settings, which leaves the GPU's memory to others while it rests: the
+    weights and moments of a case's arms do not fit a card together."""
+
+    def __init__(self, name: str, device: torch.device, seed: int, settings: list[str]) -> None:
+        self.seed, self.device, self.tf32 = seed, device, "tf32" in settings
+        self.loss_tolerance = FP8_LOSS_TOLERANCE if "fp8" in settings else LOSS_TOLERANCE
+        self._allow_tf32(self.tf32)
+        with device:  # which draws a billion weights sooner than a host
+            self.training = training = Training(name, device, seed)
+        training.bf16 = "bf16" in settings
+        if "fp8" in settings:
+            convert_to_fp8(training.model)
+        fused = True if "fused_adamw" in settings else None
+        self.parameters = list(training.model.parameters())
+        training.optimizer = make_optimizer(name, self.parameters, fused=fused)
+        compiled = "compiled" in settings
+        if "cut_cross_entropy" in settings:
+            training.loss_of = LossOfHidden(training.model, cut_cross_entropy(), compiled=compiled)
+        elif compiled:
+            training.loss_of = torch.compile(Loss(training.model))
+        self.resting = False
+
+    def rest(self) -> None:
+        """Waits, and drops all that a training holds but what was compiled."""
+        self.training.synchronize()
+        self._drop_state()
+        for parameter in self.parameters:
+            parameter.data = torch.empty(0, device=self.device)
+        free_memory(self.device)
+        self.resting = True
+
+    def wake(self) -> None:
+        """Where it rests: begins the training anew, and takes the step that makes the moments."""
+        if self.resting:
+            self._begin()
+            self.training.step()
+
+    def error(self) -> float:
+        """How far the gradients of the first step are from TF32's; Failed where losses are."""
+        self.rest()
+        name = self.training.model_name
+        expected, expected_losses = first_steps(name, self.device, self.seed)
+        self._allow_tf32(self.tf32)
+        self._begin()
+        self.training.losses = []
+        self.training.make_gradients()
+        squares = [
+            (squared_norm(mine.grad - theirs), squared_norm(theirs))
+            for mine, theirs in zip(self.parameters, expected, strict=True)
+        ]
+        del expected
+        self.training.optimizer.step()
+        self.training.record()
+        self.training.train_until(CHECKED_STEPS)
+        apart = largest_deviation(self.training.losses, expected_losses)
+        if not apart <= self.loss_tolerance:  # not a number, too
+            raise Failed(
+                f"losses of {CHECKED_STEPS} steps are {apart:.2g} from TF32's: "
+                + ", ".join(f"{loss:.4g}" for loss in self.training.losses)
+            )
+        of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
+        return float((of_difference / of_expected) ** 0.5)
+
+    def _begin(self) -> None:
+        self._drop_state()
+        torch.manual_seed(self.seed)
+        with self.device:
+            fresh = make_model(self.training.model_name)
+        for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
+            parameter.data = first.data
+        self.resting = False
+
+    def _drop_state(self) -> None:
+        self.training.loss = None
+        self.training.optimizer.zero_grad(set_to_none=True)
+        self.training.optimizer.state.clear()
+
+    def _allow_tf32(self, allowed: bool) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+def first_steps(
+    name: str, device: torch.device, seed: int
+) -> tuple[list[torch.Tensor], list[float]]:
+    """The gradients of the first step, and the losses of some, of eager steps in TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    with device:
+        plain = Training(name, device, seed, plain=True)
+    plain.make_gradients()
+    gradients = [one.grad.clone() for one in plain.model.parameters()]
+    plain.optimizer.step()
+    plain.record()
+    plain.train_until(CHECKED_STEPS)
+    losses = plain.losses
+    del plain
+    free_memory(device)
+    return gradients, losses
+
+
+def squared_norm(values: torch.Tensor) -> float:
+    """In FP32."""
+    return float(torch.linalg.vector_norm(values.float())) ** 2
+
+
+def convert_to_fp8(model: torch.nn.Module) -> None:
+    """Its linear layers multiply in FP8, scaled by the largest value of each tensor as it comes.
+    The output layer, whose weight is the embedding's, stays in BF16, as is usual."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name("tensorwise"))

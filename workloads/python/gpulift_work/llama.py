@@ -1,0 +1,178 @@
+"""A Llama: RMSNorm, rotary positions, grouped keys and values, SwiGLU, no biases, and an output
+layer that shares the weight of the token embedding.
+
+Parameters are named and shaped as in Hugging Face's LlamaModel; a test compares both.
+"""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as nnf
+from torch import nn
+
+INITIAL_DEVIATION = 0.02
+NORM_EPSILON = 1e-5
+ROTARY_BASE = 500_000.0
+
+
+@dataclass(frozen=True)
+class LlamaSize:
+    """The sizes of a Llama."""
+
+    layers: int
+    width: int
+    heads: int
+    key_heads: int  # of keys and of values, each shared by heads / key_heads queries
+    inner: int  # of the SwiGLU
+    tokens: int  # of a row
+    vocabulary: int
+
+    @property
+    def weights(self) -> int:
+        """Parameters in products: all but the norms'. The embedding's table is one as output."""
+        keys = self.width * self.key_heads // self.heads
+        layer = 2 * self.width * (self.width + keys) + 3 * self.width * self.inner
+        return self.layers * layer + self.vocabulary * self.width
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        return self.weights + (2 * self.layers + 1) * self.width
+
+    def flops_of_row(self) -> float:
+        """Of a row's products in a training step: one forward, two backward, two operations for
+        each multiply-add. Of attention the half that is not masked."""
+        attention = 6 * self.layers * self.width * self.tokens
+        return float(self.tokens * (6 * self.weights + attention))
+
+
+LLAMA_SIZES = {
+    # The shape of Llama 3.2 1B (A. Grattafiori et al., arXiv:2407.21783): 1,235,814,400 parameters
+    "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
+    "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
+}
+
+
+class Attention(nn.Module):
+    """Of each token to itself and those before it in its row."""
+
+    def __init__(self, size: LlamaSize) -> None:
+        super().__init__()
+        self.head_width = size.width // size.heads
+        keys = size.key_heads * self.head_width
+        self.q_proj = nn.Linear(size.width, size.width, bias=False)
+        self.k_proj = nn.Linear(size.width, keys, bias=False)
+        self.v_proj = nn.Linear(size.width, keys, bias=False)
+        self.o_proj = nn.Linear(size.width, size.width, bias=False)
+
+    def forward(self, state: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            projection(state).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        query, key = rotated(query, rotation), rotated(key, rotation)
+        shared = query.shape[1] // key.shape[1]
+        if query.dtype == torch.float32:  # of which torch has no kernel that shares keys
+            key, value = (each.repeat_interleave(shared, dim=1) for each in (key, value))
+            shared = 1
+        attended = nnf.scaled_dot_product_attention(
+            query, key, value, is_causal=True, enable_gqa=shared > 1
+        )
+        output: torch.Tensor = self.o_proj(attended.transpose(1, 2).flatten(-2))
+        return output
+
+
+class SwiGlu(nn.Module):
+    """N. Shazeer, arXiv:2002.05202."""
+
+    def __init__(self, size: LlamaSize) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(size.width, size.inner, bias=False)
+        self.up_proj = nn.Linear(size.width, size.inner, bias=False)
+        self.down_proj = nn.Linear(size.inner, size.width, bias=False)
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.down_proj(nnf.silu(self.gate_proj(state)) * self.up_proj(state))
+        return output
+
+
+class Layer(nn.Module):
+    """One of a Llama's."""
+
+    def __init__(self, size: LlamaSize) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
+        self.self_attn = Attention(size)
+        self.post_attention_layernorm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
+        self.mlp = SwiGlu(size)
+
+    def forward(self, state: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        state = state + self.self_attn(for_products(self.input_layernorm(state)), rotation)
+        normal = for_products(self.post_attention_layernorm(state))
+        output: torch.Tensor = state + self.mlp(normal)
+        return output
+
+
+class Llama(nn.Module):
+    """Logits of tokens."""
+
+    rotation: torch.Tensor
+
+    def __init__(self, size: LlamaSize) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(size.vocabulary, size.width)
+        self.layers = nn.ModuleList(Layer(size) for _ in range(size.layers))
+        self.norm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
+        rotation = rotation_of(size.tokens, size.width // size.heads)
+        self.register_buffer("rotation", rotation, persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all weights anew, from torch's default generator of the device that they are on."""
+        for parameter in self.parameters():
+            if parameter.dim() == 1:
+                nn.init.ones_(parameter)
+            else:
+                nn.init.normal_(parameter, std=INITIAL_DEVIATION)
+
+    @property
+    def output_weight(self) -> torch.Tensor:
+        """The output layer's: vocabulary x width."""
+        weight: torch.Tensor = self.embed_tokens.weight
+        return weight
+
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What the output layer is given."""
+        state = self.embed_tokens(tokens)
+        rotation = for_products(self.rotation[:, : tokens.shape[1]])
+        for layer in self.layers:
+            state = layer(state, rotation)
+        output: torch.Tensor = self.norm(state)
+        return output
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return nnf.linear(self.hidden(tokens), self.output_weight)
+
+
+def for_products(values: torch.Tensor) -> torch.Tensor:
+    """Under autocast, in its type: it would cast them anew for each of several products."""
+    kind = values.device.type
+    return values.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else values
+
+
+def rotation_of(tokens: int, head_width: int) -> torch.Tensor:
+    """Cosines and sines [2, tokens, head_width] by which positions turn pairs of a head's values:
+    the first half's with the second's (J. Su et al., arXiv:2104.09864)."""
+    frequencies = ROTARY_BASE ** (-torch.arange(0, head_width, 2) / head_width)
+    angles = torch.outer(torch.arange(tokens), frequencies).repeat(1, 2)
+    return torch.stack([angles.cos(), angles.sin()])
+
+
+def rotated(heads: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    """Values [..., tokens, head_width], in their own type."""
+    cosine, sine = rotation.to(heads.dtype)
+    first, second = heads.chunk(2, dim=-1)
+    return heads * cosine + torch.cat([-second, first], dim=-1) * sine
