@@ -33,6 +33,7 @@ from gpulift.watch.job import attached
 from gpulift.watch.log import Log
 from gpulift.watch.samples import Sample
 from tests.fake_nvml import FakeNvml
+from tests.held import held
 
 pytestmark = pytest.mark.world
 
@@ -113,11 +114,9 @@ def test_gpus_are_in_lines_log_and_rules(
 def test_processes_that_go_on_without_the_job_are_told(
     root: Path, tmp_path: Path, capfd: SHOWN
 ) -> None:
-    pipe, log = tmp_path / "pipe", tmp_path / "job.jsonl"
-    os.mkfifo(pipe)
-    daemon = os.open(pipe, os.O_RDWR)
-    assert cli.main(["watch", "--log", str(log), *shell(f"(cat {pipe} > /dev/null &)")]) == OK
-    os.close(daemon)
+    log = tmp_path / "job.jsonl"
+    with held(tmp_path / "pipe") as runs:
+        assert cli.main(["watch", "--log", str(log), *shell(f"({runs} > /dev/null &)")]) == OK
     os.wait()
     shown = capfd.readouterr().err
     assert "not seen: the rest of 1 process that the job leaves running\n" in shown

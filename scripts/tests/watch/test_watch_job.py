@@ -19,6 +19,7 @@ from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.watch import job as jobs
 from gpulift.watch.job import Job, Reading, StartedJob, attached
 from gpulift.watch.observer import Observer
+from tests.held import held
 
 pytestmark = pytest.mark.world
 
@@ -98,17 +99,6 @@ def test_children_that_run_are_part_of_the_job() -> None:
         assert found.processes >= 2
         assert found.threads >= found.processes
         assert found.memory_bytes > attached(child.pid).reading().memory_bytes > 0
-
-
-@contextmanager
-def held(pipe: Path) -> Iterator[str]:
-    """A command that runs until the end of this."""
-    os.mkfifo(pipe)
-    writer = os.open(pipe, os.O_RDWR)
-    try:
-        yield f"cat {pipe}"
-    finally:
-        os.close(writer)
 
 
 def test_a_daemon_is_part_of_the_job_that_started_it(tmp_path: Path) -> None:
