@@ -36,10 +36,10 @@ HEAD = """# Where to begin
 
 What to turn on, and in which order: measure after each, and stop where it is fast enough or fits.
 A figure is baseline time / time with it, of a whole training step, with its 95 % interval, from a
-committed record; ▲ faster, ▼ slower. Each was measured alone: they do not multiply, and no record
-has them together. Where nothing that was measured may lead yet, the reason and the command that
-measures it stand there ([what leads](../scripts/gpulift/METHOD.md#what-leads),
-[known errors](ERRATA.md)).
+committed record; ▲ faster, ▼ slower. Each was measured alone: they do not multiply; `job/ladder`
+measures some together, one added after the other. Where nothing that was measured may lead yet, the
+reason and the command that measures it stand there
+([what leads](../scripts/gpulift/METHOD.md#what-leads), [known errors](ERRATA.md)).
 """
 
 

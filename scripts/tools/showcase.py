@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,23 @@ from gpulift.analysis.analyse import JudgedRun, machines_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import AnswerLine, StepLine
+from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.models import as_model, with_models
+from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import Summary, Worth, summarise
 from gpulift.engine import machine
 from gpulift.ground.entry import say
 from gpulift.ground.errors import USAGE, GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
+from gpulift.records.files import stem_of
 from gpulift.records.read import cases_of
-from gpulift.report import escaping, planned, plots, views
+from gpulift.report import escaping, ladder, planned, plots, views
 from gpulift.report.drawing import Drawing
 
 MODEL = "nvidia-h200"
+LADDER_MODELS = (MODEL, "nvidia-h100-80gb-hbm3")  # the first that has records
+LADDER_OF = "Llama 1B"
 DIGITS = 6
 MOST_STEPS, MOST_BLOCKS = 8, 6  # techniques of a figure
 SAID_STEPS = 2  # of them in the text that stands for it
@@ -66,6 +71,38 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
     summaries = [summarise(run) for run in found]
     techniques = {row.technique for one in summaries for row in one.worths}
     return with_models(summaries, records_of_models(files, [model], techniques, say))
+
+
+def exhibits(results: Path) -> list[Exhibit]:
+    """All of them: what is worth turning on, and where it was measured, in which order."""
+    known = errata.read_errata(results / errata.FILE)
+    found = (climbed(_ladder_runs(results, model), known) for model in LADDER_MODELS)
+    first = next(filter(None, found), None)
+    techniques = steps_and_blocks(committed(results), known)
+    return [techniques, first] if first else [techniques]
+
+
+def climbed(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit | None:
+    """What each setting brings on top of those before it; None where no run has all of it."""
+    every = ladders_of(summaries, doubts_of(summaries, known))
+    one = next((one for one in every if one.model == LADDER_OF), None)
+    if one is None:
+        return None
+    drawing = ladder.drawing("ladder", one)
+    return Exhibit(drawing, {"alt": drawing.alt, "rows": list(_rungs(one))})
+
+
+def _rungs(one: Ladder) -> Iterator[dict[str, Any]]:
+    for rung in one.rungs:
+        name = f"{one.case.technique}/{one.case.case_id}/{rung.name}"
+        yield {"name": name, "run": one.run, **_ends(rung.per_s)}
+
+
+def _ladder_runs(results: Path, model: str) -> list[Summary]:
+    """The committed runs of the model that have a ladder."""
+    stem = LADDER.replace("/", ".")
+    files = [file for file in committed_files(results, model) if stem_of(file) == stem]
+    return [summarise(run) for run in cases_of(sorted({file.parent for file in files}), {stem})]
 
 
 def steps_and_blocks(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit:
@@ -140,8 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Makes the figures of README.md anew.")
     parser.add_argument("--out", type=Path, default=results / "figures")
     folder: Path = parser.parse_args(arguments).out
-    known = errata.read_errata(results / errata.FILE)
-    write([steps_and_blocks(committed(results), known)], folder)
+    write(exhibits(results), folder)
     print(folder)
 
 

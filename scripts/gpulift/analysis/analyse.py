@@ -16,6 +16,7 @@ from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import Gain, gains_of
+from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.ledger import Claim, read_ledger
 from gpulift.analysis.machine import feeding, training
 from gpulift.analysis.machine.checks import judge_run
@@ -57,11 +58,13 @@ class JudgedRun:
 @dataclass(frozen=True)
 class Machine:
     """What all runs of a machine say together: what is worth turning on, how fast it trains whole
-    models and is fed (of the first run that knows), and what may not lead."""
+    models and is fed (of the first run that knows), what may not lead, and what settings
+    bring one on top of the other."""
 
     gains: tuple[Gain, ...]
     trains: tuple[str, ...]
     barred: tuple[Gain, ...]
+    ladders: tuple[Ladder, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def analyse(
     doubts = doubts_of(placed, beside.errata)
     return Analysis(
         runs=tuple(_judged(one, verdicts or {}) for one in placed),
-        machines=machines_of(placed, doubts),
+        machines=machines_of(placed, doubts, beside.prices),
         doubts=doubts,
         claims=tuple(_claims(placed, beside, doubts)),
         references=beside.references,
@@ -134,15 +137,17 @@ def analyse(
     )
 
 
-def machines_of(summaries: Sequence[Summary], doubts: Doubts) -> dict[str, Machine]:
+def machines_of(
+    summaries: Sequence[Summary], doubts: Doubts, prices: Prices | None = None
+) -> dict[str, Machine]:
     """Each machine of these runs, by its model."""
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         groups.setdefault(summary.run.model, []).append(summary)
-    return {model: _machine(group, doubts) for model, group in groups.items()}
+    return {model: _machine(group, doubts, prices) for model, group in groups.items()}
 
 
-def _machine(group: Sequence[Summary], doubts: Doubts) -> Machine:
+def _machine(group: Sequence[Summary], doubts: Doubts, prices: Prices | None) -> Machine:
     told = (
         (training.answers(summary, doubts) for summary in group),
         (feeding.answers(summary) for summary in group),
@@ -152,6 +157,7 @@ def _machine(group: Sequence[Summary], doubts: Doubts) -> Machine:
         gains=tuple(one for one in found if not one.why_not),
         trains=tuple(line for each in told for line in next(filter(None, each), [])),
         barred=tuple(one for one in found if one.why_not),
+        ladders=ladders_of(group, doubts, prices),
     )
 
 

@@ -123,7 +123,7 @@ def _row(
     if time_s is None or arm.cost is None:
         return None
     gpus = gpus_of(case, arm)
-    joules = facts(case, arm.name).joules
+    joules = joules_of(case, arm)
     return CostRow(
         summary=summary,
         case=case,
@@ -135,7 +135,7 @@ def _row(
         why_not=why_not_leading(worth, doubts) if worth else "",
         time_s=time_s,
         usd=usd_of(case, arm, prices),
-        joules=None if joules is None else joules * MILLION / arm.cost.items,
+        joules=joules,
         why_no_joules="" if joules is not None else _why_no_joules(case, arm),
     )
 
@@ -154,6 +154,14 @@ def usd_of(case: Case, arm: Arm, prices: Prices) -> Estimate | None:
     if time_s is None or price is None:
         return None
     return time_s.scaled(price * gpus_of(case, arm) / HOUR_S)
+
+
+def joules_of(case: Case, arm: Arm) -> float | None:
+    """Of the cards, of a million items; None of an arm that counts none, and where not known."""
+    joules = facts(case, arm.name).joules
+    if joules is None or arm.cost is None or arm.cost.items <= 0:
+        return None
+    return joules * MILLION / arm.cost.items
 
 
 def of_comparison(row: Worth, prices: Prices) -> tuple[str, ...]:

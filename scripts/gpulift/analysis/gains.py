@@ -19,7 +19,8 @@ from gpulift.analysis.standing import why_not_leading
 from gpulift.analysis.summary import Summary, Worth
 from gpulift.ground import text
 
-FIRST_MODELS = {"gpt2": "GPT-2", "resnet50": "ResNet-50"}  # have columns of their own
+# They have columns of their own.
+FIRST_MODELS = {"llama_1b": "Llama 1B", "gpt2": "GPT-2", "resnet50": "ResNet-50"}
 NO_DIFFERENCE = "no difference shown"
 NO_INTERVAL = "no interval"
 FASTER = "faster"

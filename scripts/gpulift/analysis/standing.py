@@ -14,16 +14,20 @@ from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import Worth
 from gpulift.records.model import Record
 
+LADDER = "job/ladder"  # each of its arms has all settings of those before it
+ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
 ONE_LAUNCH, UNEQUAL = "one launch", "another batch"
 BEYOND = "beyond 100×"
-REASONS = (KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
+REASONS = (ADDED_UP, KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
 QUOTABLE = 100.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
 
 
 def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
     """One of REASONS, the first that holds; empty where nothing speaks against the row."""
+    if row.case.technique == LADDER:  # the ratio over its baseline is of no one setting
+        return ADDED_UP
     records = row.case.measured
     known = doubts.known(records)
     barred = _barred(records[0], (row.arm, row.baseline), row.bounds, known)

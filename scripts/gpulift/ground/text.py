@@ -110,6 +110,13 @@ def interval(estimate: Estimate, sign: str = "") -> str:
     return f"{text} [{estimate.low:.{places}f}, {estimate.high:.{places}f}]"
 
 
+def around(estimate: Estimate) -> str:
+    """60123 [60001, 60245]: three digits of each, or all before the point."""
+    ends = [digits(end) for end in (estimate.low, estimate.high) if end is not None]
+    value = digits(estimate.value)
+    return f"{value} [{', '.join(ends)}]" if ends else value
+
+
 def ratio(value: float) -> str:
     """1.004×, 5.46×, 12454×: a decimal more beside 1."""
     return f"{value:.3f}×" if 0.95 < value < 1.05 else f"{digits(value)}×"

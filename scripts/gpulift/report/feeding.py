@@ -76,7 +76,8 @@ def _storage(view: MachineView) -> Iterator[Drawing]:
         rows = [row for case in cases for row in _storage_rows(case)]
         if rows:
             alt = f"{_where(technique, view)}, bytes a second by block: {_said(rows)}."
-            draw = partial(plots.rates, rows, "bytes/s with their 95 % interval, log scale", None)
+            axis = "bytes/s with their 95 % interval, log scale"
+            draw = partial(plots.rates, rows, axis, log=True)
             yield Drawing(f"storage-{view.number}-{number}", alt, draw)
 
 

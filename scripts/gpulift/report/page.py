@@ -16,6 +16,7 @@ from gpulift.report import (
     escaping,
     feeding,
     figures,
+    ladder,
     models,
     planned,
     render,
@@ -124,7 +125,9 @@ def contents_of(
     several = scaling.drawings(machines)
     scaled = several[: most.sweeps]
     fed = feeding.drawings(machines[: most.machines])
+    ladders = ladder.views(machines)
     drawings = [
+        *(one.drawing for one in ladders if one.machine in machines[: most.machines]),
         *planned.of_machines(machines, most),
         *planned.of_techniques(machines, anchors, most),
         *scaled,
@@ -138,6 +141,7 @@ def contents_of(
         "title": _title(summaries, changes),
         "names": [one.run.machine for one in summaries],
         "machines": machines,
+        "ladders": ladders,
         "settings": settings(machines),
         "changes": list(changes),
         "certificates": certificates,

@@ -157,14 +157,16 @@ class RateRow:
     value: str
 
 
-def rates(rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None) -> Figure:
-    """A rate a row with its interval: bars from 0 up to a line that is named, or without such a
-    line marks on a log axis."""
+def rates(
+    rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None = None, log: bool = False
+) -> Figure:
+    """A rate a row with its interval: bars from 0, beside them a line that is named, or marks on a
+    log axis of bytes."""
     with matplotlib.rc_context(STYLE):
         figure, axes = row_figure(len(rows))
         for position, row in enumerate(rows):
             low, high = row.estimate.low, row.estimate.high
-            if line:
+            if not log:
                 axes.barh(position, row.estimate.value, height=0.32, color=BLUE, linewidth=0)
             else:
                 axes.plot(row.estimate.value, position, "o", color=BLUE, markersize=6)
@@ -175,7 +177,7 @@ def rates(rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None) ->
             axes.axvline(line[0], color=INK, linewidth=1.4, linestyle="--", label=line[1])
             axes.set_xlim(0, VALUE_ROOM * max(line[0], *(row.estimate.value for row in rows)))
             figure.legend(loc="outside upper left", fontsize=9)
-        else:
+        if log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.rate(value, "B/s")))

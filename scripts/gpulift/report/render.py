@@ -110,6 +110,7 @@ def _environment(html: bool) -> Environment:
     made.filters.update(
         rate=text.rate,
         ratio=text.ratio,
+        around=text.around,
         seconds=text.seconds,
         saved=text.saved,
         size=text.size,
@@ -124,6 +125,7 @@ def _environment(html: bool) -> Environment:
         check=tables.check,
         cpu=views.cpu,
         usd=costing.of_comparison,
+        money=costing.money,
         usd_of_records=costing.of_records,
         energy=views.energy,
         launches=views.launches,

@@ -16,6 +16,7 @@ FRONT = "index.html"
 FOLDER = "pages"  # of all other pages
 # Of a single page: a section's anchor, its name, and the value without which it is left out.
 SECTIONS = (
+    ("ladder", "What to turn on", "ladders"),
     ("beside", "Side by side", "beside"),
     ("answer", "The answer", "machines"),
     ("changes", "Verdicts on changes", "changes"),
@@ -34,7 +35,7 @@ SECTIONS = (
     ("reading", "How to read a number", "machines"),
     ("records", "Records", "machines"),
 )
-ON_FRONT = frozenset({"beside", "answer", "changes", "duets"})
+ON_FRONT = frozenset({"ladder", "beside", "answer", "changes", "duets"})
 OF_MACHINE = frozenset({"roofs", "topology", "missing", "conditions", "records"})
 # Pages about all machines and techniques: file, name, sections.
 ABOUT_ALL = (

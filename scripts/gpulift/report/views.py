@@ -14,6 +14,7 @@ from gpulift.analysis.analyse import JudgedRun, Machine
 from gpulift.analysis.claims import Judgement
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine, StepLists, Theme
+from gpulift.analysis.ladder import Ladder
 from gpulift.analysis.machine import verdict
 from gpulift.analysis.machine.checks import basis
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
@@ -91,6 +92,7 @@ class MachineView:
     themes: tuple[Theme, ...] = ()  # building blocks
     trains: tuple[str, ...] = ()  # how fast it trains whole models, and is fed
     barred: tuple[Gain, ...] = ()  # of all its runs, what may be in none of these lines
+    ladders: tuple[Ladder, ...] = ()  # settings one on top of the other, a model each
 
     @property
     def steps(self) -> tuple[StepLine, ...]:
@@ -458,6 +460,7 @@ def _joined(
         further=tuple(further),
         trains=machine.trains,
         barred=machine.barred,
+        ladders=machine.ladders,
     )
     yield from further
 

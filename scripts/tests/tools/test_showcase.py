@@ -12,6 +12,7 @@ import pytest
 from gpulift.analysis import errata
 from gpulift.ground.errors import GpuliftError
 from tests import runs_made
+from tests.analysis.test_ladder import climbed
 from tests.conftest import CHECKOUT
 from tests.figures import summary
 from tools import showcase
@@ -29,9 +30,7 @@ needs_git = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def committed() -> list[showcase.Exhibit]:
     """The figures of today's records."""
-    results = CHECKOUT / "results"
-    known = errata.read_errata(results / errata.FILE)
-    return [showcase.steps_and_blocks(showcase.committed(results), known)]
+    return showcase.exhibits(CHECKOUT / "results")
 
 
 @needs_git
@@ -77,7 +76,7 @@ def test_readme_shows_them_with_their_own_texts() -> None:
             r"!\[([^\]]*)\]\(results/figures/([^)]*)\)", (CHECKOUT / "README.md").read_text("utf-8")
         )
     )
-    assert sorted(shown) == ["techniques.svg"]
+    assert sorted(shown) == sorted(file.name for file in FIGURES.glob("*.svg"))
     for file, alt in shown.items():
         assert alt == showcase.values_in(FIGURES / file)["alt"], MAKE_ANEW
 
@@ -107,6 +106,18 @@ def test_what_an_erratum_withholds_is_not_drawn(tmp_path: Path) -> None:
     every = showcase.steps_and_blocks(runs).values["rows"]
     assert rows == [row for row in every if not row["name"].startswith("precision/matmul/")]
     assert len(rows) < len(every)
+
+
+def test_a_ladder_is_drawn_where_there_is_one_of_that_model(tmp_path: Path) -> None:
+    assert showcase.climbed([summary(climbed(case={"model": "gpt2"}))]) is None
+    made = showcase.climbed([summary(climbed())])
+    assert made is not None
+    showcase.write([made], tmp_path)
+    assert showcase.values_in(tmp_path / "ladder.svg") == made.values
+    first = made.values["rows"][0]
+    assert first["name"] == "job/ladder/model:llama_1b/torch_default"
+    assert first["value"] == pytest.approx(5000)
+    assert made.values["alt"].startswith("Llama 1B on NVIDIA H200, tokens a second by setting")
 
 
 def test_a_changed_value_is_noticed(tmp_path: Path) -> None:

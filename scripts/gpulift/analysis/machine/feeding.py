@@ -77,8 +77,8 @@ def _answer(case: Case, rungs: list[Rung]) -> str:
     gain, rung = max(gains)
     notes = case.first.notes
     found = (
-        f"ResNet-50: {notes.get('cores', '?')} cores feed {_rate(best.per_s)} images/s"
-        f" ({best.name}), the naive loop {_rate(naive.per_s)};"
+        f"ResNet-50: {notes.get('cores', '?')} cores feed {text.around(best.per_s)} images/s"
+        f" ({best.name}), the naive loop {text.around(naive.per_s)};"
         f" {rung} brings most, {text.ratio(gain)}."
     )
     step = f"The step ({notes.get('step', '?')}) takes {text.digits(best.step_per_s)} images/s:"
@@ -86,11 +86,3 @@ def _answer(case: Case, rungs: list[Rung]) -> str:
         return f"{found} {step} it is not short of data."
     cores = math.ceil(best.step_per_s / best.per_core_s)
     return f"{found} {step} that needs some {cores} cores like these."
-
-
-def _rate(per_s: Estimate) -> str:
-    return (
-        f"{text.digits(per_s.value)} [{text.digits(per_s.low)}, {text.digits(per_s.high)}]"
-        if per_s.low is not None and per_s.high is not None
-        else text.digits(per_s.value)
-    )
