@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
+from gpulift_work.resting import Resting
 from gpulift_work.training import (
     TEXT_SIZES,
     TWINS,
@@ -16,7 +17,6 @@ from gpulift_work.training import (
     free_memory,
     keep_the_compiler_quiet,
     largest_deviation,
-    make_model,
     make_optimizer,
     memory_of_step,
     require_compiler,
@@ -148,43 +148,25 @@ def roof_of(settings: list[str]) -> str:
     return f"gemm/{next((name for name in FORMATS if name in settings), 'fp32')}"
 
 
-class Job:
-    """A training with some settings, which leaves the GPU's memory to others while it rests: the
-    weights and moments of a case's arms do not fit a card together."""
+class Job(Resting):
+    """A training with some settings."""
 
     def __init__(self, name: str, device: torch.device, seed: int, settings: list[str]) -> None:
-        self.seed, self.device, self.tf32 = seed, device, "tf32" in settings
+        self.tf32 = "tf32" in settings
         self.loss_tolerance = FP8_LOSS_TOLERANCE if "fp8" in settings else LOSS_TOLERANCE
         self._allow_tf32(self.tf32)
-        with device:  # which draws a billion weights sooner than a host
-            self.training = training = Training(name, device, seed)
+        super().__init__(name, device, seed)
+        training = self.training
         training.bf16 = "bf16" in settings
         if "fp8" in settings:
             convert_to_fp8(training.model)
         fused = True if "fused_adamw" in settings else None
-        self.parameters = list(training.model.parameters())
         training.optimizer = make_optimizer(name, self.parameters, fused=fused)
         compiled = "compiled" in settings
         if "cut_cross_entropy" in settings:
             training.loss_of = LossOfHidden(training.model, cut_cross_entropy(), compiled=compiled)
         elif compiled:
             training.loss_of = torch.compile(Loss(training.model))
-        self.resting = False
-
-    def rest(self) -> None:
-        """Waits, and drops all that a training holds but what was compiled."""
-        self.training.synchronize()
-        self._drop_state()
-        for parameter in self.parameters:
-            parameter.data = torch.empty(0, device=self.device)
-        free_memory(self.device)
-        self.resting = True
-
-    def wake(self) -> None:
-        """Where it rests: begins the training anew, and takes the step that makes the moments."""
-        if self.resting:
-            self._begin()
-            self.training.step()
 
     def error(self) -> float:
         """How far the gradients of the first step are from TF32's; Failed where losses are."""
@@ -192,7 +174,7 @@ class Job:
         name = self.training.model_name
         expected, expected_losses = first_steps(name, self.device, self.seed)
         self._allow_tf32(self.tf32)
-        self._begin()
+        self.begin()
         self.training.losses = []
         self.training.make_gradients()
         squares = [
@@ -211,20 +193,6 @@ class Job:
             )
         of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
         return float((of_difference / of_expected) ** 0.5)
-
-    def _begin(self) -> None:
-        self._drop_state()
-        torch.manual_seed(self.seed)
-        with self.device:
-            fresh = make_model(self.training.model_name)
-        for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
-            parameter.data = first.data
-        self.resting = False
-
-    def _drop_state(self) -> None:
-        self.training.loss = None
-        self.training.optimizer.zero_grad(set_to_none=True)
-        self.training.optimizer.state.clear()
 
     def _allow_tf32(self, allowed: bool) -> None:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed

@@ -1,0 +1,54 @@
+"""A training that leaves a GPU's memory to others while it rests: the weights and moments of a
+case's arms do not fit a card together."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gpulift_work.training import Training, free_memory, make_model
+
+
+class Resting:
+    """A model in training, whose weights are there only while it is awake."""
+
+    def __init__(self, name: str, device: torch.device, seed: int) -> None:
+        self.seed, self.device = seed, device
+        with device:  # which draws a billion weights sooner than a host
+            self.training = Training(name, device, seed)
+        self.resting = False
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The model's."""
+        return list(self.training.model.parameters())
+
+    def rest(self) -> None:
+        """Waits, and drops all that a training holds but what was compiled."""
+        self.training.synchronize()
+        self._drop_state()
+        for parameter in self.parameters:
+            parameter.data = torch.empty(0, device=self.device)
+        free_memory(self.device)
+        self.resting = True
+
+    def wake(self) -> None:
+        """Where it rests: begins the training anew, and takes the step that makes the moments."""
+        if self.resting:
+            self.begin()
+            self.training.step()
+
+    def begin(self) -> None:
+        """With the weights of the first step, without gradients and moments."""
+        self._drop_state()
+        torch.manual_seed(self.seed)
+        with self.device:
+            fresh = make_model(self.training.model_name)
+        for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
+            parameter.data = first.data
+        self.resting = False
+
+    def _drop_state(self) -> None:
+        self.training.loss = None
+        self.training.optimizer.zero_grad(set_to_none=True)
+        self.training.optimizer.state.clear()
