@@ -52,6 +52,8 @@ class LlamaSize:
 LLAMA_SIZES = {
     # The shape of Llama 3.2 1B (A. Grattafiori et al., arXiv:2407.21783): 1,235,814,400 parameters
     "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
+    # Its first layers, with a vocabulary as large as Qwen3.5's
+    "llama_248k": LlamaSize(4, 2048, 32, 8, 8192, 4096, 248_320),
     "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
 }
 

@@ -84,6 +84,7 @@ TWINS = {
     "gpt_baby": Twin(1, bf16=False),
     "gpt_toy": Twin(8, bf16=False),
     "llama_1b": Twin(2, bf16=True),
+    "llama_248k": Twin(2, bf16=True),
     "llama_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
     "mlp": Twin(256, bf16=True),
