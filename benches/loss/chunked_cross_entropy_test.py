@@ -1,9 +1,9 @@
-"""loss/chunked_cross_entropy: every form gives the gradients of whole logits, or is found."""
+"""loss/chunked_cross_entropy: each loss gives the gradients of whole logits, or is found."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sized
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -11,24 +11,66 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-TOY = {"model": "gpt_toy"}
+TOY = {"model": "llama_toy"}
+LARGE = {"model": "llama_1b"}
 
 
-@pytest.mark.parametrize("name", ["chunked", "checkpointed"])
-def test_no_chunk_is_larger_than_asked_for(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+def gradients_of(loss: Callable[..., Any], *given: Any) -> list[Any]:
+    found = loss(*given)
+    return [found.detach(), *torch.autograd.grad(2 * found, given[:2])]
+
+
+def test_own_chunks_give_the_gradients_of_logits_and_are_as_many_as_asked_for(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = []
+    whole = technique.loss_and_gradient
 
-    def noted(whole: Callable[..., object], first: Sized, *others: object) -> object:
+    def noted(first: Sized, *others: object) -> object:
         rows.append(len(first))
         return whole(first, *others)
 
-    for chunk in ("loss_of_chunk", "loss_and_gradient"):
-        monkeypatch.setattr(technique, chunk, partial(noted, getattr(technique, chunk)))
-    technique.make(name, TOY, 7, None).step()
-    assert set(rows) == {64}
-    assert len(rows) == (4 if name == "chunked" else 8)  # by checkpoint forward and backward
+    monkeypatch.setattr(technique, "loss_and_gradient", noted)
+    technique.make("chunked", TOY, 7, None).step()
+    assert rows == [32] * technique.CHUNKS
+    state = torch.randn(24, 8, requires_grad=True)
+    weight = torch.randn(50, 8, requires_grad=True)
+    given = state, weight, torch.randint(50, (24,))
+    wanted = gradients_of(technique.of_logits, *given)
+    torch.testing.assert_close(gradients_of(technique.chunked, *given), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
+def test_the_compiler_makes_chunks_of_logits_larger_than_what_they_are_made_of(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class MadeError(Exception):
+        """What follows takes a compiler of C++ long."""
+
+    importlib.import_module("torch._inductor.compile_fx")  # which has operators that it names
+    auto_chunker = importlib.import_module("torch._inductor.fx_passes.auto_chunker")
+    whole = auto_chunker.chunk
+
+    def chunk_alone(graph: Any) -> None:
+        raise MadeError(f"chunks: {whole(graph).code.count('invoke_subgraph(')}")
+
+    monkeypatch.setattr(auto_chunker, "chunk", chunk_alone)
+    monkeypatch.setattr(technique.inductor_metrics, "num_auto_chunking", 0)
+    state, weight = (torch.randn(rows, 8, requires_grad=True) for rows in (32, 96))
+    with pytest.raises(Exception, match=f"MadeError: chunks: {technique.CHUNKS}"):
+        technique.LOSSES["compiled_chunked"]()(state, weight, torch.randint(96, (32,)))
+    assert technique.inductor_metrics.num_auto_chunking == 1
+
+
+def test_what_the_compiler_did_not_chunk_fails(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(technique, "require_parts_of", lambda *_: None)
+    monkeypatch.setitem(technique.LOSSES, "compiled_chunked", lambda: technique.of_logits)
+    monkeypatch.setattr(technique.inductor_metrics, "num_auto_chunking", 0)
+    arm = technique.make("compiled_chunked", TOY, 7, None)
+    with pytest.raises(technique.Failed, match="torch's compiler made no chunks"):
+        arm.error()
 
 
 def test_a_gradient_of_another_scale_is_found_though_adamw_hides_it(
@@ -43,19 +85,41 @@ def test_a_gradient_of_another_scale_is_found_though_adamw_hides_it(
     monkeypatch.setattr(technique, "loss_and_gradient", doubled)
     arm = technique.make("chunked", TOY, 7, None)
     arm.step()
-    assert (arm.items, arm.tolerance) == (8 * 32, 1e-5)
+    assert arm.tolerance == 1e-5
     assert arm.error() > 0.9
+    assert arm.metrics()["gradient_error"] > 0.9
 
 
 def test_a_wrong_loss_fails(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = technique.loss_of_chunk
-    monkeypatch.setattr(technique, "loss_of_chunk", lambda *given: 1.1 * right(*given))
-    arm = technique.make("checkpointed", TOY, 7, None)
+    right = technique.of_logits
+    monkeypatch.setitem(technique.LOSSES, "eager", lambda: lambda *given: 1.1 * right(*given))
+    arm = technique.make("eager", TOY, 7, None)
     arm.step()
     with pytest.raises(technique.Failed, match=r"the loss is 0\.1 from"):
         arm.error()
 
 
-def test_gpt2_needs_a_gpu(technique: ModuleType) -> None:
-    with pytest.raises(Exception, match="a training step of gpt2 takes seconds on a processor"):
-        technique.make("chunked", {"model": "gpt2"}, 7, None)
+def test_an_arm_counts_its_work_and_tells_how_far_it_is_off(technique: ModuleType) -> None:
+    arm = technique.make("eager", TOY, 7, None)
+    assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")
+    assert arm.flops == 8 * technique.TEXT_SIZES["llama_toy"].flops_of_row()
+    arm.step()
+    arm.rest()
+    assert arm.error() < arm.tolerance
+    assert arm.metrics().keys() == {"gradient_error", "loss_error"}  # and of a GPU its peaks
+
+
+@pytest.mark.parametrize("arm", ["liger", "cut_cross_entropy"])
+def test_kernels_need_a_gpu(technique: ModuleType, arm: str) -> None:
+    with pytest.raises(technique.Skip, match="the kernels of this loss need a GPU"):
+        technique.make(arm, TOY, 7, None)
+
+
+def test_a_toy_has_nothing_to_chunk(technique: ModuleType) -> None:
+    with pytest.raises(technique.Skip, match="the compiler makes no chunks"):
+        technique.make("compiled_chunked", TOY, 7, None)
+
+
+def test_large_models_need_a_gpu(technique: ModuleType) -> None:
+    with pytest.raises(technique.Skip, match="step of llama_1b takes seconds on a processor"):
+        technique.make("chunked", LARGE, 7, None)
