@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from gpulift_work.fp8 import convert_to_fp8
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
@@ -219,11 +220,3 @@ def first_steps(
 def squared_norm(values: torch.Tensor) -> float:
     """In FP32."""
     return float(torch.linalg.vector_norm(values.float())) ** 2
-
-
-def convert_to_fp8(model: torch.nn.Module) -> None:
-    """Its linear layers multiply in FP8, scaled by the largest value of each tensor as it comes.
-    The output layer, whose weight is the embedding's, stays in BF16, as is usual."""
-    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-
-    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name("tensorwise"))
