@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import torch
 from gpulift_work.fp8 import convert_to_fp8
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
+from gpulift_work.losses import compiled as compiled_loss
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
     TEXT_SIZES,
     TWINS,
-    Loss,
     Training,
     arm_on,
+    compile_layers,
     device_of,
     free_memory,
     keep_the_compiler_quiet,
@@ -37,13 +38,13 @@ TECHNIQUE = {
         take 1.2 s at 51 TFLOP/s, and attention of FP32 as much again as a tenth of that: 1.5 s.
         TF32: 0.17 s at 390 TFLOP/s, 0.1 s of attention and 0.1 s of passes over FP32: 0.37 s. BF16:
         67 TFLOP at 640 are 0.1 s, passes half: 0.2 s, in which AdamW tensor by tensor takes 30 ms;
-        in one kernel 35 GB, 12 ms: 0.18 s. Compiled: norms, SwiGLU, rotations and the loss pass
-        once over memory: 0.143 s. Cut cross entropy never writes 8192 x 128256 logits: 8 GB less,
-        as fast within 5 %. FP8 in the layers' linear products, 0.8 of all operations: 0.125 s. In
-        all 12 times torch's defaults. An H200 has 1.4 of the bandwidth: the same products, passes
-        shorter: BF16 0.165 s, FP8 0.115 s. GPT-2, 8 x 1024 tokens: the same order, and less of
-        each, since passes, not products, take the time: 27 ms in BF16, 18 compiled; FP8 on a width
-        of 768 loses.
+        in one kernel 35 GB, 12 ms: 0.18 s. Compiled, each layer and the loss: norms, SwiGLU,
+        rotations and the loss pass once over memory: 0.143 s. Cut cross entropy never writes 8192 x
+        128256 logits: 8 GB less, as fast within 5 %. FP8 in the layers' linear products, 0.8 of all
+        operations: 0.125 s. In all 12 times torch's defaults. An H200 has 1.4 of the bandwidth: the
+        same products, passes shorter: BF16 0.165 s, FP8 0.115 s. GPT-2, 8 x 1024 tokens: the same
+        order, and less of each, since passes, not products, take the time: 27 ms in BF16, 18
+        compiled; FP8 on a width of 768 loses.
     """,
     "predict": [
         {
@@ -163,11 +164,10 @@ class Job(Resting):
             convert_to_fp8(training.model)
         fused = True if "fused_adamw" in settings else None
         training.optimizer = make_optimizer(name, self.parameters, fused=fused)
-        compiled = "compiled" in settings
-        if "cut_cross_entropy" in settings:
-            training.loss_of = LossOfHidden(training.model, cut_cross_entropy(), compiled=compiled)
-        elif compiled:
-            training.loss_of = torch.compile(Loss(training.model))
+        if "compiled" in settings:
+            compile_layers(training.model)
+            loss = cut_cross_entropy() if "cut_cross_entropy" in settings else compiled_loss()
+            training.loss_of = LossOfHidden(training.model, loss)
 
     def error(self) -> float:
         """How far the gradients of the first step are from TF32's; Failed where losses are."""

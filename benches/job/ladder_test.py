@@ -26,7 +26,7 @@ def compiling_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was to be compiled."""
     compiled: list[Any] = []
 
-    def compile_nothing(work: Any) -> Any:
+    def compile_nothing(work: Any, **_: Any) -> Any:
         compiled.append(work)
         return work
 

@@ -20,13 +20,13 @@ HiddenLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 class LossOfHidden(nn.Module):
     """A language model with such a loss."""
 
-    def __init__(self, model: nn.Module, loss: HiddenLoss, *, compiled: bool = False) -> None:
+    def __init__(self, model: nn.Module, loss: HiddenLoss) -> None:
         super().__init__()
         self.model, self.loss = model, loss
-        self.hidden = torch.compile(model.hidden) if compiled else model.hidden
 
     def forward(self, tokens: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        state, weight = for_products(self.hidden(tokens)), for_products(self.model.output_weight)
+        state = for_products(self.model.hidden(tokens))
+        weight = for_products(self.model.output_weight)
         return self.loss(state.flatten(0, 1), weight, target.flatten())
 
 

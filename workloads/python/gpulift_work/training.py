@@ -157,6 +157,11 @@ class Gpt(nn.Module):
         return found
 
     @property
+    def layers(self) -> nn.ModuleList:
+        """Its blocks."""
+        return self.h
+
+    @property
     def output_weight(self) -> torch.Tensor:
         """The output layer's: vocabulary x width."""
         weight: torch.Tensor = self.wte.weight
@@ -430,6 +435,13 @@ def require_compiler(device: torch.device) -> None:
         )
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         raise Skip("torch.compile does not find Python's headers", "install python3-dev")
+
+
+def compile_layers(model: Gpt | Llama) -> None:
+    """Each by itself: they are alike, so that what is compiled of the first is run by all. As a
+    whole a model takes as many times as long to compile."""
+    for layer in model.layers:
+        layer.compile()
 
 
 def use_cold_cache() -> None:
