@@ -86,7 +86,7 @@ SITUATIONS = (
         saves=True,
         things=(
             BF16,
-            Thing("the loss in chunks", "loss/chunked_cross_entropy"),
+            Thing("the loss by a library, or in chunks", "loss/chunked_cross_entropy"),
             Thing("micro-batches, accumulated", "batch/gradient_accumulation"),
             Thing("8-bit states of the optimiser", "memory/low_bit_optimizer"),
             Thing("checkpoints of activations", "batch/activation_checkpointing"),
