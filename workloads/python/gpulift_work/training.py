@@ -71,6 +71,8 @@ GPT_SIZES = {
     "gpt_small": GptSize(4, 768, 12, 128, 50304),
     "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
+    "gpt2_unpadded": GptSize(12, 768, 12, 1024, 50257),  # as published
+    "gpt_toy_unpadded": GptSize(2, 64, 4, 32, 61),
 }
 TEXT_SIZES: Mapping[str, GptSize | LlamaSize] = {**GPT_SIZES, **LLAMA_SIZES}
 IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
@@ -82,7 +84,9 @@ TWINS = {
     "gpt2_large": Twin(4, bf16=True),
     "gpt_small": Twin(1, bf16=True),
     "gpt_baby": Twin(1, bf16=False),
+    "gpt2_unpadded": Twin(8, bf16=True),
     "gpt_toy": Twin(8, bf16=False),
+    "gpt_toy_unpadded": Twin(8, bf16=False),
     "llama_1b": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
     "llama_toy": Twin(8, bf16=False),
@@ -248,7 +252,7 @@ def make_optimizer(
     if name in IMAGE_SIZES:
         return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
     if name in TEXT_SIZES:
-        rate = 3e-3 if name in ("gpt_toy", "llama_toy") else 1e-4
+        rate = 3e-3 if "toy" in name else 1e-4
         return torch.optim.AdamW(
             parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=fused
         )

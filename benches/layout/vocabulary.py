@@ -1,0 +1,89 @@
+"""layout/vocabulary: GPT-2 with its own 50257 words, and with 50304."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gpulift_work.training import (
+    Training,
+    arm_on,
+    device_of,
+    errors_of,
+    free_memory,
+    keep_the_compiler_quiet,
+    memory_of_step,
+    require_compiler,
+    require_gpu_for,
+    set_up,
+    tokens_of_step,
+)
+from gpulift_worker import Arm
+
+TECHNIQUE = {
+    "question": "What is it worth to pad an odd vocabulary, and does a compiler do it by itself?",
+    "expectation": """
+        Rows of 50257 numbers of two bytes begin anywhere, and tensor cores read 16 bytes at once:
+        the output layer's three products, 1.9 TFLOP of 7.0, take 18 ms by kernels for any place
+        and 3 ms by those for places of 16 bytes. The 47 words more are 0.1 % of the layer, and no
+        text has them. Eager 1.5, as two earlier launches of 16 rows on an H100 were (76.5 and 50.7
+        ms). Inductor pads such products by itself: 1.04 where it may, 1.55 where its
+        `shape_padding` is off. The toy has 61 or 64 words: alike on a processor.
+    """,
+    "predict": [
+        {"arm": "padded", "case": {"model": "gpt2", "form": "eager"}, "speedup": [1.4, 1.65]},
+        {"arm": "padded", "case": {"model": "gpt2", "form": "compiled"}, "speedup": [1.0, 1.08]},
+        {
+            "arm": "padded",
+            "case": {"model": "gpt2", "form": "compiled_as_is"},
+            "speedup": [1.4, 1.7],
+        },
+        {"arm": "padded", "case": {"model": "gpt_toy", "form": "eager"}, "speedup": [0.9, 1.1]},
+    ],
+    "claims": [],
+    "gpus": 0,
+    "whole_steps": True,
+    "arms": ["unpadded", "padded"],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"model": ["gpt2", "gpt_toy"], "form": ["eager", "compiled", "compiled_as_is"]},
+    "check": {
+        "meaning": "gradients of one step against those of the same model in more bits, relative"
+        " to their norm",
+        "tolerance": 0.05,
+    },
+}
+FP32_TOLERANCE = 1e-5
+CHECKED_ROWS = 8  # all: what is compiled for another number is another code
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A training step with as many words as the arm has."""
+    name, form = str(point["model"]), str(point["form"])
+    require_gpu_for(name, gpu)
+    device = device_of(gpu)
+    if form != "eager":
+        require_compiler(device)
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    training = Training(name if arm == "padded" else f"{name}_unpadded", device, seed)
+    if form != "eager":
+        options = {"shape_padding": form == "compiled"}
+        training.loss_of = torch.compile(training.loss_of, options=options)
+
+    def error() -> float:
+        of_gradients = errors_of(training, CHECKED_ROWS)[1]
+        free_memory(device)
+        return of_gradients
+
+    return arm_on(
+        device,
+        threads,
+        step=training.step,
+        error=error,
+        rest=lambda: free_memory(device),
+        tolerance=None if training.bf16 else FP32_TOLERANCE,
+        metrics=lambda: memory_of_step(training),
+        items=tokens_of_step(name),
+        item="token",
+    )

@@ -1,0 +1,59 @@
+"""layout/vocabulary: its arms differ in words alone, and its forms in who pads."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+def arm_of(technique: ModuleType, name: str, form: str) -> Any:
+    return technique.make(name, {"model": "gpt_toy", "form": form}, 7, None)
+
+
+def test_the_padded_model_has_the_next_multiple_of_64_words() -> None:
+    from gpulift_work.training import GPT_SIZES, TWINS
+
+    for name in ("gpt2", "gpt_toy"):
+        padded, unpadded = GPT_SIZES[name], GPT_SIZES[f"{name}_unpadded"]
+        assert padded.vocabulary == -(-unpadded.vocabulary // 64) * 64 > unpadded.vocabulary
+        assert (padded.layers, padded.width) == (unpadded.layers, unpadded.width)
+        assert TWINS[name] == TWINS[f"{name}_unpadded"]
+
+
+@pytest.mark.parametrize("name", ["unpadded", "padded"])
+def test_a_wrong_gradient_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made: list[Any] = []
+    make = technique.Training
+
+    def make_and_keep(*of: Any) -> Any:
+        made.append(make(*of))
+        return made[-1]
+
+    monkeypatch.setattr(technique, "Training", make_and_keep)
+    arm = arm_of(technique, name, "eager")
+    assert arm.error() <= arm.tolerance
+    loss = made[0].loss_of
+    made[0].loss_of = lambda *batch: 1.001 * loss(*batch)
+    assert arm.error() > arm.tolerance
+
+
+@pytest.mark.parametrize(("form", "pads"), [("compiled", True), ("compiled_as_is", False)])
+def test_a_compiler_pads_where_it_may(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, form: str, pads: bool
+) -> None:
+    told: list[Any] = []
+
+    def compile_nothing(work: Any, options: Any) -> Any:
+        told.append(options)
+        return work
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    arm = arm_of(technique, "padded", form)
+    assert told == [{"shape_padding": pads}]
+    assert (arm.items, arm.item) == (8 * 32, "token")
