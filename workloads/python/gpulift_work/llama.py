@@ -7,6 +7,7 @@ Parameters are named and shaped as in Hugging Face's LlamaModel; a test compares
 # mypy: disallow-subclassing-any=False
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -58,8 +59,33 @@ LLAMA_SIZES = {
 }
 
 
+# Of queries, keys and values, each with tokens, heads and their values as its last dimensions.
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def causal_shared_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    """Each token to itself and those before it in its row; several queries may share a key."""
+    query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+    if query.dtype == torch.float32:  # of which torch has no kernel that shares keys
+        key, value = repeated(query, key, value)
+    shares = query.shape[1] > key.shape[1]
+    return nnf.scaled_dot_product_attention(
+        query, key, value, is_causal=True, enable_gqa=shares
+    ).transpose(1, 2)
+
+
+def repeated(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A key and a value for each query; of all three the second dimension is that of heads."""
+    shared = query.shape[1] // key.shape[1]
+    return key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
+
+
 class Attention(nn.Module):
-    """Of each token to itself and those before it in its row."""
+    """Queries, keys and values of tokens, rotated by their positions, and what attention makes."""
 
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
@@ -70,20 +96,19 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(size.width, keys, bias=False)
         self.o_proj = nn.Linear(size.width, size.width, bias=False)
 
-    def forward(self, state: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        state: torch.Tensor,
+        rotation: torch.Tensor,
+        attend: Attend = causal_shared_attention,
+    ) -> torch.Tensor:
         query, key, value = (
             projection(state).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         query, key = rotated(query, rotation), rotated(key, rotation)
-        shared = query.shape[1] // key.shape[1]
-        if query.dtype == torch.float32:  # of which torch has no kernel that shares keys
-            key, value = (each.repeat_interleave(shared, dim=1) for each in (key, value))
-            shared = 1
-        attended = nnf.scaled_dot_product_attention(
-            query, key, value, is_causal=True, enable_gqa=shared > 1
-        )
-        output: torch.Tensor = self.o_proj(attended.transpose(1, 2).flatten(-2))
+        attended = attend(*(each.transpose(1, 2) for each in (query, key, value)))
+        output: torch.Tensor = self.o_proj(attended.flatten(-2))
         return output
 
 
@@ -111,8 +136,13 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
         self.mlp = SwiGlu(size)
 
-    def forward(self, state: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-        state = state + self.self_attn(for_products(self.input_layernorm(state)), rotation)
+    def forward(
+        self,
+        state: torch.Tensor,
+        rotation: torch.Tensor,
+        attend: Attend = causal_shared_attention,
+    ) -> torch.Tensor:
+        state = state + self.self_attn(for_products(self.input_layernorm(state)), rotation, attend)
         normal = for_products(self.post_attention_layernorm(state))
         output: torch.Tensor = state + self.mlp(normal)
         return output

@@ -28,7 +28,7 @@ from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
 
-from gpulift_work.llama import LLAMA_SIZES, Llama, LlamaSize
+from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, LlamaSize
 
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
@@ -93,10 +93,6 @@ TWINS = {
     "lstm": Twin(64, bf16=True),
     "mlp": Twin(256, bf16=True),
 }
-
-
-# Of queries, keys and values, each with tokens, heads and their values as its last dimensions.
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def causal_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,245 @@
+"""attention/document_mask: documents of many lengths in a batch, none of which sees another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+
+import torch
+from gpulift_work.documents import ATTENTIONS, KERNELS, packed, padded
+from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, causal_shared_attention, for_products
+from gpulift_work.training import (
+    arm_on,
+    device_of,
+    distance,
+    free_memory,
+    keep_the_compiler_quiet,
+    memory_of,
+    require_compiler,
+    set_up,
+)
+from gpulift_worker import Arm, Skip
+from torch._dynamo.utils import get_compilation_metrics
+
+TECHNIQUE = {
+    "question": "How should documents of different lengths share a batch?",
+    "expectation": """
+        Forward and backward of 4 layers of llama_1b over 16384 real tokens, without a head. H100,
+        in BF16: a token takes 1.46 GFLOP in products, 2.3 us at 640 TFLOP/s, and 1.2 us of passes
+        over memory: 57 ms without padding. Causal attention of 8 documents of 2048 is 1.65
+        TFLOP: 6 ms by cuDNN, which torch takes for rows on this card, at 400 TFLOP/s forward and
+        300 backward, 9 ms by the flash kernel for many lengths, 270 and 210. Even: padded 63 ms,
+        variable lengths 0.95; FlexAttention at 0.8 of flash 0.92; a mask anew for each step adds 2
+        ms: 0.9. A dense mask has all 16384^2 scores made, 8 times as many as there are, and read
+        with a bias of 537 MB: 120 ms at 260 TFLOP/s: 0.36. Chat: 28 rows of 2987 are 83636 tokens,
+        of which 80 % are padding: 335 ms, variable lengths 5.3, FlexAttention 5.2 and 5.1, a
+        dense mask 1.9, since its 120 ms do not shrink with the documents. Books: 12 rows of 8247,
+        83 % padding, and attention of all rows takes 145 ms, of the documents 20: 490 ms, variable
+        lengths 6.3, FlexAttention 5.9 and 5.8, a dense mask 2.8. Memory follows the tokens, 0.1 MB
+        of each and each layer: 11 GB packed, 3 GB more with a dense mask, 40 and 46 GB padded. The
+        toy on a processor: 4 rows of 115 for 256 tokens: 1.2 by a dense mask. Not measured:
+        documents sorted by length, so that rows are alike (batch/dynamic_size).
+    """,
+    "predict": [
+        {"arm": "padded", "case": {"lengths": "even"}, "on": "h100", "step_time_s": [0.055, 0.071]},
+        {"arm": "padded", "case": {"lengths": "chat"}, "on": "h100", "step_time_s": [0.29, 0.38]},
+        {"arm": "padded", "case": {"lengths": "books"}, "on": "h100", "step_time_s": [0.42, 0.56]},
+        {"arm": "dense_mask", "case": {"lengths": "even"}, "on": "h100", "speedup": [0.25, 0.45]},
+        {"arm": "dense_mask", "case": {"lengths": "chat"}, "on": "h100", "speedup": [1.4, 2.3]},
+        {"arm": "dense_mask", "case": {"lengths": "books"}, "on": "h100", "speedup": [2.0, 3.4]},
+        {
+            "arm": "variable_length",
+            "case": {"lengths": "even"},
+            "on": "h100",
+            "speedup": [0.92, 1.0],
+        },
+        {
+            "arm": "variable_length",
+            "case": {"lengths": "chat"},
+            "on": "h100",
+            "speedup": [4.9, 5.8],
+        },
+        {
+            "arm": "variable_length",
+            "case": {"lengths": "books"},
+            "on": "h100",
+            "speedup": [5.7, 6.9],
+        },
+        {"arm": "flex", "case": {"lengths": "even"}, "on": "h100", "speedup": [0.87, 0.96]},
+        {"arm": "flex", "case": {"lengths": "chat"}, "on": "h100", "speedup": [4.7, 5.6]},
+        {"arm": "flex", "case": {"lengths": "books"}, "on": "h100", "speedup": [5.2, 6.4]},
+        {"arm": "flex_rebuilt", "case": {"lengths": "even"}, "on": "h100", "speedup": [0.82, 0.95]},
+        {"arm": "flex_rebuilt", "case": {"lengths": "chat"}, "on": "h100", "speedup": [4.5, 5.5]},
+        {"arm": "flex_rebuilt", "case": {"lengths": "books"}, "on": "h100", "speedup": [5.1, 6.3]},
+        {"arm": "dense_mask", "case": {"lengths": "chat_toy"}, "on": "cpu", "speedup": [0.9, 1.5]},
+    ],
+    "gpus": 0,
+    "whole_steps": True,
+    "arms": ["padded", "dense_mask", "variable_length", "flex", "flex_rebuilt"],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"lengths": ["even", "chat", "books", "chat_toy"]},
+    "check": {
+        "meaning": "gradients of the weight that is furthest off, against documents one by one in "
+        "more bits, relative to their norm",
+        "tolerance": 0.05,  # BF16: 0.013 on a processor
+    },
+}
+TOY = "chat_toy"
+# The same in every launch. Chat: quantiles of log-normal lengths with a mean of 600, half of them
+# below 370. Books: of Pareto's with an exponent of 0.9, half of the tokens in one of twelve.
+LENGTHS = {
+    "even": [2048] * 8,
+    "chat": [
+        *(177, 1416, 867, 1165, 74, 157, 322, 268, 244, 386, 2987, 994, 353, 117),
+        *(462, 221, 767, 45, 96, 1847, 685, 422, 617, 294, 137, 507, 558, 199),
+    ],
+    "books": [280, 718, 2433, 253, 574, 8247, 407, 477, 313, 949, 1379, 354],
+    TOY: [96, 13, 115, 32],
+}
+SIZES = {
+    name: LLAMA_SIZES["llama_toy"] if name == TOY else replace(LLAMA_SIZES["llama_1b"], layers=4)
+    for name in LENGTHS
+}
+FP32_TOLERANCE = 1e-5  # against FP64, on a processor
+MADE_EACH_STEP = ("dense_mask", "flex_rebuilt")  # as where each step has other documents
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """Forward and backward over all documents, laid out and attended to as the arm does."""
+    name = str(point["lengths"])
+    require_parts_of(arm, name, gpu)
+    device = device_of(gpu)
+    if arm.startswith("flex"):
+        require_compiler(device)
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    work = Pass(arm, name, seed, device)
+
+    def rest() -> None:
+        work.model.zero_grad(set_to_none=True)
+        free_memory(device)
+
+    return arm_on(
+        device,
+        threads,
+        step=work.step,
+        error=work.error,
+        rest=rest,
+        tolerance=None if work.bf16 else FP32_TOLERANCE,
+        metrics=lambda: {**memory_of(work.step, device), **work.facts()},
+        flops=flops_of(name),
+        roof="" if name == TOY else "gemm/bf16",
+        items=sum(LENGTHS[name]),
+        item="token",
+    )
+
+
+def require_parts_of(arm: str, name: str, gpu: int | None) -> None:
+    """Skips what a processor does not have, or takes too long for."""
+    if gpu is None and arm.removesuffix("_rebuilt") in KERNELS:
+        raise Skip("the kernels of this attention need a GPU", "use a machine with one")
+    if gpu is None and name != TOY:
+        raise Skip(
+            "layers of llama_1b take a minute on a processor",
+            "take the toy, or a machine with a GPU",
+        )
+
+
+def flops_of(name: str) -> float:
+    """Of the documents themselves: their products, and the half of attention that is not masked."""
+    size = replace(SIZES[name], vocabulary=0)
+    return sum(replace(size, tokens=length).flops_of_row() for length in LENGTHS[name])
+
+
+class Pass:
+    """Layers, and the documents: states of tokens, and gradients of what is made of them."""
+
+    def __init__(self, arm: str, name: str, seed: int, device: torch.device) -> None:
+        self.arm, self.device = arm, device
+        self.bf16 = device.type == "cuda"
+        self.lengths = LENGTHS[name]
+        size = replace(SIZES[name], tokens=max(self.lengths), vocabulary=1)
+        torch.manual_seed(seed)
+        with device:
+            self.model = Llama(size)
+            self.states = list(drawn(self.lengths, size.width))
+            self.gradients = list(drawn(self.lengths, size.width))
+        # The mean over real tokens: of padding nothing is asked.
+        self.gradients = [each / sum(self.lengths) for each in self.gradients]
+        rotation = self.model.rotation
+        self.rotation = rotation
+        if arm != "padded":  # positions begin anew in each document
+            self.rotation = torch.cat([rotation[:, :length] for length in self.lengths], dim=1)
+        lay_out = padded if arm == "padded" else packed
+        self.given, self.gradient = lay_out(self.states), lay_out(self.gradients)
+        self.attend = self.make_attention()
+
+    def make_attention(self) -> Attend:
+        """The arm's, for these documents."""
+        return ATTENTIONS[self.arm.removesuffix("_rebuilt")](self.lengths, self.device)
+
+    def step(self) -> None:
+        """Gradients of all weights."""
+        self.model.zero_grad(set_to_none=True)
+        if self.arm in MADE_EACH_STEP:
+            self.attend = self.make_attention()
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            made = through(self.model, self.given, for_products(self.rotation), self.attend)
+        made.backward(self.gradient)
+
+    def error(self) -> float:
+        """The furthest that a weight's gradient is from that of documents one by one; in FP32,
+        which is exact beside BF16, or else in FP64."""
+        exact = copy.deepcopy(self.model).to(torch.float32 if self.bf16 else torch.float64)
+        exact.zero_grad(set_to_none=True)
+        kind = exact.norm.weight.dtype
+        for state, gradient in zip(self.states, self.gradients, strict=True):
+            rotation = self.model.rotation[:, : len(state)]
+            made = through(exact, state[None].to(kind), rotation, causal_shared_attention)
+            made.backward(gradient[None].to(kind))
+        self.step()
+        errors = [
+            distance(mine.grad, theirs.grad)
+            for mine, theirs in zip(
+                self.model.layers.parameters(), exact.layers.parameters(), strict=True
+            )
+        ]
+        return float(torch.tensor(errors).max())  # of which NaN is the largest
+
+    def facts(self) -> dict[str, float]:
+        """How much is padding; of packed documents what making their mask takes."""
+        laid_out = self.gradient.shape[0] * self.gradient.shape[1]
+        found = {"padding_share": 1 - sum(self.lengths) / laid_out}
+        if self.arm != "padded":
+            found["mask_s"] = self._seconds_of_making()
+        if self.arm.startswith("flex"):
+            reasons = [each.recompile_reason for each in get_compilation_metrics()]
+            found["recompiles"] = float(len(list(filter(None, reasons))))
+        return found
+
+    def _seconds_of_making(self) -> float:
+        wait = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
+        wait()
+        start_s = monotonic()
+        self.make_attention()
+        wait()
+        return monotonic() - start_s
+
+
+def drawn(lengths: Sequence[int], width: int) -> Iterator[torch.Tensor]:
+    """Noise. A part of it is common to a document's tokens: attention takes the mean of many, and
+    nothing that it did wrong would be seen of what then vanishes."""
+    for length in lengths:
+        yield torch.randn(length, width) + torch.randn(width)
+
+
+def through(
+    model: Llama, state: torch.Tensor, rotation: torch.Tensor, attend: Attend
+) -> torch.Tensor:
+    """What its layers make of the state."""
+    for layer in model.layers:
+        state = layer(state, rotation, attend)
+    return state
