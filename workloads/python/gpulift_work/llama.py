@@ -76,6 +76,23 @@ def causal_shared_attention(
     ).transpose(1, 2)
 
 
+# Of queries, keys and a rotation: both rotated. Of a gate and values: what passes.
+Rotate = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Gated = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def rotated_both(
+    query: torch.Tensor, key: torch.Tensor, rotation: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each by itself."""
+    return rotated(query, rotation), rotated(key, rotation)
+
+
+def silu_gated(gate: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """As SwiGLU has it."""
+    return nnf.silu(gate) * values
+
+
 def repeated(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,6 +106,7 @@ class Attention(nn.Module):
 
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
+        self.rotate: Rotate = rotated_both
         self.head_width = size.width // size.heads
         keys = size.key_heads * self.head_width
         self.q_proj = nn.Linear(size.width, size.width, bias=False)
@@ -106,7 +124,7 @@ class Attention(nn.Module):
             projection(state).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        query, key = rotated(query, rotation), rotated(key, rotation)
+        query, key = self.rotate(query, key, rotation)
         attended = attend(*(each.transpose(1, 2) for each in (query, key, value)))
         output: torch.Tensor = self.o_proj(attended.flatten(-2))
         return output
@@ -117,12 +135,14 @@ class SwiGlu(nn.Module):
 
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
+        self.gated: Gated = silu_gated
         self.gate_proj = nn.Linear(size.width, size.inner, bias=False)
         self.up_proj = nn.Linear(size.width, size.inner, bias=False)
         self.down_proj = nn.Linear(size.inner, size.width, bias=False)
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.down_proj(nnf.silu(self.gate_proj(state)) * self.up_proj(state))
+        inner = self.gated(self.gate_proj(state), self.up_proj(state))
+        output: torch.Tensor = self.down_proj(inner)
         return output
 
 

@@ -1,0 +1,153 @@
+"""fusion/step_kernels: a Llama's training step with kernels of Liger's in place of torch's own."""
+
+# mypy: disallow-subclassing-any=False
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gpulift_work.llama import Llama
+from gpulift_work.losses import LossOfHidden, compiled, of_logits
+from gpulift_work.resting import Resting
+from gpulift_work.training import (
+    TEXT_SIZES,
+    TWINS,
+    arm_on,
+    compile_layers,
+    device_of,
+    errors_of,
+    keep_the_compiler_quiet,
+    memory_of_step,
+    require_compiler,
+    require_gpu_for,
+    set_up,
+    tokens_of_step,
+)
+from gpulift_worker import Arm, Skip
+from torch import nn
+
+TECHNIQUE = {
+    "question": "Do a library's norm, SwiGLU and rotation shorten a step, and do they still where "
+    "it is compiled?",
+    "expectation": """
+        llama_1b, 8192 tokens, BF16 on an H100, eager 182 ms. A norm of FP32 sums reads 67 MB and
+        writes 67, in torch 2.11 by one kernel as in Liger's: 33 norms, alike but for the backward
+        pass, whose weight gradients torch adds up in a kernel of its own: 1.01. SwiGLU: torch reads
+        and writes 7 times 134 MB forward and backward by 3 and 4 kernels, Liger's 2 kernels 3 + 5
+        times, and it keeps no product for the backward pass: 16 x 0.3 GB, 1.5 ms, 1.01, and 2.1 GB
+        less memory. Rotations: torch takes 5 kernels for queries and 5 for keys, some 0.3 GB a
+        layer forward and as much backward, Liger's one in place, 0.1: 16 x 0.4 GB, 2 ms, 1.01. All
+        of them 1.03. Compiled, Inductor fuses norms, SwiGLU and rotations with their neighbours,
+        and a kernel of somebody else's is a wall between them: 0.97.
+    """,
+    "predict": [
+        {
+            "arm": "torch",
+            "case": {"model": "llama_1b", "form": "eager"},
+            "on": "h100",
+            "step_time_s": [0.173, 0.191],
+        },
+        {"arm": "norm", "case": {"model": "llama_1b", "form": "eager"}, "speedup": [0.99, 1.03]},
+        {"arm": "swiglu", "case": {"model": "llama_1b", "form": "eager"}, "speedup": [1.0, 1.03]},
+        {"arm": "rotation", "case": {"model": "llama_1b", "form": "eager"}, "speedup": [1.0, 1.03]},
+        {"arm": "all", "case": {"model": "llama_1b", "form": "eager"}, "speedup": [1.01, 1.07]},
+        {
+            "arm": "torch",
+            "case": {"model": "llama_1b", "form": "compiled"},
+            "on": "h100",
+            "step_time_s": [0.138, 0.152],
+        },
+        {"arm": "all", "case": {"model": "llama_1b", "form": "compiled"}, "speedup": [0.93, 1.0]},
+    ],
+    "claims": [],
+    "gpus": 1,
+    "whole_steps": True,
+    "arms": ["torch", "norm", "swiglu", "rotation", "all"],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"model": ["llama_1b", "llama_toy"], "form": ["eager", "compiled"]},
+    "check": {
+        "meaning": "gradients of one step against those of the same model in more bits, relative"
+        " to their norm",
+        "tolerance": 0.08,  # 0.04 by torch's own kernels on an H100
+    },
+}
+FP32_TOLERANCE = 1e-5
+KERNELS = ("norm", "swiglu", "rotation")
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A training step with the arm's kernels."""
+    name = str(point["model"])
+    require_gpu_for(name, gpu)
+    device = device_of(gpu)
+    if arm != "torch" and device.type == "cpu":
+        raise Skip("Liger's kernels need a GPU", "use a machine with one")
+    is_compiled = point["form"] == "compiled"
+    if is_compiled:
+        require_compiler(device)
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    job = Resting(name, device, seed)
+    training = job.training
+    use_kernels(training.model, KERNELS if arm == "all" else (arm,))
+    if is_compiled:
+        compile_layers(training.model)
+    training.loss_of = LossOfHidden(training.model, compiled() if is_compiled else of_logits)
+
+    def error() -> float:
+        job.begin()
+        of_gradients = errors_of(training, len(training.input))[1]
+        job.rest()
+        return of_gradients
+
+    def metrics() -> dict[str, float]:
+        job.wake()
+        return memory_of_step(training)
+
+    return arm_on(
+        device,
+        threads,
+        step=training.step,
+        error=error,
+        rest=job.rest,
+        wake=job.wake,
+        tolerance=None if training.bf16 else FP32_TOLERANCE,
+        metrics=metrics,
+        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
+        roof="gemm/bf16" if training.bf16 else "",
+        items=tokens_of_step(name),
+        item="token",
+    )
+
+
+def use_kernels(model: Llama, kernels: tuple[str, ...]) -> None:
+    """Puts those of Liger's with these names in the place of torch's."""
+    if kernels == ("torch",):
+        return
+    from liger_kernel.transformers.functional import liger_rope, liger_swiglu
+
+    for layer in model.layers:
+        if "norm" in kernels:
+            layer.input_layernorm = LigerNorm(layer.input_layernorm)
+            layer.post_attention_layernorm = LigerNorm(layer.post_attention_layernorm)
+        if "swiglu" in kernels:
+            layer.mlp.gated = liger_swiglu
+        if "rotation" in kernels:
+            layer.self_attn.rotate = lambda query, key, rotation: liger_rope(query, key, *rotation)
+    if "norm" in kernels:
+        model.norm = LigerNorm(model.norm)
+
+
+class LigerNorm(nn.Module):
+    """An RMSNorm's weight, by the kernel of the library."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        from liger_kernel.transformers.functional import liger_rms_norm
+
+        self.weight, self.epsilon, self.kernel = norm.weight, norm.eps, liger_rms_norm
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.kernel(state, self.weight, self.epsilon)
+        return output
