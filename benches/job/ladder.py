@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from gpulift_work.first_steps import LOSS_TOLERANCE, FirstSteps, allow_tf32
 from gpulift_work.fp8 import convert_to_fp8
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
 from gpulift_work.losses import compiled as compiled_loss
-from gpulift_work.resting import Resting
 from gpulift_work.training import (
-    TEXT_SIZES,
-    TWINS,
-    Training,
-    arm_on,
     compile_layers,
     device_of,
-    free_memory,
     keep_the_compiler_quiet,
-    largest_deviation,
     make_optimizer,
-    memory_of_step,
     require_compiler,
     require_fp8,
     require_gpu_for,
     set_up,
-    tokens_of_step,
 )
-from gpulift_worker import Arm, Failed
+from gpulift_worker import Arm
 
 TECHNIQUE = {
     "question": "What do I turn on, in which order, and what does each setting bring on top of "
@@ -109,8 +101,6 @@ TECHNIQUE = {
     },
 }
 RUNGS: list[str] = TECHNIQUE["arms"]  # type: ignore[assignment]
-CHECKED_STEPS = 5
-LOSS_TOLERANCE = 0.006  # BF16: 0.0016 of the first loss
 # 0.25 of gpt2's gradients; 0.032 of losses, which fall by two thirds within 5 steps.
 FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.5, 0.1
 FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
@@ -129,19 +119,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         keep_the_compiler_quiet()
     threads = set_up(device)
     job = Job(name, device, seed, settings)
-    return arm_on(
-        device,
+    return job.arm(
         threads,
-        step=job.training.step,
-        error=job.error,
-        rest=job.rest,
-        wake=job.wake,
         tolerance=FP8_TOLERANCE if "fp8" in settings else None,
-        metrics=lambda: memory_of_step(job.training),
-        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
         roof="" if name == "llama_toy" else roof_of(settings),
-        items=tokens_of_step(name),
-        item="token",
     )
 
 
@@ -150,14 +131,13 @@ def roof_of(settings: list[str]) -> str:
     return f"gemm/{next((name for name in FORMATS if name in settings), 'fp32')}"
 
 
-class Job(Resting):
+class Job(FirstSteps):
     """A training with some settings."""
 
     def __init__(self, name: str, device: torch.device, seed: int, settings: list[str]) -> None:
-        self.tf32 = "tf32" in settings
-        self.loss_tolerance = FP8_LOSS_TOLERANCE if "fp8" in settings else LOSS_TOLERANCE
-        self._allow_tf32(self.tf32)
+        allow_tf32("tf32" in settings)
         super().__init__(name, device, seed)
+        self.loss_tolerance = FP8_LOSS_TOLERANCE if "fp8" in settings else LOSS_TOLERANCE
         training = self.training
         training.bf16 = "bf16" in settings
         if "fp8" in settings:
@@ -168,55 +148,3 @@ class Job(Resting):
             compile_layers(training.model)
             loss = cut_cross_entropy() if "cut_cross_entropy" in settings else compiled_loss()
             training.loss_of = LossOfHidden(training.model, loss)
-
-    def error(self) -> float:
-        """How far the gradients of the first step are from TF32's; Failed where losses are."""
-        self.rest()
-        name = self.training.model_name
-        expected, expected_losses = first_steps(name, self.device, self.seed)
-        self._allow_tf32(self.tf32)
-        self.begin()
-        self.training.losses = []
-        self.training.make_gradients()
-        squares = [
-            (squared_norm(mine.grad - theirs), squared_norm(theirs))
-            for mine, theirs in zip(self.parameters, expected, strict=True)
-        ]
-        del expected
-        self.training.optimizer.step()
-        self.training.record()
-        self.training.train_until(CHECKED_STEPS)
-        apart = largest_deviation(self.training.losses, expected_losses)
-        if not apart <= self.loss_tolerance:  # not a number, too
-            raise Failed(
-                f"losses of {CHECKED_STEPS} steps are {apart:.2g} from TF32's: "
-                + ", ".join(f"{loss:.4g}" for loss in self.training.losses)
-            )
-        of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
-        return float((of_difference / of_expected) ** 0.5)
-
-    def _allow_tf32(self, allowed: bool) -> None:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
-
-
-def first_steps(
-    name: str, device: torch.device, seed: int
-) -> tuple[list[torch.Tensor], list[float]]:
-    """The gradients of the first step, and the losses of some, of eager steps in TF32."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    with device:
-        plain = Training(name, device, seed, plain=True)
-    plain.make_gradients()
-    gradients = [one.grad.clone() for one in plain.model.parameters()]
-    plain.optimizer.step()
-    plain.record()
-    plain.train_until(CHECKED_STEPS)
-    losses = plain.losses
-    del plain
-    free_memory(device)
-    return gradients, losses
-
-
-def squared_norm(values: torch.Tensor) -> float:
-    """In FP32."""
-    return float(torch.linalg.vector_norm(values.float())) ** 2

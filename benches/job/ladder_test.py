@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work.training import TEXT_SIZES  # noqa: E402
+
 TOY = {"model": "llama_toy"}
 ON_PROCESSORS = ["torch_default", "tf32", "bf16", "fused_adamw", "compiled"]
 
@@ -106,6 +108,6 @@ def test_what_a_processor_cannot_do_is_skipped(technique: ModuleType, arm: str) 
 def test_an_arm_counts_its_work(technique: ModuleType) -> None:
     arm = technique.make("bf16", TOY, 7, None)
     assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")
-    assert arm.flops == 8 * technique.TEXT_SIZES["llama_toy"].flops_of_row()
+    assert arm.flops == 8 * TEXT_SIZES["llama_toy"].flops_of_row()
     roofs = [technique.roof_of(technique.RUNGS[:count]) for count in range(1, 8)]
     assert roofs == [f"gemm/{name}" for name in ("fp32", "tf32", *["bf16"] * 3, "fp8", "fp8")]

@@ -45,10 +45,15 @@ reason and the command that measures it stand there
 
 @dataclass(frozen=True)
 class Thing:
-    """What can be turned on, and the technique that measures it."""
+    """What can be turned on, and the technique that measures it, or which of its arms."""
 
     words: str
     technique: str
+    arms: tuple[str, ...] = ()
+
+    def has(self, arm: str) -> bool:
+        """Whether the arm measures it."""
+        return not self.arms or arm in self.arms
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,15 @@ SITUATIONS = (
             BF16,
             Thing("the loss by a library, or in chunks", "loss/chunked_cross_entropy"),
             Thing("micro-batches, accumulated", "batch/gradient_accumulation"),
-            Thing("8-bit states of the optimiser", "memory/low_bit_optimizer"),
+            Thing(
+                "8-bit states of the optimiser",
+                "job/fit",
+                ("adamw_8bit_torchao", "adamw_8bit_bitsandbytes"),
+            ),
             Thing("checkpoints of activations", "batch/activation_checkpointing"),
-            Thing("the optimiser on the host", "memory/optimizer_offload"),
+            Thing("the compiler with half its budget of memory", "job/fit", ("memory_budget",)),
+            Thing("activations on the host", "job/fit", ("activation_offload",)),
+            Thing("the optimiser on the host", "job/fit", ("optimizer_offload",)),
         ),
     ),
     Situation(
@@ -164,7 +175,7 @@ def lines_of(situation: Situation, found: Mapping[str, Sequence[Gain]]) -> list[
 
 
 def _line(situation: Situation, thing: Thing, found: Iterable[Gain]) -> Line:
-    asked = [one for one in found if _answers(situation, one)]
+    asked = [one for one in found if thing.has(one.row.arm) and _answers(situation, one)]
     leading = [one for one in asked if not (one.why_not or one.doubted)]
     if not leading:
         reasons = {one.why_not or DOUBTED for one in asked} or {NO_RECORD}

@@ -51,4 +51,8 @@ class Resting:
     def _drop_state(self) -> None:
         self.training.loss = None
         self.training.optimizer.zero_grad(set_to_none=True)
+        self.drop_moments()
+
+    def drop_moments(self) -> None:
+        """Where an optimizer keeps them elsewhere, another does it."""
         self.training.optimizer.state.clear()

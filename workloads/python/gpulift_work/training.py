@@ -583,33 +583,6 @@ def errors_of(
     return of_loss, distance(gradients_of(training.model), expected)
 
 
-def parameters_of(training: Training) -> list[torch.Tensor]:
-    """Copies of the weights as they are."""
-    return [one.detach().clone() for one in training.model.parameters()]
-
-
-def update_error(training: Training, start: list[torch.Tensor], steps: int) -> float:
-    """How far the weights are from where torch's AdamW brings `start` by the same gradients,
-    relative to how far it brings them; 1 for weights that did not move. The first step was taken
-    already."""
-    exact = [one.clone().requires_grad_() for one in start]
-    optimizer = make_optimizer(training.model_name, exact)
-    parameters = list(training.model.parameters())
-    for step in range(steps):
-        if step > 0:
-            training.step()
-        training.synchronize()
-        for one, parameter in zip(exact, parameters, strict=True):
-            one.grad = parameter.grad
-        optimizer.step()
-    squares = [
-        ((found - one).square().sum().item(), (one - old).square().sum().item())
-        for found, one, old in zip(parameters, exact, start, strict=True)
-    ]
-    apart, moved = map(sum, zip(*squares, strict=True))
-    return math.sqrt(apart / moved)
-
-
 def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
     """What compiling cost, and how often it happened. Break-even only where steps got shorter."""
     recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]

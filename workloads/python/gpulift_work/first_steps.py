@@ -1,0 +1,100 @@
+"""A training whose first steps are held against those of the same model in TF32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpulift_worker import Arm, Failed
+
+from gpulift_work.resting import Resting
+from gpulift_work.training import (
+    TEXT_SIZES,
+    TWINS,
+    Training,
+    arm_on,
+    free_memory,
+    largest_deviation,
+    memory_of_step,
+    tokens_of_step,
+)
+
+CHECKED_STEPS = 5
+LOSS_TOLERANCE = 0.006  # BF16: 0.0016 of the first loss
+
+
+class FirstSteps(Resting):
+    """A language model in training that can be checked at any time, since it begins anew."""
+
+    loss_tolerance = LOSS_TOLERANCE
+
+    def arm(self, threads: int, **said: Any) -> Arm:
+        """Its steps and what they take; `said` is what else the arm says."""
+        name = self.training.model_name
+        return arm_on(
+            self.device,
+            threads,
+            step=self.training.step,
+            error=self.error,
+            rest=self.rest,
+            wake=self.wake,
+            metrics=lambda: memory_of_step(self.training),
+            flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
+            items=tokens_of_step(name),
+            item="token",
+            **said,
+        )
+
+    def error(self) -> float:
+        """How far the gradients of the first step are from TF32's; Failed where losses are."""
+        self.rest()
+        expected, expected_losses = exact_steps(self.training.model_name, self.device, self.seed)
+        self.begin()
+        self.training.losses = []
+        self.training.make_gradients()
+        squares = [
+            (squared_norm(mine.grad - theirs), squared_norm(theirs))
+            for mine, theirs in zip(self.parameters, expected, strict=True)
+        ]
+        del expected
+        self.training.optimizer.step()
+        self.training.record()
+        self.training.train_until(CHECKED_STEPS)
+        apart = largest_deviation(self.training.losses, expected_losses)
+        if not apart <= self.loss_tolerance:  # not a number, too
+            raise Failed(
+                f"losses of {CHECKED_STEPS} steps are {apart:.2g} from TF32's: "
+                + ", ".join(f"{loss:.4g}" for loss in self.training.losses)
+            )
+        of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
+        return float((of_difference / of_expected) ** 0.5)
+
+
+def exact_steps(
+    name: str, device: torch.device, seed: int
+) -> tuple[list[torch.Tensor], list[float]]:
+    """The gradients of the first step, and the losses of some, of eager steps in TF32."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    allow_tf32(True)
+    with device:
+        plain = Training(name, device, seed, plain=True)
+    plain.make_gradients()
+    gradients = [one.grad.clone() for one in plain.model.parameters()]
+    plain.optimizer.step()
+    plain.record()
+    plain.train_until(CHECKED_STEPS)
+    losses = plain.losses
+    del plain
+    free_memory(device)
+    allow_tf32(before)
+    return gradients, losses
+
+
+def allow_tf32(allowed: bool) -> None:
+    """In products of FP32."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+def squared_norm(values: torch.Tensor) -> float:
+    """In FP32."""
+    return float(torch.linalg.vector_norm(values.float())) ** 2
