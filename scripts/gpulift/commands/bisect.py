@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,8 @@ def bisect(
         str, typer.Option(metavar="CMD", help="Shell command that prepares a checkout once.")
     ] = "",
     threshold: Annotated[
-        float, typer.Option(help="The least change that is called one.")
+        float,
+        typer.Option(help="The least change that is called one; half of a larger one is."),
     ] = gate_jobs.THRESHOLD,
     budget: Annotated[
         Optional[str],  # noqa: UP045
@@ -54,8 +56,9 @@ def bisect(
 ) -> None:
     """Gates commits between two references against the good one, half of what is left each time.
 
-    It begins by showing that the bad one is slower, and ends by showing it of the commit that it
-    names, against its parent. Exit code 5 where that cannot be told.
+    It begins by showing by how much the bad one is slower, looks for half of that, and ends by
+    showing it of the commit that it names, against its parent. Exit code 5 where that cannot be
+    told.
     """
     if metric and higher:
         raise GpuliftError("give one of --metric and --higher: one number is bisected")
@@ -78,10 +81,13 @@ def bisect(
     )
 
     environment = gate_jobs.callers_environment()
+    least = threshold
 
     def judge(base: str, head: str) -> str:
+        nonlocal least
+        both = replace(asked, base=base, head=head, threshold=least)
         try:
-            result, _ = gate_jobs.run(replace(asked, base=base, head=head), environment)
+            result, _ = gate_jobs.run(both, environment)
         except GpuliftError as error:
             if error.exit_code != FAILED:
                 raise
@@ -93,6 +99,8 @@ def bisect(
         factor = row.verdict.difference
         times = f", {factor.ratio.value:.3f} times as long" if factor else ""
         say(f"{head[:7]} against {base[:7]}: {found}{times}")
+        if factor and found == WORSE and least == threshold:  # of the two ends, which come first
+            least = max(threshold, half_of(factor.ratio.value))
         return found
 
     repository = Repository.here(Path.cwd())
@@ -100,6 +108,12 @@ def bisect(
     culprit, parent = search(commits, judge, f"{good} and {bad}")
     typer.echo(f"{repository.described(culprit)} made it slower; its parent {parent[:7]} is not")
     raise typer.Exit(OK)
+
+
+def half_of(ratio: float) -> float:
+    """What is looked for between ends that differ by this ratio: two such steps make it. A commit
+    is on one side of it or on the other, which takes fewer pairs than a change of 1 %."""
+    return math.sqrt(ratio) - 1
 
 
 def search(commits: Sequence[str], judge: Judge, ends: str) -> tuple[str, str]:

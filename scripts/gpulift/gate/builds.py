@@ -16,9 +16,10 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import cached
+from gpulift.gate.git import git
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
 from gpulift.ground.lock import alone
-from gpulift.ground.programs import finished, text_of, tool_output
+from gpulift.ground.programs import tool_output
 from gpulift.records.decode import decoded
 from gpulift.records.model import Context
 from gpulift.records.values import Maybe
@@ -28,7 +29,6 @@ FOLDER = ".gate"
 COMMIT_DIGITS = 12
 LAST_LINES = 10
 WAITING = "another gate is building here; waiting for it"
-GIT_LIMIT_S = 300  # of a checkout on a slow disk
 NEEDED = re.compile(r"^(modules/[^/]+\.json\.stamp): ", re.M)
 # What has to be the same in both builds, by its name in CMakeCache.txt.
 # Also where they are empty: else CMake would take them from what the environment has now.
@@ -124,7 +124,7 @@ def resolve(reference: str, checkout: Path) -> str:
     """The full commit of a git reference of the checkout."""
     if shutil.which("git") is None:
         raise GpuliftError("git is not installed: install it, or name build folders")
-    known = _git(checkout, "rev-parse", "--show-prefix")
+    known = git(checkout, "rev-parse", "--show-prefix")
     if known.returncode != 0:
         raise GpuliftError(
             f"git takes {checkout} for no repository: name build folders instead; git says:"
@@ -136,10 +136,10 @@ def resolve(reference: str, checkout: Path) -> str:
             " folders instead"
         )
     if not reference.startswith("-"):
-        found = _git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
+        found = git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
         if found.returncode == 0:
             return found.stdout.strip()
-    if _git(checkout, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+    if git(checkout, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
         raise GpuliftError(
             f"{reference}: this clone is shallow and does not hold it: git fetch --unshallow"
         )
@@ -182,7 +182,7 @@ def _check_out(checkout: Path, source: Path, commit: str) -> None:
     if source.is_dir():
         return
     # Forced: where someone removed the folder, git still has it listed.
-    added = _git(checkout, "worktree", "add", "--force", "--detach", str(source), commit)
+    added = git(checkout, "worktree", "add", "--force", "--detach", str(source), commit)
     if added.returncode != 0:
         raise GpuliftError(f"{commit} cannot be checked out: {_last(added.stderr, 1)}", FAILED)
 
@@ -282,17 +282,6 @@ def _manifests(modules: Path) -> Iterator[Manifest]:
 
 def _is_build(folder: Path) -> bool:
     return os.access(folder / "gpulift-bench", os.X_OK) and (folder / "modules").is_dir()
-
-
-def _git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", str(checkout), *arguments]
-    try:
-        done = finished(command, GIT_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        asked = f"git {arguments[0]}"
-        raise GpuliftError(f"{asked}: has not ended in {GIT_LIMIT_S} s in {checkout}") from None
-    said, errors = text_of(done.stdout), text_of(done.stderr)
-    return subprocess.CompletedProcess(command, done.returncode, said, errors)
 
 
 def _last(text: str, lines: int) -> str:

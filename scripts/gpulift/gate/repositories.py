@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpulift.gate.git import git
 from gpulift.gate.jobs import JobSide
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.lock import alone
@@ -26,7 +27,6 @@ from gpulift.ground.text import visible
 Say = Callable[[str], None]
 CHECKOUT = "GPULIFT_CHECKOUT"  # what a set-up may take things from that no commit holds
 DIGITS = 12  # of a commit in the name of its folder
-GIT_LIMIT_S = 600  # of a checkout on a slow disk
 LAST_LINES = 5
 DONE = "set_up_with"
 LOCK = "lock"  # its time is when the worktree was used last
@@ -46,39 +46,39 @@ class Repository:
         """That of a folder. Raises GpuliftError where there is none."""
         if shutil.which("git") is None:
             raise GpuliftError("git is not installed: install it")
-        found = _git(folder, "rev-parse", "--show-toplevel", "--show-prefix")
+        found = git(folder, "rev-parse", "--show-toplevel", "--show-prefix")
         if found.returncode != 0:
             raise GpuliftError(f"{folder} is in no git repository: call it from the checkout")
-        root, _, inside = text_of(found.stdout).rstrip("\n").partition("\n")
+        root, _, inside = found.stdout.rstrip("\n").partition("\n")
         return Repository(Path(root), inside)
 
     def commit(self, reference: str) -> str:
         """The full hash of a reference."""
         if not reference.startswith("-"):
             asked = f"{reference}^{{commit}}"
-            found = _git(self.root, "rev-parse", "--verify", "--quiet", asked)
+            found = git(self.root, "rev-parse", "--verify", "--quiet", asked)
             if found.returncode == 0:
-                return text_of(found.stdout).strip()
-        shallow = _git(self.root, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+                return found.stdout.strip()
+        shallow = git(self.root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
         more = ", and the clone is shallow: git fetch --unshallow" if shallow else ""
         raise GpuliftError(f"{reference!r} is no reference of {self.root}{more}")
 
     def between(self, good: str, bad: str) -> list[str]:
         """The commits after the good one up to the bad one, oldest first; of a merge the merge."""
         ends = f"{self.commit(good)}..{self.commit(bad)}"
-        listed = _git(self.root, "rev-list", "--reverse", "--first-parent", ends)
-        return text_of(listed.stdout).split()
+        listed = git(self.root, "rev-list", "--reverse", "--first-parent", ends)
+        return listed.stdout.split()
 
     def described(self, commit: str) -> str:
         """`1a2b3c4 Subject (author, date)`."""
-        shown = _git(self.root, "show", "-s", "--date=short", "--format=%h %s (%an, %ad)", commit)
-        return visible(text_of(shown.stdout).strip())
+        shown = git(self.root, "show", "-s", "--date=short", "--format=%h %s (%an, %ad)", commit)
+        return visible(shown.stdout.strip())
 
     def as_it_is(self) -> tuple[str, str]:
         """A commit of what the checkout holds now, and words for it."""
         head = self.commit("HEAD")
-        changed = text_of(_git(self.root, "stash", "create").stdout).strip()
-        listed = text_of(_git(self.root, "ls-files", "--others", "--exclude-standard").stdout)
+        changed = git(self.root, "stash", "create").stdout.strip()
+        listed = git(self.root, "ls-files", "--others", "--exclude-standard").stdout
         new = len(listed.splitlines())
         said = f"this checkout ({head[:7]}{' with uncommitted changes' if changed else ''})"
         if new:
@@ -118,21 +118,23 @@ class Repository:
         """Worktrees that no gate has used for long."""
         for lock in cache.glob(f"*/{LOCK}"):
             if time.time() - lock.stat().st_mtime > KEPT_S:
-                _git(self.root, "worktree", "remove", "--force", str(lock.parent / "source"))
+                git(self.root, "worktree", "remove", "--force", str(lock.parent / "source"))
                 shutil.rmtree(lock.parent, ignore_errors=True)
 
     def _check_out(self, commit: str, source: Path, say: Say) -> None:
         if source.is_dir():
             return
         # Forced: where someone removed the folder, git still has it listed.
-        added = _git(self.root, "worktree", "add", "--force", "--detach", str(source), commit)
+        added = git(self.root, "worktree", "add", "--force", "--detach", str(source), commit)
         if added.returncode != 0:
-            raise GpuliftError(f"{commit} cannot be checked out: {_last(added, 1)}", FAILED)
+            raise GpuliftError(
+                f"{commit} cannot be checked out: {_last(added.stderr, added.stdout, 1)}", FAILED
+            )
         if (source / ".gitmodules").is_file():
             say("submodules are not checked out: --setup 'git submodule update --init' does that")
         attributes = source / ".gitattributes"
         lfs = attributes.is_file() and LFS in attributes.read_text("utf-8", "replace")
-        if lfs and _git(source, "lfs", "version").returncode != 0:
+        if lfs and git(source, "lfs", "version").returncode != 0:
             say("files of Git LFS are pointers, since git-lfs is not installed here")
 
     def _set_up(
@@ -161,9 +163,10 @@ class Repository:
                 f"--setup has not ended in {limit_s:g} s in {said}", FAILED
             ) from None
         if ended.returncode != 0:
+            last = _last(text_of(ended.stderr), text_of(ended.stdout), LAST_LINES)
             raise GpuliftError(
                 f"--setup failed in {said} with code {ended.returncode}; where base and head need"
-                f" different ones, let it ask what is there. It said: {_last(ended, LAST_LINES)}",
+                f" different ones, let it ask what is there. It said: {last}",
                 FAILED,
             )
         done.write_text(setup, encoding="utf-8")
@@ -176,14 +179,6 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return above / "gpulift" / "gate"
 
 
-def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return finished(["git", "-C", str(folder), *arguments], GIT_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        asked = f"git {arguments[0]}"
-        raise GpuliftError(f"{asked}: has not ended in {GIT_LIMIT_S} s in {folder}") from None
-
-
-def _last(done: subprocess.CompletedProcess[bytes], lines: int) -> str:
-    said = text_of(done.stderr).strip() or text_of(done.stdout).strip()
-    return visible(" ".join(said.splitlines()[-lines:])) or "no reason was given"
+def _last(errors: str, said: str, lines: int) -> str:
+    told = errors.strip() or said.strip()
+    return visible(" ".join(told.splitlines()[-lines:])) or "no reason was given"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpulift import cli
 from gpulift.commands import gate_jobs
-from gpulift.commands.bisect import SAME, UNTOLD, WORSE, search
+from gpulift.commands.bisect import SAME, UNTOLD, WORSE, half_of, search
 from gpulift.ground.errors import INCONCLUSIVE, OK, USAGE, GpuliftError
 from tests.gate.test_repositories import git
 
@@ -69,6 +70,10 @@ def test_a_slow_down_in_steps_is_not_blamed_on_one() -> None:
         search(COMMITS, judge, "")
 
 
+def test_half_of_what_ends_differ_by_twice_is_all_of_it() -> None:
+    assert (1 + half_of(1.21)) ** 2 == pytest.approx(1.21)
+
+
 def test_without_a_commit_between_there_is_nothing_to_look_for() -> None:
     with pytest.raises(GpuliftError, match="no commit between"):
         search(COMMITS[:1], Oracle("."), "0 and 0")
@@ -95,6 +100,14 @@ def test_a_commit_of_a_repository_is_named(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(gate_jobs, "MOST_PAIRS", 1)
+    asked: list[float] = []
+    run_gate = gate_jobs.run
+
+    def noted(gate: gate_jobs.JobAsked, environment: Any) -> Any:
+        asked.append(gate.threshold)
+        return run_gate(gate, environment)
+
+    monkeypatch.setattr(gate_jobs, "run", noted)
     source = ("--metric", "stdout:step: (.*)")
     run = ("--", "python3", "step.py")
     assert cli.main(["bisect", "--good", "HEAD~5", *source, *run]) == OK
@@ -102,6 +115,9 @@ def test_a_commit_of_a_repository_is_named(
     assert "takes 1.1 (a, " in shown.out
     assert "made it slower; its parent" in shown.out
     assert "4 commits are left to look at" in shown.err
+    assert len(asked) > 2
+    assert asked[0] == gate_jobs.THRESHOLD
+    assert asked[1:] == [pytest.approx(0.049, abs=0.005)] * (len(asked) - 1), "of 1.1, half"
     assert "cannot be told: a run of the head ended with code 1" in shown.err
     both = (*source, "--higher", "wall")
     assert cli.main(["bisect", "--good", "HEAD~4", *both, *run]) == USAGE

@@ -55,7 +55,7 @@ def test_what_a_program_says_and_its_exit_code_are_kept(tmp_path: Path) -> None:
 def test_a_git_that_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stubborn(tmp_path, "git")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(builds, "GIT_LIMIT_S", 0.2)
+    monkeypatch.setattr("gpulift.gate.git.LIMIT_S", 0.2)
     with pytest.raises(GpuliftError, match=r"^git rev-parse: has not ended in 0.2 s in "):
         builds.resolve("HEAD", tmp_path)
 
