@@ -375,6 +375,7 @@ def check(make: Callable[[], Arm]) -> tuple[Arm, Json]:
     before_bytes = _status_bytes("VmRSS:")
     _reset_peak()
     arm = make()
+    done("wake", arm.wake)
     done("before", arm.before)
     seen = None if arm.precondition is None else look_first(arm.precondition)
     done("step", arm.step)

@@ -724,7 +724,7 @@ def test_says_the_work_of_a_step(tmp_path: Path) -> None:
 AROUND = (
     "return Arm(lambda: say('step'), lambda: say('check') or 0.0,"
     " synchronize=lambda: say('wait'), before=lambda: say('before'), rest=lambda: say('rest'),"
-    " metrics=lambda: say('metrics') or {},"
+    " wake=lambda: say('wake'), metrics=lambda: say('metrics') or {},"
     " precondition=Precondition('share', lambda: say('look') or 0.25, most=0.5))"
 )
 
@@ -737,11 +737,11 @@ def test_goes_round_each_step_untimed_and_looks_whether_its_precondition_holds(
         assert hello["precondition"] == {"name": "share", "most": 0.5, "seen": 0.25}
         assert hello["has_before"] is True
         assert log.read_text().split() == [
-            *("before", "look", "step", "wait", "rest", "check", "metrics", "wait", "rest")
+            *("wake", "before", "look", "step", "wait", "rest", "check", "metrics", "wait", "rest")
         ]
         log.write_text("")
         assert worker.window(lead_in_steps=0, steps=1)["precondition"] == 0.25
-    assert log.read_text().split() == ["wait", "before", "look", "step", "wait", "rest"]
+    assert log.read_text().split() == ["wake", "wait", "before", "look", "step", "wait", "rest"]
 
 
 def test_what_goes_before_a_window_waits_for_its_lead_in_by_events_too(
@@ -759,16 +759,26 @@ def test_what_goes_before_a_window_waits_for_its_lead_in_by_events_too(
     assert log.read_text().split() == ["step", "wait", "before", "step", "wait"]
 
 
+def test_an_arm_wakes_ahead_of_its_lead_in(tmp_path: Path, log: Path) -> None:
+    body = "return Arm(lambda: say('step'), wake=lambda: say('wake'), rest=lambda: say('rest'))"
+    with Worker(tmp_path, body, LOGGING) as worker:
+        worker.hello()
+        log.write_text("")
+        worker.window(lead_in_steps=1, steps=1)
+    assert log.read_text().split() == ["wake", "step", "step", "rest"]
+
+
 def test_neither_end_of_a_window_is_timed(tmp_path: Path) -> None:
     top = "import time\n"
     slow = "lambda: time.sleep(0.2)"
-    with Worker(tmp_path, f"return Arm(int, float, before={slow}, rest={slow})", top) as worker:
+    body = f"return Arm(int, float, wake={slow}, before={slow}, rest={slow})"
+    with Worker(tmp_path, body, top) as worker:
         worker.hello()
         began_s = time.monotonic()
         window = worker.window(lead_in_steps=0, steps=1)
-        assert time.monotonic() - began_s >= 0.4
+        assert time.monotonic() - began_s >= 0.6
     assert window["host_s"] < 0.2
-    assert window["start_s"] >= began_s + 0.2
+    assert window["start_s"] >= began_s + 0.4
 
 
 def test_a_counted_step_has_its_ends_too(tmp_path: Path, log: Path) -> None:
@@ -776,7 +786,7 @@ def test_a_counted_step_has_its_ends_too(tmp_path: Path, log: Path) -> None:
         worker.hello(launch_counter="counter.so")
         log.write_text("")
         assert worker.ask(launches_per_step=True) == {"launches_per_step": 3}
-    assert log.read_text().split() == ["before", "start", "step", "wait", "stop", "rest"]
+    assert log.read_text().split() == ["wake", "before", "start", "step", "wait", "stop", "rest"]
 
 
 @pytest.mark.parametrize(
@@ -981,7 +991,9 @@ def list_iterator(): return iter([1])
 """
 
 
-@pytest.mark.parametrize("name", ["step", "synchronize", "before", "rest", "value", "metrics"])
+@pytest.mark.parametrize(
+    "name", ["step", "synchronize", "before", "rest", "wake", "value", "metrics"]
+)
 @pytest.mark.parametrize("kind", ["coroutine", "async_generator", "generator", "list_iterator"])
 def test_what_was_promised_and_not_done_is_refused(tmp_path: Path, name: str, kind: str) -> None:
     body = f"return Arm(**{{'step': int, 'error': float, '{name}': {kind}}})"
