@@ -32,6 +32,12 @@ expect_parts(a.cpp "#include \"workloads/nccl/communicator.hpp\"\n#include \"wor
 expect_parts(a.cpp "#include \"workloads/cudnn/graph.hpp\"\n" "cuda;cudnn")
 expect_parts(a.cpp "#include \"workloads/unheard/of.hpp\"\n    .gpus = 0,\n" "unheard")
 expect_parts(a.cpp "// #include \"workloads/torch/gpt.hpp\"\n    .gpus = 0,\n" "")
+foreach(file worker.py a.kept.so a.kept.json a.kept.json.stamp a.kept.py a.gone.so a.gone.json a.gone.json.stamp b.gone.py)
+  file(WRITE ${folder}/modules/${file} "")
+endforeach()
+gpulift_remove_all_but(${folder}/modules a.kept c.new)
+file(GLOB left RELATIVE ${folder}/modules ${folder}/modules/*)
+expect("what is left of modules" "${left}" "a.kept.json;a.kept.json.stamp;a.kept.py;a.kept.so;worker.py")
 file(REMOVE_RECURSE ${folder})
 
 set(GPULIFT_HAS_CUDA TRUE)
