@@ -437,11 +437,11 @@ def require_compiler(device: torch.device) -> None:
         raise Skip("torch.compile does not find Python's headers", "install python3-dev")
 
 
-def compile_layers(model: Gpt | Llama) -> None:
+def compile_layers(model: Gpt | Llama, mode: str | None = None) -> None:
     """Each by itself: they are alike, so that what is compiled of the first is run by all. As a
     whole a model takes as many times as long to compile."""
     for layer in model.layers:
-        layer.compile()
+        layer.compile(mode=mode)
 
 
 def use_cold_cache() -> None:
