@@ -29,69 +29,35 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "buffered",
             "case": {"operation": "read", "access": "random_4k"},
-            "step_time_s": [0.09216, 0.1126],
+            "step_time_s": {
+                "buffered": [0.09216, 0.1126],
+                "direct": [0.09216, 0.1126],
+                "direct_threads": [0.01843, 0.02253],
+                "io_uring_direct": [0.009216, 0.01126],
+            },
         },
         {
-            "arm": "direct",
-            "case": {"operation": "read", "access": "random_4k"},
-            "step_time_s": [0.09216, 0.1126],
-        },
-        {
-            "arm": "direct_threads",
-            "case": {"operation": "read", "access": "random_4k"},
-            "step_time_s": [0.01843, 0.02253],
-        },
-        {
-            "arm": "io_uring_direct",
-            "case": {"operation": "read", "access": "random_4k"},
-            "step_time_s": [9.216e-3, 0.01126],
-        },
-        {
-            "arm": "buffered",
             "case": {"operation": "read", "access": "sequential_1m"},
-            "step_time_s": [0.05033, 0.06152],
+            "step_time_s": {
+                "buffered": [0.05033, 0.06152],
+                "direct": [0.04646, 0.05678],
+                "direct_threads": [0.04027, 0.04921],
+                "io_uring_direct": [0.04027, 0.04921],
+            },
         },
         {
-            "arm": "direct",
-            "case": {"operation": "read", "access": "sequential_1m"},
-            "step_time_s": [0.04646, 0.05678],
-        },
-        {
-            "arm": "direct_threads",
-            "case": {"operation": "read", "access": "sequential_1m"},
-            "step_time_s": [0.04027, 0.04921],
-        },
-        {
-            "arm": "io_uring_direct",
-            "case": {"operation": "read", "access": "sequential_1m"},
-            "step_time_s": [0.04027, 0.04921],
-        },
-        {
-            "arm": "direct",
             "case": {"operation": "write", "access": "random_4k"},
-            "speedup": [0.18, 0.22],
+            "speedup": {"direct": [0.18, 0.22]},
         },
         {
-            "arm": "buffered",
             "case": {"operation": "write", "access": "sequential_1m"},
-            "step_time_s": [0.05491, 0.06711],
-        },
-        {
-            "arm": "direct",
-            "case": {"operation": "write", "access": "sequential_1m"},
-            "step_time_s": [0.05491, 0.06711],
-        },
-        {
-            "arm": "direct_threads",
-            "case": {"operation": "write", "access": "sequential_1m"},
-            "step_time_s": [0.05491, 0.06711],
-        },
-        {
-            "arm": "io_uring_direct",
-            "case": {"operation": "write", "access": "sequential_1m"},
-            "step_time_s": [0.05491, 0.06711],
+            "step_time_s": {
+                "buffered": [0.05491, 0.06711],
+                "direct": [0.05491, 0.06711],
+                "direct_threads": [0.05491, 0.06711],
+                "io_uring_direct": [0.05491, 0.06711],
+            },
         },
     ],
     "found": (

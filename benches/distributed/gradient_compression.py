@@ -34,14 +34,23 @@ TECHNIQUE = {
     "Gloo: 45 MB in 31 ms beside a step of 150; 16 bits are summed by a core without such "
     "arithmetic: 1.0.",
     "predict": [
-        {"arm": "fp16_hook", "case": {"link": "nvlink"}, "speedup": [0.873, 1.067]},
-        {"arm": "bf16_hook", "case": {"link": "nvlink"}, "speedup": [0.873, 1.067]},
-        {"arm": "fp16_hook", "case": {"link": "host"}, "speedup": [0.927, 1.133]},
-        {"arm": "bf16_hook", "case": {"link": "host"}, "speedup": [0.927, 1.133]},
-        {"arm": "powersgd_4", "case": {"link": "nvlink"}, "speedup": [0.63, 0.77]},
-        {"arm": "powersgd_4", "case": {"link": "host"}, "speedup": [0.756, 0.924]},
-        {"arm": "fp16_hook", "case": {"link": "gloo"}, "speedup": [0.9, 1.1]},
-        {"arm": "bf16_hook", "case": {"link": "gloo"}, "speedup": [0.9, 1.1]},
+        {
+            "case": {"link": "nvlink"},
+            "speedup": {
+                "fp16_hook": [0.873, 1.067],
+                "bf16_hook": [0.873, 1.067],
+                "powersgd_4": [0.63, 0.77],
+            },
+        },
+        {
+            "case": {"link": "host"},
+            "speedup": {
+                "fp16_hook": [0.927, 1.133],
+                "bf16_hook": [0.927, 1.133],
+                "powersgd_4": [0.756, 0.924],
+            },
+        },
+        {"case": {"link": "gloo"}, "speedup": {"fp16_hook": [0.9, 1.1], "bf16_hook": [0.9, 1.1]}},
     ],
     "found": "The host bounds PowerSGD on H200s: rank 4 has 3,619 launches a step in place of "
     "1,144, which take 80 to 85 ms more, not 25: 0.34.",

@@ -31,10 +31,15 @@ TECHNIQUE = {
     "1.00. The first step comes after an import of torch, 3 to 6 s, which all ranks do at once; "
     "torchrun imports it once more ahead of them, and Ray starts its own processes, 5 to 10 s.",
     "predict": [
-        {"arm": "spawn", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
-        {"arm": "mpirun", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
-        {"arm": "srun", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
-        {"arm": "ray", "case": {"threads": "one"}, "speedup": [0.95, 1.05]},
+        {
+            "case": {"threads": "one"},
+            "speedup": {
+                "spawn": [0.95, 1.05],
+                "mpirun": [0.95, 1.05],
+                "srun": [0.95, 1.05],
+                "ray": [0.95, 1.05],
+            },
+        }
     ],
     "claims": [],
     "gpus": 0,

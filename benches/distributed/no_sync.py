@@ -17,22 +17,10 @@ TECHNIQUE = {
     "13: 1.5 with 4 micro-batches, 2.5 with 8. ResNet-18 over Gloo: 31 ms each, beside micro-"
     "batches of 40: 1.4.",
     "predict": [
-        {
-            "arm": "exchange_last",
-            "case": {"link": "nvlink", "micro_batches": 4},
-            "speedup": [1.02, 1.2],
-        },
-        {
-            "arm": "exchange_last",
-            "case": {"link": "host", "micro_batches": 4},
-            "speedup": [1.35, 1.65],
-        },
-        {
-            "arm": "exchange_last",
-            "case": {"link": "host", "micro_batches": 8},
-            "speedup": [2.25, 2.75],
-        },
-        {"arm": "exchange_last", "case": {"link": "gloo"}, "speedup": [1.26, 1.54]},
+        {"case": {"link": "nvlink", "micro_batches": 4}, "speedup": {"exchange_last": [1.02, 1.2]}},
+        {"case": {"link": "host", "micro_batches": 4}, "speedup": {"exchange_last": [1.35, 1.65]}},
+        {"case": {"link": "host", "micro_batches": 8}, "speedup": {"exchange_last": [2.25, 2.75]}},
+        {"case": {"link": "gloo"}, "speedup": {"exchange_last": [1.26, 1.54]}},
     ],
     "claims": [],
     "gpus": 0,

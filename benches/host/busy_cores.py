@@ -22,16 +22,26 @@ TECHNIQUE = {
         "of the GPU and 5 ms of launches, which run ahead: 1.0 with any number of busy cores."
     ),
     "predict": [
-        {"arm": "idle", "case": {"bound": "launches"}, "step_time_s": [2.25e-3, 2.75e-3]},
-        {"arm": "busy_40", "case": {"bound": "launches"}, "speedup": [0.8, 1]},
-        {"arm": "busy_80", "case": {"bound": "launches"}, "speedup": [0.8, 1]},
-        {"arm": "busy_100", "case": {"bound": "launches"}, "speedup": [0.5, 0.8]},
-        {"arm": "niced_100", "case": {"bound": "launches"}, "speedup": [0.855, 1.045]},
-        {"arm": "idle", "case": {"bound": "gpu"}, "step_time_s": [0.0225, 0.0275]},
-        {"arm": "busy_40", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
-        {"arm": "busy_80", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
-        {"arm": "busy_100", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
-        {"arm": "niced_100", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
+        {
+            "case": {"bound": "launches"},
+            "step_time_s": {"idle": [0.00225, 0.00275]},
+            "speedup": {
+                "busy_40": [0.8, 1],
+                "busy_80": [0.8, 1],
+                "busy_100": [0.5, 0.8],
+                "niced_100": [0.855, 1.045],
+            },
+        },
+        {
+            "case": {"bound": "gpu"},
+            "step_time_s": {"idle": [0.0225, 0.0275]},
+            "speedup": {
+                "busy_40": [0.9, 1.1],
+                "busy_80": [0.9, 1.1],
+                "busy_100": [0.9, 1.1],
+                "niced_100": [0.9, 1.1],
+            },
+        },
     ],
     "found": (
         "The toy has 113 launches a step, not 400, and the host takes 44 us for each, not 6: 5.0 "

@@ -25,12 +25,13 @@ TECHNIQUE = {
         "machine of one node nothing is far."
     ),
     "predict": [
-        {"arm": "unbound", "case": {"work": "pinned_copy"}, "step_time_s": [1.08e-3, 1.32e-3]},
-        {"arm": "local", "case": {"work": "pinned_copy"}, "speedup": [1, 1.1]},
-        {"arm": "remote", "case": {"work": "pinned_copy"}, "speedup": [0.8, 1]},
-        {"arm": "local", "case": {"work": "launches"}, "speedup": [0.99, 1.21]},
-        {"arm": "remote", "case": {"work": "launches"}, "speedup": [0.81, 0.99]},
-        {"arm": "remote", "case": {"work": "host_copy"}, "speedup": [0.54, 0.66]},
+        {
+            "case": {"work": "pinned_copy"},
+            "step_time_s": {"unbound": [0.00108, 0.00132]},
+            "speedup": {"local": [1, 1.1], "remote": [0.8, 1]},
+        },
+        {"case": {"work": "launches"}, "speedup": {"local": [0.99, 1.21], "remote": [0.81, 0.99]}},
+        {"case": {"work": "host_copy"}, "speedup": {"remote": [0.54, 0.66]}},
     ],
     "claims": ["numa-binding-faster"],
     "arms": ["unbound", "local", "remote"],

@@ -27,23 +27,37 @@ TECHNIQUE = {
         "mimalloc give large blocks back as glibc does: 1."
     ),
     "predict": [
-        {"arm": "thresholds_raised", "case": {"mebibytes": 24}, "speedup": [0.9, 1.1]},
-        {"arm": "tcmalloc", "case": {"mebibytes": 24}, "speedup": [0.9, 1.1]},
-        {"arm": "kept_buffer", "case": {"mebibytes": 24}, "speedup": [0.9, 1.1]},
-        {"arm": "huge_pages", "case": {"mebibytes": 24}, "speedup": [0.9, 1.1]},
-        {"arm": "torch_huge_pages", "case": {"mebibytes": 24}, "speedup": [0.9, 1.1]},
-        {"arm": "thresholds_raised", "case": {"mebibytes": 40}, "speedup": [5, 10]},
-        {"arm": "tcmalloc", "case": {"mebibytes": 40}, "speedup": [5, 10]},
-        {"arm": "kept_buffer", "case": {"mebibytes": 40}, "speedup": [5, 10]},
-        {"arm": "thresholds_raised", "case": {"mebibytes": 77}, "speedup": [5, 10]},
-        {"arm": "tcmalloc", "case": {"mebibytes": 77}, "speedup": [5, 10]},
-        {"arm": "kept_buffer", "case": {"mebibytes": 77}, "speedup": [5, 10]},
-        {"arm": "huge_pages", "case": {"mebibytes": 40}, "speedup": [2, 5]},
-        {"arm": "torch_huge_pages", "case": {"mebibytes": 40}, "speedup": [2, 5]},
-        {"arm": "huge_pages", "case": {"mebibytes": 77}, "speedup": [2, 5]},
-        {"arm": "torch_huge_pages", "case": {"mebibytes": 77}, "speedup": [2, 5]},
-        {"arm": "jemalloc", "speedup": [0.9, 1.1]},
-        {"arm": "mimalloc", "speedup": [0.9, 1.1]},
+        {
+            "case": {"mebibytes": 24},
+            "speedup": {
+                "thresholds_raised": [0.9, 1.1],
+                "tcmalloc": [0.9, 1.1],
+                "kept_buffer": [0.9, 1.1],
+                "huge_pages": [0.9, 1.1],
+                "torch_huge_pages": [0.9, 1.1],
+            },
+        },
+        {
+            "case": {"mebibytes": 40},
+            "speedup": {
+                "thresholds_raised": [5, 10],
+                "tcmalloc": [5, 10],
+                "kept_buffer": [5, 10],
+                "huge_pages": [2, 5],
+                "torch_huge_pages": [2, 5],
+            },
+        },
+        {
+            "case": {"mebibytes": 77},
+            "speedup": {
+                "thresholds_raised": [5, 10],
+                "tcmalloc": [5, 10],
+                "kept_buffer": [5, 10],
+                "huge_pages": [2, 5],
+                "torch_huge_pages": [2, 5],
+            },
+        },
+        {"speedup": {"jemalloc": [0.9, 1.1], "mimalloc": [0.9, 1.1]}},
     ],
     "found": (
         "At 24 MiB jemalloc and mimalloc have 0.10 of glibc's speed: they give such blocks back, "

@@ -27,11 +27,14 @@ TECHNIQUE = {
         "of it: all wait for that one, 0.5."
     ),
     "predict": [
-        {"arm": "one_each", "case": {"neighbour": "none"}, "on": "cpu", "speedup": [0.9, 1.1]},
-        {"arm": "one_each", "case": {"neighbour": "none"}, "on": "nvidia", "speedup": [1, 1.05]},
-        # Of two cores.
-        {"arm": "one_core", "case": {"neighbour": "none"}, "on": "cpu", "speedup": [0.36, 0.44]},
-        {"arm": "one_each", "case": {"neighbour": "on_first_core"}, "speedup": [0.45, 0.55]},
+        # On two cores.
+        {
+            "case": {"neighbour": "none"},
+            "on": "cpu",
+            "speedup": {"one_each": [0.9, 1.1], "one_core": [0.36, 0.44]},
+        },
+        {"case": {"neighbour": "none"}, "on": "nvidia", "speedup": {"one_each": [1, 1.05]}},
+        {"case": {"neighbour": "on_first_core"}, "speedup": {"one_each": [0.45, 0.55]}},
     ],
     "whole_steps": True,
     "arms": ["unbound", "one_each", "one_core"],

@@ -30,49 +30,26 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "arrow",
             "case": {"columns": "all", "store": "local_warm"},
-            "speedup": [2.43, 2.97],
+            "speedup": {
+                "arrow": [2.43, 2.97],
+                "arrow_lz4": [1.44, 1.76],
+                "parquet_zstd": [0.72, 0.88],
+            },
         },
+        {"case": {"columns": "tenth", "store": "local_warm"}, "speedup": {"arrow": [1.8, 2.2]}},
         {
-            "arm": "arrow_lz4",
-            "case": {"columns": "all", "store": "local_warm"},
-            "speedup": [1.44, 1.76],
-        },
-        {
-            "arm": "parquet_zstd",
-            "case": {"columns": "all", "store": "local_warm"},
-            "speedup": [0.72, 0.88],
-        },
-        {
-            "arm": "arrow",
-            "case": {"columns": "tenth", "store": "local_warm"},
-            "speedup": [1.8, 2.2],
-        },
-        {
-            "arm": "parquet",
             "case": {"columns": "all", "store": "emulated_100MB_s"},
-            "step_time_s": [0.072, 0.088],
+            "step_time_s": {"parquet": [0.072, 0.088]},
+            "speedup": {
+                "arrow": [0.45, 0.55],
+                "arrow_lz4": [0.63, 0.77],
+                "parquet_zstd": [0.99, 1.21],
+            },
         },
         {
-            "arm": "arrow",
-            "case": {"columns": "all", "store": "emulated_100MB_s"},
-            "speedup": [0.45, 0.55],
-        },
-        {
-            "arm": "arrow_lz4",
-            "case": {"columns": "all", "store": "emulated_100MB_s"},
-            "speedup": [0.63, 0.77],
-        },
-        {
-            "arm": "parquet_zstd",
-            "case": {"columns": "all", "store": "emulated_100MB_s"},
-            "speedup": [0.99, 1.21],
-        },
-        {
-            "arm": "arrow",
             "case": {"columns": "tenth", "store": "emulated_100MB_s"},
-            "speedup": [0.72, 0.88],
+            "speedup": {"arrow": [0.72, 0.88]},
         },
     ],
     "found": (

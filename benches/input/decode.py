@@ -32,39 +32,20 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "libjpeg_turbo",
             "case": {"kilobytes": 28, "threads": "one"},
-            "speedup": [1.98, 2.42],
+            "speedup": {"libjpeg_turbo": [1.98, 2.42], "torchvision": [1.98, 2.42]},
         },
         {
-            "arm": "torchvision",
-            "case": {"kilobytes": 28, "threads": "one"},
-            "speedup": [1.98, 2.42],
-        },
-        {
-            "arm": "libjpeg_turbo",
             "case": {"kilobytes": 112, "threads": "one"},
-            "speedup": [1.62, 1.98],
+            "speedup": {
+                "libjpeg_turbo": [1.62, 1.98],
+                "torchvision": [1.62, 1.98],
+                "libjpeg_turbo_no_simd": [0.9, 1.1],
+            },
         },
         {
-            "arm": "torchvision",
-            "case": {"kilobytes": 112, "threads": "one"},
-            "speedup": [1.62, 1.98],
-        },
-        {
-            "arm": "libjpeg_turbo",
             "case": {"kilobytes": 760, "threads": "one"},
-            "speedup": [2.43, 2.97],
-        },
-        {
-            "arm": "torchvision",
-            "case": {"kilobytes": 760, "threads": "one"},
-            "speedup": [2.43, 2.97],
-        },
-        {
-            "arm": "libjpeg_turbo_no_simd",
-            "case": {"kilobytes": 112, "threads": "one"},
-            "speedup": [0.9, 1.1],
+            "speedup": {"libjpeg_turbo": [2.43, 2.97], "torchvision": [2.43, 2.97]},
         },
     ],
     "found": (

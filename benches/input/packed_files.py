@@ -28,28 +28,40 @@ TECHNIQUE = {
         "the disk's rate: 1.0 to 1.3 for all but WebDataset, whose 46 us come on top: 0.9."
     ),
     "predict": [
-        {"arm": "tar", "case": {"kibibytes": 4, "cache": "warm"}, "speedup": [3.06, 3.74]},
-        {"arm": "pack", "case": {"kibibytes": 4, "cache": "warm"}, "speedup": [3.33, 4.07]},
-        {"arm": "lmdb", "case": {"kibibytes": 4, "cache": "warm"}, "speedup": [4.32, 5.28]},
-        {"arm": "tfrecord", "case": {"kibibytes": 4, "cache": "warm"}, "speedup": [3.33, 4.07]},
-        {"arm": "webdataset", "case": {"kibibytes": 4, "cache": "warm"}, "speedup": [0.378, 0.462]},
-        {"arm": "tar", "case": {"kibibytes": 112, "cache": "warm"}, "speedup": [1.35, 1.65]},
-        {"arm": "pack", "case": {"kibibytes": 112, "cache": "warm"}, "speedup": [1.62, 1.98]},
-        {"arm": "lmdb", "case": {"kibibytes": 112, "cache": "warm"}, "speedup": [2.07, 2.53]},
-        {"arm": "tfrecord", "case": {"kibibytes": 112, "cache": "warm"}, "speedup": [1.26, 1.54]},
         {
-            "arm": "webdataset",
-            "case": {"kibibytes": 112, "cache": "warm"},
-            "speedup": [0.387, 0.473],
+            "case": {"kibibytes": 4, "cache": "warm"},
+            "speedup": {
+                "tar": [3.06, 3.74],
+                "pack": [3.33, 4.07],
+                "lmdb": [4.32, 5.28],
+                "tfrecord": [3.33, 4.07],
+                "webdataset": [0.378, 0.462],
+            },
         },
-        {"arm": "tar", "case": {"kibibytes": 4, "cache": "cold"}, "speedup": [8.1, 9.9]},
-        {"arm": "tfrecord", "case": {"kibibytes": 4, "cache": "cold"}, "speedup": [8.1, 9.9]},
-        {"arm": "pack", "case": {"kibibytes": 4, "cache": "cold"}, "speedup": [1.8, 2.2]},
-        {"arm": "tar", "case": {"kibibytes": 112, "cache": "cold"}, "speedup": [1, 1.3]},
-        {"arm": "pack", "case": {"kibibytes": 112, "cache": "cold"}, "speedup": [1, 1.3]},
-        {"arm": "lmdb", "case": {"kibibytes": 112, "cache": "cold"}, "speedup": [1, 1.3]},
-        {"arm": "tfrecord", "case": {"kibibytes": 112, "cache": "cold"}, "speedup": [1, 1.3]},
-        {"arm": "webdataset", "case": {"kibibytes": 112, "cache": "cold"}, "speedup": [0.81, 0.99]},
+        {
+            "case": {"kibibytes": 112, "cache": "warm"},
+            "speedup": {
+                "tar": [1.35, 1.65],
+                "pack": [1.62, 1.98],
+                "lmdb": [2.07, 2.53],
+                "tfrecord": [1.26, 1.54],
+                "webdataset": [0.387, 0.473],
+            },
+        },
+        {
+            "case": {"kibibytes": 4, "cache": "cold"},
+            "speedup": {"tar": [8.1, 9.9], "tfrecord": [8.1, 9.9], "pack": [1.8, 2.2]},
+        },
+        {
+            "case": {"kibibytes": 112, "cache": "cold"},
+            "speedup": {
+                "tar": [1, 1.3],
+                "pack": [1, 1.3],
+                "lmdb": [1, 1.3],
+                "tfrecord": [1, 1.3],
+                "webdataset": [0.81, 0.99],
+            },
+        },
     ],
     "found": (
         "Cold, 112 KiB take 52 us from front to end, 2.2 GB/s, and 174 in a file of their own, "

@@ -53,44 +53,36 @@ TECHNIQUE = {
         "later rungs 1.0."
     ),
     "predict": [
-        {"arm": "workers", "case": {"model": "resnet50", "cores": 4}, "speedup": [4.14, 5.06]},
         {
-            "arm": "libjpeg_turbo",
             "case": {"model": "resnet50", "cores": 4},
-            "speedup": [5.49, 6.71],
+            "speedup": {
+                "workers": [4.14, 5.06],
+                "libjpeg_turbo": [5.49, 6.71],
+                "uint8": [6.66, 8.14],
+                "packed": [6.66, 8.14],
+                "gpu_decode": [4.815, 5.885],
+            },
         },
-        {"arm": "uint8", "case": {"model": "resnet50", "cores": 4}, "speedup": [6.66, 8.14]},
-        {"arm": "packed", "case": {"model": "resnet50", "cores": 4}, "speedup": [6.66, 8.14]},
-        {"arm": "gpu_decode", "case": {"model": "resnet50", "cores": 4}, "speedup": [4.815, 5.885]},
         # On two cores.
         {
-            "arm": "workers",
             "case": {"model": "resnet50", "cores": "all"},
             "on": "cpu",
-            "speedup": [2.07, 2.53],
+            "speedup": {
+                "workers": [2.07, 2.53],
+                "libjpeg_turbo": [2.754, 3.366],
+                "uint8": [4.14, 5.06],
+                "packed": [4.23, 5.17],
+            },
         },
         {
-            "arm": "libjpeg_turbo",
-            "case": {"model": "resnet50", "cores": "all"},
-            "on": "cpu",
-            "speedup": [2.754, 3.366],
+            "case": {"model": "resnet18"},
+            "speedup": {
+                "workers": [1.44, 1.76],
+                "libjpeg_turbo": [1.44, 1.76],
+                "uint8": [1.44, 1.76],
+                "packed": [1.44, 1.76],
+            },
         },
-        {
-            "arm": "uint8",
-            "case": {"model": "resnet50", "cores": "all"},
-            "on": "cpu",
-            "speedup": [4.14, 5.06],
-        },
-        {
-            "arm": "packed",
-            "case": {"model": "resnet50", "cores": "all"},
-            "on": "cpu",
-            "speedup": [4.23, 5.17],
-        },
-        {"arm": "workers", "case": {"model": "resnet18"}, "speedup": [1.44, 1.76]},
-        {"arm": "libjpeg_turbo", "case": {"model": "resnet18"}, "speedup": [1.44, 1.76]},
-        {"arm": "uint8", "case": {"model": "resnet18"}, "speedup": [1.44, 1.76]},
-        {"arm": "packed", "case": {"model": "resnet18"}, "speedup": [1.44, 1.76]},
     ],
     "found": (
         "On two cores 1.5, 1.9, 2.3 and 2.4: loading is the bound, as predicted, but with both "

@@ -33,17 +33,27 @@ TECHNIQUE = {
         "their end: 0.87 of workers that are kept."
     ),
     "predict": [
-        {"arm": "none", "step_time_s": [0.2304, 0.2816]},
-        {"arm": "depth_1", "case": {"times": "constant"}, "speedup": [1.746, 2.134]},
-        {"arm": "depth_2", "case": {"times": "constant"}, "speedup": [1.746, 2.134]},
-        {"arm": "depth_8", "case": {"times": "constant"}, "speedup": [1.746, 2.134]},
-        {"arm": "background_thread", "case": {"times": "constant"}, "speedup": [1.746, 2.134]},
-        {"arm": "new_workers", "case": {"times": "constant"}, "speedup": [1.521, 1.859]},
-        {"arm": "depth_1", "case": {"times": "jittered"}, "speedup": [1.296, 1.584]},
-        {"arm": "depth_2", "case": {"times": "jittered"}, "speedup": [1.44, 1.76]},
-        {"arm": "depth_8", "case": {"times": "jittered"}, "speedup": [1.602, 1.958]},
-        {"arm": "background_thread", "case": {"times": "jittered"}, "speedup": [1.44, 1.76]},
-        {"arm": "new_workers", "case": {"times": "jittered"}, "speedup": [1.251, 1.529]},
+        {"step_time_s": {"none": [0.2304, 0.2816]}},
+        {
+            "case": {"times": "constant"},
+            "speedup": {
+                "depth_1": [1.746, 2.134],
+                "depth_2": [1.746, 2.134],
+                "depth_8": [1.746, 2.134],
+                "background_thread": [1.746, 2.134],
+                "new_workers": [1.521, 1.859],
+            },
+        },
+        {
+            "case": {"times": "jittered"},
+            "speedup": {
+                "depth_1": [1.296, 1.584],
+                "depth_2": [1.44, 1.76],
+                "depth_8": [1.602, 1.958],
+                "background_thread": [1.44, 1.76],
+                "new_workers": [1.251, 1.529],
+            },
+        },
     ],
     "arms": ["none", "depth_1", "depth_2", "depth_8", "background_thread", "new_workers"],
     "l2": "none",

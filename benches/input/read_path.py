@@ -27,60 +27,35 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "pread",
             "case": {"access": "random_112k", "cache": "cold"},
-            "step_time_s": [0.0504, 0.0616],
+            "step_time_s": {"pread": [0.0504, 0.0616]},
+            "speedup": {
+                "mmap": [1.08, 1.32],
+                "willneed": [1.44, 1.76],
+                "o_direct": [0.99, 1.21],
+                "io_uring_buffered": [1.44, 1.76],
+                "io_uring_direct": [1.53, 1.87],
+            },
         },
         {
-            "arm": "mmap",
-            "case": {"access": "random_112k", "cache": "cold"},
-            "speedup": [1.08, 1.32],
-        },
-        {
-            "arm": "willneed",
-            "case": {"access": "random_112k", "cache": "cold"},
-            "speedup": [1.44, 1.76],
-        },
-        {
-            "arm": "o_direct",
-            "case": {"access": "random_112k", "cache": "cold"},
-            "speedup": [0.99, 1.21],
-        },
-        {
-            "arm": "io_uring_buffered",
-            "case": {"access": "random_112k", "cache": "cold"},
-            "speedup": [1.44, 1.76],
-        },
-        {
-            "arm": "io_uring_direct",
-            "case": {"access": "random_112k", "cache": "cold"},
-            "speedup": [1.53, 1.87],
-        },
-        {"arm": "mmap", "case": {"access": "sequential_1m", "cache": "cold"}, "speedup": [1, 1.2]},
-        {
-            "arm": "willneed",
             "case": {"access": "sequential_1m", "cache": "cold"},
-            "speedup": [1, 1.2],
+            "speedup": {
+                "mmap": [1, 1.2],
+                "willneed": [1, 1.2],
+                "o_direct": [1, 1.2],
+                "io_uring_buffered": [1, 1.2],
+                "io_uring_direct": [1, 1.2],
+            },
         },
         {
-            "arm": "o_direct",
-            "case": {"access": "sequential_1m", "cache": "cold"},
-            "speedup": [1, 1.2],
+            "case": {"cache": "warm"},
+            "speedup": {
+                "mmap": [0.63, 0.77],
+                "io_uring_buffered": [0.9, 1.1],
+                "o_direct": [0.09, 0.11],
+                "io_uring_direct": [0.135, 0.165],
+            },
         },
-        {
-            "arm": "io_uring_buffered",
-            "case": {"access": "sequential_1m", "cache": "cold"},
-            "speedup": [1, 1.2],
-        },
-        {
-            "arm": "io_uring_direct",
-            "case": {"access": "sequential_1m", "cache": "cold"},
-            "speedup": [1, 1.2],
-        },
-        {"arm": "mmap", "case": {"cache": "warm"}, "speedup": [0.63, 0.77]},
-        {"arm": "io_uring_buffered", "case": {"cache": "warm"}, "speedup": [0.9, 1.1]},
-        {"arm": "o_direct", "case": {"cache": "warm"}, "speedup": [0.09, 0.11]},
-        {"arm": "io_uring_direct", "case": {"cache": "warm"}, "speedup": [0.135, 0.165]},
     ],
     "found": (
         "Cold in sequence willneed has 0.55: pread reaches 2.7 GB/s by the system's read-ahead of "

@@ -41,50 +41,30 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "contiguous_shards",
             "case": {"readers": 1, "store": "emulated_200MB_s"},
-            "step_time_s": [0.1791, 0.2189],
+            "step_time_s": {"contiguous_shards": [0.1791, 0.2189]},
+            "speedup": {"scan_and_skip": [0.9, 1.1]},
         },
-        {"arm": "strided_index", "case": {"store": "emulated_200MB_s"}, "speedup": [0.369, 0.451]},
+        {"case": {"store": "emulated_200MB_s"}, "speedup": {"strided_index": [0.369, 0.451]}},
         {
-            "arm": "scan_and_skip",
-            "case": {"readers": 1, "store": "emulated_200MB_s"},
-            "speedup": [0.9, 1.1],
-        },
-        {
-            "arm": "scan_and_skip",
             "case": {"readers": 2, "store": "emulated_200MB_s"},
-            "speedup": [0.45, 0.55],
+            "speedup": {"scan_and_skip": [0.45, 0.55]},
         },
         {
-            "arm": "scan_and_skip",
             "case": {"readers": 4, "store": "emulated_200MB_s"},
-            "speedup": [0.225, 0.275],
+            "speedup": {"scan_and_skip": [0.225, 0.275]},
         },
         {
-            "arm": "strided_index",
             "case": {"readers": 1, "store": "cold_disk"},
-            "speedup": [0.63, 0.77],
+            "speedup": {"strided_index": [0.63, 0.77], "scan_and_skip": [0.9, 1.1]},
         },
         {
-            "arm": "strided_index",
             "case": {"readers": 4, "store": "cold_disk"},
-            "speedup": [0.9, 1.1],
+            "speedup": {"strided_index": [0.9, 1.1], "scan_and_skip": [0.693, 0.847]},
         },
         {
-            "arm": "scan_and_skip",
-            "case": {"readers": 1, "store": "cold_disk"},
-            "speedup": [0.9, 1.1],
-        },
-        {
-            "arm": "scan_and_skip",
             "case": {"readers": 2, "store": "cold_disk"},
-            "speedup": [0.819, 1.001],
-        },
-        {
-            "arm": "scan_and_skip",
-            "case": {"readers": 4, "store": "cold_disk"},
-            "speedup": [0.693, 0.847],
+            "speedup": {"scan_and_skip": [0.819, 1.001]},
         },
     ],
     "found": (

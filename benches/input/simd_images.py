@@ -29,49 +29,24 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "pillow_simd",
             "case": {"work": "resize", "filter": "bilinear"},
-            "speedup": [5.13, 6.27],
+            "speedup": {
+                "pillow_simd": [5.13, 6.27],
+                "torchvision": [5.13, 6.27],
+                "opencv_area": [0.99, 1.21],
+            },
         },
         {
-            "arm": "torchvision",
-            "case": {"work": "resize", "filter": "bilinear"},
-            "speedup": [5.13, 6.27],
-        },
-        {
-            "arm": "pillow_simd",
             "case": {"work": "resize", "filter": "bicubic"},
-            "speedup": [7.38, 9.02],
+            "speedup": {"pillow_simd": [7.38, 9.02], "torchvision": [7.38, 9.02]},
         },
         {
-            "arm": "torchvision",
-            "case": {"work": "resize", "filter": "bicubic"},
-            "speedup": [7.38, 9.02],
-        },
-        {
-            "arm": "pillow_simd",
             "case": {"work": "decode_and_resize", "filter": "bilinear"},
-            "speedup": [1.44, 1.76],
+            "speedup": {"pillow_simd": [1.44, 1.76], "torchvision": [1.44, 1.76]},
         },
         {
-            "arm": "torchvision",
-            "case": {"work": "decode_and_resize", "filter": "bilinear"},
-            "speedup": [1.44, 1.76],
-        },
-        {
-            "arm": "pillow_simd",
             "case": {"work": "decode_and_resize", "filter": "bicubic"},
-            "speedup": [1.755, 2.145],
-        },
-        {
-            "arm": "torchvision",
-            "case": {"work": "decode_and_resize", "filter": "bicubic"},
-            "speedup": [1.755, 2.145],
-        },
-        {
-            "arm": "opencv_area",
-            "case": {"work": "resize", "filter": "bilinear"},
-            "speedup": [0.99, 1.21],
+            "speedup": {"pillow_simd": [1.755, 2.145], "torchvision": [1.755, 2.145]},
         },
     ],
     "claims": ["simd-images-4x-to-6x", "simd-images-faster"],

@@ -40,47 +40,34 @@ TECHNIQUE = {
     """,
     "predict": [
         {
-            "arm": "torch_default",
             "case": {"model": "llama_1b"},
             "on": "h100",
-            "step_time_s": [1.3, 1.7],
-        },
-        {"arm": "tf32", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.33, 0.42]},
-        {"arm": "bf16", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.18, 0.22]},
-        {
-            "arm": "fused_adamw",
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": [0.17, 0.19],
-        },
-        {
-            "arm": "compiled",
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": [0.136, 0.15],
+            "step_time_s": {
+                "torch_default": [1.3, 1.7],
+                "tf32": [0.33, 0.42],
+                "bf16": [0.18, 0.22],
+                "fused_adamw": [0.17, 0.19],
+                "compiled": [0.136, 0.15],
+                "cut_cross_entropy": [0.133, 0.15],
+                "fp8": [0.117, 0.133],
+            },
         },
         {
-            "arm": "cut_cross_entropy",
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": [0.133, 0.15],
-        },
-        {"arm": "fp8", "case": {"model": "llama_1b"}, "on": "h100", "step_time_s": [0.117, 0.133]},
-        {
-            "arm": "fused_adamw",
             "case": {"model": "llama_1b"},
             "on": "h200",
-            "step_time_s": [0.155, 0.175],
+            "step_time_s": {"fused_adamw": [0.155, 0.175], "fp8": [0.108, 0.125]},
         },
-        {"arm": "fp8", "case": {"model": "llama_1b"}, "on": "h200", "step_time_s": [0.108, 0.125]},
         {
-            "arm": "fused_adamw",
             "case": {"model": "gpt2"},
             "on": "h100",
-            "step_time_s": [0.024, 0.03],
+            "step_time_s": {"fused_adamw": [0.024, 0.03], "compiled": [0.016, 0.02]},
         },
-        {"arm": "compiled", "case": {"model": "gpt2"}, "on": "h100", "step_time_s": [0.016, 0.02]},
     ],
+    "found": (
+        "A trial of these steps on one H100, without a record and compiled as a whole: 1.51, 0.54, "
+        "0.21, 0.19 and 0.15 s up to `compiled`. TF32 takes 1.3 times the longest that was "
+        "predicted; why is not known."
+    ),
     "gpus": 1,
     "whole_steps": True,
     "arms": [
@@ -103,6 +90,7 @@ TECHNIQUE = {
 RUNGS: list[str] = TECHNIQUE["arms"]  # type: ignore[assignment]
 # 0.25 of gpt2's gradients; 0.032 of losses, which fall by two thirds within 5 steps.
 FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.5, 0.1
+FP32_TOLERANCE = 0.012  # 0.0037 without TF32, which they are held against
 FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
 
 
@@ -121,9 +109,16 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     job = Job(name, device, seed, settings)
     return job.arm(
         threads,
-        tolerance=FP8_TOLERANCE if "fp8" in settings else None,
+        tolerance=tolerance_of(settings),
         roof="" if name == "llama_toy" else roof_of(settings),
     )
+
+
+def tolerance_of(settings: list[str]) -> float | None:
+    """Of gradients; None is that of BF16."""
+    if "fp8" in settings:
+        return FP8_TOLERANCE
+    return None if "bf16" in settings else FP32_TOLERANCE
 
 
 def roof_of(settings: list[str]) -> str:

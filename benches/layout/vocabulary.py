@@ -31,14 +31,10 @@ TECHNIQUE = {
         `shape_padding` is off. The toy has 61 or 64 words: alike on a processor.
     """,
     "predict": [
-        {"arm": "padded", "case": {"model": "gpt2", "form": "eager"}, "speedup": [1.4, 1.65]},
-        {"arm": "padded", "case": {"model": "gpt2", "form": "compiled"}, "speedup": [1.0, 1.08]},
-        {
-            "arm": "padded",
-            "case": {"model": "gpt2", "form": "compiled_as_is"},
-            "speedup": [1.4, 1.7],
-        },
-        {"arm": "padded", "case": {"model": "gpt_toy", "form": "eager"}, "speedup": [0.9, 1.1]},
+        {"case": {"model": "gpt2", "form": "eager"}, "speedup": {"padded": [1.4, 1.65]}},
+        {"case": {"model": "gpt2", "form": "compiled"}, "speedup": {"padded": [1.0, 1.08]}},
+        {"case": {"model": "gpt2", "form": "compiled_as_is"}, "speedup": {"padded": [1.4, 1.7]}},
+        {"case": {"model": "gpt_toy", "form": "eager"}, "speedup": {"padded": [0.9, 1.1]}},
     ],
     "claims": [],
     "gpus": 0,

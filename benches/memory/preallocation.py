@@ -27,30 +27,16 @@ TECHNIQUE = {
         of the other two, and p95 twice theirs.
     """,
     "predict": [
-        {"arm": "none", "case": {"memory": "ample"}, "on": "h100", "step_time_s": [0.243, 0.297]},
         {
-            "arm": "longest_first",
             "case": {"memory": "ample"},
             "on": "h100",
-            "speedup": [0.96, 1.04],
+            "step_time_s": {"none": [0.243, 0.297]},
+            "speedup": {"longest_first": [0.96, 1.04], "expandable_segments": [0.96, 1.04]},
         },
         {
-            "arm": "expandable_segments",
-            "case": {"memory": "ample"},
-            "on": "h100",
-            "speedup": [0.96, 1.04],
-        },
-        {
-            "arm": "longest_first",
             "case": {"memory": "tight"},
             "on": "h100",
-            "speedup": [0.945, 1.155],
-        },
-        {
-            "arm": "expandable_segments",
-            "case": {"memory": "tight"},
-            "on": "h100",
-            "speedup": [0.945, 1.155],
+            "speedup": {"longest_first": [0.945, 1.155], "expandable_segments": [0.945, 1.155]},
         },
     ],
     "claims": ["preallocation-less-fragmentation"],

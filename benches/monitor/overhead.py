@@ -38,16 +38,30 @@ TECHNIQUE = {
         "stops the process for 0.3 ms at 100 Hz: 0.97."
     ),
     "predict": [
-        {"arm": "proc_10hz", "speedup": [0.9, 1.1]},
-        {"arm": "nvml_10hz", "speedup": [0.9, 1.1]},
-        {"arm": "gpm_10hz", "speedup": [0.9, 1.1]},
-        {"arm": "nvml_100hz", "case": {"bound": "launches"}, "speedup": [0.98, 1]},
-        {"arm": "nvml_100hz", "case": {"bound": "gpu"}, "speedup": [0.9, 1.1]},
-        {"arm": "torch_profiler", "case": {"bound": "launches"}, "speedup": [0.765, 0.935]},
-        {"arm": "torch_profiler", "case": {"bound": "gpu"}, "speedup": [0.873, 1.067]},
-        {"arm": "torch_profiler_stacks", "case": {"bound": "launches"}, "speedup": [0.45, 0.55]},
-        {"arm": "torch_profiler_stacks", "case": {"bound": "gpu"}, "speedup": [0.873, 1.067]},
-        {"arm": "py_spy_100hz", "speedup": [0.873, 1.067]},
+        {
+            "speedup": {
+                "proc_10hz": [0.9, 1.1],
+                "nvml_10hz": [0.9, 1.1],
+                "gpm_10hz": [0.9, 1.1],
+                "py_spy_100hz": [0.873, 1.067],
+            }
+        },
+        {
+            "case": {"bound": "launches"},
+            "speedup": {
+                "nvml_100hz": [0.98, 1],
+                "torch_profiler": [0.765, 0.935],
+                "torch_profiler_stacks": [0.45, 0.55],
+            },
+        },
+        {
+            "case": {"bound": "gpu"},
+            "speedup": {
+                "nvml_100hz": [0.9, 1.1],
+                "torch_profiler": [0.873, 1.067],
+                "torch_profiler_stacks": [0.873, 1.067],
+            },
+        },
     ],
     "found": (
         "On a processor stacks have 0.79 and 0.85 in two launches. What the profiler puts off "

@@ -35,9 +35,13 @@ TECHNIQUE = {
         steps. The toy on a host: 28 calls more a matrix for 8 of them, 0.7 of the speed.
     """,
     "predict": [
-        {"arm": "adamw", "case": {"model": "gpt2"}, "on": "h100", "step_time_s": [0.0351, 0.0429]},
-        {"arm": "muon", "case": {"model": "gpt2"}, "on": "h100", "speedup": [0.837, 1.023]},
-        {"arm": "muon", "case": {"model": "gpt_toy"}, "on": "cpu", "speedup": [0.63, 0.77]},
+        {
+            "case": {"model": "gpt2"},
+            "on": "h100",
+            "step_time_s": {"adamw": [0.0351, 0.0429]},
+            "speedup": {"muon": [0.837, 1.023]},
+        },
+        {"case": {"model": "gpt_toy"}, "on": "cpu", "speedup": {"muon": [0.63, 0.77]}},
     ],
     "found": (
         "The toy has 0.16 on a host: Muon adds 58 to 67 ms to 10 to 13, some 8 ms a matrix. "

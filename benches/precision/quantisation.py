@@ -40,47 +40,21 @@ TECHNIQUE = {
     """,
     "predict": [
         {
-            "arm": "plain",
             "case": {"model": "gpt2", "task": "inference"},
             "on": "h100",
-            "step_time_s": [7.2e-3, 8.8e-3],
+            "step_time_s": {"plain": [0.0072, 0.0088]},
+            "speedup": {"int8_weights": [0.855, 1.045], "int8_products": [0.45, 0.55]},
         },
         {
-            "arm": "int8_weights",
-            "case": {"model": "gpt2", "task": "inference"},
-            "on": "h100",
-            "speedup": [0.855, 1.045],
-        },
-        {
-            "arm": "int8_products",
-            "case": {"model": "gpt2", "task": "inference"},
-            "on": "h100",
-            "speedup": [0.45, 0.55],
-        },
-        {
-            "arm": "plain",
             "case": {"model": "gpt2", "task": "step"},
             "on": "h100",
-            "step_time_s": [0.0351, 0.0429],
+            "step_time_s": {"plain": [0.0351, 0.0429]},
+            "speedup": {"int8_weights": [0.873, 1.067], "int8_products": [0.675, 0.825]},
         },
         {
-            "arm": "int8_weights",
-            "case": {"model": "gpt2", "task": "step"},
-            "on": "h100",
-            "speedup": [0.873, 1.067],
-        },
-        {
-            "arm": "int8_products",
-            "case": {"model": "gpt2", "task": "step"},
-            "on": "h100",
-            "speedup": [0.675, 0.825],
-        },
-        {"arm": "int8_weights", "case": {"model": "gpt_toy"}, "on": "cpu", "speedup": [0.63, 0.77]},
-        {
-            "arm": "int8_products",
             "case": {"model": "gpt_toy"},
             "on": "cpu",
-            "speedup": [0.45, 0.55],
+            "speedup": {"int8_weights": [0.63, 0.77], "int8_products": [0.45, 0.55]},
         },
     ],
     "found": (

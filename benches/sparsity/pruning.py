@@ -43,52 +43,26 @@ TECHNIQUE = {
     """,
     "predict": [
         {
-            "arm": "dense",
             "case": {"model": "gpt2", "task": "inference"},
             "on": "h100",
-            "step_time_s": [7.2e-3, 8.8e-3],
+            "step_time_s": {"dense": [0.0072, 0.0088]},
+            "speedup": {"unstructured": [0.9, 1.1], "two_four": [0.9, 1.1]},
         },
         {
-            "arm": "unstructured",
-            "case": {"model": "gpt2", "task": "inference"},
-            "on": "h100",
-            "speedup": [0.9, 1.1],
-        },
-        {
-            "arm": "two_four",
-            "case": {"model": "gpt2", "task": "inference"},
-            "on": "h100",
-            "speedup": [0.9, 1.1],
-        },
-        {
-            "arm": "dense",
             "case": {"model": "gpt2", "task": "step"},
             "on": "h100",
-            "step_time_s": [0.0351, 0.0429],
+            "step_time_s": {"dense": [0.0351, 0.0429]},
+            "speedup": {"unstructured": [0.891, 1.089], "two_four": [0.92, 1]},
         },
         {
-            "arm": "unstructured",
-            "case": {"model": "gpt2", "task": "step"},
-            "on": "h100",
-            "speedup": [0.891, 1.089],
-        },
-        {
-            "arm": "two_four",
-            "case": {"model": "gpt2", "task": "step"},
-            "on": "h100",
-            "speedup": [0.92, 1],
-        },
-        {
-            "arm": "unstructured",
             "case": {"model": "gpt_toy", "task": "inference"},
             "on": "cpu",
-            "speedup": [0.9, 1.1],
+            "speedup": {"unstructured": [0.9, 1.1]},
         },
         {
-            "arm": "unstructured",
             "case": {"model": "gpt_toy", "task": "step"},
             "on": "cpu",
-            "speedup": [0.873, 1.067],
+            "speedup": {"unstructured": [0.873, 1.067]},
         },
     ],
     "found": (

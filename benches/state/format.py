@@ -39,103 +39,51 @@ TECHNIQUE = {
     ),
     "predict": [
         {
-            "arm": "torch_save",
             "case": {"tensors": "gpt2", "operation": "save_to_return"},
-            "step_time_s": [0.18, 0.22],
+            "step_time_s": {"torch_save": [0.18, 0.22]},
+            "speedup": {
+                "no_checksum": [1.17, 1.43],
+                "safetensors": [0.945, 1.155],
+                "direct": [0.63, 0.77],
+                "dcp": [0.27, 0.33],
+            },
         },
         {
-            "arm": "no_checksum",
-            "case": {"tensors": "gpt2", "operation": "save_to_return"},
-            "speedup": [1.17, 1.43],
-        },
-        {
-            "arm": "safetensors",
-            "case": {"tensors": "gpt2", "operation": "save_to_return"},
-            "speedup": [0.945, 1.155],
-        },
-        {
-            "arm": "direct",
-            "case": {"tensors": "gpt2", "operation": "save_to_return"},
-            "speedup": [0.63, 0.77],
-        },
-        {
-            "arm": "dcp",
-            "case": {"tensors": "gpt2", "operation": "save_to_return"},
-            "speedup": [0.27, 0.33],
-        },
-        {
-            "arm": "no_checksum",
             "case": {"tensors": "gpt2", "operation": "save_to_durable"},
-            "speedup": [1.08, 1.32],
+            "speedup": {
+                "no_checksum": [1.08, 1.32],
+                "safetensors": [0.945, 1.155],
+                "direct": [0.99, 1.21],
+                "dcp": [0.405, 0.495],
+            },
         },
         {
-            "arm": "safetensors",
-            "case": {"tensors": "gpt2", "operation": "save_to_durable"},
-            "speedup": [0.945, 1.155],
-        },
-        {
-            "arm": "direct",
-            "case": {"tensors": "gpt2", "operation": "save_to_durable"},
-            "speedup": [0.99, 1.21],
-        },
-        {
-            "arm": "dcp",
-            "case": {"tensors": "gpt2", "operation": "save_to_durable"},
-            "speedup": [0.405, 0.495],
-        },
-        {
-            "arm": "torch_save",
             "case": {"tensors": "gpt2", "operation": "restore_cold"},
-            "step_time_s": [1.035, 1.265],
+            "step_time_s": {"torch_save": [1.035, 1.265]},
+            "speedup": {
+                "no_checksum": [0.9, 1.1],
+                "mapped": [2, 2.8],
+                "safetensors": [2, 2.8],
+                "direct": [2.7, 3.3],
+            },
         },
         {
-            "arm": "no_checksum",
-            "case": {"tensors": "gpt2", "operation": "restore_cold"},
-            "speedup": [0.9, 1.1],
-        },
-        {
-            "arm": "mapped",
-            "case": {"tensors": "gpt2", "operation": "restore_cold"},
-            "speedup": [2, 2.8],
-        },
-        {
-            "arm": "safetensors",
-            "case": {"tensors": "gpt2", "operation": "restore_cold"},
-            "speedup": [2, 2.8],
-        },
-        {
-            "arm": "direct",
-            "case": {"tensors": "gpt2", "operation": "restore_cold"},
-            "speedup": [2.7, 3.3],
-        },
-        {
-            "arm": "torch_save",
             "case": {"tensors": "gpt2", "operation": "restore_warm"},
-            "step_time_s": [0.252, 0.308],
+            "step_time_s": {"torch_save": [0.252, 0.308]},
+            "speedup": {
+                "mapped": [2.07, 2.53],
+                "safetensors": [2.07, 2.53],
+                "direct": [0.72, 0.88],
+            },
         },
         {
-            "arm": "mapped",
-            "case": {"tensors": "gpt2", "operation": "restore_warm"},
-            "speedup": [2.07, 2.53],
-        },
-        {
-            "arm": "safetensors",
-            "case": {"tensors": "gpt2", "operation": "restore_warm"},
-            "speedup": [2.07, 2.53],
-        },
-        {
-            "arm": "direct",
-            "case": {"tensors": "gpt2", "operation": "restore_warm"},
-            "speedup": [0.72, 0.88],
-        },
-        {
-            "arm": "torch_save",
             "case": {"tensors": "small", "operation": "save_to_return"},
-            "step_time_s": [0.135, 0.165],
+            "step_time_s": {"torch_save": [0.135, 0.165]},
         },
-        {"arm": "safetensors", "case": {"tensors": "small"}, "speedup": [3.6, 4.4]},
-        {"arm": "direct", "case": {"tensors": "small"}, "speedup": [2.25, 2.75]},
-        {"arm": "dcp", "case": {"tensors": "small"}, "speedup": [0.09, 0.11]},
+        {
+            "case": {"tensors": "small"},
+            "speedup": {"safetensors": [3.6, 4.4], "direct": [2.25, 2.75], "dcp": [0.09, 0.11]},
+        },
     ],
     "found": (
         "GPT-2, one launch: to return torch.save takes 0.40 s, and 0.19 without its checksum, "

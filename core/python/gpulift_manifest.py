@@ -7,8 +7,8 @@ The script says it in one literal, of which all but `arms` may be left out,
         "question": "What is asked?",
         "expectation": "The prediction with its arithmetic.",
         "predict": [  # the same in numbers: a ratio over the baseline, or a time, from low to high
-            {"arm": "other", "case": {"axis": 8}, "on": "h100", "speedup": [1.8, 2.2]},
-            {"arm": "baseline", "step_time_s": [0.9e-3, 1.1e-3]},
+            {"case": {"axis": 8}, "on": "h100", "speedup": {"other": [1.8, 2.2]}},
+            {"step_time_s": {"baseline": [0.9e-3, 1.1e-3]}},
         ],
         "found": "Why records miss a prediction by more than 1.3 times, or that it is not known.",
         "claims": ["id-of-a-claim"],
@@ -54,6 +54,7 @@ ENGINE = ("gpulift_worker", "gpulift_manifest", "gpulift_cpu")  # what a record'
 REGIMES = ("burst", "sustained")
 CACHE_STATES = ("none", "cold", "warm", "by_size", "by_case")
 PREDICTED = ("speedup", "step_time_s")
+PLACE = ("case", "on")  # of a prediction: of which cases, on which machines
 GPUS = "gpus"  # the axis of their number
 LARGEST = 2**63 - 1
 LITERALS = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp, ast.USub, ast.expr_context)
@@ -87,7 +88,7 @@ def manifest_of(identity: str, script: Path) -> Json:
         "script": True,
         "question": said.get("question", f"How do the arms of {script.name} compare?"),
         "expectation": " ".join(said.get("expectation", "").split()),
-        "predict": [{"case": {}} | entry for entry in said.get("predict", ())],
+        "predict": predictions_of(said),
         "found": " ".join(said.get("found", "").split()),
         "claims": list(said.get("claims", ())),
         "gpus": said.get("gpus", 0),
@@ -248,11 +249,21 @@ def check_parts(said: Json) -> None:
         if not all(is_int(value) and value >= 1 for value in sweep.get(axis, ())):
             raise ManifestError(f"the axis {axis!r} has numbers from 1 on alone")
     check_points("quick", said.get("quick", ()), sweep)
-    predict = said.get("predict", ())
-    check_points("predict", [entry.get("case", {}) for entry in predict], sweep)
+    predict = predictions_of(said)
+    check_points("predict", [entry["case"] for entry in predict], sweep)
     other = next((entry["arm"] for entry in predict if entry["arm"] not in arms), None)
     if other is not None:
         raise ManifestError(f"'predict' of TECHNIQUE names {other!r}, which is no arm")
+
+
+def predictions_of(said: Json) -> list[Json]:
+    """One for each arm of an entry."""
+    return [
+        {"arm": arm, "case": {}, **{key: entry[key] for key in PLACE if key in entry}, kind: ends}
+        for entry in said.get("predict", ())
+        for kind in PREDICTED
+        for arm, ends in entry.get(kind, {}).items()
+    ]
 
 
 def check_points(key: str, points: Iterable[Json], sweep: Mapping[str, Any]) -> None:
@@ -372,18 +383,25 @@ def is_predict(value: Any) -> bool:
 
 
 def is_prediction(value: Any) -> bool:
-    """Whether it says a range of one thing, of one arm."""
-    if not is_dict(value) or not value.keys() <= {"arm", "case", "on", *PREDICTED}:
+    """Whether it says ranges by the names of arms."""
+    if not is_dict(value) or not value.keys() <= {*PLACE, *PREDICTED}:
         return False
-    ranges = [value[key] for key in PREDICTED if key in value]
+    by_arm = [value[kind] for kind in PREDICTED if kind in value]
     return (
-        is_name(value.get("arm"))
-        and is_point(value.get("case", {}))
+        is_point(value.get("case", {}))
         and is_text(value.get("on", ""))
-        and len(ranges) == 1
-        and is_list(ranges[0], lambda end: is_int(end) or isinstance(end, float))
-        and len(ranges[0]) == 2
-        and 0 < ranges[0][0] <= ranges[0][1] < math.inf
+        and len(by_arm) > 0
+        and all(is_dict(ranges) and ranges and all(map(is_name, ranges)) for ranges in by_arm)
+        and all(is_range(ends) for ranges in by_arm for ends in ranges.values())
+    )
+
+
+def is_range(value: Any) -> bool:
+    """Whether it has a low and a high end above 0."""
+    return (
+        is_list(value, lambda end: is_int(end) or isinstance(end, float))
+        and len(value) == 2
+        and 0 < value[0] <= value[1] < math.inf
     )
 
 
@@ -431,8 +449,8 @@ KEYS: dict[str, Check] = {
     "expectation": (is_prose, "text"),
     "predict": (
         is_predict,
-        'a list such as [{"arm": "other", "case": {"axis": 8}, "on": "h100", "speedup": [1.8, 2]}],'
-        " with one of speedup and step_time_s",
+        'a list such as [{"case": {"axis": 8}, "on": "h100", "speedup": {"other": [1.8, 2]}}],'
+        " with speedup or step_time_s of arms",
     ),
     "found": (is_prose, "text"),
     "claims": (is_claims, "a list of ids"),
