@@ -1,0 +1,229 @@
+"""precision/fp8_linear: one linear layer of a training step in BF16, or in FP8 by torchao."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from gpulift_work.fp8 import convert_to_fp8
+from gpulift_work.training import (
+    arm_on,
+    device_of,
+    distance,
+    keep_the_compiler_quiet,
+    memory_of,
+    require_compiler,
+    require_fp8,
+    set_up,
+)
+from gpulift_worker import Arm
+from torch import nn
+
+TECHNIQUE = {
+    "question": "From which size on does FP8 pay for one linear layer?",
+    "expectation": """
+        A layer of K inputs and N outputs on M tokens is three products of 2 MKN. On an H100 they
+        run at 700 TFLOP/s in BF16 and at 1150 in FP8 by tensor, as only the forward one adds up
+        fast. Weights are FP32 and cast in each step, in BF16 once, 6 bytes. In FP8 by tensor each
+        of input, gradient and weight is read for its largest value, and read and written twice, as
+        products of the backward pass want the other layout: 8 bytes a value of input and gradient
+        more than BF16, and 8 a weight. At 3.0 TB/s that is earned where 1/M + 1/K + 1/N is below
+        1/800: never of 768 inputs; of 2048 x 8192 from 1600 tokens on, of 8192 x 28672 from 900.
+        By rows all three layouts have scales of their own, and the backward products, scaled after
+        they are written, pass once more: 1050 TFLOP/s and 10 to 14 bytes a value: from 6000 tokens
+        on of 2048 x 8192, from 1700 of 8192 x 28672. At most, by 16384 tokens of 8192 x 28672, 1.46
+        by tensor and 1.3 by rows. Small layers lose most, as 16 kernels take 2 us each where BF16
+        has 5: 0.57. On an H200, at 4.3 TB/s, break-even is at 0.7 of the sizes. Launches are one
+        graph's: the host would set the pace of small layers. The optimizer is not part of it.
+        Rounded to E4M3 a tensor is 2.6 % off, to E5M2 5.2, and products of two the root of both
+        squares: 3.7 %, and gradients by tensor, of E5M2, 5.9.
+    """,
+    "predict": [
+        {
+            "case": {"layer": "768x3072", "tokens": 1024},
+            "on": "h100",
+            "step_time_s": {"bf16": [32e-6, 50e-6]},
+            "speedup": {"fp8_tensorwise": [0.45, 0.7], "fp8_rowwise": [0.4, 0.65]},
+        },
+        {
+            "case": {"layer": "768x3072", "tokens": 4096},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [0.64, 0.84], "fp8_rowwise": [0.54, 0.72]},
+        },
+        {
+            "case": {"layer": "768x3072", "tokens": 16384},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [0.75, 0.94], "fp8_rowwise": [0.62, 0.8]},
+        },
+        {
+            "case": {"layer": "2048x8192", "tokens": 1024},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [0.76, 0.96], "fp8_rowwise": [0.66, 0.84]},
+        },
+        {
+            "case": {"layer": "2048x8192", "tokens": 4096},
+            "on": "h100",
+            "step_time_s": {"bf16": [0.6e-3, 0.74e-3]},
+            "speedup": {"fp8_tensorwise": [0.97, 1.2], "fp8_rowwise": [0.84, 1.04]},
+        },
+        {
+            "case": {"layer": "2048x8192", "tokens": 16384},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [1.08, 1.32], "fp8_rowwise": [0.94, 1.15]},
+        },
+        {
+            "case": {"layer": "4096x14336", "tokens": 1024},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [0.87, 1.07], "fp8_rowwise": [0.75, 0.92]},
+        },
+        {
+            "case": {"layer": "4096x14336", "tokens": 4096},
+            "on": "h100",
+            "step_time_s": {"bf16": [2.1e-3, 2.5e-3]},
+            "speedup": {"fp8_tensorwise": [1.11, 1.35], "fp8_rowwise": [0.97, 1.18]},
+        },
+        {
+            "case": {"layer": "4096x14336", "tokens": 16384},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [1.22, 1.5], "fp8_rowwise": [1.08, 1.32]},
+        },
+        {
+            "case": {"layer": "8192x28672", "tokens": 1024},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [0.92, 1.12], "fp8_rowwise": [0.79, 0.97]},
+        },
+        {
+            "case": {"layer": "8192x28672", "tokens": 4096},
+            "on": "h100",
+            "speedup": {"fp8_tensorwise": [1.18, 1.44], "fp8_rowwise": [1.04, 1.28]},
+        },
+        {
+            "case": {"layer": "8192x28672", "tokens": 16384},
+            "on": "h100",
+            "step_time_s": {"bf16": [31e-3, 37e-3]},
+            "speedup": {"fp8_tensorwise": [1.32, 1.6], "fp8_rowwise": [1.17, 1.43]},
+        },
+        {
+            "case": {"layer": "2048x8192", "tokens": 4096},
+            "on": "h200",
+            "speedup": {"fp8_tensorwise": [1.05, 1.3], "fp8_rowwise": [0.93, 1.13]},
+        },
+    ],
+    "gpus": 1,
+    "arms": ["bf16", "fp8_tensorwise", "fp8_rowwise"],
+    "l2": "by_size",
+    "page_cache": "none",
+    # Inputs x outputs of the widest layer of GPT-2, of Llamas of 1, 8 and 70 billion weights
+    "sweep": {
+        "layer": ["768x3072", "2048x8192", "4096x14336", "8192x28672"],
+        "tokens": [1024, 4096, 16384],
+    },
+    "check": {
+        "meaning": "distance from FP32 of output and both gradients, over what rounding to the"
+        " arm's formats makes; the largest",
+        "tolerance": 1.5,  # one operand in the next coarser format makes 1.6
+    },
+}
+# Of normal values, relative to their norm: 0.21 of the last bit, of which 3, 2 and 7 are kept.
+E4M3, E5M2, BF16 = 0.026, 0.052, 0.0016
+# Of output, input's gradient and weight's gradient: operands that are rounded, and the result.
+ROUNDED = {
+    "bf16": [math.hypot(BF16, BF16), math.hypot(BF16, BF16), BF16],
+    "fp8_tensorwise": [math.hypot(E4M3, E4M3), math.hypot(E5M2, E4M3), math.hypot(E5M2, E4M3)],
+    "fp8_rowwise": [math.hypot(E4M3, E4M3)] * 3,
+}
+RESULTS = ("output", "input_gradient", "weight_gradient")
+WARM_UPS = 3  # the first compiles
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """The layer's forward and backward pass, compiled, with the arm's products."""
+    device = device_of(gpu)
+    require_fp8(device)
+    require_compiler(device)
+    keep_the_compiler_quiet()
+    threads = set_up(device)
+    inputs, outputs = map(int, str(point["layer"]).split("x"))
+    tokens = int(point["tokens"])
+    layer = Layer(arm, tokens, inputs, outputs, device)
+    step = recorded(layer.step, device) if device.type == "cuda" else layer.step
+    distances: list[float] = []
+
+    def error() -> float:
+        distances[:] = layer.distances()
+        return over_rounding(distances, arm)
+
+    def metrics() -> dict[str, float]:
+        told = {f"{name}_distance": far for name, far in zip(RESULTS, distances, strict=True)}
+        return {**memory_of(step, device), **told}
+
+    return arm_on(
+        device,
+        threads,
+        step=step,
+        error=error,
+        metrics=metrics,
+        flops=6 * tokens * inputs * outputs,
+        roof="gemm/bf16" if arm == "bf16" else "gemm/fp8",
+        items=tokens,
+        item="token",
+    )
+
+
+class Layer:
+    """A linear layer, and what the layers around it give: its input, and its output's gradient."""
+
+    def __init__(
+        self, arm: str, tokens: int, inputs: int, outputs: int, device: torch.device
+    ) -> None:
+        linear = nn.Linear(inputs, outputs, bias=False, device=device)
+        nn.init.normal_(linear.weight, std=0.02)
+        model = nn.Sequential(linear)  # torchao replaces what is within a model
+        if arm != "bf16":
+            convert_to_fp8(model, arm.removeprefix("fp8_"))
+        self.run = torch.compile(model)
+        self.weight = linear.weight
+        options = {"device": device, "dtype": torch.bfloat16}
+        self.input = torch.randn(tokens, inputs, **options).requires_grad_()
+        self.output_gradient = torch.randn(tokens, outputs, **options)
+        self.output = self.output_gradient  # until a step makes it
+
+    def step(self) -> None:
+        """Forward and backward, with new gradients."""
+        self.input.grad = self.weight.grad = None
+        with torch.autocast(self.input.device.type, dtype=torch.bfloat16):
+            output = self.run(self.input)
+        output.backward(self.output_gradient)
+        self.output = output.detach()
+
+    def distances(self) -> list[float]:
+        """Of RESULTS, as the last step left them, from those in FP32."""
+        assert self.input.grad is not None
+        assert self.weight.grad is not None
+        weight, given = self.weight.detach(), self.input.detach().float()
+        gradient = self.output_gradient.float()
+        return [
+            distance(self.output, given @ weight.T),
+            distance(self.input.grad, gradient @ weight),
+            distance(self.weight.grad, gradient.T @ given),
+        ]
+
+
+def over_rounding(distances: list[float], arm: str) -> float:
+    """The largest over what the arm's formats make; not a number if one is none."""
+    return float((torch.tensor(distances) / torch.tensor(ROUNDED[arm])).max())
+
+
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The same work, launched as one graph. What a replay makes is where the recorded step left
+    it."""
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        for _ in range(WARM_UPS):
+            step()
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    replay: Callable[[], None] = graph.replay
+    return replay
