@@ -18,6 +18,8 @@ HOST, DEVICE, LINK = "host", "device", "link"
 DISK, SLEEP, PROCESSOR = "disk", "sleep", "processor"
 ROOFS = {"host_link": LINK, "gpu_link": LINK, "storage": DISK}  # by the first part of a roof's name
 HOST_SHARE = 0.85  # of the device's time: who issues for so long is what the device waits for
+# Or who waits for it: a stream takes some 1024 launches, and then a call returns when one is done.
+FULL_QUEUE = 256  # launches behind the host as it ends issuing; who is waited for has a few
 MODEL = "model"  # an axis of the cases, or a note: what a step trains
 STEP, EMULATED = "step", "emulated"  # a note, and how any begins where something was not real
 COMPUTED = "emulated: calls"  # that takes a processor's time, and does not sleep
@@ -58,8 +60,9 @@ def host_bound(bounds: Mapping[str, Bound]) -> str:
 def bound_of(records: Sequence[Record], name: str) -> Bound:
     """Of the arm in these launches of one case.
 
-    `host`: in the median launch, issuing takes more than HOST_SHARE of the device's time, and no
-    hold kept it out of that. An arm that blocks in its calls counts as issuing meanwhile.
+    `host`: in the median launch, issuing takes more than HOST_SHARE of the device's time, no hold
+    kept it out of that, and it did not wait for a place in the queue. An arm that blocks in its
+    calls counts as issuing meanwhile.
     """
     launches = stats.measured_arms(records, name)
     if not launches or records[0].kind == IMPORT:
@@ -86,14 +89,23 @@ def _kind(record: Record, arm: Arm, share: float | None) -> str:
 
 
 def _enqueue_share(arm: Arm) -> float | None:
-    """0 where a hold kept the host's pace out; None where nothing tells the device's time."""
+    """0 where a hold kept the host's pace out, or a full queue it; None where nothing tells the
+    device's time."""
     windows = arm.windows
     if not len(windows.device_s):
         return None
-    if not arm.may_wait_for_host:
+    if not arm.may_wait_for_host or _launches_behind(arm) > FULL_QUEUE:
         return 0.0
     pairs = zip(windows.enqueue_s, windows.device_s, strict=False)
     return median([issued / worked for issued, worked in pairs if worked > 0] or [0.0])
+
+
+def _launches_behind(arm: Arm) -> float:
+    """How many the device has yet to do as the host has issued a window; 0 where none counted."""
+    windows = arm.windows
+    times = zip(windows.host_s, windows.enqueue_s, windows.device_s, strict=False)
+    left = [(whole - issued) / worked for whole, issued, worked in times if worked > 0]
+    return median(left or [0.0]) * arm.steps_per_window * arm.metrics.get(LAUNCHES, 0.0)
 
 
 def sleeps(record: Record) -> bool:

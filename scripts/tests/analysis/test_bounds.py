@@ -61,6 +61,15 @@ def test_the_host_s_share_and_the_launches_stand_beside_it() -> None:
     assert bound_of(read([one]), "x").shown == "host 1.00, 768 launches a step"
 
 
+@pytest.mark.parametrize(("launches", "kind"), [(4000.0, "device"), (1000.0, "host")])
+def test_a_host_that_waits_for_a_place_in_the_queue_sets_no_pace(
+    launches: float, kind: str
+) -> None:
+    """A window is 10 steps, of which 1 % is left as it has issued them."""
+    one = {**arm("x", 1.0), **WAITS, "metrics": {"kernel_launches_per_step": launches}}
+    assert bound_of(read([one]), "x").kind == kind
+
+
 def test_the_median_launch_decides() -> None:
     records = [*read([{**arm("x", 1.0), **WAITS}])[:1], *read([{**arm("x", 1.0), **WORKS}])]
     assert bound_of(records, "x").kind == "device"
