@@ -124,7 +124,10 @@ KEPT = [
 ]
 COMPILED = ("compiled", "memory_budget", "adamw_8bit_torchao", "cut_cross_entropy")
 ON_GPUS = ("adamw_8bit_bitsandbytes", "optimizer_offload", "cut_cross_entropy")
-LOW_BIT_LOSS_TOLERANCE = 0.02  # of the toys 0.0002, as in 32 bits; of the others not known
+# Of llama_1b within LOSS_TOLERANCE, of gpt2 0.015 with the cut loss, since it leaves out gradients
+# below 2^-12, and all are as small before a model has learned.
+ROUNDED = ("adamw_8bit_torchao", "adamw_8bit_bitsandbytes", "cut_cross_entropy")
+ROUNDED_LOSS_TOLERANCE = 0.03
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -148,8 +151,8 @@ class Job(FirstSteps):
     def __init__(self, name: str, device: torch.device, seed: int, arm: str) -> None:
         super().__init__(name, device, seed)
         self.training.bf16 = True
-        if arm.startswith("adamw_8bit"):
-            self.loss_tolerance = LOW_BIT_LOSS_TOLERANCE
+        if arm in ROUNDED:
+            self.loss_tolerance = ROUNDED_LOSS_TOLERANCE
         SETTINGS[arm](self.training)
 
     def begin(self) -> None:

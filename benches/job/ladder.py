@@ -88,8 +88,8 @@ TECHNIQUE = {
     },
 }
 RUNGS: list[str] = TECHNIQUE["arms"]  # type: ignore[assignment]
-# 0.25 of gpt2's gradients; 0.032 of losses, which fall by two thirds within 5 steps.
-FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.5, 0.1
+# 0.46 of llama_1b's gradients, 0.25 of gpt2's; 0.032 of losses, which fall by two thirds within 5.
+FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.6, 0.1
 FP32_TOLERANCE = 0.012  # 0.0037 without TF32, which they are held against
 FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
 

@@ -464,6 +464,8 @@ def keep_the_compiler_quiet() -> None:
     inductor_config.max_autotune_report_choices_stats = False
     # Candidates that do not fit the card are part of the search, and each leaves a trace.
     logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
+    # So does each kernel of a library that it cannot see through, though it calls it all the same.
+    logging.getLogger("torch._higher_order_ops.triton_kernel_wrap").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="torch._inductor")
 
 
