@@ -29,6 +29,7 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
 
 from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, LlamaSize
+from gpulift_work.vit import VIT_SIZES, Vit
 
 CHECKED_STEPS = 20
 TIMED_STEPS = 20
@@ -75,10 +76,15 @@ GPT_SIZES = {
     "gpt_toy_unpadded": GptSize(2, 64, 4, 32, 61),
 }
 TEXT_SIZES: Mapping[str, GptSize | LlamaSize] = {**GPT_SIZES, **LLAMA_SIZES}
-IMAGE_SIZES = {"resnet50": (224, 1000), "resnet18": (32, 10)}  # pixels, classes
+IMAGE_SIZES = {  # pixels, classes
+    "resnet50": (224, 1000),
+    "resnet18": (32, 10),
+    **{name: (size.pixels, size.classes) for name, size in VIT_SIZES.items()},
+}
 TWINS = {
     "resnet50": Twin(64, bf16=True, channels_last=True),
     "resnet50_128": Twin(128, bf16=True, channels_last=True, model="resnet50"),
+    "resnet50_256": Twin(256, bf16=True, channels_last=True, model="resnet50"),
     "resnet18": Twin(32, bf16=False),
     "gpt2": Twin(8, bf16=True),
     "gpt2_large": Twin(4, bf16=True),
@@ -90,6 +96,8 @@ TWINS = {
     "llama_1b": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
     "llama_toy": Twin(8, bf16=False),
+    "vit_l16": Twin(128, bf16=True),
+    "vit_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
     "mlp": Twin(256, bf16=True),
 }
@@ -207,6 +215,8 @@ def make_model(name: str) -> nn.Module:
         return Gpt(GPT_SIZES[name])
     if name in LLAMA_SIZES:
         return Llama(LLAMA_SIZES[name])
+    if name in VIT_SIZES:
+        return Vit(VIT_SIZES[name])
     if name == "lstm":
         return Lstm()
     if name == "mlp":
@@ -245,9 +255,9 @@ def make_optimizer(
     name: str, parameters: list[nn.Parameter], *, fused: bool | None = True
 ) -> torch.optim.Optimizer:
     """By the rule of the C++ workload, in one kernel; `fused` None: as torch chooses."""
-    if name in IMAGE_SIZES:
+    if name in IMAGE_SIZES and name not in VIT_SIZES:
         return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
-    if name in TEXT_SIZES:
+    if name in TEXT_SIZES or name in VIT_SIZES:
         rate = 3e-3 if "toy" in name else 1e-4
         return torch.optim.AdamW(
             parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, fused=fused
