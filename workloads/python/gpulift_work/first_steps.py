@@ -25,18 +25,23 @@ CHECK_BYTES = {"llama_1b": 62e9}  # the peak of its step in TF32, with gradients
 
 
 class FirstSteps(Resting):
-    """A language model in training that can be checked at any time, since it begins anew."""
+    """A model in training that can be checked at any time, since it begins anew."""
 
     loss_tolerance = LOSS_TOLERANCE
     checked_steps = CHECKED_STEPS
 
     def __init__(self, name: str, device: torch.device, seed: int) -> None:
         require_memory(name, device)
+        self.name = name
         super().__init__(name, device, seed)
 
     def arm(self, threads: int, **said: Any) -> Arm:
-        """Its steps and what they take; `said` is what else the arm says."""
-        name = self.training.model_name
+        """Its steps and what they take; `said` is what else the arm says, of images also how many
+        there are."""
+        name = self.name
+        if name in TEXT_SIZES:
+            flops = TWINS[name].batch * TEXT_SIZES[name].flops_of_row()
+            said = {"flops": flops, "items": tokens_of_step(name), "item": "token", **said}
         return arm_on(
             self.device,
             threads,
@@ -45,9 +50,6 @@ class FirstSteps(Resting):
             rest=self.rest,
             wake=self.wake,
             metrics=lambda: memory_of_step(self.training),
-            flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
-            items=tokens_of_step(name),
-            item="token",
             **said,
         )
 
@@ -55,17 +57,18 @@ class FirstSteps(Resting):
         """How far the gradients of the first step are from TF32's; Failed where losses are."""
         self.rest()
         expected, expected_losses = exact_steps(
-            self.training.model_name, self.device, self.seed, self.checked_steps
+            self.name, self.device, self.seed, self.checked_steps
         )
         self.begin()
         self.training.losses = []
         self.training.make_gradients()
+        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
         squares = [
-            (squared_norm(mine.grad - theirs), squared_norm(theirs))
+            (squared_norm(mine.grad / scale - theirs), squared_norm(theirs))
             for mine, theirs in zip(self.parameters, expected, strict=True)
         ]
         del expected
-        self.training.optimizer.step()
+        self.training.update()
         self.training.record()
         self.training.train_until(self.checked_steps)
         apart = largest_deviation(self.training.losses, expected_losses)
@@ -82,7 +85,7 @@ def exact_steps(
     name: str, device: torch.device, seed: int, steps: int
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The gradients of the first step, and the losses of some, of eager steps in TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     allow_tf32(True)
     with device:
         plain = Training(name, device, seed, plain=True)
@@ -94,7 +97,7 @@ def exact_steps(
     losses = plain.losses
     del plain
     free_memory(device)
-    allow_tf32(before)
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
     return gradients, losses
 
 

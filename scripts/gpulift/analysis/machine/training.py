@@ -23,8 +23,9 @@ def answers(summary: Summary, doubts: Doubts = NO_DOUBTS) -> list[str]:
     for case in summary.cases:
         if case.technique == JOB and (rungs := rungs_of(case, doubts)):
             found[trained_model(case.first)] = _of_rungs(summary, case, rungs)
-    for row in sorted(summary.worths_of(FORMATS), key=lambda row: row.case.case_id):
-        found.setdefault(trained_model(row.case.first), _of_pair(row, doubts))
+    for row in summary.worths_of(FORMATS):  # the fastest first
+        if not row.case.first.is_control(row.arm):
+            found.setdefault(trained_model(row.case.first), _of_pair(row, doubts))
     first = dict.fromkeys((*FIRST_MODELS, *found))
     return [found[model] for model in first if model in found]
 

@@ -102,6 +102,17 @@ def test_a_model_that_the_job_trains_has_one_line_and_the_largest_is_first() -> 
     ]
 
 
+def test_of_several_formats_the_fastest_speaks_that_is_no_control() -> None:
+    times_s = {"fp32": 0.16, "tf32": 0.08, "bf16": 0.04, "all_bf16": 0.02}
+    cost = {"items": 8192, "item": "token"}
+    arms = [arm(name, seconds, cost=cost, **EXACT) for name, seconds in times_s.items()]
+    made = launches(2, training.FORMATS, GPT2, arms, controls=["all_bf16"])
+    assert answers(summary(made)) == [
+        "GPT-2 trains at 204800 tokens/s in bf16, 40.0 ms a step;"
+        " in fp32 160 ms: 4.000× [4.000, 4.000]."
+    ]
+
+
 def test_without_a_roof_there_is_no_share_and_without_steps_no_line() -> None:
     (said,) = answers(summary([steps(GPT2, "token", 8192, 7e12, (0.064, 0.04))]))
     assert "40.0 ms a step; in tf32" in said
