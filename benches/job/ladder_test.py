@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work import jobs  # noqa: E402
 from gpulift_work.training import TEXT_SIZES  # noqa: E402
 
 TOY = {"model": "llama_toy"}
@@ -51,13 +52,13 @@ def test_an_arm_has_the_settings_up_to_its_own(
 ) -> None:
     uncompiled.clear()
     settings = technique.RUNGS[: technique.RUNGS.index(arm) + 1]
-    job = technique.Job("llama_toy", torch.device("cpu"), 7, settings)
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, settings)
     found = settings_of(job, uncompiled)
     assert found == {name: name in settings for name in found}
 
 
 def test_a_training_that_rests_holds_nothing_and_begins_anew(technique: ModuleType) -> None:
-    job = technique.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
     job.training.step()
     after_one = [one.detach().clone() for one in job.parameters]
     job.training.step()
@@ -76,8 +77,8 @@ def test_gradients_that_are_not_scaled_right_are_found(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
     settings = technique.RUNGS[: technique.RUNGS.index(arm) + 1]
-    job = technique.Job("llama_toy", torch.device("cpu"), 7, settings)
-    tolerance = technique.tolerance_of(settings) or technique.TECHNIQUE["check"]["tolerance"]
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, settings)
+    tolerance = jobs.tolerance_of(settings) or technique.TECHNIQUE["check"]["tolerance"]
     assert job.error() <= tolerance
     loss = job.training.loss_of
     monkeypatch.setattr(job.training, "loss_of", lambda *batch: 1.2 * loss(*batch))
@@ -86,14 +87,14 @@ def test_gradients_that_are_not_scaled_right_are_found(
 
 
 def test_an_optimizer_that_does_nothing_is_found(technique: ModuleType) -> None:
-    job = technique.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
     job.training.optimizer.step = lambda: None
     with pytest.raises(Exception, match=r"losses of 5 steps are 0\.\d+ from TF32's: 4\.\d+, 4"):
         job.error()
 
 
 def test_a_loss_that_is_not_finite_is_found(technique: ModuleType) -> None:
-    job = technique.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
     loss = job.training.loss_of
     job.training.loss_of = lambda *batch: loss(*batch) * float("nan")
     with pytest.raises(Exception, match="losses of 5 steps are nan from TF32's: nan"):
@@ -110,5 +111,5 @@ def test_an_arm_counts_its_work(technique: ModuleType) -> None:
     arm = technique.make("bf16", TOY, 7, None)
     assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")
     assert arm.flops == 8 * TEXT_SIZES["llama_toy"].flops_of_row()
-    roofs = [technique.roof_of(technique.RUNGS[:count]) for count in range(1, 8)]
+    roofs = [jobs.roof_of(technique.RUNGS[:count]) for count in range(1, 8)]
     assert roofs == [f"gemm/{name}" for name in ("fp32", "tf32", *["bf16"] * 3, "fp8", "fp8")]

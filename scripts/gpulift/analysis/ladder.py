@@ -1,4 +1,4 @@
-"""What each setting brings on top of those before it, from records of the technique whose arms add
+"""What each setting brings on top of those before it, from records of techniques whose arms add
 them up one by one."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import FASTER, FIRST_MODELS, NO_DIFFERENCE, SAME_MEMORY
-from gpulift.analysis.standing import LADDER, ONE_LAUNCH, why_not_deciding
+from gpulift.analysis.standing import LADDER, LADDERS, ONE_LAUNCH, why_not_deciding
 from gpulift.analysis.summary import Summary
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
@@ -104,18 +104,18 @@ class Ladder:
 def ladders_of(
     summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS, prices: Prices | None = None
 ) -> tuple[Ladder, ...]:
-    """A ladder for each model, of the run that launched it most often: the models that have columns
-    first, then as they come."""
+    """A ladder for each model, of the run that launched it most often, and of equals of job/ladder,
+    which has more rungs: the models that have columns first, then as they come."""
     found: dict[str, list[Ladder]] = {}
     for summary in summaries:
         for case in summary.cases:
-            if case.technique == LADDER and len(rungs := rungs_of(case, doubts, prices)) > 1:
+            if case.technique in LADDERS and len(rungs := rungs_of(case, doubts, prices)) > 1:
                 folder = summary.run.folder
                 made = Ladder(
                     case, folder.name, folder in doubts.unfinished, rungs, tuple(_left_out(case))
                 )
                 found.setdefault(_model(case), []).append(made)
-    best = {model: max(each, key=_launches) for model, each in found.items()}
+    best = {model: max(each, key=_rank) for model, each in found.items()}
     return tuple(best[model] for model in dict.fromkeys((*FIRST_MODELS, *best)) if model in best)
 
 
@@ -180,8 +180,8 @@ def _model(case: Case) -> str:
     return str(case.first.case.get(MODEL, ""))
 
 
-def _launches(one: Ladder) -> int:
-    return len(one.case.measured)
+def _rank(one: Ladder) -> tuple[int, bool]:
+    return len(one.case.measured), one.case.technique == LADDER
 
 
 # --- In words ---

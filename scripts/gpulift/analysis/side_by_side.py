@@ -1,5 +1,5 @@
-"""GPU models side by side in their main facts: a training step of a GPT, products, memory, links,
-and what a million tokens cost.
+"""GPU models side by side in their main facts: a training step of a language model, products,
+memory, links, and what a million tokens cost.
 
 Each is the figure of a model over all known runs of it (`over_runs`).
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from gpulift.analysis import cost as costing
 from gpulift.analysis.bounds import HOST, bound_of, trained_model
 from gpulift.analysis.cost import Prices
-from gpulift.analysis.machine.training import TECHNIQUE as STEPS
+from gpulift.analysis.machine.training import TECHNIQUES as STEPS
 from gpulift.analysis.over_runs import ModelFigure, RunFigure, model_figure, over_runs
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground import text
@@ -23,7 +23,7 @@ from gpulift.records.read import Run
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import TECHNIQUE, Case
 
-GPTS = {"gpt2": "GPT-2", "gpt2_large": "GPT-2 large"}
+TEXTS = {"llama_1b": "Llama 1B", "gpt2": "GPT-2", "gpt2_large": "GPT-2 large"}
 INFERENCE = "inference"
 ROOFS = (
     ("gemm/bf16", "burst", "BF16 products, burst"),
@@ -67,7 +67,7 @@ class SideBySide:
 
     @property
     def step(self) -> bool:
-        """Whether a training step of a GPT is among them."""
+        """Whether a training step of a language model is among them."""
         return any(fact.unit == "tokens/s" for fact in self.facts)
 
 
@@ -131,21 +131,22 @@ class _Step:
         return "the technique's files differ, and the work may" if len(sources) > 1 else ""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, float, Key]:
+    def rank(self) -> tuple[bool, bool, int, bool, float, Key]:
         """Larger for what tells most: of the same files, bound by the device, the step that
-        `qualify` measures, of two launches or more, the fastest."""
+        `qualify` measures first, of two launches or more, the fastest."""
         arm, having = self.key[-1], [one for one in self.records if one]
         waits = any(bound_of(records, arm).kind == HOST for records in having)
         rates = [one.value for one in self.cells(_tokens_per_s) if one]
         sure = not any(rate.one_launch for rate in rates)
         slowest = min(rate.value for rate in rates)
-        return not self.differs, not waits, self.key[0] == STEPS, sure, slowest, self.key
+        place = STEPS[::-1].index(self.key[0]) if self.key[0] in STEPS else -1
+        return not self.differs, not waits, place, sure, slowest, self.key
 
 
 def _steps(by_model: ByModel, prices: Prices | None) -> Iterator[Fact]:
-    """Of each GPT the step that most models have in common, and what its tokens cost."""
-    for gpt, name in GPTS.items():
-        step = _common([_by_key(records, gpt) for records in by_model.values()])
+    """Of each language model the step that most GPUs have in common, and what its tokens cost."""
+    for model, name in TEXTS.items():
+        step = _common([_by_key(records, model) for records in by_model.values()])
         if step is None:
             continue
         technique, case_id, arm = step.key
@@ -174,11 +175,11 @@ def _common(found: Sequence[Mapping[Key, Sequence[Record]]]) -> _Step | None:
     return max((one for one in alike if counts[one.key] == most), key=lambda one: one.rank)
 
 
-def _by_key(records: Iterable[Record], gpt: str) -> dict[Key, list[Record]]:
+def _by_key(records: Iterable[Record], model: str) -> dict[Key, list[Record]]:
     """Of arms of one GPU, by what they are."""
     found: dict[Key, list[Record]] = {}
     for record in records:
-        if trained_model(record) != gpt or INFERENCE in map(str, record.case.values()):
+        if trained_model(record) != model or INFERENCE in map(str, record.case.values()):
             continue
         for arm in record.arms:
             tokens = arm.cost is not None and arm.cost.item == "token" and arm.cost.items > 0

@@ -12,9 +12,11 @@ from gpulift.analysis.bounds import HOST, SLEEP, SLEEPS, Bound, bound_of, traine
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import Worth
+from gpulift.engine import quick
 from gpulift.records.model import Record
 
-LADDER = "job/ladder"  # each of its arms has all settings of those before it
+LADDER, JOB = "job/ladder", quick.JOB
+LADDERS = (LADDER, JOB)  # each arm has all settings of those before it
 ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
@@ -26,7 +28,7 @@ QUOTABLE = 100.0  # a ratio beyond it, or its inverse, is one of two things that
 
 def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
     """One of REASONS, the first that holds; empty where nothing speaks against the row."""
-    if row.case.technique == LADDER:  # the ratio over its baseline is of no one setting
+    if row.case.technique in LADDERS:  # the ratio over its baseline is of no one setting
         return ADDED_UP
     records = row.case.measured
     known = doubts.known(records)

@@ -564,7 +564,7 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         pair=pair,
         time_s=time,
         baseline_time_s=base.time_s,
-        roof_fraction=_roof_fraction(case.first.pace, arm, time, roofs),
+        roof_fraction=roof_fraction(case.first.pace, arm, time, roofs),
         facts=facts(case, arm.name),
         baseline_facts=base.facts,
         check_error=_worst_check(launches),
@@ -597,7 +597,8 @@ def work_of(cost: Cost | None) -> tuple[float, str]:
     return next((kind for kind in kinds if kind[0] > 0), (0.0, ""))
 
 
-def _roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
+def roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
+    """The share of its roof that an arm reaches; None where that was not measured."""
     if arm.cost is None:
         return None
     for roof in roofs:

@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.machine import feeding, links, node, saved, training, verdict
 from gpulift.analysis.machine import tables as shown
 from gpulift.analysis.machine.among import Among, judge_among
@@ -386,8 +387,7 @@ def _tell(
         commands.show(screen, analysis.doubts, one.summary, beside)
         screen.print(basis(one.summary), soft_wrap=True)
         screen.print(shown.verdicts(one.results, how.every))
-        told = (training.answers(one.summary, analysis.doubts), feeding.answers(one.summary))
-        for answer in [line for lines in (*told, links.told(one.summary)) for line in lines]:
+        for answer in (*feeding.answers(one.summary), *links.told(one.summary)):
             screen.print(answer, soft_wrap=True, markup=False)
         screen.print(f"records: {one.folder}", soft_wrap=True)
     if among is not None:
@@ -399,16 +399,22 @@ def _tell(
         if how.explain is not None:
             _explain(cards, among, shared, how.explain)
     finally:  # a check that is not there does not cost the verdict
-        for told_of in _last_lines(cards, every, among, page):
+        for told_of in _last_lines(cards, every, among, page, analysis.doubts):
             screen.print(told_of, soft_wrap=True, markup=False)
     return None
 
 
 def _last_lines(
-    cards: Sequence[Qualified], every: Sequence[Qualified], among: Among | None, page: Path
+    cards: Sequence[Qualified],
+    every: Sequence[Qualified],
+    among: Among | None,
+    page: Path,
+    doubts: Doubts,
 ) -> Iterator[str]:
-    """A line for each GPU, then the verdict on the machine and where its report is."""
-    yield from filter(None, (of_card(one.summary) for one in cards))
+    """A line for each GPU, and how fast it trains; then the verdict on the machine and where its
+    report is."""
+    for one in cards:
+        yield from filter(None, (of_card(one.summary), *training.answers(one.summary, doubts)))
     results = [result for one in every for result in one.results]
     load = verdict.load_of(*(one.summary for one in cards))
     answer = verdict.answer([*results, *(among.results if among else ())], load=load)

@@ -11,14 +11,16 @@ from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.records.model import Context
 
 DEFAULT = "120s"
-FEEDING = "input/pipeline"  # what a host without a GPU is measured by first
+JOB = "job/step"  # what a card is measured by first, after its ceilings
+FEEDING = "input/pipeline"  # a host without a GPU
 NEAR_A_TIME = re.compile(r"[\d.]+[A-Za-z]*")  # `5min` is refused as a time, and is no filter
 LAUNCHES = 3
-FIRST_SHARE = 2 / 3  # of a qualification's time: the rest is for what is then open
+FIRST_SHARE = 0.9  # of a qualification's time: the rest is for what is then open
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
 ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
 STEPS_ARM_S = 8.0  # of an arm of whole steps: its framework loads, and models train for its check
+JOB_ARM_S = 21.0  # of JOB's, an estimate: two are compiled, each window begins a training anew
 
 Row = tuple[str, str, str]  # technique, case, arm
 
@@ -62,10 +64,10 @@ def choose(
     launches: int | None = None,
     arm_time_s: float | None = None,
 ) -> Choice:
-    """Of the quick cases that match: first those that the machine is judged by, then whole training
-    steps, then one of each technique, then the others, of equals the shorter first; as many as fit
-    into the time. Without a GPU how many images the machine can feed goes before what it is worth
-    in parts.
+    """Of the quick cases that match: first those that the machine is judged by, then the job's and
+    other whole training steps, then one of each technique, then the others, of equals the shorter
+    first; as many as fit into the time. Without a GPU how many images the machine can feed goes
+    before what it is worth in parts.
 
     What needs a GPU or a package takes no time where there is none: its rows say why.
     """
@@ -98,7 +100,8 @@ def _ranked(
     """Rank, seconds, technique, case and arms; `more_s` is what an arm takes beyond the usual."""
     for info in techniques:
         judged = info.ceiling  # the integrity checks are ceilings, too
-        first = info.whole_steps if context.gpu else info.id == FEEDING
+        first = info.id == (JOB if context.gpu else FEEDING)
+        steps = info.whole_steps and context.gpu is not None
         quick = sorted(
             (_seconds(info, case, len(arms), launches, more_s), case.id, arms)
             for case in info.cases
@@ -106,7 +109,7 @@ def _ranked(
         )
         here = not info.not_here(context)
         for number, (seconds, case_id, arms) in enumerate(quick):
-            rank = 0 if judged else 1 if first else min(number, 1) + 2
+            rank = 0 if judged else 1 if first else 2 if steps else min(number, 1) + 3
             yield (rank, here * seconds, info.id, case_id, arms)
 
 
@@ -118,7 +121,8 @@ def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> 
 def _seconds(info: TechniqueInfo, case: CaseInfo, arms: int, launches: int, more_s: float) -> float:
     """Of all launches of a case, of which gpulift-bench takes one alone where each is long."""
     once = info.whole_steps or case.regime == "sustained"
-    arm_s = (STEPS_ARM_S if info.whole_steps else ARM_S) + more_s
+    usual_s = JOB_ARM_S if info.id == JOB else STEPS_ARM_S if info.whole_steps else ARM_S
+    arm_s = usual_s + more_s
     in_python = min(arms, len(info.python))
     return (1 if once else launches) * (arms * arm_s + in_python * INTERPRETER_S)
 

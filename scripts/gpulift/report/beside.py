@@ -10,8 +10,8 @@ from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 
 NO_STEP = (
-    "No training step of a GPT was measured as the same work on two of them:"
-    " ./gpulift run precision/training_step on each measures one."
+    "No training step of a language model was measured as the same work on two of them:"
+    " ./gpulift run job/step on each measures one."
 )
 NO_PRICE = "What a million tokens cost takes --usd-per-hour MODEL=PRICE for each."
 PRICED = "USD are those of the prices that were given."

@@ -108,6 +108,16 @@ def test_of_two_runs_the_one_of_more_launches_speaks() -> None:
     assert [one.run for one in ladders_of([once, thrice])] == ["thrice"]
 
 
+def test_the_job_is_a_ladder_where_the_longer_one_was_not_launched_as_often() -> None:
+    arms = [rung("bf16", 0.2), rung("compiled", 0.16), rung("fp8", 0.128)]
+    job = launches(1, "job/step", LLAMA, arms)
+    assert ladder(job).said.startswith("Llama 1B: 62500 tokens/s with all up to fp8, not told")
+    assert ladder([*job, *climbed(count=1)]).first == "torch's defaults"
+    assert ladder([*launches(3, "job/step", LLAMA, arms), *climbed(count=1)]).first == "bf16"
+    (worth, _) = summary(job).worths
+    assert why_not_leading(worth) == ADDED_UP
+
+
 def test_models_that_have_columns_come_first_and_one_rung_is_no_ladder() -> None:
     alone = launches(3, "job/ladder", {"model": "other"}, [rung("torch_default", 1.0)])
     more = [*climbed(case={"model": "toy"}), *climbed(case={"model": "gpt2"}), *climbed()]

@@ -62,6 +62,26 @@ def test_the_step_is_the_one_that_both_have_with_its_price() -> None:
     assert not found(here, there).priced
 
 
+def test_the_job_is_the_step_where_both_have_it_and_its_model_is_first() -> None:
+    llama: Json = {"model": "llama_1b"}
+    machines = [
+        summary(
+            [
+                *step(gpu(name), 0.04),
+                *step(gpu(name), 0.2, "job/step", case=llama),
+                *step(gpu(name), 0.1, case=llama),
+                *step(gpu(name), 0.05, "a/faster", case=llama),
+            ],
+            name[-4:],
+        )
+        for name in ("NVIDIA H200", H100)
+    ]
+    assert [(fact.name, fact.about) for fact in found(*machines).facts] == [
+        ("Llama 1B, a training step", "job/step, bf16, llama_1b"),
+        ("GPT-2, a training step", f"{STEP}, bf16, gpt2"),
+    ]
+
+
 @pytest.mark.parametrize(
     "other",
     [

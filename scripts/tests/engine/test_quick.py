@@ -82,30 +82,33 @@ def test_how_many_images_it_can_feed_is_asked_first_of_a_machine_without_a_gpu(
     assert cases(choose(known, with_gpu, 1e6, EVERYTHING).rows) == gpu_order
 
 
-def steps(name: str = "z/steps") -> TechniqueInfo:
-    return replace(technique(name, cases=2, gpus=1, slow=True), whole_steps=True)
+def steps(name: str = "a/steps", cases: int = 2) -> TechniqueInfo:
+    return replace(technique(name, cases, gpus=1, slow=True), whole_steps=True)
 
 
 def test_whole_steps_come_after_the_ceilings_and_are_measured_once(here: Context) -> None:
     known = [technique("a/short"), steps(), technique("y/roof", ceiling=True)]
     with_gpu = read_context(sample.GPU_CONTEXT, "here")
     chosen = choose(known, with_gpu, 1e6, EVERYTHING)
-    assert cases(chosen.rows) == ["y/roof/n:0", "z/steps/n:0", "z/steps/n:1", "a/short/n:0"]
+    assert cases(chosen.rows) == ["y/roof/n:0", "a/steps/n:0", "a/steps/n:1", "a/short/n:0"]
     asked = {
         launches: choose([steps()], with_gpu, 1e6, EVERYTHING, launches).all_s
         for launches in (1, LAUNCHES, 9)
     }
     assert set(asked.values()) == {2 * 2 * (STEPS_ARM_S + INTERPRETER_S)}
     without = choose(known, here, LAUNCHES * 2 * 2 * 0.4, EVERYTHING)
-    assert {"z/steps/n:0", "z/steps/n:1"} < set(cases(without.rows)), "their rows say why"
+    assert {"a/steps/n:0", "a/steps/n:1"} < set(cases(without.rows)), "their rows say why"
     assert not without.left_out
 
 
-def test_the_default_has_time_for_the_ceilings_of_a_card_and_its_whole_steps() -> None:
+def test_the_default_has_time_for_the_ceilings_of_a_card_and_the_job() -> None:
     seconds = FIRST_SHARE * float(DEFAULT.removesuffix("s"))
     ceilings = [technique(f"ceiling/{number}", ceiling=True) for number in range(17)]
-    chosen = choose([*ceilings, steps()], read_context(sample.GPU_CONTEXT, ""), seconds, EVERYTHING)
-    assert not chosen.left_out
+    arms = ("bf16", "compiled", "fp8")
+    job = replace(steps(quick.JOB, 1), arms=arms, python=arms)
+    known = [steps(), job, *ceilings]
+    chosen = choose(known, read_context(sample.GPU_CONTEXT, ""), seconds, EVERYTHING)
+    assert cases(chosen.rows)[17:] == [f"{quick.JOB}/n:0"], "others stand behind it"
 
 
 def test_a_catalogue_tells_which_steps_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +129,7 @@ def test_what_lacks_a_package_takes_no_time_and_its_rows_say_why() -> None:
     with_gpu = read_context(sample.GPU_CONTEXT, "here")
     missing = replace(steps(), unavailable="the Python package torch is not installed")
     chosen = choose([missing], with_gpu, 0.1, EVERYTHING)
-    assert cases(chosen.rows) == ["z/steps/n:0", "z/steps/n:1"]
+    assert cases(chosen.rows) == ["a/steps/n:0", "a/steps/n:1"]
     assert (chosen.all_s, chosen.left_out) == (0, ())
 
 

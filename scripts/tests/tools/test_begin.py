@@ -87,8 +87,8 @@ def test_where_nothing_was_measured_no_figure_stands_but_what_measures_it() -> N
 def test_the_largest_gain_is_first_with_its_record_and_what_bounds_it() -> None:
     records = [
         *step("launch/whole_step_graph", 1.1),
-        *step("precision/training_step", 1.6),
-        *step("precision/training_step", 1.4, model="resnet50"),
+        *step("precision/training_step", 1.6, name="bf16"),
+        *step("precision/training_step", 1.4, model="resnet50", name="bf16"),
         *step("compile/torch_compile", 2.0, count=1),
     ]
     assert named(FITS, records) == ["precision/training_step", "launch/whole_step_graph"]
@@ -97,6 +97,7 @@ def test_the_largest_gain_is_first_with_its_record_and_what_bounds_it() -> None:
     _, worth, bound, record = first.split(" | ")
     assert re.match(r"▲ 1\.(59|6\d)", worth)
     assert worth.count("<br>") == 1
+    assert "(bf16, gpus 1; over plain; GPT-2, H200)" in worth
     assert worth.index("GPT-2, H200") < worth.index("ResNet-50, H200")
     assert bound.startswith("bound by device; 3 launches, one run, one card")
     assert record.startswith("`gpulift:nvidia-h200/")
@@ -132,7 +133,8 @@ def test_on_several_gpus_the_most_are_shown() -> None:
 
 
 def test_what_an_erratum_withholds_or_doubts_is_no_figure(tmp_path: Path) -> None:
-    records = [*step("precision/training_step", 1.6), *step("launch/whole_step_graph", 1.1)]
+    steps = step("precision/training_step", 1.6, name="bf16")
+    records = [*steps, *step("launch/whole_step_graph", 1.1)]
     file = tmp_path / errata.FILE
     cells = "".join(f'{key} = "x"\n' for key in errata.TEXTS)
     entry = f'[[errata]]\n{cells}runs = ["*"]\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gpulift_worker import Arm, Failed
+from gpulift_worker import Arm, Failed, Skip
 
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
@@ -21,16 +21,27 @@ from gpulift_work.training import (
 
 CHECKED_STEPS = 5
 LOSS_TOLERANCE = 0.006  # BF16: 0.0016 of the first loss
+CHECK_BYTES = {"llama_1b": 62e9}  # the peak of its step in TF32, with gradients to compare
 
 
 class FirstSteps(Resting):
-    """A language model in training that can be checked at any time, since it begins anew."""
+    """A model in training that can be checked at any time, since it begins anew."""
 
     loss_tolerance = LOSS_TOLERANCE
+    checked_steps = CHECKED_STEPS
+
+    def __init__(self, name: str, device: torch.device, seed: int) -> None:
+        require_memory(name, device)
+        self.name = name
+        super().__init__(name, device, seed)
 
     def arm(self, threads: int, **said: Any) -> Arm:
-        """Its steps and what they take; `said` is what else the arm says."""
-        name = self.training.model_name
+        """Its steps and what they take; `said` is what else the arm says, of images also how many
+        there are."""
+        name = self.name
+        if name in TEXT_SIZES:
+            flops = TWINS[name].batch * TEXT_SIZES[name].flops_of_row()
+            said = {"flops": flops, "items": tokens_of_step(name), "item": "token", **said}
         return arm_on(
             self.device,
             threads,
@@ -39,31 +50,31 @@ class FirstSteps(Resting):
             rest=self.rest,
             wake=self.wake,
             metrics=lambda: memory_of_step(self.training),
-            flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
-            items=tokens_of_step(name),
-            item="token",
             **said,
         )
 
     def error(self) -> float:
         """How far the gradients of the first step are from TF32's; Failed where losses are."""
         self.rest()
-        expected, expected_losses = exact_steps(self.training.model_name, self.device, self.seed)
+        expected, expected_losses = exact_steps(
+            self.name, self.device, self.seed, self.checked_steps
+        )
         self.begin()
         self.training.losses = []
         self.training.make_gradients()
+        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
         squares = [
-            (squared_norm(mine.grad - theirs), squared_norm(theirs))
+            (squared_norm(mine.grad / scale - theirs), squared_norm(theirs))
             for mine, theirs in zip(self.parameters, expected, strict=True)
         ]
         del expected
-        self.training.optimizer.step()
+        self.training.update()
         self.training.record()
-        self.training.train_until(CHECKED_STEPS)
+        self.training.train_until(self.checked_steps)
         apart = largest_deviation(self.training.losses, expected_losses)
         if not apart <= self.loss_tolerance:  # not a number, too
             raise Failed(
-                f"losses of {CHECKED_STEPS} steps are {apart:.2g} from TF32's: "
+                f"losses of {self.checked_steps} steps are {apart:.2g} from TF32's: "
                 + ", ".join(f"{loss:.4g}" for loss in self.training.losses)
             )
         of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
@@ -71,10 +82,10 @@ class FirstSteps(Resting):
 
 
 def exact_steps(
-    name: str, device: torch.device, seed: int
+    name: str, device: torch.device, seed: int, steps: int
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The gradients of the first step, and the losses of some, of eager steps in TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     allow_tf32(True)
     with device:
         plain = Training(name, device, seed, plain=True)
@@ -82,12 +93,25 @@ def exact_steps(
     gradients = [one.grad.clone() for one in plain.model.parameters()]
     plain.optimizer.step()
     plain.record()
-    plain.train_until(CHECKED_STEPS)
+    plain.train_until(steps)
     losses = plain.losses
     del plain
     free_memory(device)
-    allow_tf32(before)
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
     return gradients, losses
+
+
+def require_memory(name: str, device: torch.device) -> None:
+    """Skips a model on a card that is too small for its check."""
+    if device.type == "cpu" or name not in CHECK_BYTES:
+        return
+    total_bytes = torch.cuda.get_device_properties(device).total_memory
+    if total_bytes < CHECK_BYTES[name]:
+        raise Skip(
+            f"{name} needs {CHECK_BYTES[name] / 1e9:.0f} GB for its check, this card has"
+            f" {total_bytes / 1e9:.0f}",
+            "take gpt2, or a larger card",
+        )
 
 
 def allow_tf32(allowed: bool) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gpulift_work.training import Training, free_memory, make_model
+from gpulift_work.training import TWINS, Training, free_memory, make_model
 
 
 class Resting:
@@ -14,6 +14,8 @@ class Resting:
 
     def __init__(self, name: str, device: torch.device, seed: int) -> None:
         self.seed, self.device = seed, device
+        last = TWINS[name].channels_last
+        self.memory_format = torch.channels_last if last else torch.preserve_format
         with device:  # which draws a billion weights sooner than a host
             self.training = Training(name, device, seed)
         self.resting = False
@@ -28,7 +30,7 @@ class Resting:
         self.training.synchronize()
         self._drop_state()
         for parameter in self.parameters:
-            parameter.data = torch.empty(0, device=self.device)
+            parameter.data = torch.empty(0, device=self.device, dtype=parameter.dtype)
         free_memory(self.device)
         self.resting = True
 
@@ -43,9 +45,9 @@ class Resting:
         self._drop_state()
         torch.manual_seed(self.seed)
         with self.device:
-            fresh = make_model(self.training.model_name)
+            fresh = make_model(self.training.model_name).to(memory_format=self.memory_format)
         for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
-            parameter.data = first.data
+            parameter.data = first.data.to(parameter.dtype)
         self.resting = False
 
     def _drop_state(self) -> None:

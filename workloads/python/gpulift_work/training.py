@@ -321,6 +321,7 @@ class Training:
         torch.manual_seed(seed)
         self.device = device
         self.bf16 = twin.bf16 and not plain
+        self.scaler: torch.amp.GradScaler | None = None  # with it, autocast is in FP16
         self.model = make_model(model).to(device)
         given = make_batch(model, twin.batch if batch is None else batch)
         self.input, self.target = (one.to(device) for one in given)
@@ -336,16 +337,25 @@ class Training:
     def step(self) -> None:
         """Zeroes the gradients, runs forward and backward, lets the optimizer step."""
         self.make_gradients()
-        self.optimizer.step()
+        self.update()
 
     def make_gradients(self) -> None:
         """A step without its update."""
         self.loss = None
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+        half, low = (torch.float16, True) if self.scaler else (torch.bfloat16, self.bf16)
+        with torch.autocast(self.device.type, dtype=half, enabled=low):
             loss = self.loss_of(self.input, self.target)
-        loss.backward()
+        (self.scaler.scale(loss) if self.scaler else loss).backward()
         self.loss = loss.detach()
+
+    def update(self) -> None:
+        """By the last gradients; with a scaler, where they are finite."""
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
 
     def record(self) -> None:
         """Keeps the loss of the last step."""

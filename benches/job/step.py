@@ -1,0 +1,63 @@
+"""job/step: a training step of today, eager, compiled and in FP8, checked in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpulift_work.jobs import arm_with
+from gpulift_worker import Arm
+
+TECHNIQUE = {
+    "question": "How fast does this card train, and what do the compiler and FP8 bring?",
+    "expectation": """
+        Each arm has what the one before it has, and more. llama_1b, 8192 tokens: 67 TFLOP in
+        products and attention, 1.24 G weights. H100: products 0.105 s at 640 TFLOP/s, AdamW in one
+        kernel 35 GB, 12 ms, and 200 GB of passes between products, in weights' casts and over
+        logits, 68 ms at 3.0 TB/s: 0.185 s, 57 % of the products' roof. Compiled, layers one by one
+        and the loss, passes are some 80 GB: 0.146 s, 1.27, 72 %. FP8 in the layers' linear
+        products, 53 of the 67 TFLOP, at twice the rate saves 41 ms, and scales and casts take 25 of
+        them back: 0.13 s, 1.42 of eager, 1.12 of compiled. An H200 has 1.4 of the bandwidth: 0.165
+        s, 0.137, 0.115. GPT-2, 8 x 1024 tokens: 27 ms, half of it passes, 18 compiled; FP8 on a
+        width of 768 has more to scale than to save: 19. Half a minute an arm where the compiler
+        finds nothing that it made before, which is not measured.
+    """,
+    "predict": [
+        {
+            "case": {"model": "llama_1b"},
+            "on": "h100",
+            "step_time_s": {"bf16": [0.175, 0.195]},
+            "speedup": {"compiled": [1.2, 1.33], "fp8": [1.33, 1.5]},
+        },
+        {
+            "case": {"model": "llama_1b"},
+            "on": "h200",
+            "step_time_s": {"bf16": [0.155, 0.175], "fp8": [0.108, 0.125]},
+        },
+        {
+            "case": {"model": "gpt2"},
+            "on": "h100",
+            "step_time_s": {"bf16": [0.024, 0.03]},
+            "speedup": {"compiled": [1.3, 1.65], "fp8": [1.2, 1.6]},
+        },
+    ],
+    "gpus": 1,
+    "whole_steps": True,
+    "arms": ["bf16", "compiled", "fp8"],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"model": ["llama_1b", "gpt2", "llama_toy"]},
+    "quick": [{"model": "llama_1b"}],
+    "check": {
+        "meaning": "gradients of the first step against TF32's, relative to their norm",
+        "tolerance": 0.1,  # BF16: 0.044 of llama_1b, 0.009 of gpt2
+    },
+}
+# Two updates take 0.4 of the loss of a Llama as wide; an exact step takes half a second.
+CHECKED_STEPS = 3
+BF16 = ("tf32", "bf16", "fused_adamw")
+SETTINGS = {"bf16": BF16, "compiled": (*BF16, "compiled"), "fp8": (*BF16, "compiled", "fp8")}
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A training step with the arm's settings."""
+    return arm_with(SETTINGS[arm], str(point["model"]), seed, gpu, CHECKED_STEPS)
