@@ -10,8 +10,6 @@ from gpulift_work.llama import Llama
 from gpulift_work.losses import LossOfHidden, compiled, of_logits
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
-    TEXT_SIZES,
-    TWINS,
     arm_on,
     compile_layers,
     device_of,
@@ -21,7 +19,7 @@ from gpulift_work.training import (
     require_compiler,
     require_gpu_for,
     set_up,
-    tokens_of_step,
+    work_of_step,
 )
 from gpulift_worker import Arm, Skip
 from torch import nn
@@ -117,10 +115,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         wake=job.wake,
         tolerance=None if training.bf16 else FP32_TOLERANCE,
         metrics=metrics,
-        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
         roof="gemm/bf16" if training.bf16 else "",
-        items=tokens_of_step(name),
-        item="token",
+        **work_of_step(name),
     )
 
 

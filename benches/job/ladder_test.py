@@ -107,6 +107,16 @@ def test_what_a_processor_cannot_do_is_skipped(technique: ModuleType, arm: str) 
         technique.make(arm, TOY, 7, None)
 
 
+def test_images_have_the_settings_but_for_a_loss_of_words(
+    technique: ModuleType, uncompiled: list[Any]
+) -> None:
+    job = jobs.Job("vit_toy", torch.device("cpu"), 7, technique.RUNGS[:5])
+    assert job.error() <= technique.TECHNIQUE["check"]["tolerance"]
+    assert [type(one.__self__).__name__ for one in uncompiled] == 2 * ["VitLayer"]
+    with pytest.raises(Exception, match="images have few classes"):
+        technique.make("cut_cross_entropy", {"model": "vit_toy"}, 7, None)
+
+
 def test_an_arm_counts_its_work(technique: ModuleType) -> None:
     arm = technique.make("bf16", TOY, 7, None)
     assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")

@@ -45,7 +45,7 @@ TECHNIQUE = {
     "arms": ["bf16", "compiled", "fp8"],
     "l2": "by_size",
     "page_cache": "none",
-    "sweep": {"model": ["llama_1b", "gpt2", "llama_toy"]},
+    "sweep": {"model": ["llama_1b", "gpt2", "vit_l16", "llama_toy"]},
     "quick": [{"model": "llama_1b"}],
     "check": {
         "meaning": "gradients of the first step against TF32's, relative to their norm",

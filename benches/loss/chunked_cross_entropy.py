@@ -19,7 +19,6 @@ from gpulift_work.losses import (
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
     TEXT_SIZES,
-    TWINS,
     arm_on,
     device_of,
     errors_of,
@@ -28,8 +27,8 @@ from gpulift_work.training import (
     require_compiler,
     require_gpu_for,
     set_up,
-    tokens_of_step,
     use_cold_cache,
+    work_of_step,
 )
 from gpulift_worker import Arm, Failed, Skip
 from torch._inductor import metrics as inductor_metrics
@@ -153,10 +152,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         wake=job.wake,
         tolerance=TOLERANCES.get(arm) if training.bf16 else FP32_TOLERANCE,
         metrics=metrics,
-        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
         roof="gemm/bf16" if training.bf16 else "",
-        items=tokens_of_step(name),
-        item="token",
+        **work_of_step(name),
     )
 
 

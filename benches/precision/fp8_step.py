@@ -10,8 +10,6 @@ from gpulift_work.losses import compiled as compiled_loss
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
     CHECKED_STEPS,
-    TEXT_SIZES,
-    TWINS,
     arm_on,
     compile_layers,
     device_of,
@@ -23,7 +21,7 @@ from gpulift_work.training import (
     require_compiler,
     require_fp8,
     set_up,
-    tokens_of_step,
+    work_of_step,
 )
 from gpulift_worker import Arm
 
@@ -152,8 +150,6 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         wake=job.wake,
         tolerance=BF16_TOLERANCE if arm == "bf16" else None,
         metrics=metrics,
-        flops=TWINS[name].batch * TEXT_SIZES[name].flops_of_row(),
         roof="gemm/bf16" if arm == "bf16" else "gemm/fp8",
-        items=tokens_of_step(name),
-        item="token",
+        **work_of_step(name),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from gpulift_work.first_steps import FirstSteps
-from gpulift_work.training import TWINS, device_of, require_gpu_for, set_up
+from gpulift_work.training import device_of, require_gpu_for, set_up
 from gpulift_worker import Arm, Skip
 
 TECHNIQUE = {
@@ -22,10 +22,12 @@ TECHNIQUE = {
         of a weight are lost, so that it leads nothing. Memory: activations half, states the same:
         0.75 of TF32's, all in BF16 0.5. GPT-2, 8 x 1024 tokens, 7.0 TFLOP: FP32 0.137 s of
         products and 28 ms of passes, 165 ms; TF32 18 and 28, 46 ms, 3.6; 16 bits 27 ms, 6.1.
-        ResNet-50, 128 images, channels last: torch lets convolutions use TF32, so FP32 is TF32: 45
-        ms on an H200, 52 on an H100, of 8 ms of products, batch norms bound it; BF16 31 and 37 ms,
-        1.4; FP16, whose convolutions are older, 1.5; all in BF16 no casts, 1.5. The toy is bound by
-        launches, of which casts are a quarter more: 0.8, a scaler's some more, 0.75.
+        ViT-L/16, 128 images, 47 TFLOP: FP32 0.93 s and 0.2 of passes; TF32 0.12 and 0.28, since
+        layers are half as wide and passes twice as many as those of llama_1b: 2.8; 16 bits 0.16 s,
+        7. ResNet-50, 256 images, channels last: torch lets convolutions use TF32, so FP32 is TF32:
+        90 ms on an H200, 104 on an H100, of 16 ms of products, batch norms bound it; BF16 62 and 74
+        ms, 1.4; FP16, whose convolutions are older, 1.5; all in BF16 no casts, 1.5. The toy is
+        bound by launches, of which casts are a quarter more: 0.8, a scaler's some more, 0.75.
     """,
     "predict": [
         {
@@ -41,17 +43,23 @@ TECHNIQUE = {
             "speedup": {"tf32": [3.1, 4.1], "fp16": [5.2, 7.0], "all_bf16": [5.5, 7.5]},
         },
         {
-            "case": {"model": "resnet50_128"},
-            "on": "h200",
-            "step_time_s": {"tf32": [0.0405, 0.0495]},
-        },
-        {
-            "case": {"model": "resnet50_128"},
+            "case": {"model": "vit_l16"},
             "on": "h100",
-            "step_time_s": {"tf32": [0.0468, 0.0572]},
+            "step_time_s": {"fp32": [0.95, 1.35], "tf32": [0.33, 0.47], "bf16": [0.13, 0.19]},
+            "speedup": {"fp16": [6.0, 8.5], "all_bf16": [6.5, 9.5]},
         },
         {
-            "case": {"model": "resnet50_128"},
+            "case": {"model": "resnet50_256"},
+            "on": "h200",
+            "step_time_s": {"tf32": [0.081, 0.099]},
+        },
+        {
+            "case": {"model": "resnet50_256"},
+            "on": "h100",
+            "step_time_s": {"tf32": [0.094, 0.115]},
+        },
+        {
+            "case": {"model": "resnet50_256"},
             "speedup": {
                 "tf32": [0.98, 1.02],
                 "bf16": [1.26, 1.54],
@@ -70,8 +78,8 @@ TECHNIQUE = {
     "controls": ["all_bf16"],
     "l2": "by_size",
     "page_cache": "none",
-    "sweep": {"model": ["llama_1b", "gpt2", "resnet50_128", "gpt_toy"]},
-    "quick": [{"model": "resnet50_128"}],
+    "sweep": {"model": ["llama_1b", "gpt2", "vit_l16", "resnet50_256", "gpt_toy"]},
+    "quick": [{"model": "resnet50_256"}],
     "check": {
         "meaning": "gradients of the first step against TF32's, relative to their norm",
         "tolerance": 0.15,  # BF16: 0.044 of llama_1b, 0.009 of gpt2; 0.07 of 32 images on a host
@@ -84,8 +92,6 @@ TOLERANCES = {"fp32": 0.03, "tf32": 0.03, "fp16": 0.03}
 ALL_BF16_LOSS_TOLERANCE = 0.02
 CAPABILITY = (8, 0)  # brought both formats (NVIDIA A100 Tensor Core GPU Architecture, 2020)
 NEW = ("tf32", "bf16", "all_bf16")
-# Multiply-adds of an image forward, and those of them in the first convolution.
-IMAGE_PRODUCTS = {"resnet50_128": (4_089_184_256, 118_013_952)}
 NOTES = {
     "fp16": "torch's GradScaler scales the loss",
     "all_bf16": "no master weights: updates are rounded to BF16",
@@ -109,7 +115,6 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         tolerance=TOLERANCES.get(arm),
         notes={arm: NOTES[arm]} if arm in NOTES else {},
         roof="" if name == "gpt_toy" else roof_of(arm, name),
-        **images_of_step(name),
     )
 
 
@@ -143,7 +148,7 @@ class Job(FirstSteps):
 
 def roof_of(arm: str, name: str) -> str:
     """The ceiling of most of the products."""
-    if arm == "fp32" and name in IMAGE_PRODUCTS:
+    if arm == "fp32" and name == "resnet50_256":
         return "gemm/tf32"  # torch lets convolutions use it
     return f"gemm/{arm.removeprefix('all_')}"
 
@@ -152,13 +157,3 @@ def require_formats(device: torch.device) -> None:
     """Older cards compute in FP32 what is asked of them in TF32, and convert BF16."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < CAPABILITY:
         raise Skip("the GPU has no TF32 and no BF16", "use one of compute capability 8.0 or later")
-
-
-def images_of_step(name: str) -> dict[str, float | str]:
-    """How many there are and what they take, two operations for each multiply-add: one forward, two
-    backward, but of images themselves no gradient. Nothing of a text."""
-    if name not in IMAGE_PRODUCTS:
-        return {}
-    products, of_first = IMAGE_PRODUCTS[name]
-    images = TWINS[name].batch
-    return {"flops": 2.0 * images * (3 * products - of_first), "items": images, "item": "image"}

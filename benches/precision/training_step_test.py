@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_work.training import TEXT_SIZES, TWINS, Training  # noqa: E402
+from gpulift_work.training import TWINS, Training, work_of_step  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 TOY = {"model": "gpt_toy"}
@@ -97,8 +97,8 @@ def test_channels_stay_last_over_a_rest(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torchvision")
-    monkeypatch.setitem(TWINS, "resnet50_128", replace(TWINS["resnet50_128"], batch=1))
-    job = technique.Job("resnet50_128", CPU, 7, "all_bf16")
+    monkeypatch.setitem(TWINS, "resnet50_256", replace(TWINS["resnet50_256"], batch=1))
+    job = technique.Job("resnet50_256", CPU, 7, "all_bf16")
     weight = job.training.model.layer1[0].conv2.weight
     before = weight.detach().clone()
     job.rest()
@@ -109,23 +109,22 @@ def test_channels_stay_last_over_a_rest(
 
 
 def test_work_is_that_of_the_arms_in_cpp(technique: ModuleType) -> None:
-    images = technique.images_of_step("resnet50_128")
-    assert images == {"flops": 3.110281936896e12, "items": 128, "item": "image"}
-    assert technique.images_of_step("gpt2") == {}
-    assert TWINS["gpt2"].batch * TEXT_SIZES["gpt2"].flops_of_row() == 7.001333563392e12
+    images = {"flops": 2 * 3.110281936896e12, "items": 256, "item": "image"}
+    assert work_of_step("resnet50_256") == images
+    assert work_of_step("gpt2") == {"flops": 7.001333563392e12, "items": 8192, "item": "token"}
 
 
 def test_roofs_are_of_what_most_products_are_in(technique: ModuleType) -> None:
     assert [technique.roof_of(arm, "llama_1b") for arm in ARMS] == [
         f"gemm/{name}" for name in ("fp32", "tf32", "bf16", "fp16", "bf16")
     ]
-    assert technique.roof_of("fp32", "resnet50_128") == "gemm/tf32"
+    assert technique.roof_of("fp32", "resnet50_256") == "gemm/tf32"
 
 
 def test_work_is_what_torch_counts(technique: ModuleType) -> None:
     pytest.importorskip("torchvision")
-    images = technique.images_of_step("resnet50_128")
-    assert images["flops"] / images["items"] == counted_flops("resnet50_128", batch=1)
+    images = work_of_step("resnet50_256")
+    assert images["flops"] / images["items"] == counted_flops("resnet50_256", batch=1)
 
 
 def counted_flops(name: str, batch: int | None = None) -> int:
@@ -146,7 +145,7 @@ def test_a_card_without_the_formats_is_skipped(
         technique.make(name, {"model": "gpt2"}, 7, 0)
 
 
-@pytest.mark.parametrize("name", ["llama_1b", "gpt2", "resnet50_128"])
+@pytest.mark.parametrize("name", ["llama_1b", "vit_l16", "resnet50_256"])
 def test_real_sizes_need_a_gpu(technique: ModuleType, name: str) -> None:
     with pytest.raises(Exception, match=f"a training step of {name} takes seconds on a processor"):
         technique.make("bf16", {"model": name}, 7, None)

@@ -9,14 +9,12 @@ from gpulift_worker import Arm, Failed, Skip
 
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
-    TEXT_SIZES,
-    TWINS,
     Training,
     arm_on,
     free_memory,
     largest_deviation,
     memory_of_step,
-    tokens_of_step,
+    work_of_step,
 )
 
 CHECKED_STEPS = 5
@@ -36,12 +34,7 @@ class FirstSteps(Resting):
         super().__init__(name, device, seed)
 
     def arm(self, threads: int, **said: Any) -> Arm:
-        """Its steps and what they take; `said` is what else the arm says, of images also how many
-        there are."""
-        name = self.name
-        if name in TEXT_SIZES:
-            flops = TWINS[name].batch * TEXT_SIZES[name].flops_of_row()
-            said = {"flops": flops, "items": tokens_of_step(name), "item": "token", **said}
+        """Its steps and what they take; `said` is what else the arm says."""
         return arm_on(
             self.device,
             threads,
@@ -50,6 +43,7 @@ class FirstSteps(Resting):
             rest=self.rest,
             wake=self.wake,
             metrics=lambda: memory_of_step(self.training),
+            **work_of_step(self.name),
             **said,
         )
 

@@ -81,6 +81,9 @@ IMAGE_SIZES = {  # pixels, classes
     "resnet18": (32, 10),
     **{name: (size.pixels, size.classes) for name, size in VIT_SIZES.items()},
 }
+# Multiply-adds of an image forward (K. He et al., arXiv:1512.03385, with torchvision's stride), and
+# those of them in the first convolution.
+IMAGE_PRODUCTS = {"resnet50": (4_089_184_256, 118_013_952)}
 TWINS = {
     "resnet50": Twin(64, bf16=True, channels_last=True),
     "resnet50_128": Twin(128, bf16=True, channels_last=True, model="resnet50"),
@@ -457,7 +460,7 @@ def require_compiler(device: torch.device) -> None:
         raise Skip("torch.compile does not find Python's headers", "install python3-dev")
 
 
-def compile_layers(model: Gpt | Llama, mode: str | None = None) -> None:
+def compile_layers(model: Gpt | Llama | Vit, mode: str | None = None) -> None:
     """Each by itself: they are alike, so that what is compiled of the first is run by all. As a
     whole a model takes as many times as long to compile."""
     for layer in model.layers:
@@ -555,6 +558,21 @@ def tokens_of_step(name: str) -> int:
     """That a step of this language model trains on."""
     twin = TWINS[name]
     return twin.batch * TEXT_SIZES[twin.model or name].tokens
+
+
+def work_of_step(name: str) -> dict[str, Any]:
+    """What an arm says of a training step: operations of its products, two for each multiply-add,
+    one forward and two backward but of images themselves, and what it trains on."""
+    twin = TWINS[name]
+    model = twin.model or name
+    if model in TEXT_SIZES:
+        flops, items, item = TEXT_SIZES[model].flops_of_row(), tokens_of_step(name), "token"
+    elif model in VIT_SIZES:
+        flops, items, item = VIT_SIZES[model].flops_of_row(), twin.batch, "image"
+    else:
+        products, of_first = IMAGE_PRODUCTS[model]
+        flops, items, item = 2.0 * (3 * products - of_first), twin.batch, "image"
+    return {"flops": twin.batch * flops, "items": items, "item": item}
 
 
 def gradients_of(model: nn.Module) -> torch.Tensor:
