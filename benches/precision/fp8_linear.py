@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from gpulift_work.fp8 import convert_to_fp8
@@ -13,6 +13,7 @@ from gpulift_work.training import (
     distance,
     keep_the_compiler_quiet,
     memory_of,
+    recorded,
     require_compiler,
     require_fp8,
     set_up,
@@ -134,7 +135,6 @@ ROUNDED = {
     "fp8_rowwise": [math.hypot(E4M3, E4M3)] * 3,
 }
 RESULTS = ("output", "input_gradient", "weight_gradient")
-WARM_UPS = 3  # the first compiles
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -147,7 +147,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     inputs, outputs = map(int, str(point["layer"]).split("x"))
     tokens = int(point["tokens"])
     layer = Layer(arm, tokens, inputs, outputs, device)
-    step = recorded(layer.step, device) if device.type == "cuda" else layer.step
+    step = recorded(layer.step, device)
     distances: list[float] = []
 
     def error() -> float:
@@ -213,17 +213,3 @@ class Layer:
 def over_rounding(distances: list[float], arm: str) -> float:
     """The largest over what the arm's formats make; not a number if one is none."""
     return float((torch.tensor(distances) / torch.tensor(ROUNDED[arm])).max())
-
-
-def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """The same work, launched as one graph. What a replay makes is where the recorded step left
-    it."""
-    with torch.cuda.stream(torch.cuda.Stream(device)):
-        for _ in range(WARM_UPS):
-            step()
-    torch.cuda.synchronize(device)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    replay: Callable[[], None] = graph.replay
-    return replay

@@ -447,6 +447,22 @@ def bytes_of_replays(segments: list[dict[str, Any]]) -> int:
     )
 
 
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The same work, launched as one graph, where a GPU launches it. What a replay makes is where
+    the recorded step left it."""
+    if device.type != "cuda":
+        return step
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        for _ in range(COLD_STEPS):
+            step()
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
 def require_compiler(device: torch.device) -> None:
     """What torch.compile needs and pip does not bring: a compiler and Python's headers."""
     variable, usual = ("CC", "gcc") if device.type == "cuda" else ("CXX", "g++")
