@@ -149,12 +149,12 @@ class SwiGlu(nn.Module):
 class Layer(nn.Module):
     """One of a Llama's."""
 
-    def __init__(self, size: LlamaSize) -> None:
+    def __init__(self, size: LlamaSize, network: nn.Module) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
         self.self_attn = Attention(size)
         self.post_attention_layernorm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
-        self.mlp = SwiGlu(size)
+        self.mlp = network
 
     def forward(
         self,
@@ -176,11 +176,17 @@ class Llama(nn.Module):
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(size.vocabulary, size.width)
-        self.layers = nn.ModuleList(Layer(size) for _ in range(size.layers))
+        self.layers = nn.ModuleList(
+            Layer(size, self.make_network(size)) for _ in range(size.layers)
+        )
         self.norm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
         rotation = rotation_of(size.tokens, size.width // size.heads)
         self.register_buffer("rotation", rotation, persistent=False)
         self.reset_parameters()
+
+    def make_network(self, size: LlamaSize) -> nn.Module:
+        """Of a layer, what its tokens pass after attention."""
+        return SwiGlu(size)
 
     def reset_parameters(self) -> None:
         """Draws all weights anew, from torch's default generator of the device that they are on."""

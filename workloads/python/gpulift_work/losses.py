@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as nnf
 from torch import nn
 
+from gpulift_work.experts import Moe
 from gpulift_work.llama import for_products
 
 # Of states [tokens, width], the output layer's weight [vocabulary, width] and targets [tokens]: the
@@ -27,7 +28,8 @@ class LossOfHidden(nn.Module):
     def forward(self, tokens: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         state = for_products(self.model.hidden(tokens))
         weight = for_products(self.model.output_weight)
-        return self.loss(state.flatten(0, 1), weight, target.flatten())
+        loss = self.loss(state.flatten(0, 1), weight, target.flatten())
+        return loss + self.model.balance() if isinstance(self.model, Moe) else loss
 
 
 def of_logits(state: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@ from torch import nn
 from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._inductor import config as inductor_config
 
+from gpulift_work.experts import MOE_SIZES, Moe
 from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, LlamaSize
 from gpulift_work.vit import VIT_SIZES, Vit
 
@@ -75,7 +76,7 @@ GPT_SIZES = {
     "gpt2_unpadded": GptSize(12, 768, 12, 1024, 50257),  # as published
     "gpt_toy_unpadded": GptSize(2, 64, 4, 32, 61),
 }
-TEXT_SIZES: Mapping[str, GptSize | LlamaSize] = {**GPT_SIZES, **LLAMA_SIZES}
+TEXT_SIZES: Mapping[str, GptSize | LlamaSize] = {**GPT_SIZES, **LLAMA_SIZES, **MOE_SIZES}
 IMAGE_SIZES = {  # pixels, classes
     "resnet50": (224, 1000),
     "resnet18": (32, 10),
@@ -99,6 +100,8 @@ TWINS = {
     "llama_1b": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
     "llama_toy": Twin(8, bf16=False),
+    "moe_2b": Twin(2, bf16=True),
+    "moe_toy": Twin(8, bf16=False),
     "vit_l16": Twin(128, bf16=True),
     "vit_toy": Twin(8, bf16=False),
     "lstm": Twin(64, bf16=True),
@@ -209,7 +212,8 @@ class Loss(nn.Module):
             return nnf.mse_loss(found.float(), target)
         # As the C++ arms do: by itself, autocast on CUDA leaves the softmax in the logits' 16 bits.
         logits = found.reshape(-1, found.shape[-1]).float()
-        return nnf.cross_entropy(logits, target.reshape(-1))
+        loss = nnf.cross_entropy(logits, target.reshape(-1))
+        return loss + self.model.balance() if isinstance(self.model, Moe) else loss
 
 
 def make_model(name: str) -> nn.Module:
@@ -218,6 +222,8 @@ def make_model(name: str) -> nn.Module:
         return Gpt(GPT_SIZES[name])
     if name in LLAMA_SIZES:
         return Llama(LLAMA_SIZES[name])
+    if name in MOE_SIZES:
+        return Moe(MOE_SIZES[name])
     if name in VIT_SIZES:
         return Vit(VIT_SIZES[name])
     if name == "lstm":

@@ -1,0 +1,79 @@
+"""moe/experts: how the networks of a mixture of experts are multiplied in a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gpulift_work.experts import grouped
+from gpulift_work.first_steps import FirstSteps
+from gpulift_work.losses import LossOfHidden
+from gpulift_work.losses import compiled as compiled_loss
+from gpulift_work.training import (
+    compile_layers,
+    device_of,
+    keep_the_compiler_quiet,
+    require_compiler,
+    require_gpu_for,
+    set_up,
+)
+from gpulift_worker import Arm
+
+TECHNIQUE = {
+    "question": "What does it bring a mixture of experts to multiply all of them at once?",
+    "expectation": """
+        8 networks in each of 8 layers, 2 for each of 8192 tokens: 1.76 G weights, of which a token
+        meets 0.55 G, 30 TFLOP. H100, BF16: products 51 ms at 600 TFLOP/s, AdamW in one kernel 49
+        GB, 16 ms, casts of weights and of their gradients 20 GB, 7 ms, passes 40 GB, 13 ms: 88 ms
+        in groups. One network after another, as transformers did until it had groups, the host
+        waits 64 times to know how many tokens a network has, 8 ms; and in the backward pass each
+        slice of the weights makes a gradient as large as all of them, 100 GB in all, 34 ms: 130 ms.
+        In groups 1.5. Compiled, which only groups can be, passes are half: 80 ms, 1.65.
+    """,
+    "predict": [
+        {
+            "case": {"model": "moe_2b"},
+            "on": "h100",
+            "step_time_s": {"one_by_one": [0.11, 0.15]},
+            "speedup": {"grouped": [1.3, 1.7], "grouped_compiled": [1.4, 1.9]},
+        },
+    ],
+    "gpus": 1,
+    "whole_steps": True,
+    "arms": ["one_by_one", "grouped", "grouped_compiled"],
+    "l2": "by_size",
+    "page_cache": "none",
+    "sweep": {"model": ["moe_2b"]},
+    "check": {
+        "meaning": "gradients of the first step against TF32's, relative to their norm",
+        # Where two networks are nearly as likely rounding decides which a token takes.
+        "tolerance": 0.3,
+    },
+}
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """A training step in BF16 with the arm's products."""
+    name = str(point["model"])
+    require_gpu_for(name, gpu)
+    device = device_of(gpu)
+    if arm == "grouped_compiled":
+        require_compiler(device)
+        keep_the_compiler_quiet()
+    threads = set_up(device)
+    return Job(name, device, seed, arm).arm(threads, roof="gemm/bf16")
+
+
+class Job(FirstSteps):
+    """A training in BF16."""
+
+    def __init__(self, name: str, device: torch.device, seed: int, arm: str) -> None:
+        super().__init__(name, device, seed)
+        self.training.bf16 = True
+        model = self.training.model
+        if arm != "one_by_one":
+            for layer in model.layers:
+                layer.mlp.work = grouped
+        if arm == "grouped_compiled":
+            compile_layers(model)
+            self.training.loss_of = LossOfHidden(model, compiled_loss())

@@ -1,0 +1,104 @@
+"""Networks of which tokens take some are those of another implementation, in both forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gpulift_work import experts, llama, training  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+SIZE = experts.MOE_SIZES["moe_toy"]
+
+
+def transformers_model() -> Any:
+    """The same, in FP64, with weights that make the choice matter."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MixtralConfig(
+        vocab_size=SIZE.vocabulary,
+        hidden_size=SIZE.width,
+        intermediate_size=SIZE.inner,
+        num_hidden_layers=SIZE.layers,
+        num_attention_heads=SIZE.heads,
+        num_key_value_heads=SIZE.key_heads,
+        num_local_experts=SIZE.experts,
+        num_experts_per_tok=experts.CHOSEN,
+        max_position_embeddings=SIZE.tokens,
+        rms_norm_eps=llama.NORM_EPSILON,
+        rope_parameters={"rope_type": "default", "rope_theta": llama.ROTARY_BASE},
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+        sliding_window=None,
+    )
+    config._experts_implementation = "eager"
+    return transformers.MixtralForCausalLM(config).double()
+
+
+def other_name(name: str) -> str:
+    return "model." + name.replace("mlp.gate_up", "mlp.experts.gate_up").replace(
+        "mlp.down", "mlp.experts.down"
+    )
+
+
+def loss_of_other(other: Any) -> Any:
+    from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
+
+    def loss(tokens: Any, target: Any) -> Any:
+        found = other(input_ids=tokens, output_router_logits=True)
+        balance = load_balancing_loss_func(found.router_logits, SIZE.experts, experts.CHOSEN)
+        cross_entropy = training.Loss(lambda _: found.logits)(tokens, target)
+        return cross_entropy + experts.BALANCE_SHARE * balance
+
+    return loss
+
+
+def test_loss_and_gradients_are_those_of_transformers() -> None:
+    torch.manual_seed(3)
+    other = transformers_model()
+    mine = experts.Moe(SIZE).double()
+    theirs = dict(other.named_parameters())
+    mine.load_state_dict(
+        {name: theirs[other_name(name)].detach() for name, _ in mine.named_parameters()}
+    )
+    batch = training.make_batch("moe_toy", 3)
+    losses = [training.Loss(mine)(*batch), loss_of_other(other)(*batch)]
+    for loss in losses:
+        loss.backward()
+    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-5)
+    for name, parameter in mine.named_parameters():
+        assert training.distance(parameter.grad, theirs[other_name(name)].grad) < 1e-4, name
+
+
+def test_tokens_in_groups_are_worked_on_as_one_by_one() -> None:
+    torch.manual_seed(3)
+    tokens = torch.randn(48, 64, dtype=torch.bfloat16)
+    chosen = torch.randint(1, 4, (48, 2))  # one network has none
+    shares = torch.rand(48, 2).bfloat16()
+    weights = [
+        (0.1 * torch.randn(4, *shape)).bfloat16().requires_grad_()
+        for shape in ((256, 64), (64, 128))
+    ]
+    found = []
+    for work in (experts.one_by_one, experts.grouped):
+        output = work(tokens, chosen, shares, *weights)
+        found.append([output, *torch.autograd.grad(output.square().sum(), weights)])
+    for one, other in zip(*found, strict=True):
+        assert training.distance(one.detach().float(), other.float()) < 0.02
+
+
+def test_the_large_one_has_the_parameters_that_it_says() -> None:
+    size = experts.MOE_SIZES["moe_2b"]
+    with torch.device("meta"):
+        model = experts.Moe(size)
+    assert sum(one.numel() for one in model.parameters()) == size.parameters == 1_760_200_704
+
+
+def test_work_is_what_torch_counts_but_for_masked_attention() -> None:
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        training.Loss(experts.Moe(SIZE))(*training.make_batch("moe_toy", 1)).backward()
+    masked = 6 * SIZE.layers * SIZE.width * SIZE.tokens**2
+    assert counter.get_total_flops() == SIZE.flops_of_row() + masked
