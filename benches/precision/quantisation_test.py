@@ -1,69 +1,171 @@
-"""precision/quantisation: what is kept of a weight, and that products with others are found."""
+"""precision/quantisation: logits of quantised layers against exact ones, and what is wrong."""
 
 from __future__ import annotations
 
-from types import ModuleType
+import math
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torchao")
 
-from gpulift_worker import Failed  # noqa: E402
+from gpulift_work.llama import LlamaSize  # noqa: E402
 
-ARMS = ["plain", "int8_weights", "int8_products"]
-TASKS = ["inference", "step"]
-
-
-def make(technique: ModuleType, name: str, task: str) -> Any:
-    arm = technique.make(name, {"model": "gpt_toy", "task": task}, 7, None)
-    arm.step()
-    return arm
+CPU = torch.device("cpu")
+SIZE = LlamaSize(layers=4, width=256, heads=4, key_heads=2, inner=1024, tokens=32, vocabulary=1024)
+ARMS = ["bf16", "int8_weight_only", "int8_dynamic", "fp8_weight_only", "fp8_dynamic"]
 
 
-@pytest.mark.parametrize("name", ARMS)
-def test_an_arm_trains_with_the_quantised_weights(technique: ModuleType, name: str) -> None:
-    arm = make(technique, name, "step")
-    assert arm.error() < arm.tolerance
+@pytest.fixture(name="settings", autouse=True)
+def settings_of_the_compiler(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What of them is changed, which would last for other tests."""
+    changed: list[str] = []
+    setter = "recommended_inductor_config_setter"
+    monkeypatch.setattr(f"torchao.quantization.utils.{setter}", lambda: changed.append("library"))
+    monkeypatch.setattr(technique, setter, lambda: changed.append("technique"))
+    return changed
 
 
-def test_only_rounded_inputs_have_a_tolerance_of_their_own(technique: ModuleType) -> None:
-    assert technique.tolerance_of("int8_weights", bf16=True) is None
-    assert technique.tolerance_of("int8_weights", bf16=False) == 1e-5
-    assert technique.tolerance_of("int8_products", bf16=False) == 0.06
+@pytest.fixture(autouse=True)
+def eager_products_on_the_host(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """By rows, where a processor has products in FP8 by tensor alone."""
+
+    def scaled(left: Any, right: Any, **said: Any) -> Any:
+        assert left.dtype == right.dtype == torch.float8_e4m3fn
+        found = (left.float() * said["scale_a"]) @ (right.float() * said["scale_b"])
+        return found.to(said["out_dtype"])
+
+    monkeypatch.setattr(torch, "_scaled_mm", scaled)
+    monkeypatch.setattr("torchao.quantization.quant_api._check_hardware_support", lambda _: None)
+    monkeypatch.setattr(technique, "require_products", lambda arm, device: None)
+    torch.manual_seed(7)
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
-def test_a_row_keeps_its_largest_and_a_step_of_it(technique: ModuleType) -> None:
-    values = torch.tensor([[1.0, -0.5, 0.003], [0.0, 0.0, 0.0]])
-    integers, scale = technique.quantise(values)
-    assert integers.tolist() == [[127, -64, 0], [0, 0, 0]]
-    assert torch.allclose(integers * scale, values, atol=0.5 / 127)
+def answer_of(technique: ModuleType, arm: str, tokens: int = 1) -> Any:
+    answer = technique.Answer(SIZE, tokens, CPU)
+    technique.quantise(answer.model, arm)
+    answer.step()
+    return answer
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", ARMS[1:])
-def test_a_product_with_the_scale_of_another_row_is_found(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, task: str
+def over_formats(technique: ModuleType, answer: Any, arm: str) -> float:
+    return float(answer.distance() / technique.FORMATS[arm])
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("tokens", [1, 32])
+def test_logits_are_no_further_off_than_their_formats_make_them(
+    technique: ModuleType, arm: str, tokens: int
 ) -> None:
-    arm = make(technique, name, task)
-    kind = technique.Int8Linear if name == "int8_weights" else technique.Int8Product
-    right = kind.product
+    answer = answer_of(technique, arm, tokens)
+    tolerance = technique.TECHNIQUE["check"]["tolerance"]
+    assert 0.3 < over_formats(technique, answer, arm) < tolerance
+    assert answer.logits.dtype == torch.bfloat16
 
-    def with_another(self: Any, rows: Any, kept: Any) -> Any:
-        integers, scale = kept
-        return right(self, rows, (integers, scale.flip(0) * 1.2))
 
-    monkeypatch.setattr(kind, "product", with_another)
+def test_weights_of_4_bits_are_within_their_tolerance_and_found_in_place_of_8(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = technique.config_of("int4_weight_only")
+    quantization = technique.quantization
+    plain = quantization.IntxWeightOnlyConfig(torch.int4, quantization.PerGroup(128))
+    monkeypatch.setattr(technique, "config_of", lambda arm: plain)
+    answer = answer_of(technique, "int4_weight_only")
+    tolerance = technique.TECHNIQUE["check"]["tolerance"]
+    assert 0.3 < over_formats(technique, answer, "int4_weight_only") < tolerance
+    assert over_formats(technique, answer, "fp8_dynamic") > tolerance
+    assert (packed.group_size, packed.int4_packing_format) == (128, "tile_packed_to_4d")
+
+
+def test_weights_in_a_coarser_format_are_found(technique: ModuleType) -> None:
+    answer = answer_of(technique, "fp8_weight_only")
+    tolerance = technique.TECHNIQUE["check"]["tolerance"]
+    assert over_formats(technique, answer, "int8_weight_only") > tolerance
+
+
+@pytest.mark.parametrize("arm", ARMS[1:])
+def test_one_layer_with_the_scales_of_other_rows_is_found(technique: ModuleType, arm: str) -> None:
+    answer = answer_of(technique, arm)
+    scale = answer.model.layers[1].mlp.up_proj.weight.scale
+    scale.copy_(1.3 * scale.flip(0))
+    answer.step()
+    assert over_formats(technique, answer, arm) > technique.TECHNIQUE["check"]["tolerance"]
+
+
+def test_logits_that_no_step_has_made_are_no_number(technique: ModuleType) -> None:
+    answer = technique.Answer(SIZE, 1, CPU)
+    assert math.isnan(answer.distance())
+
+
+def test_a_layer_that_the_library_leaves_as_it_is_fails(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(technique.quantization, "quantize_", lambda model, config: None)
     with pytest.raises(
-        Failed, match=r"products of 256 rows and weights of 192 x 64 are 0\.\d+ off"
+        technique.Failed, match=r"does not quantise layers\.0\.self_attn\.q_proj, \(256, 256\)"
     ):
-        arm.error()
+        answer_of(technique, "int8_dynamic")
 
 
-def test_inference_keeps_the_integers_alone(technique: ModuleType) -> None:
-    training = technique.Training("gpt_toy", torch.device("cpu"), 7)
-    technique.replace_linears(training.model, technique.Int8Linear)
-    technique.work_of("inference", training)
-    for block in training.model.h:
-        assert block.c_fc.weight is None
-        assert block.c_fc.kept[0].dtype is torch.int8
+def test_the_baseline_has_the_compiler_set_as_the_library_sets_it(
+    technique: ModuleType, settings: list[str]
+) -> None:
+    answer_of(technique, "bf16")
+    assert settings == ["technique"]
+
+
+def arm_of(technique: ModuleType, arm: str, phase: str) -> Any:
+    made = technique.make(arm, {"model": "llama_toy", "phase": phase}, 7, None)
+    made.step()
+    return made
+
+
+def test_decoding_reads_weights_of_which_the_embedding_stays_as_it_is(
+    technique: ModuleType,
+) -> None:
+    size = technique.LLAMA_SIZES["llama_toy"]
+    embedding = size.vocabulary * size.width
+    plain, quantised = (arm_of(technique, arm, "decode") for arm in ("bf16", "int8_weight_only"))
+    assert plain.bytes - quantised.bytes == pytest.approx(size.weights - embedding, rel=0.1)
+    assert quantised.metrics()["weights_bytes"] == quantised.bytes
+    assert (plain.items, plain.flops, plain.roof) == (1, 0, "device_memory")
+
+
+def test_a_prefill_multiplies_all_tokens_and_tells_its_error(technique: ModuleType) -> None:
+    size = technique.LLAMA_SIZES["llama_toy"]
+    arm = arm_of(technique, "int8_dynamic", "prefill")
+    assert arm.error() == arm.metrics()["logits_distance"] / technique.FORMATS["int8_dynamic"]
+    head = size.vocabulary * size.width
+    products = 2 * size.tokens * (size.weights - head) + 2 * head
+    scores = 2 * 2 * size.tokens * (size.tokens / 2) * size.width * size.layers
+    assert (arm.flops, arm.items, arm.roof) == (products + scores, size.tokens, "gemm/int8")
+
+
+@pytest.mark.parametrize(
+    ("arm", "capability", "reason"),
+    [
+        ("fp8_dynamic", None, "products of 8-bit floats need a GPU"),
+        ("fp8_weight_only", (8, 0), "the GPU has no 8-bit floats"),
+        ("int4_weight_only", None, "packed 4-bit weights need a GPU"),
+        ("int4_weight_only", (7, 5), "no products of packed 4-bit weights for this GPU"),
+    ],
+)
+def test_an_arm_without_products_is_skipped(
+    technique: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    arm: str,
+    capability: tuple[int, int] | None,
+    reason: str,
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    device = SimpleNamespace(type="cuda" if capability else "cpu")
+    with pytest.raises(technique.Skip, match=reason):
+        technique.require_products(arm, device)
