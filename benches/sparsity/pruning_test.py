@@ -1,29 +1,19 @@
-"""sparsity/pruning: which weights are left, and that products with others are found."""
+"""sparsity/pruning: which weights are left, and that wrong products of them are found."""
 
 from __future__ import annotations
 
-import weakref
-from types import ModuleType, SimpleNamespace
+import math
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torchao")
 
 CPU = torch.device("cpu")
-
-
-class Compressed(SimpleNamespace):
-    """Stands for the library's tensor: the same products on a host."""
-
-    def t(self) -> Any:
-        return self.dense.t()
-
-    def to_dense(self) -> Any:
-        return self.dense.t().contiguous().t()  # by columns, as the library with fused transposes
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return other @ self.dense
+SIZES = (64, 128, 256)  # tokens, width, inner
 
 
 def larger_two(weight: Any) -> Any:
@@ -35,119 +25,117 @@ def larger_two(weight: Any) -> Any:
     return (fours * mask).view(weight.shape)
 
 
-def compressed(pruned: Any, transposed: Any = None) -> Compressed:
-    """Of rows, which is all that the library takes."""
-    assert pruned.is_contiguous()
-    if transposed is not None:
-        assert transposed.is_contiguous()
-        assert torch.equal(transposed.t(), pruned)
-    return Compressed(dense=pruned)
+@pytest.fixture(autouse=True)
+def products_on_the_host(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The library's packed weights stay dense ones there, or are pruned in each step."""
 
+    def pack(model: Any, *, each_step: bool) -> None:
+        if each_step:
+            for linear in model.children():
+                torch.nn.utils.parametrize.register_parametrization(linear, "weight", Pruned())
 
-@pytest.mark.parametrize("name", ["dense", "unstructured"])
-def test_an_arm_trains_with_the_weights_that_are_left(technique: ModuleType, name: str) -> None:
-    arm = technique.make(name, {"model": "gpt_toy", "task": "step"}, 7, None)
-    arm.step()
-    assert arm.error() < arm.tolerance
-
-
-def test_pruned_weights_stay_zero_in_training(technique: ModuleType) -> None:
-    training = technique.Training("gpt_toy", CPU, 7)
-    technique.prune_anywhere(training)
-    layers = technique.linears_of(training.model)
-    zeros = [one.weight == 0 for one in layers.values()]
-    assert len(zeros) == 8
-    assert all(0.49 < float(one.float().mean()) < 0.51 for one in zeros)
-    training.step()
-    assert all(
-        torch.equal(one.weight == 0, zero) for one, zero in zip(layers.values(), zeros, strict=True)
-    )
-
-
-def two_four(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A toy in training, whose products are those of the host."""
+    monkeypatch.setattr(technique, "pack", pack)
     monkeypatch.setattr(technique, "two_of_four", larger_two)
-    monkeypatch.setattr(technique, "compressed", compressed)
-    training = technique.Training("gpt_toy", CPU, 7)
-    training.bf16 = True
-    technique.replace_linears(training.model, technique.TwoFourLinear)
-    return training
+    torch.manual_seed(7)
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
-def test_two_of_four_gives_the_gradients_of_what_is_left(
+class Pruned(torch.nn.Module):  # type: ignore[name-defined, misc]
+    """With gradients of all weights, as the library has them."""
+
+    def forward(self, weight: Any) -> Any:
+        return weight + (larger_two(weight) - weight).detach()
+
+
+def mlp_after_a_step(technique: ModuleType, arm: str, task: str) -> Any:
+    mlp = technique.Mlp(arm, task, *SIZES, CPU)
+    mlp.step()
+    return mlp
+
+
+@pytest.mark.parametrize("task", ["inference", "step"])
+@pytest.mark.parametrize("arm", ["dense", "unstructured", "two_four"])
+def test_results_are_those_of_the_weights_that_are_left(
+    technique: ModuleType, arm: str, task: str
+) -> None:
+    mlp = mlp_after_a_step(technique, arm, task)
+    mlp.step()  # which adds nothing to the gradients of the first
+    assert 0 < mlp.error() < technique.TOLERANCE == technique.TECHNIQUE["check"]["tolerance"]
+    assert len(mlp.results()) == (1 if task == "inference" else 5)
+
+
+def test_pruned_weights_are_half_of_all_and_two_of_each_four(technique: ModuleType) -> None:
+    for arm, of_four in (("unstructured", {0, 1, 2, 3, 4}), ("two_four", {2})):
+        for weight in technique.Mlp(arm, "inference", *SIZES, CPU).model.parameters():
+            left = (weight != 0).view(-1, 4).sum(1)
+            assert set(left.tolist()) == of_four
+            assert float(left.float().mean()) == pytest.approx(2, rel=0.01)
+
+
+def test_layers_that_multiply_by_all_weights_are_found(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = two_four(technique, monkeypatch)
-    whole = dict(training.model.state_dict())
-    training.step()
-    left = technique.weights_left(training.model)
-    assert technique.error_of(training, training.step, left) < 0.03
-    # Against all weights: the check tells them apart.
-    assert technique.error_of(training, training.step, whole) > 0.1
+    monkeypatch.setattr(technique, "pack", lambda model, each_step: None)
+    assert mlp_after_a_step(technique, "two_four", "step").error() > 10 * technique.TOLERANCE
 
 
-def test_inference_keeps_what_is_left_alone(
+@pytest.mark.parametrize("spoilt", [0, 1, 2, 3, 4])
+def test_a_wrong_result_is_found(technique: ModuleType, spoilt: int) -> None:
+    mlp = mlp_after_a_step(technique, "dense", "step")
+    mlp.results()[spoilt].data.mul_(0.97)
+    assert mlp.error() > technique.TOLERANCE
+
+
+def test_an_output_that_no_step_has_made_is_no_number(technique: ModuleType) -> None:
+    assert math.isnan(technique.Mlp("dense", "inference", *SIZES, CPU).error())
+
+
+def test_weights_that_change_are_packed_by_the_librarys_layers(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = two_four(technique, monkeypatch)
-    whole = dict(training.model.state_dict())
-    given_up = [weakref.ref(one.weight) for one in technique.linears_of(training.model).values()]
-    logits = technique.work_of("inference", training)
-    assert [one() for one in given_up] == [None] * 8
-    assert logits().shape == (8, 64)
-    left = technique.weights_left(training.model)
-    assert technique.error_of(training, logits, left) < 0.03
-    assert technique.error_of(training, logits, whole) > 0.1
+    monkeypatch.undo()
+    model = technique.SwiGlu(technique.LLAMA_SIZES["llama_toy"])
+    technique.pack(model, each_step=True)
+    assert {type(linear) for linear in model.children()} == {technique.SemiSparseLinear}
 
 
-def of_other_places(pruned: Any, *_: Any) -> Compressed:
-    """As if each four were read by another format."""
-    return Compressed(dense=pruned.view(-1, 4).roll(1, dims=1).view(pruned.shape))
-
-
-def test_weights_that_are_read_by_another_format_are_found(
+def test_a_step_tells_three_times_the_work(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = two_four(technique, monkeypatch)
-    monkeypatch.setattr(technique, "compressed", of_other_places)
-    training.step()
-    left = technique.weights_left(training.model)
-    with pytest.raises(technique.Failed, match=r"products of 256 rows .* off, of 256 rows 1"):
-        technique.error_of(training, training.step, left)
-    with pytest.raises(technique.Failed, match="not the one that was compressed"):
-        technique.work_of("inference", training)
-
-
-def test_products_that_are_wrong_for_a_whole_batch_alone_are_found(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = two_four(technique, monkeypatch)
-
-    class WrongForAll(Compressed):
-        """As a library is whose kernel for large products is wrong."""
-
-        def t(self) -> Any:
-            return WrongForAll(dense=self.dense.t())
-
-        def __rmatmul__(self, other: Any) -> Any:
-            found = other @ self.dense
-            return found.roll(1, dims=0) if len(other) == training.input.numel() else found
-
-    monkeypatch.setattr(technique, "compressed", lambda pruned, *_: WrongForAll(dense=pruned))
-    monkeypatch.setattr("gpulift_work.compression.FEW_ROWS", 64)
-    left = technique.weights_left(training.model)
-    said = (
-        r"h\.0\.\S+: products of 256 rows and weights of 192 x 64 are [01]\.\d+ off, of 64 rows 0"
-    )
-    with pytest.raises(technique.Failed, match=said):
-        technique.error_of(training, training.step, left)
+    monkeypatch.setattr(technique, "TOKENS", 32)
+    arms = [
+        technique.make("dense", {"mlp": "64x128", "task": task}, 7, None)
+        for task in ("inference", "step")
+    ]
+    assert [arm.flops for arm in arms] == [6 * 32 * 64 * 128, 18 * 32 * 64 * 128]
+    assert {(arm.items, arm.roof) for arm in arms} == {(32, "gemm/bf16")}
+    assert arms[0].metrics() == {"weights_bytes": 2 * 3 * 64 * 128}
 
 
 def test_what_a_machine_lacks_is_said(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(technique.Skip, match="a processor has no products"):
-        technique.make("two_four", {"model": "gpt_toy", "task": "step"}, 7, None)
+        technique.make("two_four", {"mlp": "64x128", "task": "step"}, 7, None)
     monkeypatch.setattr(torch.backends.cusparselt, "is_available", lambda: False)
     with pytest.raises(technique.Skip, match="torch has no cuSPARSELt"):
-        technique.require_sparse_products(0)
+        technique.require_sparse_products(torch.device("cuda", 0))
+
+
+def test_a_gpu_that_reads_other_places_has_no_step(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def packed(weight: Any, backend: str) -> Any:
+        assert backend == "cusparselt"
+        return larger_two(weight)
+
+    monkeypatch.setattr(technique, "semi_structured_sparsify", packed)
+    technique.require_right_packing(CPU)
+    monkeypatch.setattr(
+        technique,
+        "semi_structured_sparsify",
+        lambda weight, backend: larger_two(weight).view(-1, 4).roll(1, 1).view(weight.shape),
+    )
+    with pytest.raises(technique.Skip, match=r"as Ampere reads them, and products are [01]\.\d+ "):
+        technique.require_right_packing(CPU)

@@ -562,32 +562,28 @@ def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-def exact_model(training: Training, state: Mapping[str, torch.Tensor] | None = None) -> Loss:
-    """The plain model with its loss and this state or the training's: in FP32, which is exact
-    beside BF16, or for trainings in FP32 in FP64."""
+def exact_model(training: Training) -> Loss:
+    """The plain model with its loss and the training's state: in FP32, which is exact beside BF16,
+    or for trainings in FP32 in FP64."""
     # A model of its own: what an arm changed in the training's is not in it.
     kind = torch.float32 if training.bf16 else torch.float64
     with training.device:  # whose first weights, which count for nothing, a GPU makes sooner
         exact = Loss(make_model(training.model_name).to(kind))
-    exact.model.load_state_dict(training.model.state_dict() if state is None else state)
+    exact.model.load_state_dict(training.model.state_dict())
     return exact
 
 
-def gradient_error(
-    training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
-) -> float:
+def gradient_error(training: Training, rows: int) -> float:
     """The second of errors_of()."""
-    return errors_of(training, rows, state)[1]
+    return errors_of(training, rows)[1]
 
 
-def errors_of(
-    training: Training, rows: int, state: Mapping[str, torch.Tensor] | None = None
-) -> tuple[float, float]:
+def errors_of(training: Training, rows: int) -> tuple[float, float]:
     """Of a step on so many rows of tokens in the training's own precision: the distance of its
     loss, and of its gradients, from those of the exact model, relative. Changes no weight."""
     given, target = training.input[:rows], training.target[:rows]
     training.optimizer.zero_grad(set_to_none=True)
-    exact = exact_model(training, state)
+    exact = exact_model(training)
     expected_loss = exact(given, target)
     expected_loss.backward()
     expected = gradients_of(exact)
