@@ -50,6 +50,8 @@ TECHNIQUE = {
         "tolerance": 0.3,
     },
 }
+# 0.032 on an H200: some tokens take another network than in TF32 from the first step on.
+LOSS_TOLERANCE = 0.1
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -66,6 +68,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 class Job(FirstSteps):
     """A training in BF16."""
+
+    loss_tolerance = LOSS_TOLERANCE
 
     def __init__(self, name: str, device: torch.device, seed: int, arm: str) -> None:
         super().__init__(name, device, seed)

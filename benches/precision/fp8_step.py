@@ -86,6 +86,11 @@ TECHNIQUE = {
             },
         },
     ],
+    "found": (
+        "Gradients of llama_1b are 0.45 to 0.46 off by any recipe, so that it is not the scales: a "
+        "product is 4 % off (precision/fp8_linear), and those of 16 layers add up; of GPT-2, 12 "
+        "layers narrower, 0.14. Losses of 20 steps are 0.024 to 0.029 from FP32's, BF16's 0.001."
+    ),
     "claims": [],
     "gpus": 1,
     "whole_steps": True,

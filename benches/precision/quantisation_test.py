@@ -42,7 +42,7 @@ def eager_products_on_the_host(
 
     monkeypatch.setattr(torch, "_scaled_mm", scaled)
     monkeypatch.setattr("torchao.quantization.quant_api._check_hardware_support", lambda _: None)
-    monkeypatch.setattr(technique, "require_products", lambda arm, device: None)
+    monkeypatch.setattr(technique, "require_products", lambda arm, decode, device: None)
     torch.manual_seed(7)
     with torch.compiler.set_stance("force_eager"):
         yield
@@ -149,18 +149,21 @@ def test_a_prefill_multiplies_all_tokens_and_tells_its_error(technique: ModuleTy
 
 
 @pytest.mark.parametrize(
-    ("arm", "capability", "reason"),
+    ("arm", "phase", "capability", "reason"),
     [
-        ("fp8_dynamic", None, "products of 8-bit floats need a GPU"),
-        ("fp8_weight_only", (8, 0), "the GPU has no 8-bit floats"),
-        ("int4_weight_only", None, "packed 4-bit weights need a GPU"),
-        ("int4_weight_only", (7, 5), "no products of packed 4-bit weights for this GPU"),
+        ("int8_dynamic", "decode", (9, 0), "by 17 rows or more"),
+        ("int8_weight_only", "prefill", (9, 0), "by a kernel for few rows"),
+        ("fp8_dynamic", "decode", None, "products of 8-bit floats need a GPU"),
+        ("fp8_weight_only", "decode", (8, 0), "the GPU has no 8-bit floats"),
+        ("int4_weight_only", "prefill", None, "packed 4-bit weights need a GPU"),
+        ("int4_weight_only", "decode", (7, 5), "no products of packed 4-bit weights for this GPU"),
     ],
 )
 def test_an_arm_without_products_is_skipped(
     technique: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     arm: str,
+    phase: str,
     capability: tuple[int, int] | None,
     reason: str,
 ) -> None:
@@ -168,4 +171,4 @@ def test_an_arm_without_products_is_skipped(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     device = SimpleNamespace(type="cuda" if capability else "cpu")
     with pytest.raises(technique.Skip, match=reason):
-        technique.require_products(arm, device)
+        technique.require_products(arm, phase == "decode", device)

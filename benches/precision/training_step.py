@@ -87,9 +87,8 @@ TECHNIQUE = {
 }
 # Formats of 10 bits and more; FP32 is 0.0037 of llama_1b from TF32.
 TOLERANCES = {"fp32": 0.03, "tf32": 0.03, "fp16": 0.03}
-# On a host 0.001 of two layers as wide as llama_1b's, and 0.006 of 32 images, whose loss falls by
-# 0.15 meanwhile.
-ALL_BF16_LOSS_TOLERANCE = 0.02
+# 0.04 of llama_1b's, which falls by two thirds meanwhile.
+ALL_BF16_LOSS_TOLERANCE = 0.1
 CAPABILITY = (8, 0)  # brought both formats (NVIDIA A100 Tensor Core GPU Architecture, 2020)
 NEW = ("tf32", "bf16", "all_bf16")
 NOTES = {
