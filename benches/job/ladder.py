@@ -63,7 +63,7 @@ TECHNIQUE = {
         },
     ],
     "found": (
-        "TF32 takes 1.28 times the longest that was predicted: attention stays in FP32, and torch's "
+        "TF32 takes 1.28 times what was predicted at most: attention stays in FP32, and torch's "
         "kernel for that, of cards before Hopper, takes 236 of a traced step's 486 ms on an H200, "
         "where 100 were predicted; products take 180. FP8's gradients are 0.46 off, ten times "
         "BF16's: each product is 4 % off, by any recipe (precision/fp8_linear), and those of 16 "
