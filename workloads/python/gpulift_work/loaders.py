@@ -1,9 +1,10 @@
-"""Loaders whose windows can be compared: each begins and ends with all batches ready that were
-asked for.
+"""Loaders whose windows can be compared: in each as many batches are made as are taken.
 
 What a loader made ahead would be a gift to the window that takes it. So a window starts when all
 that was asked for is ready, asks for as many batches as it takes, and ends when those are ready:
-in it as many are made as are taken, and making them may lie beside the steps, but not outside.
+making them may lie beside the steps, but not outside. Or untimed steps go ahead of it that use up
+as much (`Rounds.settle`): where a batch takes as long as many steps, none would be made beside the
+first of them, nor taken beside the last.
 """
 
 # mypy: disallow-subclassing-any=False
@@ -219,6 +220,7 @@ class Rounds:
     order: Iterable[Keys]
     train: Callable[[Any], object]
     batches: int
+    ahead: int = 0  # batches that are ready when nothing was taken for a while
     last: tuple[Keys, Any] = field(default_factory=lambda: ([], None))
     _taken: list[Keys] = field(default_factory=list)
 
@@ -226,12 +228,22 @@ class Rounds:
         self._expected = iter(self.order)
         self.loader.wait()
 
+    def take(self) -> Any:
+        """The next batch."""
+        keys, data = self.last = self.loader.take()
+        self._taken.append(keys)
+        return data
+
     def step(self) -> None:
         """One round."""
         for _ in range(self.batches):
-            keys, data = self.last = self.loader.take()
-            self._taken.append(keys)
-            self.train(data)
+            self.train(self.take())
+
+    def settle(self) -> None:
+        """Uses up what was made ahead while other arms were timed. Behind it a round has the pace
+        of a training that goes on: as many batches are ready when it ends as when it begins."""
+        for _ in range(self.ahead):
+            self.train(self.take())
 
     def rest(self) -> None:
         """Nothing works any more. Raises RuntimeError where the window had another batch than its
@@ -243,52 +255,34 @@ class Rounds:
             if keys != wanted:
                 raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
 
-    def spent(self, synchronize: Callable[[], object]) -> Spent:
-        """Where the time of a round goes, which begins and ends as a window does."""
-        self.rest()
-        wait_s = 0.0
-        start_s = time.monotonic()
-        for _ in range(self.batches):
-            asked_s = time.monotonic()
-            keys, data = self.last = self.loader.take()
-            wait_s += time.monotonic() - asked_s
-            self._taken.append(keys)
-            self.train(data)
+    def look(
+        self, rounds: int, train: Callable[[Any], object], synchronize: Callable[[], object]
+    ) -> Look:
+        """So many rounds with another step, settled, and where their time goes."""
+        for _ in range(self.ahead):
+            train(self.take())
         synchronize()
-        asked_s = time.monotonic()
-        self.loader.wait()
-        end_s = time.monotonic()
-        self.rest()
-        return Spent(end_s - start_s, wait_s + end_s - asked_s)
-
-    def loading(self, rounds: int) -> Loading:
-        """So many rounds without steps."""
-        self.rest()
+        wait_s = 0.0
         cpu = CpuMeter()
         start_s = time.monotonic()
         for _ in range(rounds * self.batches):
-            keys, _ = self.last = self.loader.take()
-            self._taken.append(keys)
-        self.loader.wait()
-        rounds_s = time.monotonic() - start_s
-        cpu_s = cpu.used_s()
+            asked_s = time.monotonic()
+            data = self.take()
+            wait_s += time.monotonic() - asked_s
+            train(data)
+        synchronize()
+        found = Look(time.monotonic() - start_s, wait_s, cpu.used_s())
         self.rest()
-        return Loading(rounds_s, cpu_s)
+        return found
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Of a round: all of it, and what passed in waiting for data."""
+class Look:
+    """Of some rounds: all their time, what of it passed in waiting for data, and the processors'
+    in all threads and processes."""
 
-    round_s: float
+    seconds: float
     wait_s: float
-
-
-@dataclass(frozen=True)
-class Loading:
-    """Of rounds without steps: their time, and the processors' in all threads and processes."""
-
-    rounds_s: float
     cpu_s: float
 
 
