@@ -10,6 +10,7 @@ from gpulift_work.feeding import (
     PIXELS,
     Normalising,
     Step,
+    arm_of,
     keep_to,
     largest_difference,
     normalised,
@@ -130,25 +131,14 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     batches = max(1, workers) * max(1, LEAST_IMAGES // step.batch)
     rounds = Rounds(loader, order, train, batches, workers * PREFETCH)
 
-    def settle() -> None:
-        rounds.settle()
-        step.synchronize()
-
-    def rest() -> None:
-        step.synchronize()
-        rounds.rest()
-
     def error() -> float:
         return largest_difference(seen[0], list(map(pillow_cut(files), rounds.last[0])))
 
-    return Arm(
-        step=rounds.step,
-        before=settle,
-        synchronize=step.synchronize,
-        rest=rest,
+    return arm_of(
+        rounds,
+        step.synchronize,
         error=error,
         items=batches * step.batch,
-        item="image",
         metrics=lambda: metrics_of(rounds, step, seen[0]),
         notes={"step": step.said, "cores": str(here), "batch": str(step.batch), **note_of(FILES)},
     )

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpulift_worker import Skip, cores, nothing, usable_cores
+from gpulift_worker import Arm, Skip, cores, nothing, usable_cores
 from PIL import Image
 from torchvision import io
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from gpulift_work.images import photographs
-from gpulift_work.loaders import Key, Load
+from gpulift_work.loaders import Key, Load, Rounds
 from gpulift_work.steps import emulated_step
 from gpulift_work.training import (
     TWINS,
@@ -143,6 +143,27 @@ def step_behind(model: str, seed: int, gpu: int | None) -> Step:
         training.step()
 
     return Step(twin.batch, device, train, training.synchronize, "training on the GPU")
+
+
+def arm_of(rounds: Rounds, synchronize: Callable[[], object], **said: Any) -> Arm:
+    """An arm whose windows are rounds of a loading that goes on."""
+
+    def settle() -> None:
+        rounds.settle()
+        synchronize()
+
+    def rest() -> None:
+        synchronize()
+        rounds.rest()
+
+    return Arm(
+        step=rounds.step,
+        before=settle,
+        synchronize=synchronize,
+        rest=rest,
+        item="image",
+        **said,
+    )
 
 
 def largest_difference(found: torch.Tensor, wanted: Sequence[torch.Tensor]) -> float:
