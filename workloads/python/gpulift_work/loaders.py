@@ -2,9 +2,9 @@
 
 What a loader made ahead would be a gift to the window that takes it. So a window starts when all
 that was asked for is ready, asks for as many batches as it takes, and ends when those are ready:
-making them may lie beside the steps, but not outside. Or untimed steps go ahead of it that use up
-as much (`Rounds.settle`): where a batch takes as long as many steps, none would be made beside the
-first of them, nor taken beside the last.
+making them may lie beside the steps, but not outside. Or all that is ready is used up first
+(`Rounds.settle`): where a batch takes as long as many steps, the last of them would be asked for
+late, and nothing be trained on while it is made.
 """
 
 # mypy: disallow-subclassing-any=False
@@ -240,10 +240,16 @@ class Rounds:
             self.train(self.take())
 
     def settle(self) -> None:
-        """Uses up what was made ahead while other arms were timed. Behind it a round has the pace
-        of a training that goes on: as many batches are ready when it ends as when it begins."""
+        """Takes what was made ahead while other arms were timed, without a step, and then a round.
+        The next one has the pace of a training that goes on, whether the loader sets it or the
+        step: nothing that it takes was made for it at rest."""
+        self._settle(self.train)
+
+    def _settle(self, train: Callable[[Any], object]) -> None:
         for _ in range(self.ahead):
-            self.train(self.take())
+            self.take()
+        for _ in range(self.batches if self.ahead else 0):
+            train(self.take())
 
     def rest(self) -> None:
         """Nothing works any more. Raises RuntimeError where the window had another batch than its
@@ -259,8 +265,7 @@ class Rounds:
         self, rounds: int, train: Callable[[Any], object], synchronize: Callable[[], object]
     ) -> Look:
         """So many rounds with another step, settled, and where their time goes."""
-        for _ in range(self.ahead):
-            train(self.take())
+        self._settle(train)
         synchronize()
         wait_s = 0.0
         cpu = CpuMeter()
