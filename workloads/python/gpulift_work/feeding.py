@@ -20,7 +20,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from gpulift_work.images import photographs
-from gpulift_work.loaders import Key, Load, Rounds
+from gpulift_work.loaders import Key, Keys, Load, Rounds
 from gpulift_work.steps import emulated_step
 from gpulift_work.training import (
     TWINS,
@@ -37,9 +37,10 @@ EMULATED = "emulated"  # in place of a model
 EMULATED_BATCH = 16  # so few that two cores load it in 25 ms
 EMULATED_S = 4.6e-3  # an H100 takes 74 ms for 256 images of ResNet-50
 MOST_CORES = 16  # about what machines have for each GPU
-MOST_STRIDE = 1_000_003  # between the draws of two epochs
+EPOCH_STRIDE = 1_000_003  # between the draws of two epochs
 
-CUT = v2.Compose([v2.RandomResizedCrop(PIXELS, antialias=True), v2.RandomHorizontalFlip()])
+CROP = v2.RandomResizedCrop(PIXELS, antialias=True)
+CUT = v2.Compose([CROP, v2.RandomHorizontalFlip()])
 NORMALISED = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)])
 
 
@@ -69,8 +70,59 @@ def stored(folder: Path, files: int, seed: int, scale: float = 1.0) -> list[Path
 
 def cut(key: Key, image: Any) -> Any:
     """The sample's crop, resized and flipped or not: of an image of Pillow's or of a tensor."""
-    torch.default_generator.manual_seed(key[0] * MOST_STRIDE + key[1])
+    torch.default_generator.manual_seed(key[0] * EPOCH_STRIDE + key[1])
     return CUT(image)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What cut() draws."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    flipped: bool
+
+    def cut(self, image: torch.Tensor) -> torch.Tensor:
+        """As cut() does, of a tensor wherever it is."""
+        box = (self.top, self.left, self.height, self.width)
+        found = functional.resized_crop(image, *box, size=[PIXELS, PIXELS], antialias=True)
+        return functional.horizontal_flip(found) if self.flipped else found
+
+
+def place_of(key: Key, width: int, height: int) -> Place:
+    """That of a sample whose image has this size."""
+    torch.default_generator.manual_seed(key[0] * EPOCH_STRIDE + key[1])
+    drawn = CROP.make_params([torch.empty(3, height, width, device="meta")])
+    return Place(**drawn, flipped=bool(torch.rand(1) < 0.5))
+
+
+def encoded(files: Sequence[Path]) -> Load:
+    """The file itself, and where to cut its image."""
+
+    def load(key: Key) -> tuple[bytes, Place]:
+        with files[key[1]].open("rb") as file, Image.open(file) as image:
+            place = place_of(key, *image.size)
+            file.seek(0)
+            return file.read(), place
+
+    return load
+
+
+Encoded = tuple[list[int], torch.Tensor, list[Place]]
+
+
+def joined(samples: list[tuple[Key, tuple[bytes, Place]]]) -> tuple[Keys, Encoded]:
+    """Files of a batch in one tensor, with their sizes: each tensor of its own would be a file of
+    shared memory."""
+    files = [file for _, (file, _) in samples]
+    everything = torch.frombuffer(bytearray(b"".join(files)), dtype=torch.uint8)
+    return [key for key, _ in samples], (
+        list(map(len, files)),
+        everything,
+        [place for _, (_, place) in samples],
+    )
 
 
 def pillow_cut(files: Sequence[Path]) -> Load:

@@ -212,6 +212,31 @@ class ThreadLoader:
         wait_for(self._asked)
 
 
+class Ahead:
+    """Makes what a step takes of a loader's batches, on a thread beside the steps."""
+
+    def __init__(self, loader: Loader, make: Callable[[Any], Any]) -> None:
+        self._loader = loader
+        self._make = make
+        self._pool = ThreadPoolExecutor(1)
+        self._asked = deque(self._pool.submit(self._next) for _ in range(PREFETCH))
+
+    def _next(self) -> tuple[Keys, Any]:
+        keys, data = self._loader.take()
+        return keys, self._make(data)
+
+    def take(self) -> tuple[Keys, Any]:
+        """Asks for one more, as DataLoader does."""
+        batch = self._asked.popleft().result()
+        self._asked.append(self._pool.submit(self._next))
+        return batch
+
+    def wait(self) -> None:
+        """Sleeps until the thread has made all batches, and the loader those that it takes next."""
+        wait_for(self._asked)
+        self._loader.wait()
+
+
 @dataclass
 class Rounds:
     """Takes so many batches in a round and a step with each; knows what must come."""

@@ -14,6 +14,7 @@ pytest.importorskip("torchvision")
 from gpulift_work import feeding  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
 from PIL import Image  # noqa: E402
+from torchvision import io  # noqa: E402
 
 TOLERANCE = 0.5
 
@@ -40,6 +41,18 @@ def test_a_cut_is_new_in_every_epoch_and_the_same_in_every_arm(files: list[Path]
         wanted = by_pillow((1, number))
         found = feeding.NORMALISED(by_tensor((1, number)))
         assert feeding.largest_difference(found[None], [wanted]) <= TOLERANCE
+
+
+def test_a_file_comes_with_the_place_that_other_arms_cut(files: list[Path]) -> None:
+    by_tensor, load = feeding.tensor_cut(files), feeding.encoded(files)
+    keys = [(1, number) for number in range(12)]
+    told, (sizes, everything, places) = feeding.joined([(key, load(key)) for key in keys])
+    assert told == keys
+    assert {place.flipped for place in places} == {True, False}
+    for key, file, place in zip(keys, everything.split(sizes), places, strict=True):
+        assert bytes(file.numpy()) == files[key[1]].read_bytes()
+        image = io.decode_jpeg(file, mode=io.ImageReadMode.RGB)
+        assert place.cut(image).equal(by_tensor(key))
 
 
 def test_bytes_become_on_the_device_what_the_transforms_give(files: list[Path]) -> None:

@@ -182,6 +182,23 @@ def test_settling_uses_up_what_was_made_ahead(loaders: Any) -> None:
     assert rounds.last[0] == next(itertools.islice(order, 5, None))
 
 
+def test_what_a_thread_makes_ahead_keeps_the_order_and_tells_what_failed(loaders: Any) -> None:
+    def doubled(numbers: Any) -> Any:
+        if numbers[0][0] == 1:
+            raise ValueError("of the second epoch")
+        return 2 * numbers
+
+    order = loaders.Order(8, 2, 7)
+    ahead = loaders.Ahead(make(loaders, "processes"), doubled)
+    for keys in itertools.islice(order, 4):
+        found, made = ahead.take()
+        assert found == keys
+        assert made.tolist() == [[2 * one for one in key] for key in keys]
+    ahead.wait()
+    with pytest.raises(ValueError, match="of the second epoch"):
+        ahead.take()
+
+
 def test_a_look_says_how_long_it_waited_for_data_and_counts_the_processors(loaders: Any) -> None:
     def busy(key: tuple[int, int]) -> Any:
         until_s = time.thread_time() + 0.01
