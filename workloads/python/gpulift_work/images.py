@@ -27,6 +27,19 @@ CHROMA = 0.3  # noise of both colour planes, over that of luma
 SPREAD = 0.25  # of the logarithm of noise from one image to another
 MOST_NOISE = 256.0  # standard deviations of luma, beyond which nearly all pixels are black or white
 NEAR_ENOUGH = 0.005  # of the size asked for
+# Width and height of photographs as ImageNet has them, and how many of twelve: the mean is 197,000
+# pixels in 112 kB, and no two sizes can be stacked.
+PHOTOGRAPHS = {
+    (500, 375): 3,
+    (375, 500): 2,
+    (500, 333): 2,
+    (333, 500): 1,
+    (640, 480): 1,
+    (800, 600): 1,
+    (320, 240): 1,
+    (256, 256): 1,
+}
+BYTES_PER_PIXEL = 0.57
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,19 @@ def synthetic_jpegs(
         raise ValueError(f"making JPEGs failed: {said[0] if said else made.returncode}")
     files: list[bytes] = pickle.loads(made.stdout)
     return files
+
+
+def photographs(seed: int, scale: float = 1.0) -> list[bytes]:
+    """Twelve of mixed sizes, each side so many times as long as ImageNet's."""
+    sizes = [
+        (round(scale * width), round(scale * height), count)
+        for (width, height), count in PHOTOGRAPHS.items()
+    ]
+    return [
+        file
+        for width, height, count in sizes
+        for file in synthetic_jpegs(count, width, height, BYTES_PER_PIXEL * width * height, seed)
+    ]
 
 
 def make_jpegs(count: int, width: int, height: int, mean_bytes: float, seed: int) -> list[bytes]:

@@ -1,9 +1,10 @@
-"""Loaders whose windows can be compared: each begins and ends with all batches ready that were
-asked for.
+"""Loaders whose windows can be compared: in each as many batches are made as are taken.
 
 What a loader made ahead would be a gift to the window that takes it. So a window starts when all
 that was asked for is ready, asks for as many batches as it takes, and ends when those are ready:
-in it as many are made as are taken, and making them may lie beside the steps, but not outside.
+making them may lie beside the steps, but not outside. Or all that is ready is used up first
+(`Rounds.settle`): where a batch takes as long as many steps, the last of them would be asked for
+late, and nothing be trained on while it is made.
 """
 
 # mypy: disallow-subclassing-any=False
@@ -211,6 +212,31 @@ class ThreadLoader:
         wait_for(self._asked)
 
 
+class Ahead:
+    """Makes what a step takes of a loader's batches, on a thread beside the steps."""
+
+    def __init__(self, loader: Loader, make: Callable[[Any], Any]) -> None:
+        self._loader = loader
+        self._make = make
+        self._pool = ThreadPoolExecutor(1)
+        self._asked = deque(self._pool.submit(self._next) for _ in range(PREFETCH))
+
+    def _next(self) -> tuple[Keys, Any]:
+        keys, data = self._loader.take()
+        return keys, self._make(data)
+
+    def take(self) -> tuple[Keys, Any]:
+        """Asks for one more, as DataLoader does."""
+        batch = self._asked.popleft().result()
+        self._asked.append(self._pool.submit(self._next))
+        return batch
+
+    def wait(self) -> None:
+        """Sleeps until the thread has made all batches, and the loader those that it takes next."""
+        wait_for(self._asked)
+        self._loader.wait()
+
+
 @dataclass
 class Rounds:
     """Takes so many batches in a round and a step with each; knows what must come."""
@@ -219,6 +245,7 @@ class Rounds:
     order: Iterable[Keys]
     train: Callable[[Any], object]
     batches: int
+    ahead: int = 0  # batches that are ready when nothing was taken for a while
     last: tuple[Keys, Any] = field(default_factory=lambda: ([], None))
     _taken: list[Keys] = field(default_factory=list)
 
@@ -226,12 +253,28 @@ class Rounds:
         self._expected = iter(self.order)
         self.loader.wait()
 
+    def take(self) -> Any:
+        """The next batch."""
+        keys, data = self.last = self.loader.take()
+        self._taken.append(keys)
+        return data
+
     def step(self) -> None:
         """One round."""
         for _ in range(self.batches):
-            keys, data = self.last = self.loader.take()
-            self._taken.append(keys)
-            self.train(data)
+            self.train(self.take())
+
+    def settle(self) -> None:
+        """Takes what was made ahead while other arms were timed, without a step, and then a round.
+        The next one has the pace of a training that goes on, whether the loader sets it or the
+        step: nothing that it takes was made for it at rest."""
+        self._settle(self.train)
+
+    def _settle(self, train: Callable[[Any], object]) -> None:
+        for _ in range(self.ahead):
+            self.take()
+        for _ in range(self.batches if self.ahead else 0):
+            train(self.take())
 
     def rest(self) -> None:
         """Nothing works any more. Raises RuntimeError where the window had another batch than its
@@ -243,52 +286,33 @@ class Rounds:
             if keys != wanted:
                 raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
 
-    def spent(self, synchronize: Callable[[], object]) -> Spent:
-        """Where the time of a round goes, which begins and ends as a window does."""
-        self.rest()
-        wait_s = 0.0
-        start_s = time.monotonic()
-        for _ in range(self.batches):
-            asked_s = time.monotonic()
-            keys, data = self.last = self.loader.take()
-            wait_s += time.monotonic() - asked_s
-            self._taken.append(keys)
-            self.train(data)
+    def look(
+        self, rounds: int, train: Callable[[Any], object], synchronize: Callable[[], object]
+    ) -> Look:
+        """So many rounds with another step, settled, and where their time goes."""
+        self._settle(train)
         synchronize()
-        asked_s = time.monotonic()
-        self.loader.wait()
-        end_s = time.monotonic()
-        self.rest()
-        return Spent(end_s - start_s, wait_s + end_s - asked_s)
-
-    def loading(self, rounds: int) -> Loading:
-        """So many rounds without steps."""
-        self.rest()
+        wait_s = 0.0
         cpu = CpuMeter()
         start_s = time.monotonic()
         for _ in range(rounds * self.batches):
-            keys, _ = self.last = self.loader.take()
-            self._taken.append(keys)
-        self.loader.wait()
-        rounds_s = time.monotonic() - start_s
-        cpu_s = cpu.used_s()
+            asked_s = time.monotonic()
+            data = self.take()
+            wait_s += time.monotonic() - asked_s
+            train(data)
+        synchronize()
+        found = Look(time.monotonic() - start_s, wait_s, cpu.used_s())
         self.rest()
-        return Loading(rounds_s, cpu_s)
+        return found
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Of a round: all of it, and what passed in waiting for data."""
+class Look:
+    """Of some rounds: all their time, what of it passed in waiting for data, and the processors'
+    in all threads and processes."""
 
-    round_s: float
+    seconds: float
     wait_s: float
-
-
-@dataclass(frozen=True)
-class Loading:
-    """Of rounds without steps: their time, and the processors' in all threads and processes."""
-
-    rounds_s: float
     cpu_s: float
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 
 @pytest.fixture(name="images")
@@ -62,3 +63,11 @@ def test_a_size_that_no_noise_gives_is_refused_in_one_line(images: Any, mean_byt
     with pytest.raises(ValueError, match=r"no JPEGs of 96 x 64 pixels .* bytes$") as refused:
         images.synthetic_jpegs(1, 96, 64, mean_bytes, 7)
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_photographs_have_the_mean_and_the_mixed_sizes_of_imagenet(images: Any) -> None:
+    files = images.photographs(7, scale=0.25)
+    sizes = [Image.open(io.BytesIO(file)).size for file in files]
+    assert len(files) == len(set(files)) == 12
+    assert len(set(sizes)) == len(images.PHOTOGRAPHS)
+    assert sum(map(len, files)) / 12 == pytest.approx(112e3 / 16, rel=0.05)

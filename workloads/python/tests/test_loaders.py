@@ -171,22 +171,35 @@ def test_batches_that_are_not_those_of_their_turn_fail_the_window(loaders: Any) 
         rounds.rest()
 
 
-def test_a_round_says_how_long_it_waited_for_data(loaders: Any) -> None:
-    def slow(key: tuple[int, int]) -> Any:
-        time.sleep(0.01)
-        return number(key)
-
-    rounds = loaders.Rounds(
-        make(loaders, "in_process", slow), loaders.Order(8, 2, 7), lambda _: time.sleep(0.02), 2
-    )
-    waited: list[int] = []
-    spent = rounds.spent(lambda: waited.append(1))
-    assert waited == [1]
-    assert spent.wait_s >= 0.04
-    assert spent.round_s >= spent.wait_s + 0.04
+def test_settling_uses_up_what_was_made_ahead(loaders: Any) -> None:
+    trained: list[Any] = []
+    order = loaders.Order(8, 2, 7)
+    rounds = loaders.Rounds(make(loaders, "processes"), order, trained.append, 1, ahead=4)
+    rounds.settle()
+    rounds.step()
+    rounds.rest()
+    assert len(trained) == 2  # of six that were taken
+    assert rounds.last[0] == next(itertools.islice(order, 5, None))
 
 
-def test_loading_alone_takes_no_step_and_counts_the_processors(loaders: Any) -> None:
+def test_what_a_thread_makes_ahead_keeps_the_order_and_tells_what_failed(loaders: Any) -> None:
+    def doubled(numbers: Any) -> Any:
+        if numbers[0][0] == 1:
+            raise ValueError("of the second epoch")
+        return 2 * numbers
+
+    order = loaders.Order(8, 2, 7)
+    ahead = loaders.Ahead(make(loaders, "processes"), doubled)
+    for keys in itertools.islice(order, 4):
+        found, made = ahead.take()
+        assert found == keys
+        assert made.tolist() == [[2 * one for one in key] for key in keys]
+    ahead.wait()
+    with pytest.raises(ValueError, match="of the second epoch"):
+        ahead.take()
+
+
+def test_a_look_says_how_long_it_waited_for_data_and_counts_the_processors(loaders: Any) -> None:
     def busy(key: tuple[int, int]) -> Any:
         until_s = time.thread_time() + 0.01
         while time.thread_time() < until_s:
@@ -194,13 +207,17 @@ def test_loading_alone_takes_no_step_and_counts_the_processors(loaders: Any) -> 
         return number(key)
 
     trained: list[Any] = []
+    waited: list[int] = []
     rounds = loaders.Rounds(
-        make(loaders, "processes", busy), loaders.Order(8, 2, 7), trained.append, 2
+        make(loaders, "in_process", busy), loaders.Order(8, 2, 7), trained.append, 2, ahead=1
     )
-    found = rounds.loading(3)
+    found = rounds.look(3, lambda _: time.sleep(0.02), lambda: waited.append(1))
+    assert waited == [1, 1]
     assert trained == []
+    assert found.wait_s >= 0.12  # 12 samples in 6 batches, each with a step
+    assert found.seconds >= found.wait_s + 0.12
     assert found.cpu_s >= 0.08  # 12 samples, of which a clock tick or two may not be counted
-    assert found.rounds_s > 0
+    rounds.step()
     rounds.rest()
 
 

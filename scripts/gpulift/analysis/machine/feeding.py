@@ -11,10 +11,17 @@ from gpulift.analysis.summary import Summary
 from gpulift.engine import quick
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
+from gpulift.records.model import Arm
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
-MODEL = "resnet50"
+# The emulated step takes the time of ResNet-50's; older records have another batch of it.
+MODELS = {
+    "emulated": "ResNet-50",
+    "resnet50_256": "ResNet-50",
+    "resnet50": "ResNet-50",
+    "vit_l16": "ViT-L/16",
+}
 FED = 0.95  # of the step's own rate: no loader can bring more
 
 
@@ -32,9 +39,10 @@ def answers(summary: Summary) -> list[str]:
     """A line for each number of cores that was measured; none where the ladder was not."""
     cases = [case for case in summary.cases if case.technique == quick.FEEDING]
     return [
-        _answer(case, rungs)
+        _answer(MODELS[model], case, rungs)
         for case in cases
-        if case.first.case.get("model") == MODEL and len(rungs := rungs_of(case)) > 1
+        if (model := str(case.first.case.get("model"))) in MODELS
+        and len(rungs := rungs_of(case)) > 1
     ]
 
 
@@ -44,22 +52,27 @@ def rungs_of(case: Case) -> list[Rung]:
     rungs = []
     for name, launches in case.arms.items():
         cost = launches[0].cost
-        metrics = {
-            key: statistics.median(arm.metrics.get(key, 0.0) for arm in launches)
-            for key in ("loader_images_per_cpu_s", "step_alone_s")
-        }
+        step_s = statistics.median(arm.metrics.get("step_alone_s", 0.0) for arm in launches)
+        per_core_s = statistics.median(map(_per_core_s, launches))
         batch = _batch(case)
-        if cost is None or batch == 0 or not all(metrics.values()):
+        if cost is None or 0 in (batch, step_s, per_core_s):
             continue
         rungs.append(
             Rung(
                 name,
                 stats.rate(case.times_s[name], cost.items),
-                metrics["loader_images_per_cpu_s"],
-                batch / metrics["step_alone_s"],
+                per_core_s,
+                batch / step_s,
             )
         )
     return rungs
+
+
+def _per_core_s(arm: Arm) -> float:
+    """Images that a core of the loader makes in a second; 0 where the record does not tell."""
+    image_s = arm.metrics.get("loader_cpu_s_per_image", 0.0)
+    # Older records have the rate.
+    return 1 / image_s if image_s else arm.metrics.get("loader_images_per_cpu_s", 0.0)
 
 
 def _batch(case: Case) -> float:
@@ -68,7 +81,7 @@ def _batch(case: Case) -> float:
     return float(noted) if noted.isdecimal() else 0.0
 
 
-def _answer(case: Case, rungs: list[Rung]) -> str:
+def _answer(model: str, case: Case, rungs: list[Rung]) -> str:
     naive, best = rungs[0], max(rungs, key=lambda rung: rung.per_s.value)
     gains = [
         (after.per_s.value / before.per_s.value, after.name)
@@ -77,7 +90,7 @@ def _answer(case: Case, rungs: list[Rung]) -> str:
     gain, rung = max(gains)
     notes = case.first.notes
     found = (
-        f"ResNet-50: {notes.get('cores', '?')} cores feed {text.around(best.per_s)} images/s"
+        f"{model}: {notes.get('cores', '?')} cores feed {text.around(best.per_s)} images/s"
         f" ({best.name}), the naive loop {text.around(naive.per_s)};"
         f" {rung} brings most, {text.ratio(gain)}."
     )

@@ -16,15 +16,15 @@ from tests.sample import CPU_CONTEXT, Json, arm, launches, skipped_arm
 
 pytestmark = pytest.mark.world
 
-CASE: Json = {"model": "resnet50", "cores": "all"}
+CASE: Json = {"model": "emulated", "cores": "all"}
 NOTES = {"cores": "2", "batch": "16", "step": "emulated: sleeps 5 ms"}
 EXACT: Json = {"noise": 0.0, "launch_noise": 0.0}
-LADDER = {"naive": 400, "workers": 800, "libjpeg_turbo": 1000, "uint8": 1500, "packed": 1550}
+LADDER = {"naive": 400, "workers": 800, "tensors": 1000, "pinned": 1500, "uint8": 1550}
 
 
 def rung(name: str, per_s: float, **metrics: float) -> Json:
     """An arm that trains on so many images a second, of which a core loads half."""
-    told = {"loader_images_per_cpu_s": per_s / 2, "step_alone_s": 5e-3, **metrics}
+    told = {"loader_cpu_s_per_image": 2 / per_s, "step_alone_s": 5e-3, **metrics}
     cost = {"items": 32.0, "item": "image"}
     return arm(name, 32 / per_s, cost=cost, metrics=told, **EXACT)
 
@@ -32,7 +32,6 @@ def rung(name: str, per_s: float, **metrics: float) -> Json:
 def ladder(case: Json = CASE, **other: Any) -> list[Json]:
     """Three launches of it, without a GPU."""
     arms = [rung(name, per_s) for name, per_s in LADDER.items()]
-    arms.append(skipped_arm("gpu_decode", "there is no GPU to decode on"))
     top = {"notes": NOTES, "context": CPU_CONTEXT, **other}
     return launches(3, "input/pipeline", case, arms, **top)
 
@@ -40,7 +39,7 @@ def ladder(case: Json = CASE, **other: Any) -> list[Json]:
 def test_it_says_how_much_with_how_many_cores_which_rung_and_what_the_step_needs() -> None:
     (said,) = answers(summary(ladder()))
     assert said.startswith("ResNet-50: 2 cores feed ")
-    assert " images/s (packed), the naive loop " in said
+    assert " images/s (uint8), the naive loop " in said
     assert "workers brings most, 2.00×." in said
     # 16 images in 5 ms are 3,200 a second, of which a core makes 775.
     assert said.endswith("takes 3200 images/s: that needs some 5 cores like these.")
@@ -53,17 +52,28 @@ def test_a_step_that_is_fed_says_so() -> None:
     assert said.endswith("takes 3200 images/s: it is not short of data.")
 
 
-def test_each_number_of_cores_has_its_line_and_other_models_none() -> None:
+def test_each_number_of_cores_has_its_line_and_models_that_are_not_named_none() -> None:
     four = {**CASE, "cores": 4}
     made = [
         *ladder(),
         *ladder(four, notes={**NOTES, "cores": "4"}),
         *ladder({**CASE, "model": "resnet18"}),
+        *ladder({**CASE, "model": "vit_l16"}),
     ]
     assert [said.split(" feed ")[0] for said in answers(summary(made))] == [
         "ResNet-50: 2 cores",
         "ResNet-50: 4 cores",
+        "ViT-L/16: 2 cores",
     ]
+
+
+def test_older_records_tell_images_a_processor_second() -> None:
+    old = {"loader_cpu_s_per_image": 0.0, "loader_images_per_cpu_s": 775}
+    arms = [rung("naive", 400, **old), rung("workers", 1550, **old)]
+    case = {**CASE, "model": "resnet50"}
+    made = launches(3, "input/pipeline", case, arms, notes=NOTES, context=CPU_CONTEXT)
+    (said,) = answers(summary(made))
+    assert said.endswith("that needs some 5 cores like these.")
 
 
 @pytest.mark.parametrize("notes", [{}, {"batch": "many"}])
