@@ -15,7 +15,6 @@ from torch import nn
 
 from gpulift_work.llama import Llama, LlamaSize, for_products
 
-CHOSEN = 2  # networks of each token
 BALANCE_SHARE = 0.02  # of the loss of balance, as Mixtral 8x7B's configuration has it
 
 
@@ -24,6 +23,7 @@ class MoeSize(LlamaSize):
     """A Llama's sizes, of whose inner networks there are several."""
 
     experts: int
+    chosen: int  # of them by each token
 
     def _layer_weights(self, networks: int) -> int:
         keys = self.width * self.key_heads // self.heads
@@ -33,7 +33,7 @@ class MoeSize(LlamaSize):
     @property
     def weights(self) -> int:
         """Those that a token meets in products."""
-        return self.layers * self._layer_weights(CHOSEN) + self.vocabulary * self.width
+        return self.layers * self._layer_weights(self.chosen) + self.vocabulary * self.width
 
     @property
     def parameters(self) -> int:
@@ -44,11 +44,13 @@ class MoeSize(LlamaSize):
 
 MOE_SIZES = {
     # 8 networks half as wide as llama_1b's in half its layers, the vocabulary of Mixtral: 1.76 G
-    "moe_2b": MoeSize(8, 2048, 32, 8, 4096, 4096, 32_000, experts=8),
-    "moe_toy": MoeSize(2, 64, 4, 2, 128, 32, 64, experts=4),
+    "moe_8e": MoeSize(8, 2048, 32, 8, 4096, 4096, 32_000, experts=8, chosen=2),
+    # The same in 64 pieces, as newer ones are made (D. Dai et al., arXiv:2401.06066)
+    "moe_64e": MoeSize(8, 2048, 32, 8, 512, 4096, 32_000, experts=64, chosen=8),
+    "moe_toy": MoeSize(2, 64, 4, 2, 128, 32, 64, experts=4, chosen=2),
 }
 
-# Of tokens [tokens, width], the networks that each has chosen and their shares [tokens, CHOSEN],
+# Of tokens [tokens, width], the networks that each has chosen and their shares [tokens, chosen],
 # gates with values [experts, 2 inner, width] and outputs [experts, width, inner]: [tokens, width].
 Work = Callable[
     [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor
@@ -89,9 +91,11 @@ def grouped(
     """All networks in one product of tokens that are sorted by them; nobody waits."""
     order = chosen.flatten().argsort(stable=True)
     ends = counted(chosen, len(gate_up)).cumsum(0).to(torch.int32)
-    inner = gated(nnf.grouped_mm(tokens[order // CHOSEN], gate_up.transpose(1, 2), offs=ends))
+    inner = gated(
+        nnf.grouped_mm(tokens[order // chosen.shape[1]], gate_up.transpose(1, 2), offs=ends)
+    )
     found = nnf.grouped_mm(inner, down.transpose(1, 2), offs=ends)
-    of_tokens = found[order.argsort()].unflatten(0, (-1, CHOSEN))
+    of_tokens = found[order.argsort()].view(*chosen.shape, -1)
     return (of_tokens * shares[..., None]).sum(1).to(tokens.dtype)
 
 
@@ -105,6 +109,7 @@ class Experts(nn.Module):
     def __init__(self, size: MoeSize) -> None:
         super().__init__()
         self.work: Work = one_by_one
+        self.chosen = size.chosen
         self.gate = nn.Linear(size.width, size.experts, bias=False)
         self.gate_up_proj = nn.Parameter(torch.empty(size.experts, 2 * size.inner, size.width))
         self.down_proj = nn.Parameter(torch.empty(size.experts, size.width, size.inner))
@@ -112,7 +117,7 @@ class Experts(nn.Module):
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         tokens = state.flatten(0, -2)
         likely = self.gate(tokens).float().softmax(-1)
-        shares, chosen = likely.topk(CHOSEN, dim=-1)
+        shares, chosen = likely.topk(self.chosen, dim=-1)
         shares = shares / shares.sum(-1, keepdim=True)
         self.likely = likely.mean(0)
         self.taken = counted(chosen, len(self.likely)) / len(tokens)

@@ -26,7 +26,7 @@ def transformers_model() -> Any:
         num_attention_heads=SIZE.heads,
         num_key_value_heads=SIZE.key_heads,
         num_local_experts=SIZE.experts,
-        num_experts_per_tok=experts.CHOSEN,
+        num_experts_per_tok=SIZE.chosen,
         max_position_embeddings=SIZE.tokens,
         rms_norm_eps=llama.NORM_EPSILON,
         rope_parameters={"rope_type": "default", "rope_theta": llama.ROTARY_BASE},
@@ -49,7 +49,7 @@ def loss_of_other(other: Any) -> Any:
 
     def loss(tokens: Any, target: Any) -> Any:
         found = other(input_ids=tokens, output_router_logits=True)
-        balance = load_balancing_loss_func(found.router_logits, SIZE.experts, experts.CHOSEN)
+        balance = load_balancing_loss_func(found.router_logits, SIZE.experts, SIZE.chosen)
         cross_entropy = training.Loss(lambda _: found.logits)(tokens, target)
         return cross_entropy + experts.BALANCE_SHARE * balance
 
@@ -90,11 +90,12 @@ def test_tokens_in_groups_are_worked_on_as_one_by_one() -> None:
         assert training.distance(one.detach().float(), other.float()) < 0.02
 
 
-def test_the_large_one_has_the_parameters_that_it_says() -> None:
-    size = experts.MOE_SIZES["moe_2b"]
+@pytest.mark.parametrize(("name", "count"), [("moe_8e", 1_760_200_704), ("moe_64e", 1_761_118_208)])
+def test_large_ones_have_the_parameters_that_they_say(name: str, count: int) -> None:
+    size = experts.MOE_SIZES[name]
     with torch.device("meta"):
         model = experts.Moe(size)
-    assert sum(one.numel() for one in model.parameters()) == size.parameters == 1_760_200_704
+    assert sum(one.numel() for one in model.parameters()) == size.parameters == count
 
 
 def test_work_is_what_torch_counts_but_for_masked_attention() -> None:
