@@ -15,7 +15,7 @@ from gpulift_work.first_steps import FirstSteps
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
 from gpulift_work.training import (
     Training,
-    compile_layers,
+    compile_body,
     device_of,
     keep_the_compiler_quiet,
     require_compiler,
@@ -202,7 +202,7 @@ def checkpoint_all_but_products(training: Training) -> None:
 def compile_with_budget(training: Training) -> None:
     """The compiler looks for what is cheapest to make again."""
     functorch_config.activation_memory_budget = BUDGET
-    compile_layers(training.model)
+    compile_body(training.model)
 
 
 def offload_activations(training: Training) -> None:
@@ -254,7 +254,7 @@ SETTINGS: dict[str, Callable[[Training], None]] = {
     "bf16": lambda training: None,
     "selective_checkpointing": checkpoint_all_but_products,
     "full_checkpointing": checkpoint_layers,
-    "compiled": lambda training: compile_layers(training.model),
+    "compiled": lambda training: compile_body(training.model),
     "memory_budget": compile_with_budget,
     "activation_offload": offload_activations,
     "adamw_8bit_torchao": use_torchao_8bit,

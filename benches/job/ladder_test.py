@@ -107,6 +107,15 @@ def test_what_a_processor_cannot_do_is_skipped(technique: ModuleType, arm: str) 
         technique.make(arm, TOY, 7, None)
 
 
+@pytest.mark.parametrize(("model", "names"), [("llama_toy", 2 * ["Layer"]), ("gpt_toy", ["Gpt"])])
+def test_small_layers_are_compiled_together(
+    technique: ModuleType, uncompiled: list[Any], model: str, names: list[str]
+) -> None:
+    jobs.Job(model, torch.device("cpu"), 7, technique.RUNGS[:5])
+    *body, _ = uncompiled  # the loss
+    assert [type(one.__self__).__name__ for one in body] == names
+
+
 def test_images_have_the_settings_but_for_a_loss_of_words(
     technique: ModuleType, uncompiled: list[Any]
 ) -> None:

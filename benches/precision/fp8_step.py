@@ -11,7 +11,7 @@ from gpulift_work.resting import Resting
 from gpulift_work.training import (
     CHECKED_STEPS,
     arm_on,
-    compile_layers,
+    compile_body,
     device_of,
     gradient_error,
     keep_the_compiler_quiet,
@@ -122,7 +122,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     if arm != "bf16":
         convert_to_fp8(training.model, arm)
     if compiled:
-        compile_layers(training.model)
+        compile_body(training.model)
         training.loss_of = LossOfHidden(training.model, compiled_loss())
 
     def error() -> float:

@@ -13,7 +13,7 @@ from gpulift_work.losses import LossOfHidden, cut_cross_entropy
 from gpulift_work.losses import compiled as compiled_loss
 from gpulift_work.training import (
     TEXT_SIZES,
-    compile_layers,
+    compile_body,
     device_of,
     keep_the_compiler_quiet,
     make_optimizer,
@@ -82,7 +82,7 @@ class Job(FirstSteps):
         fused = True if "fused_adamw" in settings else None
         training.optimizer = make_optimizer(name, self.parameters, fused=fused)
         if "compiled" in settings:
-            compile_layers(training.model)
+            compile_body(training.model)
         if "compiled" in settings and name in TEXT_SIZES:  # of images the loss is next to nothing
             loss = cut_cross_entropy() if "cut_cross_entropy" in settings else compiled_loss()
             training.loss_of = LossOfHidden(training.model, loss)
