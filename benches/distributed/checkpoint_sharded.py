@@ -16,8 +16,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from gpulift_files import disk_facts
 from gpulift_work.checkpoint import (
-    Checkpoints,
     State,
+    TorchSave,
     bytes_of,
     differing_bytes,
     state_of,
@@ -51,8 +51,8 @@ TECHNIQUE = {
     "steps of some 50 ms: 2.6 s, 2.4 to 2.5 s, and 1.1 s if the thread that writes takes nothing "
     "from the training, 1.3 s where it does, since plans are made in Python: 1.05 and 2.0 to 2.3. "
     "The toy on processors: 1.3 MB; plans of 85 tensors, 20 to 40 ms, cost more than the disk: "
-    "gathering is as fast or faster. As in state/checkpoint what is still written after the "
-    "window's steps is waited for outside of it; durable_s says whether the disk keeps up.",
+    "gathering is as fast or faster. What is still written after the window's steps is waited for "
+    "outside of it; durable_s says whether the disk keeps up.",
     "predict": [
         {
             "case": {"link": "nvlink"},
@@ -122,7 +122,7 @@ class RankZeroGathers:
 
     def __init__(self, folder: Path, group: Group) -> None:
         self._group = group
-        self._checkpoints = Checkpoints(folder)
+        self._saved = TorchSave(folder)
 
     def save(self, state: State) -> None:
         """Tensor by tensor, which the other ranks take part in; then they wait."""
@@ -132,7 +132,7 @@ class RankZeroGathers:
             if self._group.rank == 0:
                 gathered[name] = tensor.cpu()
         if self._group.rank == 0:
-            self._checkpoints.write(gathered)
+            self._saved.save(gathered)
         dist.barrier()
 
     def wait(self) -> None:
@@ -140,12 +140,12 @@ class RankZeroGathers:
 
     def load_shards(self, like: State) -> State:
         """Each rank reads all, and takes its part."""
-        found = self._checkpoints.load()
+        found = self._saved.load()
         return {name: part_of(found[name], one) for name, one in like.items() if name in found}
 
     def load_whole(self, like: State) -> State:
         """As it is."""
-        return self._checkpoints.load()
+        return self._saved.load()
 
 
 class DcpSharded:

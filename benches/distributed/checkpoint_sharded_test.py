@@ -48,7 +48,7 @@ def test_the_state_at_the_call_is_restored_though_the_training_went_on(
     assert [one.name for one in folder.iterdir()] == ["checkpoint-1"], "of the last save alone"
     files = {one.name for one in (folder / "checkpoint-1").iterdir()}
     by_all = {".metadata", "__0_0.distcp", "__1_0.distcp"}
-    assert files == ({"0.pt"} if arm == "rank0_gathers" else by_all)
+    assert files == ({"state.pt"} if arm == "rank0_gathers" else by_all)
 
 
 WRONG = {

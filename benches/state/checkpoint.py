@@ -1,166 +1,258 @@
-"""What a checkpoint costs a training run: written in one go, behind it, or in shards."""
+"""state/checkpoint: what durable checkpoints cost a training, at a pace that the disk can follow,
+and at one that it cannot."""
 
 from __future__ import annotations
 
-import shutil
-import statistics
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
-import torch
-from gpulift_files import disk_facts
+from gpulift_files import evict
 from gpulift_work.checkpoint import (
-    Checkpoints,
-    Saving,
+    Dcp,
+    DcpAsync,
+    Manner,
+    State,
+    TorchSave,
     bytes_of,
     differing_bytes,
-    make_saving,
+    on_host,
     state_of,
+    written_or_said,
 )
+from gpulift_work.resting import Resting
+from gpulift_work.samples import folder_for
 from gpulift_work.training import (
-    GPT_SIZES,
-    TWINS,
     Training,
     device_of,
     free_memory,
-    memory_of_step,
+    memory_of,
+    require_gpu_for,
     set_up,
+    tokens_of_step,
 )
 from gpulift_worker import Arm, Skip, scratch
 
 TECHNIQUE = {
-    "question": "What does a durable checkpoint cost the training steps after it: written in one "
-    "go, behind the training, or in four files at once?",
-    "expectation": "A step is one save and the training steps until the next. GPT-2: 124 M x "
-    "(4 + 4 + 4) bytes = 1.49 GB; at 1.5 GB/s, durable, 1.0 s. 20 steps of 36 to 71 ms are 0.7 to "
-    "1.4 s: synchronous 0.42 to 0.59 of the speed without checkpoints. A snapshot blocks for "
-    "1.49 GB / 55 GB/s = 27 ms, 30 times less: 0.96 to 0.98, if the thread that writes takes "
-    "nothing from the training. sharded_4: one disk, whose saves are 1.0 to 1.3 times as fast as "
-    "in one file: 0.42 to 0.65. The toy GPT on a CPU: 0.106 M x 12 bytes = 1.3 MB, so that three "
-    "flushes of the disk of 1 ms and 112 small tensors in Python, 3 ms, are all: 0.8 of 5 steps of "
-    "5 ms; behind the training 0.95; in four files, with six flushes, 0.75. A window is one save "
-    "and the training steps after it, and what an asynchronous save still writes then is waited "
-    "for outside of it, so that the window is the hold-up of a run that saves less often than its "
-    "disk writes; durable_s beside the window says whether the disk keeps up at this cadence.",
+    "question": "How long does a training stand still for a durable checkpoint: saved by "
+    "torch.save, by torch.distributed.checkpoint, or by its async_save?",
+    "expectation": """
+        A step is a save, the training steps until the next, and the wait until the save is durable
+        and the checkpoint before it removed: what a run pays from save to save, at either pace. All
+        arms flush files and names. W is how long a durable torch.save takes. keeps_up: as many
+        training steps as last 1.25 W, rounded up, 1.25 to 1.4 W; falls_behind: a quarter, 0.31 to
+        0.35 W. torch_save takes both after one another; async_save the longer one, and a copy to
+        pinned memory at 50 GB/s: keeps_up 2.25 / 1.25 to 2.4 / 1.4, 1.7 to 1.8, less a tenth where
+        the thread that writes takes the training's Python time; falls_behind 1.31 to 1.35. dcp
+        writes to the same disk, copies from the GPU ahead and has no checksum: 0.95 to 1.15.
+        llama_1b: 1.236 G x 12 bytes = 14.8 GB, at 0.7 GB/s 21 s, copied in 0.3 s; 150 steps of
+        0.19 s. GPT-2: 1.49 GB, 2.1 s, 30 ms; 65 steps of 42 ms. Stood still a save: torch_save W;
+        async_save the copy, and behind a disk that cannot follow 0.65 to 0.7 W more. The toy on
+        processors: 1.3 MB in 112 tensors, some 8 ms in torch.save, 35 ms of plans and pickles in
+        DCP; 20 steps of 5 ms, or 1: dcp 0.8 and 0.3; async_save, whose thread is Python's as the
+        steps are, 0.8 to 1.0 and 0.3.
+    """,
     "predict": [
         {
-            "case": {"model": "gpt2"},
-            "speedup": {
-                "synchronous": [0.42, 0.59],
-                "snapshot_thread": [0.96, 0.98],
-                "sharded_4": [0.42, 0.65],
-            },
+            "case": {"model": "llama_1b", "cadence": "keeps_up"},
+            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.6, 1.8]},
         },
         {
-            "case": {"model": "gpt_toy"},
+            "case": {"model": "gpt2", "cadence": "keeps_up"},
+            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.5, 1.8]},
+        },
+        {
+            "case": {"model": "llama_1b", "cadence": "falls_behind"},
+            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.25, 1.45]},
+        },
+        {
+            "case": {"model": "gpt2", "cadence": "falls_behind"},
+            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.25, 1.45]},
+        },
+        {
+            "case": {"model": "gpt_toy", "cadence": "keeps_up"},
             "on": "cpu",
-            "speedup": {
-                "synchronous": [0.72, 0.88],
-                "snapshot_thread": [0.855, 1.045],
-                "sharded_4": [0.675, 0.825],
-            },
+            "speedup": {"dcp": [0.7, 0.9], "dcp_async": [0.75, 1.0]},
+        },
+        {
+            "case": {"model": "gpt_toy", "cadence": "falls_behind"},
+            "on": "cpu",
+            "speedup": {"dcp": [0.25, 0.4], "dcp_async": [0.25, 0.4]},
         },
     ],
-    "found": (
-        "The disk of that H100's host writes 0.69 GB/s, durable, not 1.5: a synchronous save of "
-        "GPT-2 takes 2.2 s beside 20 steps of 0.85 s in all. One launch."
-    ),
     "claims": ["checkpoint-behind-training-faster"],
     "gpus": 0,
     "whole_steps": True,
-    "arms": ["none", "synchronous", "snapshot_thread", "sharded_4"],
+    "arms": ["torch_save", "dcp", "dcp_async", "none"],
+    "controls": ["none"],
     "l2": "by_size",
     "page_cache": "none",
-    "sweep": {"model": ["gpt2", "gpt_toy"]},
+    "sweep": {
+        "model": ["llama_1b", "gpt2", "gpt_toy"],
+        "cadence": ["keeps_up", "falls_behind"],
+    },
     "quick": [],
     "check": {
-        "meaning": "bytes of the state at the call that differ on the disk",
+        "meaning": "bytes of the state at the call that differ once it is restored to a new model",
         "tolerance": 0,
     },
 }
-STEPS = {"gpt2": 20, "gpt_toy": 5}  # of training between two saves
-SAVES = 5  # of which the metrics are the median
+SLACK = 1.25  # training between two saves over writing one, where the disk keeps up
+BEHIND = 4  # times as many saves are more than it can follow
+# A toy's saves are next to nothing, and would give another number in each launch.
+TOY_STEPS = {"keeps_up": 20, "falls_behind": 1}
+MEASURED_STEPS = 5
+SPACE = 2  # checkpoints of all arms: one that is whole, and one that is being written
+COPIES = 3  # of the state in the host's memory: to compare with, what is loaded, async_save's
+MANNERS: Mapping[str, Callable[[Path, bool], Manner]] = {
+    "torch_save": lambda folder, _: TorchSave(folder),
+    "dcp": lambda folder, _: Dcp(folder),
+    "dcp_async": lambda folder, on_gpu: DcpAsync(folder, pinned=on_gpu),
+}
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
-    """A save and the training steps after it, which change what is being saved."""
-    name = str(point["model"])
-    if name == "gpt2" and gpu is None:
-        raise Skip("a training step of GPT-2 takes seconds on a processor", "use a GPU")
+    """A save, the training steps until the next, which change what is being saved, and the wait."""
+    name, cadence = str(point["model"]), str(point["cadence"])
+    require_gpu_for(name, gpu)
     device = device_of(gpu)
     threads = set_up(device)
-    training = Training(name, device, seed)
+    resting = Resting(name, device, seed)
+    training = resting.training
     training.step()  # an optimizer has no moments before its first step
-    state = state_of(training)
-    saving, checkpoints = make_saving(arm, folder_for(arm, bytes_of(state)), state)
-    saves = arm != "none"
-    expected = {key: one.clone() for key, one in state.items()} if saves else {}
+    state_bytes = bytes_of(state_of(training))
+    require_memory(COPIES * state_bytes)
+    # Shared, so that each arm removes a checkpoint of another one's, of the same size.
+    folder = folder_for("checkpoints", SPACE * state_bytes)
+    pace = Pace(name, cadence, training, folder)
+    manner = None if arm == "none" else MANNERS[arm](folder, device.type == "cuda")
+    expected = {} if manner is None else on_host(state_of(training))
+    told: dict[str, float] = {}
 
     def step() -> None:
-        if saves:
-            saving.save(state_of(training))
-        for _ in range(STEPS[name]):
-            training.step()
+        if manner is None:
+            pace.train(training)
+        else:
+            told.update(saved(manner, training, pace))
 
     def error() -> float:
-        wrong_bytes = differing_bytes(expected, checkpoints.load())
+        if manner is None:
+            return 0.0
+        wrong_bytes, told["restore_s"] = restored(manner, expected, Resting(name, device, seed ^ 1))
         expected.clear()
         free_memory(device)
         return float(wrong_bytes)
 
     def metrics() -> dict[str, float]:
-        found = memory_of_step(training)
-        return {**found, **cost_of_save(training, saving, checkpoints)} if saves else found
+        resting.wake()
+        training.synchronize()
+        found = {**memory_of(step, device), **pace.facts, **told}  # of a second save
+        return found if manner is None else {**found, **on_disk(manner, told["durable_s"])}
 
     return Arm(
         step=step,
         error=error,
         synchronize=training.synchronize,
-        before=checkpoints.remove,  # or it would be removed within the window
-        rest=saving.wait,
-        versions={"torch": str(torch.__version__)},
-        notes={"device": device.type, "torch_threads": str(threads)},
+        before=training.synchronize,  # with it a window is one step, of seconds, without a lead-in
+        rest=resting.rest,
+        wake=resting.wake,
+        notes={
+            "cadence": f"a save every {pace.steps} steps",
+            "device": device.type,
+            "torch_threads": str(threads),
+        },
         metrics=metrics,
-        items=STEPS[name] * TWINS[name].batch * GPT_SIZES[name].tokens,
+        items=pace.steps * tokens_of_step(name),
         item="token",
     )
 
 
-def folder_for(arm: str, state_bytes: int) -> Path:
-    """An empty folder of this arm on a disk that holds four checkpoints: one of each of the three
-    arms that save, and one that is being written before an earlier one goes."""
-    folder = scratch()
-    if disk_facts(folder)["in_memory"]:
-        raise Skip("the scratch folder is in memory", "name one on a disk: --scratch DIR")
-    needed_bytes = 4 * state_bytes
-    if shutil.disk_usage(folder).free < needed_bytes:
-        raise Skip(
-            f"the disk of the scratch folder has less than {needed_bytes / 1e6:.0f} MB free",
-            "free some space, or name another disk: --scratch DIR",
-        )
-    own = folder / arm
-    shutil.rmtree(own, ignore_errors=True)
-    own.mkdir()
-    return own
+class Pace:
+    """How many training steps there are from save to save, the same for all arms of a case."""
 
+    def __init__(self, name: str, cadence: str, training: Training, folder: Path) -> None:
+        self.facts: dict[str, float] = {}
+        if name.endswith("toy"):
+            self.steps = TOY_STEPS[cadence]
+            return
+        file = scratch() / "measured.json"
+        if not file.exists():  # the first arm measures for all
+            step_s = training.step_time_s(MEASURED_STEPS)
+            file.write_text(json.dumps([step_s, seconds_to_save(training, folder)]))
+        step_s, save_s = json.loads(file.read_text())
+        self.steps = steps_between(cadence, step_s, save_s)
+        self.facts = {"training_step_s": step_s, "torch_save_s": save_s}
 
-def cost_of_save(training: Training, saving: Saving, checkpoints: Checkpoints) -> dict[str, float]:
-    """How long the call blocks, how long until the state is durable, and how much that is; with no
-    training beside it."""
-    blocked_s, durable_s = [], []
-    for _ in range(SAVES):
-        checkpoints.remove()
+    def train(self, training: Training) -> None:
+        """Until the next save is due."""
+        for _ in range(self.steps):
+            training.step()
         training.synchronize()
+
+
+def seconds_to_save(training: Training, folder: Path) -> float:
+    """Durably, by torch.save."""
+    start_s = monotonic()
+    with written_or_said():
+        TorchSave(folder).save(state_of(training))
+    return monotonic() - start_s
+
+
+def steps_between(cadence: str, step_s: float, save_s: float) -> int:
+    """Two saves, from the time of a training step and of a save; rounded up to 5 of the second
+    digit, so that launches have the same."""
+    steps = SLACK * save_s / step_s
+    unit = max(1.0, 5 * 10.0 ** (math.floor(math.log10(steps)) - 1))
+    keeps_up = math.ceil(steps / unit) * int(unit)
+    return keeps_up if cadence == "keeps_up" else max(1, keeps_up // BEHIND)
+
+
+def saved(manner: Manner, training: Training, pace: Pace) -> dict[str, float]:
+    """A save with the training behind it: how long that stood still for it, and how long until
+    the state was durable."""
+    with written_or_said():
         start_s = monotonic()
-        saving.save(state_of(training))
-        blocked_s.append(monotonic() - start_s)
-        saving.wait()
-        durable_s.append(monotonic() - start_s)
-    written_bytes = checkpoints.bytes_on_disk()
+        manner.save(state_of(training))
+        blocked_s = monotonic() - start_s
+        pace.train(training)
+        trained_s = monotonic()
+        manner.wait()
+        waited_s = monotonic() - trained_s
     return {
-        "blocked_s": statistics.median(blocked_s),
-        "durable_s": statistics.median(durable_s),
-        "checkpoint_bytes": float(written_bytes),
-        "write_bytes_per_s": written_bytes / statistics.median(durable_s),
+        "blocked_s": blocked_s,
+        "stood_still_s": blocked_s + waited_s,
+        "durable_s": manner.checkpoints.durable_s - start_s,
     }
+
+
+def on_disk(manner: Manner, durable_s: float) -> dict[str, float]:
+    """What was written, and how fast."""
+    written_bytes = float(sum(one.stat().st_size for one in manner.checkpoints.files()))
+    return {"checkpoint_bytes": written_bytes, "write_bytes_per_s": written_bytes / durable_s}
+
+
+def restored(manner: Manner, expected: State, fresh: Resting) -> tuple[int, float]:
+    """Bytes that differ once the checkpoint is in another model and optimizer, on the training's
+    device, and how long it took to get there from the disk."""
+    training = fresh.training
+    training.step()  # makes the moments
+    targets = state_of(training)
+    evict(manner.checkpoints.files())
+    training.synchronize()
+    start_s = monotonic()
+    manner.restore(targets)
+    training.synchronize()
+    restore_s = monotonic() - start_s
+    return differing_bytes(expected, state_of(training)), restore_s
+
+
+def require_memory(needed_bytes: int) -> None:
+    """Of the host. Raises Skip where there is less."""
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:") and 1024 * int(line.split()[1]) < needed_bytes:
+            raise Skip(
+                f"copies of the state need {needed_bytes / 1e6:.0f} MB of the host's memory",
+                "use a machine with more, or a smaller model: gpt2, gpt_toy",
+            )

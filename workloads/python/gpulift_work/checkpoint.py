@@ -1,19 +1,23 @@
 """Durable checkpoints of a training in PyTorch, for Python arms.
 
-A state is tensors by name. Whatever the manner of saving, torch.save writes it, and it is on the
-disk and has its name only when all of it is there: the checkpoint before stays until then.
+A state is tensors by name. However it is saved, its files are flushed, and it has its name only
+when all of it is on the disk; then the checkpoint before it is removed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+import torch.distributed.checkpoint as dcp
 
 if TYPE_CHECKING:
     from gpulift_work.training import Training
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 State = dict[str, torch.Tensor]
 NAME = "checkpoint-"
 PARTIAL = ".partial"
+FILE = "state.pt"  # of what is one file
+
+warnings.filterwarnings("ignore", module="torch.distributed.checkpoint")
 
 
 def state_of(training: Training) -> State:
@@ -36,69 +43,56 @@ def bytes_of(state: State) -> int:
     return sum(int(one.nbytes) for one in state.values())
 
 
-def shards_of(state: State, number: int) -> list[State]:
-    """The state in so many parts of about the same size."""
-    shards: list[State] = [{} for _ in range(number)]
-    for name in sorted(state, key=lambda name: state[name].nbytes, reverse=True):
-        min(shards, key=bytes_of)[name] = state[name]
-    return shards
+def on_host(state: State) -> State:
+    """A copy."""
+    return {name: one.detach().to("cpu", copy=True) for name, one in state.items()}
+
+
+def copy_into(found: State, targets: State) -> None:
+    """As a module takes the state that it is given. Raises ValueError where the names differ."""
+    if found.keys() != targets.keys():
+        raise ValueError("the file holds other tensors")
+    for name, target in targets.items():
+        target.copy_(found[name])
 
 
 class Checkpoints:
-    """The checkpoints in a folder, each a folder of so many files, which as many threads write."""
+    """A folder of the newest whole checkpoint, and of one that is being written."""
 
-    def __init__(self, folder: Path, files: int = 1) -> None:
-        self._folder = folder
-        self._files = files
-        self._threads = ThreadPoolExecutor(files)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.durable_s = 0.0  # when the last one was, on the steady clock
 
-    def write(self, state: State) -> None:
-        """Returns when the state is durable; then those before are removed. Raises OSError in one
-        line without a path: it goes into records."""
-        try:
-            self._write(state)
-        except (OSError, RuntimeError) as error:
-            reason = system_said(error)
-            if reason is None:
-                raise
-            raise OSError(f"the checkpoint cannot be written: {reason}") from error
-
-    def _write(self, state: State) -> None:
-        earlier = self._whole()
-        whole = self._folder / f"{NAME}{number_of(earlier[-1]) + 1 if earlier else 1}"
-        partial = whole.with_suffix(PARTIAL)
+    def begin(self) -> Path:
+        """A folder for the next one's files."""
+        newest = self.newest()
+        number = 1 if newest is None else number_of(newest) + 1
+        partial = self.folder / f"{NAME}{number}{PARTIAL}"
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         partial.mkdir()
-        shards = shards_of(state, self._files) if self._files > 1 else [state]
-        files = [partial / f"{index}.pt" for index in range(len(shards))]
-        list(self._threads.map(write_file, files, shards))
+        return partial
+
+    def finish(self, partial: Path) -> None:
+        """Of files that are on the disk: names them, and removes the checkpoint before."""
+        earlier = self._whole()
         sync_folder(partial)
-        partial.rename(whole)
-        sync_folder(self._folder)
+        partial.rename(partial.with_suffix(""))
+        sync_folder(self.folder)
+        self.durable_s = monotonic()
         for one in earlier:
             shutil.rmtree(one)
 
+    def newest(self) -> Path | None:
+        """None where there is none."""
+        return max(self._whole(), key=number_of, default=None)
+
+    def files(self) -> list[Path]:
+        """Of the newest one."""
+        newest = self.newest()
+        return [] if newest is None else sorted(newest.iterdir())
+
     def _whole(self) -> list[Path]:
-        """The oldest first."""
-        whole = (one for one in self._folder.glob(f"{NAME}*") if one.suffix != PARTIAL)
-        return sorted(whole, key=number_of)
-
-    def load(self) -> State:
-        """The newest one, on the host; nothing where there is none."""
-        state: State = {}
-        for folder in self._whole()[-1:]:
-            for file in folder.iterdir():
-                state.update(torch.load(file, map_location="cpu", weights_only=True))
-        return state
-
-    def bytes_on_disk(self) -> int:
-        """Of all files in the folder."""
-        return sum(one.stat().st_size for one in self._folder.rglob("*") if one.is_file())
-
-    def remove(self) -> None:
-        """All of them, and what a process that was killed left."""
-        for one in self._folder.glob(f"{NAME}*"):
-            shutil.rmtree(one)
+        return [one for one in self.folder.glob(f"{NAME}*") if one.suffix != PARTIAL]
 
 
 def number_of(checkpoint: Path) -> int:
@@ -106,7 +100,103 @@ def number_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix(NAME))
 
 
-def write_file(path: Path, state: State) -> None:
+class Manner(Protocol):
+    """A manner of saving and of restoring."""
+
+    checkpoints: Checkpoints
+
+    def save(self, state: State) -> None:
+        """Returns when the training may change the state."""
+
+    def wait(self) -> None:
+        """Returns when what was saved is durable, and raises what went wrong."""
+
+    def restore(self, targets: State) -> None:
+        """The newest checkpoint, into tensors that are there, on whatever device."""
+
+
+class TorchSave:
+    """torch.save, which the training waits for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkpoints = Checkpoints(folder)
+
+    def save(self, state: State) -> None:
+        """Straight from the device, tensor by tensor."""
+        partial = self.checkpoints.begin()
+        write_file(partial / FILE, state)
+        self.checkpoints.finish(partial)
+
+    def wait(self) -> None:
+        """For nothing: it is durable already."""
+
+    def load(self) -> State:
+        """The newest one, on the host; nothing where there is none."""
+        found: State = {}
+        for file in self.checkpoints.files():
+            found.update(torch.load(file, map_location="cpu", weights_only=True))
+        return found
+
+    def restore(self, targets: State) -> None:
+        """By way of the host."""
+        copy_into(self.load(), targets)
+
+
+class Dcp:
+    """torch.distributed.checkpoint in a process alone, which the training waits for."""
+
+    def __init__(self, folder: Path, *, pinned: bool = False) -> None:
+        """`pinned`: copies for async_save are in pinned memory, which is kept."""
+        self.checkpoints = Checkpoints(folder)
+        self._writer = DcpWriter(self.checkpoints, pinned=pinned)
+
+    def save(self, state: State) -> None:
+        """The next tensors are copied from the device while some are written."""
+        dcp.save(state, **self._to_next())
+
+    def wait(self) -> None:
+        """For nothing: it is durable already."""
+
+    def restore(self, targets: State) -> None:
+        """Tensor by tensor."""
+        dcp.load(targets, checkpoint_id=self.checkpoints.newest(), no_dist=True)
+
+    def _to_next(self) -> dict[str, Any]:
+        partial = self.checkpoints.begin()
+        return {"checkpoint_id": partial, "storage_writer": self._writer, "no_dist": True}
+
+
+class DcpAsync(Dcp):
+    """Its async_save: a copy in the host's memory, which a thread writes."""
+
+    _writing: Future[Any] | None = None
+
+    def save(self, state: State) -> None:
+        """Waits for the save before, which needs the copies, and for the new copies."""
+        self.wait()
+        self._writing = dcp.async_save(state, **self._to_next())
+
+    def wait(self) -> None:
+        """Raises what the thread met."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+class DcpWriter(dcp.FileSystemWriter):  # type: ignore[misc]
+    """Flushes its files, and hands what is whole to the checkpoints, on whatever thread."""
+
+    def __init__(self, checkpoints: Checkpoints, *, pinned: bool) -> None:
+        super().__init__(checkpoints.folder, sync_files=True, cache_staged_state_dict=pinned)
+        self._checkpoints = checkpoints
+
+    def finish(self, metadata: Any, results: Any) -> None:
+        """The last that torch does of a save."""
+        super().finish(metadata, results)
+        self._checkpoints.finish(Path(self.path))
+
+
+def write_file(path: Path, state: Any) -> None:
     """Returns when it is on the disk."""
     with path.open("wb") as file:
         torch.save(state, file)
@@ -123,14 +213,28 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def system_said(error: BaseException) -> str | None:
-    """Why the system refused: torch raises an error of its own while it handles the system's."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.strerror:
-            return seen.strerror
-        seen = seen.__cause__ or seen.__context__
-    return None
+@contextlib.contextmanager
+def written_or_said() -> Iterator[None]:
+    """Raises OSError in one line without a path, which goes into records, where the system refuses
+    to write: torch raises errors of its own then."""
+    try:
+        yield
+    except (OSError, RuntimeError, dcp.CheckpointException) as error:
+        reason = system_said(error)
+        if reason is None:
+            raise
+        raise OSError(f"the checkpoint cannot be written: {reason}") from error
+
+
+def system_said(error: BaseException | None) -> str | None:
+    """Why it refused, by the error or those that it was raised for."""
+    if error is None:
+        return None
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    inner = [one for one, _ in getattr(error, "failures", {}).values()]
+    causes = [*inner, error.__cause__ or error.__context__]
+    return next(filter(None, map(system_said, causes)), None)
 
 
 def differing_bytes(state: State, found: State) -> int:
@@ -144,77 +248,3 @@ def differing(one: torch.Tensor | None, other: torch.Tensor | None) -> int:
         return max(bytes_of({"": each}) for each in (one, other) if each is not None)
     bits, others = (each.to(one.device).flatten().view(torch.uint8) for each in (one, other))
     return int((bits != others).sum())
-
-
-class Saving(Protocol):
-    """A manner of saving."""
-
-    def save(self, state: State) -> None:
-        """Returns when the training may change the state."""
-
-    def wait(self) -> None:
-        """Returns when what was saved is durable."""
-
-
-class NoSaving:
-    """Saves nothing."""
-
-    def save(self, state: State) -> None:
-        """Nothing."""
-
-    def wait(self) -> None:
-        """For nothing."""
-
-
-class Synchronous:
-    """Holds the training up until the state is durable."""
-
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
-
-    def save(self, state: State) -> None:
-        """Straight from the device, tensor by tensor."""
-        self._checkpoints.write(state)
-
-    def wait(self) -> None:
-        """For nothing: it is durable already."""
-
-
-class Snapshot:
-    """Copies the state to host buffers that it keeps, pinned for a GPU; a thread writes them."""
-
-    def __init__(self, checkpoints: Checkpoints, state: State) -> None:
-        self._checkpoints = checkpoints
-        self._copies = {
-            name: torch.empty_like(one, device="cpu", pin_memory=one.is_cuda)
-            for name, one in state.items()
-        }
-        self._thread = ThreadPoolExecutor(1)
-        self._writing: Future[None] | None = None
-
-    def save(self, state: State) -> None:
-        """Waits for the save before, which still needs the buffers, and for the copies."""
-        self.wait()
-        for name, one in state.items():
-            self._copies[name].copy_(one, non_blocking=True)
-        if any(one.is_cuda for one in state.values()):
-            torch.cuda.current_stream().synchronize()
-        self._writing = self._thread.submit(self._checkpoints.write, self._copies)
-
-    def wait(self) -> None:
-        """Raises what the thread met."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
-
-
-def make_saving(name: str, folder: Path, state: State) -> tuple[Saving, Checkpoints]:
-    """The manner of this name, and where it puts its checkpoints."""
-    checkpoints = Checkpoints(folder, files=4 if name == "sharded_4" else 1)
-    manners: dict[str, Callable[[], Saving]] = {
-        "none": NoSaving,
-        "synchronous": lambda: Synchronous(checkpoints),
-        "snapshot_thread": lambda: Snapshot(checkpoints, state),
-        "sharded_4": lambda: Synchronous(checkpoints),
-    }
-    return manners[name](), checkpoints

@@ -54,15 +54,15 @@ def folder_for(name: str, needed_bytes: float) -> Path:
     folder = scratch()
     if disk_facts(folder)["in_memory"]:
         raise Skip("the scratch folder is in memory", "name one on a disk: --scratch DIR")
+    own = folder / name
+    shutil.rmtree(own, ignore_errors=True)
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < needed_bytes:
         raise Skip(
-            f"the samples need {needed_bytes / 1e6:.0f} MB, and the disk of the scratch folder has "
+            f"the files need {needed_bytes / 1e6:.0f} MB, and the disk of the scratch folder has "
             f"{free_bytes / 1e6:.0f} MB free",
             ANOTHER_DISK,
         )
-    own = folder / name
-    shutil.rmtree(own, ignore_errors=True)
     own.mkdir()
     return own
 

@@ -86,7 +86,7 @@ def test_too_little_space_says_how_much_is_needed(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
     with pytest.raises(worker.Skip) as skip:
         samples.folder_for("tar", 4e6)
-    said = "the samples need 4 MB, and the disk of the scratch folder has 3 MB free"
+    said = "the files need 4 MB, and the disk of the scratch folder has 3 MB free"
     assert str(skip.value) == said
     assert "--scratch DIR" in skip.value.remedy
     samples.folder_for("tar", 3e6)  # is enough
