@@ -16,6 +16,7 @@ from gpulift.analysis import errata, gains
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import FIRST_MODELS, Gain, gains_of
+from gpulift.analysis.ladder import Ladder, Rung, ladders_of
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.models import as_model, with_models
 from gpulift.analysis.standing import CONTROL, REASONS
@@ -26,6 +27,7 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.records.files import stem_of
 from gpulift.records.read import cases_of
+from tools.showcase import ladder_runs
 
 MODELS = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
 PAGE = "BEGIN.md"
@@ -36,9 +38,9 @@ HEAD = """# Where to begin
 
 What to turn on, and in which order: measure after each, and stop where it is fast enough or fits.
 A figure is baseline time / time with it, of a whole training step, with its 95 % interval, from a
-committed record; ▲ faster, ▼ slower. Each was measured alone: they do not multiply; `job/ladder`
-measures some together, one added after the other. Where nothing that was measured may lead yet, the
-reason and the command that measures it stand there
+committed record; ▲ faster, ▼ slower. Settings added up were measured together; all below them each
+alone, and these do not multiply. Where nothing that was measured may lead yet, the reason and the
+command that measures it stand there
 ([what leads](../scripts/gpulift/METHOD.md#what-leads), [known errors](ERRATA.md)).
 """
 
@@ -168,6 +170,15 @@ def gains_by_technique(results: Path, known: Sequence[Erratum]) -> dict[str, lis
     return found
 
 
+def ladders(results: Path, known: Sequence[Erratum]) -> list[Ladder]:
+    """Of the committed records of all GPU models, those whose rungs may all lead."""
+    found: list[Ladder] = []
+    for model in MODELS:
+        summaries = ladder_runs(results, model)
+        found += ladders_of(summaries, doubts_of(summaries, known))
+    return [one for one in found if all(rung.brings for rung in one.rungs[1:])]
+
+
 def lines_of(situation: Situation, found: Mapping[str, Sequence[Gain]]) -> list[Line]:
     """Its things in the order in which to turn them on."""
     lines = (_line(situation, thing, found.get(thing.technique, ())) for thing in situation.things)
@@ -219,11 +230,39 @@ def _gpu(one: Gain) -> str:
 # --- The page ---
 
 
-def page(found: Mapping[str, Sequence[Gain]]) -> str:
+def page(found: Mapping[str, Sequence[Gain]], climbed: Sequence[Ladder] = ()) -> str:
     """The content of BEGIN.md."""
     return HEAD + "".join(
-        f"\n## {one.title}\n\n{_table(one, lines_of(one, found))}" for one in SITUATIONS
+        (
+            *(f"\n## {_title(one)}\n\n{_rungs(one)}" for one in climbed),
+            *(f"\n## {one.title}\n\n{_table(one, lines_of(one, found))}" for one in SITUATIONS),
+        )
     )
+
+
+def _title(one: Ladder) -> str:
+    gpu = one.case.first.context.gpu
+    return f"Settings added up: {one.model} on {gpu.name.removeprefix('NVIDIA ') if gpu else ''}"
+
+
+def _rungs(one: Ladder) -> str:
+    head = (
+        f"| with all above it | {one.item}s/s | over the one above | peak memory |\n"
+        "| --- | ---: | --- | ---: |\n"
+    )
+    rows = (
+        (rung.name, f"{rung.per_s.value:.0f}", _brings(rung), text.size(rung.memory_bytes))
+        for rung in one.rungs
+    )
+    ids = one.case.record_ids(one.rungs[0].name)
+    cited = f"\n{len(ids)} launches; the first is `{ids[0]}`.\n"
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + cited
+
+
+def _brings(rung: Rung) -> str:
+    if rung.brings is None:
+        return "–"
+    return f"{text.verdict(rung.brings.speedup)[0]} {text.speedup(rung.brings.speedup)}"
 
 
 def _table(situation: Situation, lines: Sequence[Line]) -> str:
@@ -263,7 +302,8 @@ def _worth(situation: Situation, one: Gain) -> str:
 def main() -> None:
     """Writes the page."""
     results = machine.checkout_root() / "results"
-    made = page(gains_by_technique(results, errata.read_errata(results / errata.FILE)))
+    known = errata.read_errata(results / errata.FILE)
+    made = page(gains_by_technique(results, known), ladders(results, known))
     try:
         (results / PAGE).write_text(made, encoding="utf-8")
     except OSError as error:

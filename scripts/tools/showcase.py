@@ -76,7 +76,7 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
 def exhibits(results: Path) -> list[Exhibit]:
     """All of them: what is worth turning on, and where it was measured, in which order."""
     known = errata.read_errata(results / errata.FILE)
-    found = (climbed(_ladder_runs(results, model), known) for model in LADDER_MODELS)
+    found = (climbed(ladder_runs(results, model), known) for model in LADDER_MODELS)
     first = next(filter(None, found), None)
     techniques = steps_and_blocks(committed(results), known)
     return [techniques, first] if first else [techniques]
@@ -98,7 +98,7 @@ def _rungs(one: Ladder) -> Iterator[dict[str, Any]]:
         yield {"name": name, "run": one.run, **_ends(rung.per_s)}
 
 
-def _ladder_runs(results: Path, model: str) -> list[Summary]:
+def ladder_runs(results: Path, model: str) -> list[Summary]:
     """The committed runs of the model that have a ladder."""
     stem = LADDER.replace("/", ".")
     files = [file for file in committed_files(results, model) if stem_of(file) == stem]

@@ -13,8 +13,10 @@ from gpulift.analysis import errata
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import Gain, gains_of
+from gpulift.analysis.ladder import ladders_of
 from gpulift.ground.errors import GpuliftError
 from tests import sample
+from tests.analysis.test_ladder import climbed
 from tests.conftest import CHECKOUT
 from tests.figures import summary
 from tests.sample import Json, arm
@@ -64,9 +66,18 @@ def named(situation: begin.Situation, records: Sequence[Json]) -> list[str]:
 def test_the_committed_page_is_that_of_the_committed_records() -> None:
     results = CHECKOUT / "results"
     known = errata.read_errata(results / errata.FILE)
-    made = begin.page(begin.gains_by_technique(results, known))
+    made = begin.page(begin.gains_by_technique(results, known), begin.ladders(results, known))
     committed = (results / begin.PAGE).read_text("utf-8")
     assert committed == made, "run python -m tools.begin in scripts/, commit what it writes"
+
+
+def test_settings_added_up_stand_first() -> None:
+    (one,) = ladders_of([summary(climbed())])
+    made = begin.page({}, [one])
+    first, *_ = re.findall(r"## (.*)", made)
+    assert first == "Settings added up: Llama 1B on H200"
+    assert re.search(r"\| torch_default \| 5000 \| – \| 20.0 GiB \|", made)
+    assert re.search(r"\| tf32 \| 20000 \| ▲ 4\.0\d*× \[.*\] \| 20.0 GiB \|", made)
 
 
 def test_every_technique_of_the_page_is_there() -> None:
