@@ -1,237 +1,164 @@
-"""input/cache: what copies of a slow store's samples on the disk or in memory are worth."""
+"""input/cache: what copies of an object store's samples on the local disk are worth."""
 
 from __future__ import annotations
 
-import os
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
+import fsspec
+from gpulift_work.object_store import ObjectStore
 from gpulift_work.samples import (
     Batch,
-    Pack,
     Sample,
-    ThrottledReader,
+    SingleFiles,
     cold,
     folder_for,
     note_of_cold,
-    read_whole,
     seeded_samples,
     shuffled,
 )
 from gpulift_worker import Arm
 
 TECHNIQUE = {
-    "question": "After how many epochs does a cache in front of a slow store pay, and how much?",
-    "expectation": (
-        "Loaders have requests in flight: with 16 of them 32 samples of 112 KiB take 32 x 1.15 + 5 "
-        "= 42 ms from a store of 100 MB/s and 5 ms, and 32 x 0.115 + 0.5 = 4.2 ms at 1 GB/s and "
-        "0.5 ms. First epoch: a copy in memory costs nothing, 1.0; one on the disk 0.05 ms a "
-        "sample, 0.96 and 0.72. Later ones: from the disk, cold, 0.12 ms a sample, 3.84 ms: 10.9 "
-        "and 1.1; from memory 10 us: 131 and 13. Break-even in epochs, (first - later) / (remote "
-        "- later): 1.0, so within the second epoch, but 5 for a copy on the disk at 1 GB/s. One "
-        "after another, the control: 5 + 1.15 = 6.15 ms a sample, 0.21 of the speed, and 0.5 + "
-        "0.115 + 0.1 (a sleep's delay) = 0.7 ms, 0.19."
-    ),
+    "question": "What are local copies of an object store's samples worth, in the epoch that makes "
+    "them and in later ones?",
+    "expectation": """
+        64 objects of 112 KiB, asked for in batches of 16, one after another or 16 at once. A
+        request takes s3fs 1.2 ms of a processor, all in one thread, and 0.4 ms of waiting for the
+        answer (a trial on two cores). If not told otherwise it makes two of an object, for its
+        size and for itself: 3.2 ms, 205 ms in all, and by 16 at once 155. one_request: half of
+        it, 2.0. Of requests that are 10 ms late: 23.2 ms an object, 1,490 ms, and by 16 at once 4
+        x (20 + 39) = 235; one_request 2.0 and 1.9. In the first epoch the caches, which have
+        max_concurrency=1 too, ask for each size one after another, then for 16 objects at once:
+        on the loopback 1.6 + 1.3 and 0.4 ms to write the object and read it: 0.9 and 0.75; late 1
+        and 4 x (16 x 11.6 + 32) = 870 ms, 0.27. Later: 0.12 ms to read a cold copy and 0.2 to
+        find and open it, 20 ms: 10, 7.5, 70 and 12 times.
+    """,
     "predict": [
         {
-            "case": {"store": "100MB_s"},
-            "step_time_s": {"read_ahead_16": [0.0378, 0.0462]},
-            "speedup": {"remote_each_epoch": [0.189, 0.231]},
+            "case": {"store": "loopback", "in_flight": 1},
+            "step_time_s": {"s3fs": [0.14, 0.25]},
+            "speedup": {"one_request": [1.7, 2.1]},
         },
         {
-            "case": {"store": "1GB_s"},
-            "step_time_s": {"read_ahead_16": [0.00378, 0.00462]},
-            "speedup": {"remote_each_epoch": [0.171, 0.209]},
-        },
-        {"case": {"epoch": "first"}, "speedup": {"ram_cache": [0.9, 1.1]}},
-        {"case": {"store": "100MB_s", "epoch": "first"}, "speedup": {"local_copy": [0.864, 1.056]}},
-        {"case": {"store": "1GB_s", "epoch": "first"}, "speedup": {"local_copy": [0.648, 0.792]}},
-        {
-            "case": {"store": "100MB_s", "epoch": "later"},
-            "speedup": {"local_copy": [9.81, 11.99], "ram_cache": [117.9, 144.1]},
+            "case": {"store": "loopback", "in_flight": 16},
+            "step_time_s": {"s3fs": [0.11, 0.2]},
+            "speedup": {"one_request": [1.4, 2.1]},
         },
         {
-            "case": {"store": "1GB_s", "epoch": "later"},
-            "speedup": {"local_copy": [0.99, 1.21], "ram_cache": [11.7, 14.3]},
+            "case": {"store": "10ms_away", "in_flight": 1},
+            "step_time_s": {"s3fs": [1.4, 1.8]},
+            "speedup": {"one_request": [1.9, 2.1]},
+        },
+        {
+            "case": {"store": "10ms_away", "in_flight": 16},
+            "step_time_s": {"s3fs": [0.18, 0.29]},
+            "speedup": {"one_request": [1.6, 2.1]},
+        },
+        {
+            "case": {"store": "loopback", "epoch": "first"},
+            "speedup": {"simplecache": [0.65, 1.0], "filecache": [0.6, 1.0]},
+        },
+        {
+            "case": {"store": "10ms_away", "in_flight": 1, "epoch": "first"},
+            "speedup": {"simplecache": [0.9, 1.05], "filecache": [0.9, 1.05]},
+        },
+        {
+            "case": {"store": "10ms_away", "in_flight": 16, "epoch": "first"},
+            "speedup": {"simplecache": [0.15, 0.3], "filecache": [0.15, 0.3]},
+        },
+        {
+            "case": {"store": "loopback", "epoch": "later"},
+            "speedup": {"simplecache": [6, 12], "filecache": [6, 12]},
+        },
+        {
+            "case": {"store": "10ms_away", "in_flight": 1, "epoch": "later"},
+            "speedup": {"simplecache": [55, 85], "filecache": [55, 85]},
+        },
+        {
+            "case": {"store": "10ms_away", "in_flight": 16, "epoch": "later"},
+            "speedup": {"simplecache": [9, 15], "filecache": [9, 15]},
         },
     ],
-    "found": (
-        "The records are of caches that asked the store for one sample after another in the first "
-        "epoch, as the control does: 0.19 to 0.21. Since then they have 16 requests in flight. "
-        "From memory 32 samples take 0.09 ms, not 0.3, since their 3.7 MB stay in the processor's "
-        "cache (41 GB/s; inferred, not traced): 478 and 46."
-    ),
-    "arms": ["read_ahead_16", "local_copy", "ram_cache", "remote_each_epoch"],
-    "controls": ["remote_each_epoch"],
+    "claims": ["local-disk-faster"],
+    "arms": ["s3fs", "one_request", "simplecache", "filecache"],
     "l2": "none",
-    "page_cache": "cold",
-    "sweep": {"store": ["100MB_s", "1GB_s"], "epoch": ["first", "later"]},
+    "page_cache": "by_case",
+    "sweep": {
+        "store": ["loopback", "10ms_away"],
+        "in_flight": [1, 16],
+        "epoch": ["first", "later"],
+    },
     "check": {"meaning": "wrong bytes of all samples in their order", "tolerance": 0},
 }
-STORES = {"100MB_s": (1e8, 5e-3), "1GB_s": (1e9, 5e-4)}  # bytes a second, and latency in s
-COUNT, SIZE = 32, 112 << 10
-IN_FLIGHT = 16
-EPOCHS = 3  # of which metrics are the median
-
-
-class Remote:
-    """Samples in an emulated store: a local file's, late."""
-
-    def __init__(self, folder: Path, samples: Sequence[Sample], reader: ThrottledReader) -> None:
-        self._pack = Pack(folder, samples, [])
-        self._reader = reader
-        self._file = os.open(self._pack.files[0], os.O_RDONLY | os.O_CLOEXEC)
-
-    def read(self, number: int) -> Sample:
-        """One request."""
-        return self._reader.read(self._file, *self._pack.place(number))
-
-
-class ReadAhead:
-    """Asks the store for several at a time, as loaders do, and keeps none."""
-
-    files: Sequence[Path] = ()
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-        self._threads = ThreadPoolExecutor(IN_FLIGHT)
-
-    def clear(self) -> None:
-        """Nothing is kept."""
-
-    def read(self, order: Sequence[int]) -> Iterator[Sample]:
-        """In their order."""
-        return self._threads.map(self._remote.read, order)
-
-
-class OneByOne(ReadAhead):
-    """Asks when the one before is there."""
-
-    def read(self, order: Sequence[int]) -> Iterator[Sample]:
-        """In their order."""
-        return map(self._remote.read, order)
-
-
-class RamCache(ReadAhead):
-    """Keeps all in memory."""
-
-    def __init__(self, remote: Remote) -> None:
-        super().__init__(remote)
-        self._kept: dict[int, Sample] = {}
-
-    def clear(self) -> None:
-        """As ahead of the first epoch."""
-        self._kept.clear()
-
-    def read(self, order: Sequence[int]) -> Iterator[Sample]:
-        """From memory, where it is there."""
-        missing = super().read([number for number in order if number not in self._kept])
-        for number in order:
-            if number not in self._kept:
-                self._kept[number] = next(missing)
-            yield self._kept[number]
-
-
-class LocalCopy(ReadAhead):
-    """Keeps all in a file on the disk."""
-
-    def __init__(self, remote: Remote, folder: Path) -> None:
-        super().__init__(remote)
-        self.files = [folder / "copy"]
-        self._file = os.open(self.files[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        self._kept: set[int] = set()
-
-    def clear(self) -> None:
-        """As ahead of the first epoch."""
-        os.truncate(self._file, 0)
-        self._kept.clear()
-
-    def read(self, order: Sequence[int]) -> Iterator[Sample]:
-        """From the disk, where it is there."""
-        missing = super().read([number for number in order if number not in self._kept])
-        for number in order:
-            if number in self._kept:
-                yield read_whole(self._file, SIZE, SIZE * number, f"sample {number}")
-                continue
-            sample = next(missing)
-            os.pwrite(self._file, sample, SIZE * number)
-            self._kept.add(number)
-            yield sample
+COUNT, SIZE, BATCH = 64, 112 << 10, 16
+CACHES = ("simplecache", "filecache")
+DELAYS_S = {"loopback": 0.0, "10ms_away": 0.01}
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
-    """A step is an epoch: the first, ahead of which the cache is emptied, or a later one, ahead of
-    which what is on the disk is put out of memory."""
-    folder = folder_for(arm, 8.0 * COUNT * SIZE)  # of the store and a copy, for all arms
+    """A step is an epoch: the first, ahead of which there are no copies, or a later one, ahead of
+    which they are put out of memory."""
+    folder = folder_for(arm, 8.0 * COUNT * SIZE)  # of the store and copies, for all arms
     order = shuffled(COUNT, seed)
-    bytes_per_s, latency_s = STORES[str(point["store"])]
-    remote = Remote(
-        folder, seeded_samples(COUNT, SIZE, seed), ThrottledReader(bytes_per_s, latency_s)
-    )
-    cache = cache_of(arm, remote, folder)
+    bucket = folder / "store" / "samples"
+    bucket.mkdir(parents=True)
+    names = [
+        f"{bucket.name}/{file.name}"
+        for file in SingleFiles(bucket, seeded_samples(COUNT, SIZE, seed), order).files
+    ]
+    store = ObjectStore(bucket.parent, DELAYS_S[str(point["store"])])
+    epochs = Epochs(arm, store, int(point["in_flight"]), folder)
     batch = Batch(COUNT, SIZE)
 
     def step() -> None:
-        batch.fill(cache.read(order))
+        batch.fill(epochs.read([names[number] for number in order]))
 
-    around: dict[str, Any] = {"before": cache.clear}
+    around: dict[str, Any] = {"before": epochs.forget}
     if point["epoch"] == "later":
         step()
-        around = cold(cache.files) if cache.files else {}
-
-    def metrics() -> dict[str, float]:
-        return break_even(step, cache, lambda: batch.fill(ReadAhead(remote).read(order)))
-
+        around = cold(epochs.copies) if epochs.copies else {}
     return Arm(
         step=step,
         error=lambda: batch.wrong_bytes(seeded_samples(COUNT, SIZE, seed), order),
         items=COUNT,
         item="sample",
         bytes=COUNT * SIZE,
-        metrics=metrics if arm in ("local_copy", "ram_cache") else dict,
-        notes={
-            "load": f"emulated: {bytes_per_s / 1e6:g} MB/s, {1e3 * latency_s:g} ms a request",
-            "local_copy": note_of_cold(folder),
-        },
+        versions={"fsspec": fsspec.__version__, **store.versions},
+        notes={**store.notes, "copies": note_of_cold(folder)},
         **around,
     )
 
 
-def cache_of(arm: str, remote: Remote, folder: Path) -> ReadAhead:
-    """What the arm has in front of the store."""
-    if arm == "local_copy":
-        return LocalCopy(remote, folder)
-    caches = {"remote_each_epoch": OneByOne, "ram_cache": RamCache, "read_ahead_16": ReadAhead}
-    return caches[arm](remote)
+class Epochs:
+    """Batches of objects, which a cache of fsspec's keeps on the disk, or nobody."""
 
+    def __init__(self, arm: str, store: ObjectStore, in_flight: int, folder: Path) -> None:
+        self._arm = arm
+        settings = {} if arm == "s3fs" else {"max_concurrency": 1}  # an object is one piece
+        self._objects = self._files = store.files(in_flight, **settings)
+        self._folder = folder
+        self._round = itertools.count()
+        self.forget()
 
-def break_even(
-    epoch: Callable[[], None], cache: ReadAhead, without_cache: Callable[[], None]
-) -> dict[str, float]:
-    """Epochs after which the cache has paid for itself, with the times that this follows from; the
-    last epoch leaves the cache filled."""
-    first_s, later_s, remote_s = [], [], []
-    put_out = cold(cache.files)["before"]
-    for _ in range(EPOCHS):
-        remote_s.append(duration_s(without_cache))
-        cache.clear()
-        first_s.append(duration_s(epoch))
-        put_out()
-        later_s.append(duration_s(epoch))
-    first, later, remote = map(statistics.median, (first_s, later_s, remote_s))
-    times = {"first_epoch_s": first, "later_epoch_s": later, "remote_epoch_s": remote}
-    # A cache that is no faster than the store never pays.
-    return times | (
-        {"break_even_epochs": (first - later) / (remote - later)} if later < remote else {}
-    )
+    def forget(self) -> None:
+        """As ahead of the first epoch; connections stay."""
+        if self._arm in CACHES:
+            self.folder = self._folder / f"copies{next(self._round)}"
+            self._files = fsspec.filesystem(
+                self._arm, fs=self._objects, cache_storage=str(self.folder)
+            )
 
+    @property
+    def copies(self) -> Sequence[Path]:
+        """Of all objects."""
+        return [*self.folder.iterdir()] if self._arm in CACHES else []
 
-def duration_s(work: Callable[[], None]) -> float:
-    """Of one run."""
-    start_s = monotonic()
-    work()
-    return monotonic() - start_s
+    def read(self, names: Sequence[str]) -> Iterator[Sample]:
+        """In their order."""
+        for start in range(0, len(names), BATCH):
+            batch = names[start : start + BATCH]
+            found = self._files.cat(batch)
+            yield from (found[name] for name in batch)

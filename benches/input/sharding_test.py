@@ -19,8 +19,6 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The case's scratch folder, and work of a small size."""
     monkeypatch.setattr(sharding, "COUNT", 24)
     monkeypatch.setattr(sharding, "SHARD_BYTES", 3 * sharding.SIZE)  # 8 shards
-    monkeypatch.setattr(sharding, "BYTES_PER_S", 1e12)
-    monkeypatch.setattr(sharding, "LATENCY_S", 0.0)
     return disk
 
 
@@ -29,56 +27,81 @@ def make(name: str, point: dict[str, Any]) -> Arm:
     return made(sharding, name, point)
 
 
-@pytest.mark.parametrize("readers", [1, 2, 4])
-@pytest.mark.parametrize("store", ["cold_disk", "emulated_200MB_s"])
-@pytest.mark.parametrize(
-    ("name", "shared_out"),
-    [("scan_and_skip", False), ("strided_index", True), ("contiguous_shards", True)],
-)
-def test_each_sample_comes_once_and_metrics_say_what_a_reader_reads(
-    name: str, shared_out: bool, readers: int, store: str
-) -> None:
-    arm = make(name, {"readers": readers, "store": store})
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point['store']}-{point['readers']}")
+@pytest.mark.parametrize("name", sharding.TECHNIQUE["arms"])
+def test_each_sample_comes_once(name: str, point: dict[str, Any]) -> None:
+    arm = make(name, point)
     assert arm.error is not None
     assert arm.error() == 0
-    (read,) = arm.metrics().values()
-    wanted = 24 * sharding.SIZE / (readers if shared_out else 1)
-    assert wanted <= read < 1.05 * wanted
+    assert (arm.precondition is None) == (point["store"] != "cold_disk")
 
 
-def delivery(links: int) -> Any:
+@pytest.mark.parametrize(
+    ("way", "wanted"),
+    [("scan_and_skip", range(8)), ("contiguous_shards", range(1, 8, 2))],
+)
+def test_who_has_shards_of_its_own_reads_no_others(
+    way: str, wanted: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = samples.seeded_samples(24, sharding.SIZE, 7)
+    own = samples.folder_for("own", 1.0)
+    store = samples.TarShards(own, content, range(24), sharding.SHARD_BYTES)
+    opened: list[Path] = []
+    local = sharding.Reader._opened
+
+    def told(self: Any, shards: list[Path]) -> Any:
+        opened.extend(shards)
+        return local(self, shards)
+
+    monkeypatch.setattr(sharding.Reader, "_opened", told)
+    assert len(list(getattr(sharding.Reader(store, 1, 2), way)())) == 12
+    assert opened == [store.files[number] for number in wanted]
+
+
+def delivery(readers: int) -> Any:
     """Readers of one pack."""
     content = samples.seeded_samples(24, sharding.SIZE, 7)
     store = samples.Pack(samples.folder_for("own", 1.0), content, range(24))
-    reader = samples.ThrottledReader(1e12, 0.0)
-    return sharding.Delivery("strided_index", store, [reader] * links), content
+    return [sharding.Reader(store, rank, readers) for rank in range(readers)], content
 
 
-def test_a_sample_that_comes_twice_or_never_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    readers, content = delivery(2)
-    readers.step()
-    assert readers.error(content) == 0
-    readers._readers[1]._rank = 0
-    readers.step()
+def test_a_sample_that_comes_twice_or_never_is_found() -> None:
+    (first, second), content = delivery(2)
+    both = sharding.Delivery("strided_index", [first, second])
+    both.step()
+    assert both.error(content) == 0
+    twice = sharding.Delivery("strided_index", [first, first])
+    twice.step()
     with pytest.raises(RuntimeError, match="sample 0 came 2 times"):
-        readers.error(content)
-    readers._readers = [readers._readers[0]]
-    readers.step()
+        twice.error(content)
+    alone = sharding.Delivery("strided_index", [first])
+    alone.step()
     with pytest.raises(RuntimeError, match="sample 1 came 0 times"):
-        readers.error(content)
+        alone.error(content)
 
 
 def test_wrong_bytes_are_found() -> None:
     readers, content = delivery(3)
-    readers.step()
+    three = sharding.Delivery("strided_index", readers)
+    three.step()
     changed = content.copy()
     changed[5, 100] ^= 1
-    assert readers.error(changed) == 1
+    assert three.error(changed) == 1
 
 
 def test_a_truncated_shard_names_the_sample(folder: Path) -> None:
     arm = make("contiguous_shards", POINTS[0])
-    with open(folder / "contiguous_shards" / "000007.tar", "ab") as file:
+    with open(folder / "contiguous_shards" / "store" / "samples" / "000007.tar", "ab") as file:
         file.truncate(600)
-    with pytest.raises(ValueError, match=r"sample 0000\d\d.bin is truncated: 88 of"):
+    with pytest.raises(RuntimeError, match=r"sample 0000\d\d.bin is truncated: 88 of"):
         arm.step()
+
+
+def test_a_reader_that_is_killed_ends_the_step() -> None:
+    readers, _ = delivery(1)
+    one = sharding.Delivery("strided_index", readers)
+    (process,) = one.processes
+    process.kill()
+    process.join()
+    with pytest.raises(BrokenPipeError):
+        one.step()
