@@ -19,7 +19,7 @@ DISK, SLEEP, PROCESSOR = "disk", "sleep", "processor"
 ROOFS = {"host_link": LINK, "gpu_link": LINK, "storage": DISK}  # by the first part of a roof's name
 HOST_SHARE = 0.85  # of the device's time: who issues for so long is what the device waits for
 # Or who waits for it: a stream takes some 1024 launches, and then a call returns when one is done.
-FULL_QUEUE = 256  # launches behind the host as it ends issuing; who is waited for has a few
+FULL_QUEUE = 500  # launches behind the host as it ends issuing; an optimizer in one is some 100
 MODEL = "model"  # an axis of the cases, or a note: what a step trains
 STEP, EMULATED = "step", "emulated"  # a note, and how any begins where something was not real
 COMPUTED = "emulated: calls"  # that takes a processor's time, and does not sleep

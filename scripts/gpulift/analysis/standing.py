@@ -17,6 +17,7 @@ from gpulift.records.model import Record
 
 LADDER, JOB = "job/ladder", quick.JOB
 LADDERS = (LADDER, JOB)  # each arm has all settings of those before it
+ADDING_UP = (*LADDERS, "input/pipeline")
 ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
@@ -28,7 +29,7 @@ QUOTABLE = 100.0  # a ratio beyond it, or its inverse, is one of two things that
 
 def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
     """One of REASONS, the first that holds; empty where nothing speaks against the row."""
-    if row.case.technique in LADDERS:  # the ratio over its baseline is of no one setting
+    if row.case.technique in ADDING_UP:  # the ratio over its baseline is of no one setting
         return ADDED_UP
     records = row.case.measured
     known = doubts.known(records)

@@ -61,7 +61,7 @@ def test_the_host_s_share_and_the_launches_stand_beside_it() -> None:
     assert bound_of(read([one]), "x").shown == "host 1.00, 768 launches a step"
 
 
-@pytest.mark.parametrize(("launches", "kind"), [(4000.0, "device"), (1000.0, "host")])
+@pytest.mark.parametrize(("launches", "kind"), [(6000.0, "device"), (4000.0, "host")])
 def test_a_host_that_waits_for_a_place_in_the_queue_sets_no_pace(
     launches: float, kind: str
 ) -> None:
