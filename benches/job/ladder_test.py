@@ -78,12 +78,22 @@ def test_gradients_that_are_not_scaled_right_are_found(
 ) -> None:
     settings = technique.RUNGS[: technique.RUNGS.index(arm) + 1]
     job = jobs.Job("llama_toy", torch.device("cpu"), 7, settings)
-    tolerance = jobs.tolerance_of(settings) or technique.TECHNIQUE["check"]["tolerance"]
+    tolerance = (
+        jobs.tolerance_of(settings, "llama_toy") or technique.TECHNIQUE["check"]["tolerance"]
+    )
     assert job.error() <= tolerance
     loss = job.training.loss_of
     monkeypatch.setattr(job.training, "loss_of", lambda *batch: 1.2 * loss(*batch))
     job.loss_tolerance = 1.0
     assert job.error() > tolerance
+
+
+def test_a_layer_without_its_gradient_is_found(technique: ModuleType) -> None:
+    job = jobs.Job("llama_toy", torch.device("cpu"), 7, ["torch_default"])
+    norm = job.training.model.layers[1].input_layernorm
+    norm.weight.register_hook(torch.zeros_like)
+    with pytest.raises(Exception, match=r"no gradient reaches layers\.1\.input_layernorm\.weight"):
+        job.error()
 
 
 def test_an_optimizer_that_does_nothing_is_found(technique: ModuleType) -> None:

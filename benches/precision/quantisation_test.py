@@ -73,13 +73,13 @@ def test_logits_are_no_further_off_than_their_formats_make_them(
 def test_weights_of_4_bits_are_within_their_tolerance_and_found_in_place_of_8(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = technique.config_of("int4_weight_only")
+    packed = technique.config_of("int4_tinygemm")
     quantization = technique.quantization
     plain = quantization.IntxWeightOnlyConfig(torch.int4, quantization.PerGroup(128))
     monkeypatch.setattr(technique, "config_of", lambda arm: plain)
-    answer = answer_of(technique, "int4_weight_only")
+    answer = answer_of(technique, "int4_tinygemm")
     tolerance = technique.TECHNIQUE["check"]["tolerance"]
-    assert 0.3 < over_formats(technique, answer, "int4_weight_only") < tolerance
+    assert 0.3 < over_formats(technique, answer, "int4_tinygemm") < tolerance
     assert over_formats(technique, answer, "fp8_dynamic") > tolerance
     assert (packed.group_size, packed.int4_packing_format) == (128, "tile_packed_to_4d")
 
@@ -152,11 +152,10 @@ def test_a_prefill_multiplies_all_tokens_and_tells_its_error(technique: ModuleTy
     ("arm", "phase", "capability", "reason"),
     [
         ("int8_dynamic", "decode", (9, 0), "by 17 rows or more"),
-        ("int8_weight_only", "prefill", (9, 0), "by a kernel for few rows"),
         ("fp8_dynamic", "decode", None, "products of 8-bit floats need a GPU"),
         ("fp8_weight_only", "decode", (8, 0), "the GPU has no 8-bit floats"),
-        ("int4_weight_only", "prefill", None, "packed 4-bit weights need a GPU"),
-        ("int4_weight_only", "decode", (7, 5), "no products of packed 4-bit weights for this GPU"),
+        ("int4_tinygemm", "prefill", None, "packed 4-bit weights need a GPU"),
+        ("int4_tinygemm", "decode", (7, 5), "no products of packed 4-bit weights for this GPU"),
     ],
 )
 def test_an_arm_without_products_is_skipped(

@@ -42,14 +42,14 @@ TECHNIQUE = {
         A step is a save, the training steps until the next, and the wait until the save is durable
         and the checkpoint before it removed: what a run pays from save to save, at either pace. All
         arms flush files and names. W is how long a durable torch.save takes. keeps_up: as many
-        training steps as last 1.25 W, rounded up, 1.25 to 1.4 W; falls_behind: a quarter, 0.31 to
-        0.35 W. torch_save takes both after one another; async_save the longer one, and a copy to
-        pinned memory at 50 GB/s: keeps_up 2.25 / 1.25 to 2.4 / 1.4, 1.7 to 1.8, less a tenth where
-        the thread that writes takes the training's Python time; falls_behind 1.31 to 1.35. dcp
-        writes to the same disk, copies from the GPU ahead and has no checksum: 0.95 to 1.15.
-        llama_1b: 1.236 G x 12 bytes = 14.8 GB, at 0.7 GB/s 21 s, copied in 0.3 s; 150 steps of
-        0.19 s. GPT-2: 1.49 GB, 2.1 s, 30 ms; 65 steps of 42 ms. Stood still a save: torch_save W;
-        async_save the copy, and behind a disk that cannot follow 0.65 to 0.7 W more. The toy on
+        training steps as last 1.25 W, rounded up to two digits, 1.25 to 1.38 W; falls_behind: a
+        quarter, 0.31 to 0.35 W. torch_save takes both after one another; async_save the longer one,
+        and a copy to pinned memory at 50 GB/s: keeps_up 2.25 / 1.25 to 2.4 / 1.4, 1.7 to 1.8, less
+        a tenth where the thread that writes takes the training's Python time; falls_behind 1.31 to
+        1.35. dcp writes to the same disk, copies from the GPU ahead and has no checksum: 0.95 to
+        1.15. llama_1b: 1.236 G x 12 bytes = 14.8 GB, at 0.7 GB/s 21 s, copied in 0.3 s; 140 steps
+        of 0.19 s. GPT-2: 1.49 GB, 2.1 s, 30 ms; 63 steps of 42 ms. Stood still a save: torch_save
+        W; async_save the copy, and behind a disk that cannot follow 0.65 to 0.7 W more. The toy on
         processors: 1.3 MB in 112 tensors, some 8 ms in torch.save, 35 ms of plans and pickles in
         DCP; 20 steps of 5 ms, or 1: dcp 0.8 and 0.3; async_save, whose thread is Python's as the
         steps are, 0.8 to 1.0 and 0.3.
@@ -164,6 +164,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
             "torch_threads": str(threads),
         },
         metrics=metrics,
+        bytes=0.0 if manner is None else float(state_bytes),  # a building block: saves set the pace
         items=pace.steps * tokens_of_step(name),
         item="token",
     )
@@ -201,10 +202,9 @@ def seconds_to_save(training: Training, folder: Path) -> float:
 
 
 def steps_between(cadence: str, step_s: float, save_s: float) -> int:
-    """Two saves, from the time of a training step and of a save; rounded up to 5 of the second
-    digit, so that launches have the same."""
+    """Two saves, from the time of a training step and of a save; rounded up to two digits."""
     steps = SLACK * save_s / step_s
-    unit = max(1.0, 5 * 10.0 ** (math.floor(math.log10(steps)) - 1))
+    unit = max(1.0, 10.0 ** (math.floor(math.log10(steps)) - 1))
     keeps_up = math.ceil(steps / unit) * int(unit)
     return keeps_up if cadence == "keeps_up" else max(1, keeps_up // BEHIND)
 

@@ -73,10 +73,11 @@ def one_by_one(
     """A network after another, as transformers' eager form does: the host waits for each, since it
     has to know how many tokens that has."""
     output = torch.zeros_like(tokens)
-    for expert in range(len(gate_up)):
+    # unbind(): of a slice by itself the gradient is as large as all weights.
+    for expert, (into, out_of) in enumerate(zip(gate_up.unbind(), down.unbind(), strict=True)):
         rows, place = torch.where(chosen == expert)
-        inner = gated(nnf.linear(tokens[rows], gate_up[expert]))
-        found = nnf.linear(inner, down[expert]) * shares[rows, place, None]
+        inner = gated(nnf.linear(tokens[rows], into))
+        found = nnf.linear(inner, out_of) * shares[rows, place, None]
         output.index_add_(0, rows, found.to(output.dtype))
     return output
 

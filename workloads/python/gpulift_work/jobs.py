@@ -23,8 +23,10 @@ from gpulift_work.training import (
     set_up,
 )
 
-# 0.46 of llama_1b's gradients, 0.25 of gpt2's; 0.032 of losses, which fall by two thirds within 5.
-FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.6, 0.1
+# 0.46 of llama_1b's gradients, 0.14 to 0.25 of gpt2's and vit_l16's; 0.032 of losses, which fall by
+# two thirds within 5 steps.
+FP8_TOLERANCES = {"llama_1b": 0.6}
+FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.33, 0.1
 FP32_TOLERANCE = 0.012  # 0.0037 without TF32, which they are held against
 FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
 
@@ -51,15 +53,15 @@ def arm_with(
     job.checked_steps = checked_steps
     return job.arm(
         threads,
-        tolerance=tolerance_of(settings),
+        tolerance=tolerance_of(settings, name),
         roof="" if "toy" in name else roof_of(settings),
     )
 
 
-def tolerance_of(settings: Sequence[str]) -> float | None:
+def tolerance_of(settings: Sequence[str], name: str) -> float | None:
     """Of gradients; None is that of BF16."""
     if "fp8" in settings:
-        return FP8_TOLERANCE
+        return FP8_TOLERANCES.get(name, FP8_TOLERANCE)
     return None if "bf16" in settings else FP32_TOLERANCE
 
 
