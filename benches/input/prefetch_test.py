@@ -1,90 +1,119 @@
-"""input/prefetch: what a queue of two stations takes, and whole epochs of every arm."""
+"""input/prefetch: whole epochs of every arm, in their order, by workers that are kept or new."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from technique_script import load
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torchvision")
 
-ARMS = ("none", "depth_1", "depth_2", "depth_8", "background_thread", "new_workers")
+from gpulift_work import feeding  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
+
+ARMS = manifest(__file__)["arms"]
+POINT = {"model": "resnet18", "images": "alike"}
+BATCH = 2
+
+
+@pytest.fixture(name="files", scope="module")
+def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four."""
+    return feeding.stored(tmp_path_factory.mktemp("case"), 4, 7, scale=0.25)
+
+
+@pytest.fixture(name="step")
+def step_that_does_nothing() -> feeding.Step:
+    """With batches of two."""
+    return feeding.Step(BATCH, torch.device("cpu"), lambda _: None, lambda: None, "nothing")
 
 
 @pytest.fixture(name="prefetch")
-def prefetch_script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script, with short times."""
+def prefetch_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path], step: feeding.Step
+) -> Iterator[Any]:
+    """The script on two cores, with few images."""
     module: Any = load(__file__)
-    monkeypatch.setattr(module, "LOAD_S", 1e-4)
-    monkeypatch.setattr(module, "STEP_S", 1e-4)
-    return module
+    monkeypatch.setattr(module, "FILES", 4)
+    monkeypatch.setattr(module, "BATCHES", {"resnet18": 5})
+    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "scratch", lambda: tmp_path)
+    monkeypatch.setattr(module, "step_behind", lambda *_: step)
+    monkeypatch.setattr(feeding, "cores", lambda: 2)
+    allowed = os.sched_getaffinity(0)
+    yield module
+    os.sched_setaffinity(0, allowed)
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_epoch_has_all_batches_in_their_order(prefetch: Any, arm: str) -> None:
-    found = prefetch.make(arm, {"times": "jittered"}, 7, None)
+    found = prefetch.make(arm, POINT, 7, None)
     for _ in range(2):
         found.step()
-        assert found.error() == 0
-    assert found.items == 32
-    assert found.metrics()["queueing_s"] > 32 * 1e-4
+        assert found.error() <= manifest(__file__)["check"]["tolerance"]
+    assert found.items == 5 * BATCH
+
+
+def epochs(prefetch: Any, arm: str, read: Any, step: feeding.Step) -> Any:
+    """Of two batches, by one worker."""
+    return prefetch.Epochs(arm, read, [[(0, 0), (0, 1)], [(0, 2), (0, 3)]], 1, step)
 
 
 def test_kept_workers_are_the_same_in_the_next_epoch_and_new_ones_are_not(prefetch: Any) -> None:
-    class Telling(prefetch.SlowStore):  # type: ignore[misc]
-        def __getitem__(self, number: int) -> Any:
-            return torch.tensor(os.getpid())
-
-    for kept, processes in ((True, 1), (False, 2)):
-        epochs = prefetch.ProcessEpochs(Telling([0, 0], 7), 2, kept=kept)
-        found = {int(one) for _ in range(2) for one in epochs.epoch()}
-        assert len(found - {os.getpid()}) == processes
-
-
-def test_without_prefetch_times_add_up_and_with_it_the_longer_counts(prefetch: Any) -> None:
-    assert prefetch.queueing_s([4.0] * 32, 4.0, 0) == 256
-    for depth in (1, 2, 8):
-        assert prefetch.queueing_s([4.0] * 32, 4.0, depth) == 132
-        assert prefetch.queueing_s([1.0] * 10, 4.0, depth) == 41
-        assert prefetch.queueing_s([4.0] * 10, 1.0, depth) == 41
+    for arm, processes in (("depth_2", 1), ("new_workers", 2)):
+        seen: set[int] = set()
+        step = feeding.Step(BATCH, torch.device("cpu"), seen.add, lambda: None, "nothing")
+        found = epochs(prefetch, arm, lambda _: torch.tensor(os.getpid()), step)
+        found._normalise = lambda batch: int(batch[0])
+        for _ in range(2):
+            found.step()
+        assert len(seen - {os.getpid()}) == processes
 
 
-def test_only_depth_hides_a_slow_sample(prefetch: Any) -> None:
-    loads_s = [1.0, 1.0, 1.0, 4.0]
-    # One ahead: the slow one begins when the third is taken, at 5.
-    assert prefetch.queueing_s(loads_s, 2.0, 1) == 11
-    assert prefetch.queueing_s(loads_s, 2.0, 2) == 9
-    assert prefetch.queueing_s(loads_s, 2.0, 8) == 9
+def test_batches_that_are_wrong_swapped_or_missing_are_found(
+    prefetch: Any, step: feeding.Step, files: list[Path]
+) -> None:
+    read = feeding.drawn_cut(files)
+    found = epochs(prefetch, "depth_2", read, step)
+    found.step()
+    assert found.error(read) < 0.01
+    assert found.error(lambda key: read((1, key[1]))) > 0.01
+    found._taken.reverse()
+    with pytest.raises(RuntimeError, match="2 batches, or not in their turn"):
+        found.error(read)
+    found._taken.pop()
+    with pytest.raises(RuntimeError, match="1 batches"):
+        found.error(read)
 
 
-def test_jittered_times_have_the_sum_of_constant_ones_and_are_usual_ones(prefetch: Any) -> None:
-    jittered = prefetch.load_times_s("jittered")
-    assert sum(jittered) == pytest.approx(sum(prefetch.load_times_s("constant")))
-    assert max(jittered) > 2 * prefetch.LOAD_S
-    none, *ahead = (prefetch.queueing_s(jittered, prefetch.STEP_S, depth) for depth in (0, 1, 2, 8))
-    medians = [1.44, 1.60, 1.78]  # over seeds
-    assert [none / one for one in ahead] == pytest.approx(medians, rel=0.01)
+def test_each_sixteenth_file_is_exchanged_for_a_large_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module: Any = load(__file__)
+    asked: list[Any] = []
+
+    def large(folder: Path, *of: Any) -> list[Path]:
+        asked.append(of)
+        return [folder / str(number) for number in range(of[0])]
+
+    monkeypatch.setattr(module, "stored", large)
+    (tmp_path / "images").mkdir()
+    files = [tmp_path / "images" / str(number) for number in range(32)]
+    found = module.with_large(files, 7)
+    assert asked == [(2, 7, 3.0)]
+    changed = [number for number in range(32) if found[number] != files[number]]
+    assert changed == [0, 16]
+    assert found[16] == tmp_path / "large" / "1"
 
 
-def test_batches_that_are_wrong_swapped_or_missing_are_counted(prefetch: Any) -> None:
-    store = prefetch.SlowStore([0.0] * 3, 7)
-    wanted = [store.sample(number) for number in range(3)]
-    assert prefetch.wrong(wanted, wanted) == 0
-    assert prefetch.wrong([wanted[1], wanted[0], wanted[2]], wanted) == 2
-    assert prefetch.wrong(wanted[:2], wanted) == 3
-
-
-def test_a_killed_worker_fails_the_epoch_in_one_line(prefetch: Any) -> None:
-    class Stuck(prefetch.SlowStore):  # type: ignore[misc]
-        def __getitem__(self, number: int) -> Any:
-            threading.Event().wait()
-
-    epochs = prefetch.ProcessEpochs(Stuck([0, 0], 7), 1, kept=True)
-    batches = epochs.epoch()
+def test_a_killed_worker_fails_the_epoch_in_one_line(prefetch: Any, step: feeding.Step) -> None:
+    found = epochs(prefetch, "depth_1", lambda _: threading.Event().wait(), step)
     of_other_tests = {process.pid for process in torch.multiprocessing.active_children()}
 
     def kill() -> None:
@@ -94,8 +123,8 @@ def test_a_killed_worker_fails_the_epoch_in_one_line(prefetch: Any) -> None:
 
     threading.Timer(0.5, kill).start()
     with pytest.raises(RuntimeError, match=r"^a worker process of the loader was killed"):
-        next(batches)
+        found.step()
 
 
-def test_every_arm_but_new_workers_has_a_depth(prefetch: Any) -> None:
-    assert [*prefetch.DEPTHS, "new_workers"] == prefetch.TECHNIQUE["arms"] == list(ARMS)
+def test_every_arm_has_a_depth(prefetch: Any) -> None:
+    assert [*prefetch.DEPTHS] == ARMS

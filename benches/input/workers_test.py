@@ -1,73 +1,91 @@
-"""input/workers: all kinds of workers give the same samples in the same order."""
+"""input/workers: all kinds of workers give the same images in the same order."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from technique_script import load
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchvision")
 
-ARMS = ("in_process", "processes", "threads", "threads_in_subprocess")
+from gpulift_work import feeding  # noqa: E402
+from technique_script import load, manifest  # noqa: E402
+
+ARMS = manifest(__file__)["arms"]
+TOLERANCE = manifest(__file__)["check"]["tolerance"]
+POINT = {"model": "resnet18", "workers": "all_cores"}
+BATCH = 2
+
+
+@pytest.fixture(name="files", scope="module")
+def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four."""
+    return feeding.stored(tmp_path_factory.mktemp("case"), 4, 7, scale=0.25)
+
+
+@pytest.fixture(name="trained")
+def batches_that_were_trained_on() -> list[Any]:
+    """In their order."""
+    return []
 
 
 @pytest.fixture(name="workers")
-def workers_script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script, with few samples and three cores."""
+def workers_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path], trained: list[Any]
+) -> Any:
+    """The script with few images, three cores and a step that keeps them."""
     module: Any = load(__file__)
-    for name, value in {"BATCH": 2, "SAMPLES": 4, "IMAGES": 2, "WORDS": 50}.items():
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module, "STEP_S", 1e-4)
+    monkeypatch.setattr(module, "FILES", 4)
+    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "scratch", lambda: tmp_path)
     monkeypatch.setattr(module, "cores", lambda: 3)
+    step = feeding.Step(BATCH, torch.device("cpu"), trained.append, lambda: None, "kept")
+    monkeypatch.setattr(module, "step_behind", lambda *_: step)
     return module
 
 
-def point(work: str, step: str, workers: int | str) -> dict[str, int | str]:
-    """A case."""
-    return {"work": work, "step": step, "workers": workers}
-
-
 @pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("work", ["releases_lock", "holds_lock"])
-def test_many_workers_keep_the_order(workers: Any, arm: str, work: str) -> None:
-    if work == "releases_lock":
-        pytest.importorskip("simplejpeg")
-    found = workers.make(arm, point(work, "launching", "all_cores"), 7, None)
-    for _ in range(2):
+def test_many_workers_keep_the_order_beyond_an_epoch(workers: Any, arm: str) -> None:
+    found = workers.make(arm, POINT, 7, None)
+    for _ in range(3):
+        found.before()
         found.step()
-        found.synchronize()
         found.rest()
-    assert found.error() == 0
-    assert found.items == 2 * (2 if arm == "in_process" else 6)
-    assert found.metrics()["step_alone_s"] > 0
+    assert found.error() <= TOLERANCE
+    assert found.items == BATCH * (1 if arm == "in_process" else 3)
+    assert found.metrics()["step_alone_s"] >= 0
 
 
-def test_an_arm_that_loads_another_sample_does_not_pass(
-    workers: Any, monkeypatch: pytest.MonkeyPatch
+def test_all_arms_train_on_the_same_images(workers: Any, trained: list[Any]) -> None:
+    firsts = []
+    for arm in ARMS:
+        trained.clear()
+        workers.make(arm, POINT, 7, None).step()
+        firsts.append(trained[0])
+    assert all(one.equal(firsts[0]) for one in firsts)
+    assert firsts[0].dtype == torch.float32
+
+
+def test_an_arm_that_loads_another_image_does_not_pass(
+    workers: Any, monkeypatch: pytest.MonkeyPatch, files: list[Path]
 ) -> None:
-    right = workers.numbering(7)
+    right = feeding.drawn_cut(files)
     loaded: list[Any] = []
 
-    def load(key: tuple[int, int]) -> Any:
+    def load_other(key: tuple[int, int]) -> Any:
         loaded.append(key)
-        return right((0, key[1] + (len(loaded) == 4)))  # the last of two batches is its neighbour
+        return right((0, (key[1] + (len(loaded) == BATCH)) % 4))  # the last is its neighbour
 
-    monkeypatch.setitem(workers.LOADS, "holds_lock", lambda _: load)
-    found = workers.make("in_process", point("holds_lock", "sleeping", 1), 7, None)
+    monkeypatch.setattr(workers, "drawn_cut", lambda _: load_other)
+    found = workers.make("in_process", POINT, 7, None)
     found.step()
-    assert found.error() == 1
-
-
-def test_words_get_their_numbers_and_those_that_are_not_known_none(workers: Any) -> None:
-    numbers = workers.numbering(7)((0, 1))
-    assert numbers.shape == (50,)
-    assert -1 in numbers.tolist()
-    assert 0 <= max(numbers.tolist()) < workers.VOCABULARY
+    assert found.error() > TOLERANCE
 
 
 def test_more_workers_than_cores_are_a_skip(workers: Any) -> None:
     assert workers.workers_of("all_cores") == 3
     assert workers.workers_of(2) == 2
     with pytest.raises(workers.Skip, match="4 workers need as many cores, and there are 3"):
-        workers.make("threads", point("holds_lock", "sleeping", 4), 7, None)
+        workers.make("threads", {"model": "resnet18", "workers": 4}, 7, None)

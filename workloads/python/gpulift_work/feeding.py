@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gpulift_worker import Arm, Skip, cores, nothing, usable_cores
 from PIL import Image
+from torch.nn.functional import avg_pool2d
 from torchvision import io
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from gpulift_work.images import photographs
 from gpulift_work.loaders import Key, Keys, Load, Rounds
-from gpulift_work.steps import emulated_step
+from gpulift_work.steps import SleepingStep
 from gpulift_work.training import (
+    IMAGE_SIZES,
     TWINS,
     Training,
     device_of,
@@ -136,6 +139,22 @@ def pillow_cut(files: Sequence[Path]) -> Load:
     return load
 
 
+def drawn_cut(files: Sequence[Path]) -> Load:
+    """By Pillow, with draws of its own: torch has one generator, which threads would share."""
+
+    def load(key: Key) -> torch.Tensor:
+        generator = np.random.default_rng(key)
+        with Image.open(files[key[1]]) as image:
+            side = min(image.size) * generator.uniform(0.5, 1.0)
+            left, top = ((one - side) * generator.random() for one in image.size)
+            box = (left, top, left + side, top + side)
+            part = image.convert("RGB").resize((PIXELS, PIXELS), Image.Resampling.BILINEAR, box)
+        found: torch.Tensor = functional.pil_to_tensor(part)
+        return found.flip(-1) if generator.random() < 0.5 else found
+
+    return load
+
+
 def tensor_cut(files: Sequence[Path]) -> Load:
     """By torchvision's own decoder, and its transforms of tensors."""
 
@@ -180,7 +199,7 @@ def step_behind(model: str, seed: int, gpu: int | None) -> Step:
     """A training step of the model, or one that takes the time of one."""
     leave_a_core_free()
     if model == EMULATED:
-        sleeping = emulated_step("sleeping", EMULATED_S)
+        sleeping = SleepingStep(EMULATED_S)
         host = torch.device("cpu")
         return Step(EMULATED_BATCH, host, lambda _: sleeping(), nothing, str(sleeping))
     require_gpu_for(model, gpu)
@@ -190,11 +209,16 @@ def step_behind(model: str, seed: int, gpu: int | None) -> Step:
     twin = TWINS[model]
     layout = torch.channels_last if twin.channels_last else torch.contiguous_format
 
+    where = "the processor" if gpu is None else "the GPU"
+    shrink = PIXELS // IMAGE_SIZES[twin.model or model][0]
+
     def train(images: torch.Tensor) -> None:
+        if shrink > 1:
+            images = avg_pool2d(images, shrink)
         training.input = images.contiguous(memory_format=layout)
         training.step()
 
-    return Step(twin.batch, device, train, training.synchronize, "training on the GPU")
+    return Step(twin.batch, device, train, training.synchronize, f"training on {where}")
 
 
 def arm_of(rounds: Rounds, synchronize: Callable[[], object], **said: Any) -> Arm:

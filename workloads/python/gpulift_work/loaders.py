@@ -11,7 +11,6 @@ late, and nothing be trained on while it is made.
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
@@ -68,16 +67,10 @@ class Order:
 
 
 class Samples(Dataset[Any]):
-    """Samples by their keys, loaded one by one or by threads; an error says of which."""
+    """Samples by their keys; an error says of which."""
 
-    def __init__(self, load: Load, threads: int = 0) -> None:
+    def __init__(self, load: Load) -> None:
         self._load = load
-        self._threads = threads
-
-    @functools.cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        """Of the process that loads: threads do not live through a fork."""
-        return ThreadPoolExecutor(self._threads)
 
     def __getitem__(self, key: Key) -> tuple[Key, Any]:
         try:
@@ -87,7 +80,7 @@ class Samples(Dataset[Any]):
 
     def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
         """Where torch finds this, it asks for a batch at once."""
-        return list((self._pool.map if self._threads else map)(self.__getitem__, keys))
+        return list(map(self.__getitem__, keys))
 
 
 def stacked(samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
@@ -351,11 +344,3 @@ def in_one_line(error: Exception) -> str:
             f" {SHARED_MEMORY}, is full"
         )
     return said.splitlines()[-1] if said else type(error).__name__
-
-
-def wrong_samples(found: Sequence[Any], wanted: Iterable[Any]) -> int:
-    """How many are not, byte for byte, what they must be."""
-    return sum(
-        not np.array_equal(np.asarray(one), np.asarray(want))
-        for one, want in zip(found, wanted, strict=True)
-    )

@@ -57,7 +57,7 @@ class ObjectStore:
         found = s3fs.S3FileSystem(
             anon=True,
             endpoint_url=self.address,
-            config_kwargs={"max_pool_connections": in_flight},
+            config_kwargs={"max_pool_connections": in_flight, "proxies": {}},
             skip_instance_cache=True,
             **settings,
         )

@@ -100,3 +100,23 @@ def test_it_keeps_to_the_cores_of_the_case_and_skips_where_there_are_too_few(
 def test_a_model_has_no_step_without_a_gpu() -> None:
     with pytest.raises(Skip, match="resnet50_256"):
         feeding.step_behind("resnet50_256", 7, None)
+
+
+def test_draws_of_their_own_are_new_in_every_epoch_and_need_no_generator_of_torch(
+    files: list[Path],
+) -> None:
+    load = feeding.drawn_cut(files)
+    cuts = [load((epoch, 3)) for epoch in range(5)]
+    assert len({one.numpy().tobytes() for one in cuts}) == 5
+    torch.manual_seed(1)
+    assert load((2, 3)).equal(cuts[2])
+    assert cuts[0].shape == (3, feeding.PIXELS, feeding.PIXELS)
+    assert cuts[0].dtype == torch.uint8
+
+
+def test_a_model_of_small_images_is_given_them_smaller() -> None:
+    step = feeding.step_behind("resnet18", 7, None)
+    step.train(torch.rand(step.batch, 3, feeding.PIXELS, feeding.PIXELS))
+    assert step.said == "training on the processor"
+    with pytest.raises(ValueError, match="batch_size"):
+        step.train(torch.rand(2, 3, feeding.PIXELS, feeding.PIXELS))

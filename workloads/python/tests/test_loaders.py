@@ -38,9 +38,7 @@ def make(loaders: Any, kind: str, load: Any = number) -> Any:
         return loaders.ProcessLoader(loaders.Samples(load), order, 0)
     if kind == "processes":
         return loaders.ProcessLoader(loaders.Samples(load), order, 2)
-    if kind == "threads":
-        return loaders.ThreadLoader(loaders.Samples(load), order, 2)
-    return loaders.ProcessLoader(loaders.Samples(load, threads=2), order, 1, prefetch=4)
+    return loaders.ThreadLoader(loaders.Samples(load), order, 2)
 
 
 def take(loader: Any, batches: int) -> None:
@@ -49,7 +47,7 @@ def take(loader: Any, batches: int) -> None:
         loader.take()
 
 
-KINDS = ("in_process", "processes", "threads", "threads_in_subprocess")
+KINDS = ("in_process", "processes", "threads")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -231,11 +229,3 @@ def test_shared_memory_that_is_too_small_is_a_skip_with_a_remedy(
     monkeypatch.setattr(loaders, "SHARED_MEMORY", "/nowhere")
     with pytest.raises(loaders.Skip, match="No such file"):
         loaders.require_shared_memory(0)
-
-
-def test_a_wrong_sample_is_counted_and_a_missing_one_is_an_error(loaders: Any) -> None:
-    wanted = [torch.arange(4), torch.arange(4) + 1]
-    assert loaders.wrong_samples(torch.stack(wanted), wanted) == 0
-    assert loaders.wrong_samples(torch.stack(wanted[::-1]), wanted) == 2
-    with pytest.raises(ValueError, match="argument 2 is longer"):
-        loaders.wrong_samples(wanted[:1], wanted)

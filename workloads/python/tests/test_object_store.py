@@ -44,6 +44,14 @@ def test_it_serves_whole_objects_and_parts_of_them(folder: Path) -> None:
     assert files.cat_file(names[1], start=10, end=30) == b"\1" * 20
 
 
+def test_a_proxy_of_the_machine_is_not_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert served(folder).files(1).cat_file("samples/0.bin") == bytes(1000)
+
+
 def test_a_late_network_takes_its_time_of_each_request(folder: Path) -> None:
     store = served(folder, 0.05)
     assert store.notes["network"] == "emulated: a proxy hands each request on 50 ms late"
