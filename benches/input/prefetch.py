@@ -45,9 +45,9 @@ TECHNIQUE = {
         steps, so that nobody waits, and more ahead brings nothing. New workers, torch's default,
         are 16 forks and ends of 25 ms: 5.05 s, 1.09 with kept ones. Where each sixteenth image is
         three times as long, 9 times the work, a batch takes 1.5 times as long, 81 ms with a
-        deviation of 7 %: 1.1 for all depths. On two cores a step of ResNet-18 takes 115 ms for 32
-        images and loading them 77, both 1.4 times as much beside the other: 8 x 0.16 = 1.3 s, all
-        depths within 3 %, and new workers cost 60 ms: 1.05.
+        deviation of 7 %: 1.1 for all depths. On two cores, after a trial, a step of ResNet-18 takes
+        115 ms for 32 images and loading them 77, both 1.4 times as much beside the other: 8 x 0.16
+        = 1.3 s, all depths within 3 %, and new workers cost 60 ms: 1.05.
     """,
     "predict": [
         {

@@ -491,8 +491,8 @@ def compile_layers(model: Gpt | Llama | Vit, mode: str | None = None) -> None:
 
 
 def compile_body(model: Gpt | Llama | Vit) -> None:
-    """All but the output layer: of GPT-2 as a whole, whose layers are so small that a host calls
-    them one by one no faster than it does uncompiled ones."""
+    """All but the output layer: of GPT-2 as a whole, whose layers are so small that a busy host
+    has called them one by one no faster than uncompiled ones."""
     if isinstance(model, Gpt):
         model.hidden = torch.compile(model.hidden)  # type: ignore[method-assign]
     else:

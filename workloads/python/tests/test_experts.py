@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_work import experts, llama, training  # noqa: E402
+from gpulift_work import experts, training  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 SIZE = experts.MOE_SIZES["moe_toy"]
 
 
-def transformers_model() -> Any:
+def transformers_model(sizes: Callable[[Any], dict[str, Any]]) -> Any:
     """The same, in FP64, with weights that make the choice matter."""
     transformers = pytest.importorskip("transformers")
     config = transformers.MixtralConfig(
-        vocab_size=SIZE.vocabulary,
-        hidden_size=SIZE.width,
-        intermediate_size=SIZE.inner,
-        num_hidden_layers=SIZE.layers,
-        num_attention_heads=SIZE.heads,
-        num_key_value_heads=SIZE.key_heads,
+        **sizes(SIZE),
         num_local_experts=SIZE.experts,
         num_experts_per_tok=SIZE.chosen,
-        max_position_embeddings=SIZE.tokens,
-        rms_norm_eps=llama.NORM_EPSILON,
-        rope_parameters={"rope_type": "default", "rope_theta": llama.ROTARY_BASE},
-        tie_word_embeddings=True,
-        initializer_range=0.1,
         sliding_window=None,
     )
     config._experts_implementation = "eager"
@@ -56,9 +47,11 @@ def loss_of_other(other: Any) -> Any:
     return loss
 
 
-def test_loss_and_gradients_are_those_of_transformers() -> None:
+def test_loss_and_gradients_are_those_of_transformers(
+    sizes: Callable[[Any], dict[str, Any]],
+) -> None:
     torch.manual_seed(3)
-    other = transformers_model()
+    other = transformers_model(sizes)
     mine = experts.Moe(SIZE).double()
     theirs = dict(other.named_parameters())
     mine.load_state_dict(

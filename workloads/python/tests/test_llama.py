@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,28 +17,18 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 SIZE = llama.LLAMA_SIZES["llama_toy"]
 
 
-def transformers_model() -> Any:
+def transformers_model(sizes: Callable[[Any], dict[str, Any]]) -> Any:
     """The same, in FP64, with weights that make attention and positions matter."""
     transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=SIZE.vocabulary,
-        hidden_size=SIZE.width,
-        intermediate_size=SIZE.inner,
-        num_hidden_layers=SIZE.layers,
-        num_attention_heads=SIZE.heads,
-        num_key_value_heads=SIZE.key_heads,
-        max_position_embeddings=SIZE.tokens,
-        rms_norm_eps=llama.NORM_EPSILON,
-        rope_parameters={"rope_type": "default", "rope_theta": llama.ROTARY_BASE},
-        tie_word_embeddings=True,
-        initializer_range=0.1,
-    )
+    config = transformers.LlamaConfig(**sizes(SIZE))
     return transformers.LlamaForCausalLM(config).double()
 
 
-def test_loss_and_gradients_are_those_of_transformers() -> None:
+def test_loss_and_gradients_are_those_of_transformers(
+    sizes: Callable[[Any], dict[str, Any]],
+) -> None:
     torch.manual_seed(3)
-    other = transformers_model()
+    other = transformers_model(sizes)
     mine = llama.Llama(SIZE).double()
     names = {name: f"model.{name}" for name, _ in mine.named_parameters()}
     theirs = dict(other.named_parameters())
