@@ -90,7 +90,9 @@ TECHNIQUE = {
     "sweep": {"cores": [4, "all"], "beside": ["nothing", "training"]},
     "check": {
         "meaning": "largest mean difference of an image from Pillow's, of 255",
-        "tolerance": 2,  # nvJPEG has another inverse transform and other chroma
+        # nvJPEG repeats chroma where Pillow interpolates it: 2.4 by such a decoder on a host, 2.7
+        # with its other inverse transform. A crop one pixel off is 5 to 16.
+        "tolerance": 3.5,
     },
 }
 MODEL = "resnet50_256"

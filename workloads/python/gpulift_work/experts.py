@@ -102,8 +102,10 @@ def grouped(
 
 class Experts(nn.Module):
     """Of several SwiGLU networks each token takes those that a router gives most, by their share.
-    Of the last tokens `taken` is how many took each, and `likely` its mean share [experts]."""
+    Of the last tokens `choice` has each one's networks [tokens, chosen], `taken` how many took each
+    network, and `likely` its mean share [experts]."""
 
+    choice: torch.Tensor
     taken: torch.Tensor
     likely: torch.Tensor
 
@@ -118,12 +120,17 @@ class Experts(nn.Module):
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         tokens = state.flatten(0, -2)
         likely = self.gate(tokens).float().softmax(-1)
-        shares, chosen = likely.topk(self.chosen, dim=-1)
+        chosen = self.choice = self.choose(likely)
+        shares = likely.gather(-1, chosen)
         shares = shares / shares.sum(-1, keepdim=True)
         self.likely = likely.mean(0)
         self.taken = counted(chosen, len(self.likely)) / len(tokens)
         weights = for_products(self.gate_up_proj), for_products(self.down_proj)
         return self.work(tokens, chosen, shares.to(tokens.dtype), *weights).view_as(state)
+
+    def choose(self, likely: torch.Tensor) -> torch.Tensor:
+        """The networks [tokens, chosen] that tokens take by their shares [tokens, experts]."""
+        return likely.topk(self.chosen, dim=-1).indices
 
 
 def counted(chosen: torch.Tensor, experts: int) -> torch.Tensor:

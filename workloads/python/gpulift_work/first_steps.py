@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from gpulift_worker import Arm, Failed, Skip
+from torch import nn
 
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
@@ -51,7 +53,7 @@ class FirstSteps(Resting):
         """How far the gradients of the first step are from TF32's; Failed where losses are."""
         self.rest()
         expected, expected_losses = exact_steps(
-            self.name, self.device, self.seed, self.checked_steps
+            self.name, self.device, self.seed, self.checked_steps, self.prepare_exact
         )
         self.begin()
         self.training.losses = []
@@ -77,15 +79,23 @@ class FirstSteps(Resting):
         of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
         return float((of_difference / of_expected) ** 0.5)
 
+    def prepare_exact(self, model: nn.Module) -> None:
+        """What the model in TF32 takes over from this one: nothing."""
+
 
 def exact_steps(
-    name: str, device: torch.device, seed: int, steps: int
+    name: str,
+    device: torch.device,
+    seed: int,
+    steps: int,
+    prepare: Callable[[nn.Module], None],
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The gradients of the first step, and the losses of some, of eager steps in TF32."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     allow_tf32(True)
     with device:
         plain = Training(name, device, seed, plain=True)
+    prepare(plain.model)
     plain.make_gradients()
     gradients = [one.grad.clone() for one in plain.model.parameters()]
     plain.optimizer.step()
