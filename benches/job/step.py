@@ -18,7 +18,10 @@ TECHNIQUE = {
         products, 53 of the 67 TFLOP, at twice the rate saves 41 ms, and scales and casts take 25 of
         them back: 0.13 s, 1.42 of eager, 1.12 of compiled. An H200 has 1.4 of the bandwidth: 0.165
         s, 0.137, 0.115. GPT-2, 8 x 1024 tokens: 27 ms, half of it passes, 18 compiled; FP8 on a
-        width of 768 has more to scale than to save: 19. ViT-L/16, 128 images: 150 ms, compiled 122;
+        width of 768 has more to scale than to save: 19. An eighth of Llama 8B, 4096 tokens, 0.94 G
+        weights, 24.4 TFLOP, 21.4 of them in layers: products 38 ms, AdamW 9, casts 4, passes 11: 62
+        ms, compiled 57; products as wide gain a third by FP8, casts paid (precision/fp8_linear): 9
+        ms less, 1.3 of eager. ViT-L/16, 128 images: 150 ms, compiled 122;
         FP8 at a width of 1024 has as much to scale as to save, 130. Half a minute an arm where the
         compiler finds nothing that it made before, which is not measured.
     """,
@@ -41,6 +44,12 @@ TECHNIQUE = {
             "speedup": {"compiled": [1.3, 1.65], "fp8": [1.2, 1.6]},
         },
         {
+            "case": {"model": "llama_8b_slice"},
+            "on": "h100",
+            "step_time_s": {"bf16": [0.055, 0.07]},
+            "speedup": {"compiled": [1.04, 1.18], "fp8": [1.18, 1.42]},
+        },
+        {
             "case": {"model": "vit_l16"},
             "on": "h100",
             "step_time_s": {"bf16": [0.135, 0.165]},
@@ -52,7 +61,7 @@ TECHNIQUE = {
     "arms": ["bf16", "compiled", "fp8"],
     "l2": "by_size",
     "page_cache": "none",
-    "sweep": {"model": ["llama_1b", "gpt2", "vit_l16", "llama_toy"]},
+    "sweep": {"model": ["llama_1b", "llama_8b_slice", "gpt2", "vit_l16", "llama_toy"]},
     "quick": [{"model": "llama_1b"}],
     "check": {
         "meaning": "gradients of the first step against TF32's, relative to their norm",

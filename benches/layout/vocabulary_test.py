@@ -31,8 +31,8 @@ def test_a_wrong_gradient_is_found(
     made: list[Any] = []
     make = technique.Training
 
-    def make_and_keep(*of: Any) -> Any:
-        made.append(make(*of))
+    def make_and_keep(*of: Any, **said: Any) -> Any:
+        made.append(make(*of, **said))
         return made[-1]
 
     monkeypatch.setattr(technique, "Training", make_and_keep)

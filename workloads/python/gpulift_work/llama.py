@@ -55,6 +55,9 @@ LLAMA_SIZES = {
     "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
     # Its first layers, with a vocabulary as large as Qwen3.5's
     "llama_248k": LlamaSize(4, 2048, 32, 8, 8192, 4096, 248_320),
+    # An eighth of Llama 3.1 8B (the same paper), 4 of 32 layers and 16032 of 128256 words, so
+    # that output layer and loss have the share of a step that they have of the whole.
+    "llama_8b_slice": LlamaSize(4, 4096, 32, 8, 14_336, 4096, 16_032),
     "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
 }
 

@@ -99,6 +99,7 @@ TWINS = {
     "gpt_toy_unpadded": Twin(8, bf16=False),
     "llama_1b": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
+    "llama_8b_slice": Twin(1, bf16=True),
     "llama_toy": Twin(8, bf16=False),
     "moe_8e": Twin(2, bf16=True),
     "moe_64e": Twin(2, bf16=True),

@@ -43,11 +43,14 @@ def test_loss_and_gradients_are_those_of_transformers(
         assert training.distance(parameter.grad, theirs[names[name]].grad) < 1e-4, name
 
 
-def test_the_large_one_has_the_parameters_that_it_says() -> None:
-    size = llama.LLAMA_SIZES["llama_1b"]
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("llama_1b", 1_235_814_400), ("llama_8b_slice", 938_119_168)]
+)
+def test_the_large_ones_have_the_parameters_that_they_say(name: str, parameters: int) -> None:
+    size = llama.LLAMA_SIZES[name]
     with torch.device("meta"):
         model = llama.Llama(size)
-    assert sum(one.numel() for one in model.parameters()) == size.parameters == 1_235_814_400
+    assert sum(one.numel() for one in model.parameters()) == size.parameters == parameters
 
 
 def test_work_is_what_torch_counts_but_for_masked_attention() -> None:
