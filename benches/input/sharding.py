@@ -16,7 +16,6 @@ import numpy as np
 from gpulift_work.samples import (
     Pack,
     Sample,
-    Store,
     TarShards,
     cold,
     folder_for,
@@ -88,7 +87,7 @@ BUCKET = "samples"
 class Reader:
     """One of n, which reads a local store or the same files as objects."""
 
-    def __init__(self, store: Store, rank: int, readers: int) -> None:
+    def __init__(self, store: Pack | TarShards, rank: int, readers: int) -> None:
         self._store = store
         self._rank = rank
         self._readers = readers
@@ -127,7 +126,9 @@ class Reader:
 class RemoteReader(Reader):
     """Whole shards, or a part of the pack for each sample, so many requests at once."""
 
-    def __init__(self, store: Store, rank: int, readers: int, server: Any, in_flight: int) -> None:
+    def __init__(
+        self, store: Pack | TarShards, rank: int, readers: int, server: Any, in_flight: int
+    ) -> None:
         super().__init__(store, rank, readers)
         self._server = server
         self._in_flight = in_flight
@@ -161,7 +162,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     bucket.mkdir(parents=True)
     samples = seeded_samples(COUNT, SIZE, seed)
     order = np.random.default_rng(seed).permutation(COUNT).tolist()
-    store: Store = Pack(bucket, samples, order)
+    store: Pack | TarShards = Pack(bucket, samples, order)
     if arm != "strided_index":
         store = TarShards(bucket, samples, order, SHARD_BYTES)
     said: dict[str, Any] = {"roof": "storage/read", "notes": {"cold": note_of_cold(folder)}}

@@ -7,7 +7,6 @@ import importlib
 import io
 import os
 import shutil
-import struct
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import numpy as np
 import pytest
 
 COUNT, SIZE = 12, 5000
-FORMS = ("files", "tar", "pack", "lmdb", "tfrecord", "webdataset")
+FORMS = ("files", "files_8_threads", "pack", "pack_sequential", "lmdb", "webdataset")
 PACKAGES = {"lmdb": "lmdb", "webdataset": "webdataset"}
 LEAVES_FILES_OPEN = (
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -90,6 +89,9 @@ def test_too_little_space_says_how_much_is_needed(
     assert str(skip.value) == said
     assert "--scratch DIR" in skip.value.remedy
     samples.folder_for("tar", 3e6)  # is enough
+    with pytest.raises(worker.Skip) as skip:
+        samples.folder_for("tar", 4e6, "take the smaller case")
+    assert skip.value.remedy == "take the smaller case"
 
 
 @pytest.mark.usefixtures("case_folder")
@@ -127,6 +129,47 @@ def test_where_the_kernel_does_not_tell_the_arm_is_skipped_with_a_remedy(
     assert "cachestat" in skip.value.remedy
 
 
+def test_a_window_is_warm_when_nearly_all_is_there(
+    samples: Any, worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    shares = iter([1.0, 0.5, None])
+    monkeypatch.setattr(samples, "resident_share", lambda files: next(shares))
+    around = samples.warm([tmp_path / "file"])
+    around["before"]()
+    assert worker.look_first(around["precondition"]) == 0
+    with pytest.raises(worker.Failed, match=r"absent_share is 0\.5"):
+        worker.look_first(around["precondition"])
+    with pytest.raises(worker.Skip, match="absent_share cannot be told here"):
+        worker.look_first(around["precondition"])
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "said"),
+    [
+        (128, ""),
+        (1024, "63 MiB are less than 64 times what the disk reads ahead, 1024 KiB"),
+        (None, "the read-ahead of the scratch folder's disk cannot be told"),
+    ],
+)
+def test_too_few_samples_for_the_disks_read_ahead_are_skipped(
+    samples: Any,
+    worker: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kibibytes: int | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr(samples, "read_ahead_kib", lambda folder: kibibytes)
+    if not said:
+        samples.require_read_aheads(tmp_path, 8 << 20, "")
+        return
+    with pytest.raises(worker.Skip) as skip:
+        samples.require_read_aheads(tmp_path, 63 << 20, "take the larger case")
+    assert str(skip.value) == said
+    assert skip.value.remedy == ("take the larger case" if kibibytes else samples.ANOTHER_DISK)
+
+
 def test_the_note_says_how_cold_it_is(samples: Any, tmp_path: Path) -> None:
     said = samples.note_of_cold(tmp_path)
     assert said.startswith("cold in this machine: file contents, not names; read-ahead ")
@@ -150,16 +193,18 @@ def test_each_form_gives_all_samples_in_their_order_in_every_epoch(
     samples: Any, tmp_path: Path, form: str
 ) -> None:
     store, content, order = written(samples, form, tmp_path)
-    wanted = [content[number].tobytes() for number in order]
-    assert read(store) == wanted
-    assert read(store) == wanted
+    for _ in range(2):
+        found = read(store)
+        assert found == [content[number].tobytes() for number in store.order]
+        assert sorted(store.order) == sorted(order)
+        assert (store.order == order) == (form != "webdataset")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_its_files_are_all_that_it_wrote(samples: Any, tmp_path: Path, form: str) -> None:
     store, _, _ = written(samples, form, tmp_path)
     assert sorted(store.files) == sorted(tmp_path.iterdir())
-    assert len(store.files) == (COUNT if form == "files" else 1)
+    assert len(store.files) == (COUNT if form.startswith("files") else 1)
 
 
 @pytest.mark.parametrize("form", sorted(PACKAGES))
@@ -178,21 +223,58 @@ def test_shards_divide_the_order(samples: Any) -> None:
     assert samples.in_shards(content, order, 10_000) == [order]
 
 
-def test_several_shards_are_read_one_after_another(samples: Any, tmp_path: Path) -> None:
+def test_each_shard_has_its_part_of_the_order(samples: Any, tmp_path: Path) -> None:
     content, order = samples.seeded_samples(COUNT, SIZE, 7), samples.shuffled(COUNT, 7)
-    store = samples.TarShards(tmp_path, content, order, 3 * SIZE)
-    assert len(store.files) == 4
-    assert read(store) == [content[number].tobytes() for number in order]
+    shards = samples.TarShards(tmp_path, content, order, 3 * SIZE).files
+    assert len(shards) == 4
+    members = [member for shard in shards for member in members_of(samples, shard)]
+    assert members == [(f"{number:06}.bin", content[number].tobytes()) for number in order]
+    with tarfile.open(shards[1]) as archive:
+        assert archive.getnames() == [name for name, _ in members[3:6]]
 
 
-def test_tarfile_reads_what_was_written(samples: Any, tmp_path: Path) -> None:
-    store, content, order = written(samples, "tar", tmp_path)
-    with tarfile.open(store.files[0]) as archive:
-        members = archive.getmembers()
-        assert [one.name for one in members] == [f"{number:06}.bin" for number in order]
-        found = archive.extractfile(members[3])
-        assert found is not None
-        assert found.read() == content[order[3]].tobytes()
+def members_of(samples: Any, shard: Path) -> list[tuple[str, bytes]]:
+    """By the reader of a shard that has headers alone to go by."""
+    with shard.open("rb") as file:
+        return [(name, bytes(sample)) for name, sample in samples.tar_members(file)]
+
+
+def test_threads_read_no_more_than_their_window_ahead(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "PART", 1)
+    monkeypatch.setattr(samples, "THREADS", 2)
+    store, content, order = written(samples, "files_8_threads", tmp_path)
+    asked: list[int] = []
+    real = store._read_one
+
+    def counted(number: int) -> Any:
+        asked.append(number)
+        return real(number)
+
+    monkeypatch.setattr(store, "_read_one", counted)
+    reading = store.read()
+    assert next(reading) == content[order[0]].tobytes()
+    assert len(asked) <= 2 * samples.WINDOW
+    assert len(list(reading)) == COUNT - 1
+    assert sorted(asked) == sorted(order)
+
+
+def test_lmdb_does_not_read_ahead(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    store, _, _ = written(samples, "lmdb", tmp_path)
+    asked: list[bool] = []
+    real = lmdb.open
+
+    def opened(*given: Any, readahead: bool, **more: Any) -> Any:
+        asked.append(readahead)
+        return real(*given, readahead=readahead, **more)
+
+    monkeypatch.setattr(lmdb, "open", opened)
+    read(store)
+    assert asked == [False]
 
 
 def cut(file: Path, size: int) -> None:
@@ -200,30 +282,25 @@ def cut(file: Path, size: int) -> None:
 
 
 def test_a_truncated_tar_names_the_sample(samples: Any, tmp_path: Path) -> None:
-    store, _, order = written(samples, "tar", tmp_path)
+    content, order = samples.seeded_samples(COUNT, SIZE, 7), samples.shuffled(COUNT, 7)
+    (shard,) = samples.TarShards(tmp_path, content, order).files
     of_member = 512 + SIZE + -SIZE % 512
-    cut(store.files[0], 2 * of_member + 512 + 100)
+    cut(shard, 2 * of_member + 512 + 100)
     with pytest.raises(
         ValueError, match=f"sample {order[2]:06}.bin is truncated: 100 of 5000 bytes"
     ):
-        read(store)
-    cut(store.files[0], 2 * of_member)  # as where a copy stopped between two of them
+        members_of(samples, shard)
+    cut(shard, 2 * of_member)  # as where a copy stopped between two of them
     with pytest.raises(ValueError, match=f"truncated behind {order[1]:06}.bin"):
-        read(store)
+        members_of(samples, shard)
 
 
-def test_a_truncated_pack_names_the_sample(samples: Any, tmp_path: Path) -> None:
-    store, _, _ = written(samples, "pack", tmp_path)
+@pytest.mark.parametrize("form", ["pack", "pack_sequential"])
+def test_a_truncated_pack_names_the_sample(samples: Any, tmp_path: Path, form: str) -> None:
+    store, _, order = written(samples, form, tmp_path)
     cut(store.files[0], (COUNT - 1) * SIZE + 10)
-    with pytest.raises(ValueError, match=f"sample {COUNT - 1} is truncated: 10 of 5000 bytes"):
-        read(store)
-
-
-@pytest.mark.parametrize("left", [16 + SIZE + 5, 16 + SIZE + 700])
-def test_a_truncated_record_is_named(samples: Any, tmp_path: Path, left: int) -> None:
-    store, _, _ = written(samples, "tfrecord", tmp_path)
-    cut(store.files[0], left)
-    with pytest.raises(ValueError, match=r"record 1 of 000000\.tfrecord is truncated"):
+    last = order[-1] if form == "pack_sequential" else COUNT - 1
+    with pytest.raises(ValueError, match=f"sample {last} is truncated: 10 of 5000 bytes"):
         read(store)
 
 
@@ -234,18 +311,6 @@ def test_a_map_that_is_full_says_at_which_sample_and_what_helps(
     content = samples.seeded_samples(COUNT, SIZE, 7)
     with pytest.raises(ValueError, match=r"map of 0\.1 MB is full at sample \d+ of 12: make map_b"):
         samples.Lmdb(tmp_path, content, range(COUNT), map_bytes=65_536)
-
-
-def test_records_have_the_checksums_of_tensorflow(samples: Any, tmp_path: Path) -> None:
-    known = np.frombuffer(b"123456789", np.uint8)[None]
-    assert samples.crc32c(known).tolist() == [0xE3069283]  # as CRC-32C is defined
-    # The length of an empty record: TensorFlow writes these twelve bytes.
-    assert samples.masked(samples.crc32c(np.zeros((1, 8), np.uint8))).tolist() == [0x07980329]
-    store, content, order = written(samples, "tfrecord", tmp_path)
-    record = store.files[0].read_bytes()[: 16 + SIZE]
-    first = content[order[0]]
-    assert record[12:-4] == first.tobytes()
-    assert struct.unpack("<I", record[-4:])[0] == samples.masked(samples.crc32c(first[None]))[0]
 
 
 # --- Batches ---
@@ -266,6 +331,8 @@ def test_a_batch_finds_wrong_bytes_wrong_order_and_nothing_at_all(samples: Any) 
     changed[17] ^= 1
     assert wrong([content[2], changed, content[1]]) == 1
     assert wrong([content[2], content[1], content[0]]) > 1.9 * SIZE
+    with pytest.raises(RuntimeError, match="a sample is missing, or came twice"):
+        batch.wrong_bytes(content, [2, 0, 0])
 
 
 @pytest.mark.parametrize("number", [2, 4])
