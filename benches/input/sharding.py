@@ -145,13 +145,11 @@ class RemoteReader(Reader):
             yield from (io.BytesIO(found[name]) for name in names)
 
     def _samples(self, pack: Pack, numbers: Sequence[int]) -> Iterator[tuple[int, Sample]]:
+        from gpulift_work.object_store import parts_of  # a large package
+
         name = f"{BUCKET}/{pack.files[0].name}"
-        for start in range(0, len(numbers), self._in_flight):
-            part = numbers[start : start + self._in_flight]
-            sizes, offsets = zip(*map(pack.place, part), strict=True)
-            ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
-            found = self._objects.cat_ranges([name] * len(part), offsets, ends, on_error="raise")
-            yield from zip(part, found, strict=True)
+        places = list(map(pack.place, numbers))
+        return zip(numbers, parts_of(self._objects, name, places), strict=True)
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,14 @@ class ObjectStore:
                 last = said.strip().splitlines()[-1:] or ["it said nothing"]
                 raise RuntimeError(f"{Path(command[0]).name} does not serve: {last[0]}")
             time.sleep(LOOK_S)
+
+
+def parts_of(objects: Any, name: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Parts of an object by their sizes and offsets, as many at once as these files ask for."""
+    for start in range(0, len(places), objects.batch_size):
+        sizes, offsets = zip(*places[start : start + objects.batch_size], strict=True)
+        ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
+        yield from objects.cat_ranges([name] * len(ends), list(offsets), ends, on_error="raise")
 
 
 def end_with_parent() -> None:

@@ -1,5 +1,4 @@
-"""Samples on a disk for Python arms: the forms in which loaders find them, how they are cold, and
-an emulated store that is as slow as it is told.
+"""Samples on a disk for Python arms: the forms in which loaders find them, and how they are cold.
 
 Every form gives the same samples in the same order. One that is read from front to end has been
 written in this order, as a shuffle ahead of the training does; the others have their samples by
@@ -14,8 +13,6 @@ import itertools
 import os
 import shutil
 import tarfile
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -381,91 +378,3 @@ class Batch:
         )
         self.rows.fill(0)
         return float(wrong)
-
-
-class ThrottledReader:
-    """An emulated store: a local file's bytes, no sooner than a link of this rate and latency would
-    bring them. Requests that are made at once wait for the latency side by side and share the rate.
-
-    Raises TimeoutError for a request that would take longer than `timeout_s`.
-    """
-
-    def __init__(
-        self,
-        bytes_per_s: float,
-        latency_s: float,
-        timeout_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._latency_s = latency_s
-        self._timeout_s = timeout_s
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._free_s = 0.0  # when the link has brought all that was asked for so far
-        self.bytes_read = 0
-        self.requests = 0
-
-    def read(self, descriptor: int, size: int, offset: int) -> bytes:
-        """A request. Fewer bytes come where the file ends."""
-        content = os.pread(descriptor, size, offset)
-        self._sleep(max(0.0, self._arrival_s(len(content)) - self._clock()))
-        return content
-
-    def _arrival_s(self, size: int) -> float:
-        with self._lock:
-            now_s = self._clock()
-            arrival_s = max(now_s, self._free_s) + size / self._bytes_per_s + self._latency_s
-            if arrival_s - now_s > self._timeout_s:
-                raise TimeoutError(
-                    f"the emulated store needs {arrival_s - now_s:.1f} s for {size} bytes, and "
-                    f"the timeout is {self._timeout_s:g} s"
-                )
-            self._free_s = arrival_s - self._latency_s
-            self.bytes_read += size
-            self.requests += 1
-        return arrival_s
-
-
-class ThrottledFile(io.RawIOBase):
-    """A file in such a store, for those who want to be handed a file: each read is a request."""
-
-    def __init__(self, reader: ThrottledReader, path: Path) -> None:
-        self._reader = reader
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = path.stat().st_size
-        self._offset = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is, which costs no request."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next request begins."""
-        return self._offset
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As of any file."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset, os.SEEK_END: self._size}[whence]
-        self._offset = start + offset
-        return self._offset
-
-    def readinto(self, buffer: Any) -> int:
-        """One request for as much as the buffer holds."""
-        view = memoryview(buffer).cast("B")
-        content = self._reader.read(self._file, len(view), self._offset)
-        view[: len(content)] = content
-        self._offset += len(content)
-        return len(content)
-
-    def close(self) -> None:
-        """Also where it is closed already."""
-        if not self.closed:
-            os.close(self._file)
-        super().close()

@@ -1,14 +1,11 @@
-"""Samples on a disk: every form gives the same ones, what is broken is named, and an emulated store
-is as slow as it is told."""
+"""Samples on a disk: every form gives the same ones, and what is broken is named."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import shutil
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -340,113 +337,6 @@ def test_a_batch_takes_neither_fewer_nor_more_samples(samples: Any, number: int)
     batch = samples.Batch(3, SIZE)
     with pytest.raises(ValueError, match="zip"):
         batch.fill(iter([bytes(SIZE)] * number))
-
-
-# --- The emulated store ---
-
-
-class Clock:
-    """Goes on only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.slept_s: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.slept_s.append(round(duration_s, 9))
-        self.now_s += duration_s
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A file of 10,000 bytes, and its descriptor."""
-    file = tmp_path / "stored"
-    file.write_bytes(bytes(range(250)) * 40)
-    descriptor = os.open(file, os.O_RDONLY)
-    yield file, descriptor
-    os.close(descriptor)
-
-
-def test_requests_one_after_another_each_take_latency_and_transfer(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.005, clock=clock, sleep=clock.sleep)
-    content = reader.read(stored[1], 2000, 250)
-    assert content == bytes(range(250)) * 8
-    reader.read(stored[1], 4000, 0)
-    assert clock.slept_s == [0.007, 0.009]
-    assert (reader.bytes_read, reader.requests) == (6000, 2)
-
-
-def test_requests_at_once_share_the_rate_and_not_the_latency(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    slept_s: list[float] = []
-    reader = samples.ThrottledReader(1e6, 0.005, clock=lambda: 50.0, sleep=slept_s.append)
-    for _ in range(3):
-        reader.read(stored[1], 1000, 0)
-    assert slept_s == pytest.approx([0.006, 0.007, 0.008])
-
-
-def test_an_idle_link_saves_nothing_up(samples: Any, stored: tuple[Path, int]) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
-    reader.read(stored[1], 1000, 0)
-    clock.now_s += 10
-    reader.read(stored[1], 1000, 0)
-    assert clock.slept_s == [0.001, 0.001]
-
-
-def test_the_end_of_the_file_costs_only_what_comes(samples: Any, stored: tuple[Path, int]) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
-    assert len(reader.read(stored[1], 1_000_000, 9000)) == 1000
-    assert clock.slept_s == [0.001]
-
-
-def test_a_store_slower_than_the_timeout_says_so_and_does_not_wait(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(100, 1.0, 30.0, clock=clock, sleep=clock.sleep)
-    said = r"the emulated store needs 41\.0 s for 4000 bytes, and the timeout is 30 s"
-    with pytest.raises(TimeoutError, match=said):
-        reader.read(stored[1], 4000, 0)
-    assert clock.slept_s == []
-    reader.read(stored[1], 2000, 0)  # which the refused one does not hold up
-    assert clock.slept_s == [21.0]
-
-
-def test_threads_lose_no_bytes(samples: Any, stored: tuple[Path, int]) -> None:
-    reader = samples.ThrottledReader(1e12, 0.0)
-
-    def requests() -> None:
-        for _ in range(200):
-            reader.read(stored[1], 100, 0)
-
-    threads = [threading.Thread(target=requests) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (reader.bytes_read, reader.requests) == (80_000, 800)
-
-
-def test_a_file_of_the_store_reads_as_any_file(samples: Any, stored: tuple[Path, int]) -> None:
-    reader = samples.ThrottledReader(1e12, 0.0)
-    with io.BufferedReader(samples.ThrottledFile(reader, stored[0]), 4096) as file:
-        assert file.read(3) == bytes([0, 1, 2])
-        assert reader.requests == 1
-        assert file.read(5000) == (bytes(range(250)) * 40)[3:5003]
-        assert file.seek(-5, os.SEEK_END) == 9995
-        assert file.read() == bytes([245, 246, 247, 248, 249])
-        file.seek(10)
-        assert file.seek(5, os.SEEK_CUR) == 15
-        assert file.read(1) == bytes([15])
 
 
 # --- io_uring ---
