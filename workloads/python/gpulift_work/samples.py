@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from gpulift_files import disk_facts, evict, resident_share
-from gpulift_worker import Precondition, Skip, scratch
+from gpulift_worker import NAME_A_DISK, Precondition, Skip, scratch
 
 ANOTHER_DISK = "free some space, or name another disk: --scratch DIR"
 COLD_SHARE = 0.01  # that may still be in memory
@@ -55,7 +55,7 @@ def folder_for(name: str, needed_bytes: float, remedy: str = "") -> Path:
     """An empty folder of this name on a disk that has the space. Raises Skip without one."""
     folder = scratch()
     if disk_facts(folder)["in_memory"]:
-        raise Skip("the scratch folder is in memory", "name one on a disk: --scratch DIR")
+        raise Skip("the scratch folder is in memory", NAME_A_DISK)
     own = folder / name
     shutil.rmtree(own, ignore_errors=True)
     free_bytes = shutil.disk_usage(folder).free
@@ -117,7 +117,7 @@ def require_read_aheads(folder: Path, size: int, remedy: str) -> None:
     """Raises Skip where the samples of a cold case are too few bytes for this disk's read-ahead."""
     kibibytes = read_ahead_kib(folder)
     if kibibytes is None:
-        raise Skip("the read-ahead of the scratch folder's disk cannot be told", ANOTHER_DISK)
+        raise Skip("the read-ahead of the scratch folder's disk cannot be told", NAME_A_DISK)
     if size < READ_AHEADS * kibibytes << 10:
         raise Skip(
             f"{size >> 20} MiB are less than {READ_AHEADS} times what the disk reads ahead, "

@@ -164,7 +164,7 @@ def test_too_few_samples_for_the_disks_read_ahead_are_skipped(
     with pytest.raises(worker.Skip) as skip:
         samples.require_read_aheads(tmp_path, 63 << 20, "take the larger case")
     assert str(skip.value) == said
-    assert skip.value.remedy == ("take the larger case" if kibibytes else samples.ANOTHER_DISK)
+    assert skip.value.remedy == ("take the larger case" if kibibytes else worker.NAME_A_DISK)
 
 
 def test_the_note_says_how_cold_it_is(samples: Any, tmp_path: Path) -> None:
