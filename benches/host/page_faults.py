@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
-import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from gpulift_work.malloc import EXPORTED, allocator, faults_per_step
 from gpulift_worker import Arm, Skip
 
 TECHNIQUE = {
@@ -100,8 +99,6 @@ TECHNIQUE = {
 
 ENVIRONMENT: Mapping[str, Mapping[str, str]] = cast("Any", TECHNIQUE["environment"])
 SAMPLE_VALUES = 2**20 // 4
-WARM_UP_STEPS = 10  # glibc's threshold follows what is freed, and its heap has to grow first
-COUNTED_STEPS = 5
 SETTINGS = (  # of malloc, which only the arms above may set
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
@@ -110,7 +107,6 @@ SETTINGS = (  # of malloc, which only the arms above may set
     "GLIBC_TUNABLES",
     "THP_MEM_ALLOC_ENABLE",
 )
-EXPORTED = {"tcmalloc": "tc_version", "jemalloc": "mallctl", "mimalloc": "mi_version"}
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 FIRST_GLIBC = (2, 35)  # that knows glibc.malloc.hugetlb
 
@@ -134,15 +130,6 @@ class Batches:
         pairs = zip(self._batch, self._samples, strict=True)
         return float(sum(int((found != wanted).sum()) for found, wanted in pairs))
 
-    def faults(self) -> float:
-        """Page faults of a step."""
-        for _ in range(WARM_UP_STEPS):
-            self.step()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(COUNTED_STEPS):
-            self.step()
-        return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / COUNTED_STEPS
-
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """Batches of samples that are in memory."""
@@ -160,7 +147,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     return Arm(
         step=batches.step,
         error=batches.wrong_values,
-        metrics=lambda: {"faults_per_step": batches.faults()},
+        metrics=lambda: {"faults_per_step": faults_per_step(batches.step)},
         bytes=2 * count * 2**20,
         roof="host_memory",
         notes={"threads": "1", "transparent_huge_pages": pages, "libc": libc()},
@@ -169,8 +156,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 def require_allocator(arm: str) -> None:
     """malloc must be of the library that the arm is named for, which only that one exports."""
-    program = ctypes.CDLL(None)
-    found = next((name for name, sign in EXPORTED.items() if hasattr(program, sign)), "glibc")
+    found = allocator()
     wanted = arm if arm in EXPORTED else "glibc"
     if found == wanted:
         return

@@ -18,7 +18,10 @@ from gpulift_worker import Skip  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("page_faults.py")
-WORKER = SCRIPT.parents[2] / "core" / "python"
+ROOT = SCRIPT.parents[2]
+FOUND_IN = os.pathsep.join(
+    map(str, (SCRIPT.parent, ROOT / "core" / "python", ROOT / "workloads" / "python"))
+)
 
 MANIFEST = manifest(__file__)
 PAGES_OF_A_MEBIBYTE = 256
@@ -49,7 +52,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 def answer(arm: str, mebibytes: int) -> dict[str, Any]:
     """Of the arm in a process of its own, with what the engine sets; skips where it cannot run."""
     environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPT.parent), str(WORKER)])
+    environment["PYTHONPATH"] = FOUND_IN
     environment |= MANIFEST["environment"].get(arm, {})
     if arm in MANIFEST["preload"]:
         environment["LD_PRELOAD"] = MANIFEST["preload"][arm]
@@ -114,8 +117,7 @@ def test_an_arm_of_another_malloc_fails_in_this_process(page_faults: Any) -> Non
 
 def test_the_baseline_is_not_measured_with_a_preloaded_malloc() -> None:
     script = "import page_faults; page_faults.require_allocator('glibc')"
-    path = os.pathsep.join([str(SCRIPT.parent), str(WORKER)])
-    environment = {**os.environ, "PYTHONPATH": path, "LD_PRELOAD": "libjemalloc.so.2"}
+    environment = {**os.environ, "PYTHONPATH": FOUND_IN, "LD_PRELOAD": "libjemalloc.so.2"}
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=environment,

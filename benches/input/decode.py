@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from gpulift_work.images import synthetic_jpegs
+from gpulift_work.malloc import faults_per_step, fix_malloc
 from gpulift_worker import Arm, Skip, cores
 from PIL import Image, features
 
@@ -52,8 +53,8 @@ TECHNIQUE = {
         "One thread, 760 kB: Pillow takes 9.4 to 10.3 ms in place of 17.7, as if its copies cost "
         "nothing, and libjpeg-turbo 8.7 to 9.7 in place of 6.5: 1.07; 12.3 to 13.0 and 9.6 to "
         "10.1 in another run of that day. Of 28 kB Pillow takes 0.40 to 0.46 ms, not 0.59, of 112 "
-        "kB libjpeg-turbo 1.0 to 1.3, not 0.84. Why is not known; which pages malloc keeps from "
-        "step to step is not recorded."
+        "kB libjpeg-turbo 1.0 to 1.3, not 0.84. Why is not known: malloc's settings were its own "
+        "then, and which pages it kept from step to step was not recorded."
     ),
     "arms": ["pillow", "libjpeg_turbo", "torchvision", "libjpeg_turbo_no_simd", "fast_dct"],
     "controls": ["libjpeg_turbo_no_simd"],
@@ -123,6 +124,7 @@ class Decoding:
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """The point's images, decoded once by each thread in each step."""
     require_right_simd(arm)
+    malloc = fix_malloc()
     decoder = DECODERS[arm]()
     kilobytes = int(point["kilobytes"])
     count, width, height = IMAGES[kilobytes]
@@ -135,11 +137,13 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     return Arm(
         step=decoding.step,
         error=decoding.error,
+        metrics=lambda: {"faults_per_step": faults_per_step(decoding.step)},
         tolerance=decoder.tolerance,
         items=count * threads,
         item="image",
         versions=decoder.versions,
         notes={
+            **malloc,
             "threads": str(threads),
             "images": f"{count} synthetic JPEGs of {width} x {height} pixels, quality 90, 4:2:0; "
             f"smallest {sizes[0]}, median {sizes[count // 2]}, largest {sizes[-1]} kB",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import mmap
 import os
 import subprocess
 import sys
@@ -83,6 +84,14 @@ def test_the_fast_dct_is_not_exact(decode: Any) -> None:
     arm = decode.make("fast_dct", POINT, 7, None)
     arm.step()
     assert 0 < arm.error() <= arm.tolerance
+
+
+def test_images_are_decoded_into_pages_that_are_there(decode: Any) -> None:
+    arm = decode.make("pillow", {**POINT, "kilobytes": 760}, 7, None)
+    if "glibc" not in arm.notes["malloc"]:
+        pytest.skip(arm.notes["malloc"])
+    count, width, height = decode.IMAGES[760]
+    assert arm.metrics()["faults_per_step"] < 0.1 * count * width * height * 3 / mmap.PAGESIZE
 
 
 @pytest.mark.parametrize("kilobytes", [28, 112, 760])

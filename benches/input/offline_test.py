@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpulift_work import samples
 from gpulift_work.images import synthetic_jpegs
 from gpulift_worker import Arm
-from technique_script import load, made
+from technique_script import assert_passes_twice, load, made
 
 offline = load(__file__)
 FILES = synthetic_jpegs(20, 120, 90, 6e3, 7)
@@ -18,8 +17,6 @@ FILES = synthetic_jpegs(20, 120, 90, 6e3, 7)
 @pytest.fixture(autouse=True)
 def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The case's scratch folder, and work of a small size."""
-    monkeypatch.setattr(offline, "BYTES_PER_S", 1e12)
-    monkeypatch.setattr(offline, "LATENCY_S", 0.0)
     monkeypatch.setattr(offline, "synthetic_jpegs", lambda *_: FILES)
     return disk
 
@@ -49,6 +46,25 @@ def test_an_epoch_bears_its_part_of_the_pass(
     assert arm.error() <= (arm.tolerance or 0)
 
 
+@pytest.mark.parametrize("name", offline.TECHNIQUE["arms"])
+def test_images_of_a_store_are_those_of_the_disk(folder: Path, name: str) -> None:
+    pytest.importorskip("s3fs")
+    arm = make(name, {"store": "s3", "epochs": 1})
+    assert_passes_twice(arm)
+    assert arm.notes["store"].startswith("rclone")
+    assert arm.precondition is None
+    stored = folder / name / "store" / ("source" if name == "online" else "prepared")
+    (stored / "samples.pack").write_bytes(b"")  # nothing is left of it on the way to a step
+    with pytest.raises((OSError, ValueError)):
+        arm.step()
+
+
+def test_a_cold_case_is_proven_so() -> None:
+    arm = make("raw_pixels", {"store": "cold", "epochs": 20})
+    assert arm.precondition is not None
+    assert arm.notes["cold"].startswith("cold in this machine")
+
+
 def test_online_has_no_pass(folder: Path) -> None:
     make("online", {"store": "warm", "epochs": 1})
     assert not (folder / "online" / "written").exists()
@@ -66,8 +82,7 @@ def test_order_and_flips_are_drawn_anew_in_every_epoch() -> None:
 
 
 def test_an_image_in_the_place_of_another_does_not_pass(tmp_path: Path) -> None:
-    link = samples.ThrottledReader(1e12, 0.0)
-    images = offline.Images(tmp_path / "own", FILES[1:] + FILES[:1], link)
+    images = offline.Images(tmp_path / "own", FILES[1:] + FILES[:1], None)
     epochs = offline.Epochs("online", images, 7)
     epochs.step()
     assert epochs.error(FILES) > offline.JPEG_TOLERANCE

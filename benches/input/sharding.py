@@ -16,7 +16,6 @@ import numpy as np
 from gpulift_work.samples import (
     Pack,
     Sample,
-    Store,
     TarShards,
     cold,
     folder_for,
@@ -88,7 +87,7 @@ BUCKET = "samples"
 class Reader:
     """One of n, which reads a local store or the same files as objects."""
 
-    def __init__(self, store: Store, rank: int, readers: int) -> None:
+    def __init__(self, store: Pack | TarShards, rank: int, readers: int) -> None:
         self._store = store
         self._rank = rank
         self._readers = readers
@@ -127,7 +126,9 @@ class Reader:
 class RemoteReader(Reader):
     """Whole shards, or a part of the pack for each sample, so many requests at once."""
 
-    def __init__(self, store: Store, rank: int, readers: int, server: Any, in_flight: int) -> None:
+    def __init__(
+        self, store: Pack | TarShards, rank: int, readers: int, server: Any, in_flight: int
+    ) -> None:
         super().__init__(store, rank, readers)
         self._server = server
         self._in_flight = in_flight
@@ -144,13 +145,11 @@ class RemoteReader(Reader):
             yield from (io.BytesIO(found[name]) for name in names)
 
     def _samples(self, pack: Pack, numbers: Sequence[int]) -> Iterator[tuple[int, Sample]]:
+        from gpulift_work.object_store import parts_of  # a large package
+
         name = f"{BUCKET}/{pack.files[0].name}"
-        for start in range(0, len(numbers), self._in_flight):
-            part = numbers[start : start + self._in_flight]
-            sizes, offsets = zip(*map(pack.place, part), strict=True)
-            ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
-            found = self._objects.cat_ranges([name] * len(part), offsets, ends, on_error="raise")
-            yield from zip(part, found, strict=True)
+        places = list(map(pack.place, numbers))
+        return zip(numbers, parts_of(self._objects, name, places), strict=True)
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -161,7 +160,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     bucket.mkdir(parents=True)
     samples = seeded_samples(COUNT, SIZE, seed)
     order = np.random.default_rng(seed).permutation(COUNT).tolist()
-    store: Store = Pack(bucket, samples, order)
+    store: Pack | TarShards = Pack(bucket, samples, order)
     if arm != "strided_index":
         store = TarShards(bucket, samples, order, SHARD_BYTES)
     said: dict[str, Any] = {"roof": "storage/read", "notes": {"cold": note_of_cold(folder)}}

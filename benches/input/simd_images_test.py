@@ -29,7 +29,13 @@ def skip_type() -> Any:
 
 @pytest.mark.parametrize(
     ("name", "kernel"),
-    [("pillow", "bicubic"), ("torchvision", "bicubic"), ("opencv_area", "bilinear")],
+    [
+        ("pillow", "bicubic"),
+        ("torchvision", "bicubic"),
+        ("torchcodec", "bilinear"),
+        ("simplejpeg", "bilinear"),
+        ("opencv_area", "bilinear"),
+    ],
 )
 def test_a_library_that_decodes_too_gives_what_the_filter_gives(
     simd_images: Any, name: str, kernel: str
@@ -136,12 +142,25 @@ def test_pillow_is_not_measured_as_the_fork_nor_the_fork_as_pillow(
 
 
 def test_a_missing_library_skips_its_arm(simd_images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(skip_type(), match="the Python package cv2 is not installed") as skipped:
-        simd_images.opencv_area(False)
-    assert skipped.value.remedy.startswith("install opencv-python-headless")
+    packages = {
+        "cv2": ("opencv_area", "opencv-python-headless"),
+        "torchcodec": ("torchcodec", "torchcodec"),
+        "simplejpeg": ("simplejpeg", "simplejpeg"),
+    }
+    for package, (arm, distribution) in packages.items():
+        monkeypatch.setitem(sys.modules, package, None)
+        said = f"the Python package {package} is not installed"
+        with pytest.raises(skip_type(), match=said) as skipped:
+            simd_images.LIBRARIES[arm](False)
+        assert skipped.value.remedy.startswith(f"pip install {distribution}, ")
     with pytest.raises(skip_type(), match="no bicubic filter"):
         simd_images.opencv_area(True)
+
+
+@pytest.mark.parametrize("arm", ["torchcodec", "simplejpeg"])
+def test_a_decoder_is_not_measured_as_what_resizes(simd_images: Any, arm: str) -> None:
+    with pytest.raises(skip_type(), match=f"{arm} decodes, and leaves the resizing to others"):
+        simd_images.make(arm, {"work": "resize", "filter": "bilinear"}, 7, None)
 
 
 def test_every_arm_has_a_library(simd_images: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpulift_work.malloc import faults_per_step, fix_malloc
 from gpulift_work.training import device_of
 from gpulift_worker import Arm, Skip
 
@@ -116,6 +117,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         raise Skip(
             f"a list of {count} numbers takes a third of a gigabyte, and a step half a second"
         )
+    malloc = fix_malloc()
     torch.set_num_threads(1)  # as in a worker process of a loader
     device = device_of(gpu) if to_device else torch.device("cpu")
     creation = Creation(arm, count, device)
@@ -123,9 +125,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         step=creation.step,
         error=creation.wrong_values,
         synchronize=lambda: torch.cuda.synchronize(device) if to_device else None,
+        metrics=lambda: {"faults_per_step": faults_per_step(creation.step)},
         items=1,
         item="tensor",
-        notes={"device": device.type, "threads": "1"},
+        notes={"device": device.type, "threads": "1", **malloc},
     )
 
 

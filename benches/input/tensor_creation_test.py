@@ -70,6 +70,14 @@ def test_what_cannot_be_or_would_take_too_long_is_skipped() -> None:
         creation.make("tensor_of_list", {**ON_HOST, "bytes": 38535168}, 7, None)
 
 
+@pytest.mark.parametrize(("name", "faults"), [("tensor", True), ("as_tensor", False)])
+def test_a_large_copy_lies_in_new_pages_in_each_step(name: str, faults: bool) -> None:
+    arm = creation.make(name, {**ON_HOST, "bytes": 38535168}, 7, GPU)
+    if "glibc" not in arm.notes["malloc"]:
+        pytest.skip(arm.notes["malloc"])
+    assert (arm.metrics()["faults_per_step"] >= 1) == faults
+
+
 def test_every_value_fits_into_fp32() -> None:
     largest = max(int(case["point"]["bytes"]) for case in MANIFEST["cases"])
     assert largest // creation.VALUE_BYTES < 2**24

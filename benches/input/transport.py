@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gpulift_work.loaders import (
     Samples,
     require_shared_memory,
 )
+from gpulift_work.malloc import fix_malloc, page_faults, page_faults_of
 from gpulift_work.training import leave_a_core_free
 from gpulift_worker import Arm
 from torch.utils.data import default_collate
@@ -82,6 +84,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     """Batches taken and read."""
     size = int(point["bytes"])
     leave_a_core_free()
+    malloc = fix_malloc()  # of the worker, too, which is forked
     if arm.startswith("shared_memory"):
         require_shared_memory((SLOTS + 1) * size)
     if arm == "shared_memory_by_name":
@@ -117,11 +120,16 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
     def metrics() -> dict[str, float]:
         rest()
-        start_s = time.process_time()
+        workers = [worker.pid for worker in multiprocessing.active_children() if worker.pid]
+        start_s, here, there = time.process_time(), page_faults(), page_faults_of(workers)
         for _ in range(COUNTED_ROUNDS):
             rounds.step()
         loader.wait()
-        return {"loop_cpu_s": (time.process_time() - start_s) / (COUNTED_ROUNDS * BATCHES)}
+        return {
+            "loop_cpu_s": (time.process_time() - start_s) / (COUNTED_ROUNDS * BATCHES),
+            "faults_per_step": (page_faults() - here) / COUNTED_ROUNDS,
+            "worker_faults_per_step": (page_faults_of(workers) - there) / COUNTED_ROUNDS,
+        }
 
     return Arm(
         step=rounds.step,
@@ -135,6 +143,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         items=BATCHES,
         item="batch",
         metrics=metrics,
+        notes=malloc,
     )
 
 

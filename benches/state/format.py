@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpulift_files import resident_share
 from gpulift_work.checkpoint import State, bytes_of, copy_into, differing_bytes, sync_folder
 from gpulift_work.llama import LLAMA_SIZES, Llama
-from gpulift_work.samples import COLD_SHARE, cold, folder_for, note_of_cold
+from gpulift_work.samples import cold, folder_for, note_of_cold, warm
 from gpulift_work.training import GPT_SIZES, Gpt, device_of, free_memory
-from gpulift_worker import Arm, Precondition, Skip
+from gpulift_worker import Arm, Skip
 from torch.distributed import checkpoint as dcp
 
 TECHNIQUE = {
@@ -170,24 +169,6 @@ def cold_of(folder: Path) -> dict[str, Any]:
         "roof": "storage/read",
         "notes": {"cold": note_of_cold(folder)},
         **cold(files_in(folder)),
-    }
-
-
-def warm(files: list[Path]) -> dict[str, Any]:
-    """What an arm says that reads these files, all of which are in memory when a window begins."""
-
-    def read() -> None:
-        for file in files:
-            file.read_bytes()
-
-    def absent_share() -> float | None:
-        share = resident_share(files)
-        return None if share is None else 1 - share
-
-    remedy = "use Linux 6.5 or newer where cachestat is allowed, or files of your own"
-    return {
-        "before": read,
-        "precondition": Precondition("absent_share", absent_share, COLD_SHARE, remedy),
     }
 
 

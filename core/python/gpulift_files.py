@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,8 @@ def resident_share(files: Iterable[str | Path]) -> float | None:
     tell. Nothing is resident of files without pages."""
     pages, resident = 0, 0
     for file in files:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            file_pages = -(-os.fstat(descriptor).st_size // PAGE_BYTES)
-            found = resident_pages(descriptor)
-        finally:
-            os.close(descriptor)
+        file_pages = -(-os.stat(file).st_size // PAGE_BYTES)
+        found = _with_opened(file, resident_pages)
         if found is None:
             return None
         pages += file_pages
@@ -100,14 +96,32 @@ def pages_by_mincore(descriptor: int) -> int | None:
 
 def evict(files: Iterable[str | Path]) -> None:
     """Drops the files from the page cache, as far as the kernel does so: a precondition on
-    resident_share() tells. What is not yet on the disk is written first, since it would stay."""
-    for file in files:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+    resident_share() tells. What is not yet on the disk would stay. So file systems are written
+    where something does, each once: fsync(2) flushes the disk for each file, though it be clean."""
+    kept = [file for file in files if not _dropped(file)]
+    for file in {os.stat(file).st_dev: file for file in kept}.values():
+        _with_opened(file, _c.syncfs)
+    for file in kept:
+        _dropped(file)
+
+
+def _dropped(file: str | Path) -> bool:
+    """Whether nothing of it is left."""
+
+    def drop(descriptor: int) -> bool:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return resident_pages(descriptor) == 0
+
+    return bool(_with_opened(file, drop))
+
+
+def _with_opened(file: str | Path, use: Callable[[int], Any]) -> Any:
+    """What that says of its descriptor."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return use(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def disk_facts(folder: Path, root: Path = Path("/")) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,28 @@ def test_the_share_is_that_of_all_pages(written: Path, tmp_path: Path) -> None:
     evicted(cold)
     assert files.resident_share([written]) == 1.0
     assert files.resident_share([str(written), cold]) == 0.5
+
+
+def test_only_what_would_stay_is_written_first_and_all_of_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = [tmp_path / name for name in "abc"]
+    for file in fresh:
+        file.write_bytes(bytes(mmap.PAGESIZE))
+    synced: list[int] = []
+    real = files._c.syncfs
+
+    def counted(descriptor: int) -> Any:
+        synced.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(files._c, "syncfs", counted)
+    if files.disk_facts(tmp_path)["in_memory"]:
+        pytest.skip("the temporary folder is in memory")
+    files.evict(fresh)
+    assert len(synced) == 1
+    files.evict(fresh)
+    assert len(synced) == 1
 
 
 def test_nothing_is_resident_of_files_without_pages(tmp_path: Path) -> None:

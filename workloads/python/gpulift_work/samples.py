@@ -1,5 +1,4 @@
-"""Samples on a disk for Python arms: the forms in which loaders find them, how they are cold, and
-an emulated store that is as slow as it is told.
+"""Samples on a disk for Python arms: the forms in which loaders find them, and how they are cold.
 
 Every form gives the same samples in the same order. One that is read from front to end has been
 written in this order, as a shuffle ahead of the training does; the others have their samples by
@@ -13,26 +12,29 @@ import io
 import itertools
 import os
 import shutil
-import struct
 import tarfile
-import threading
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from gpulift_files import disk_facts, evict, resident_share
-from gpulift_worker import Precondition, Skip, scratch
+from gpulift_worker import NAME_A_DISK, Precondition, Skip, scratch
 
 ANOTHER_DISK = "free some space, or name another disk: --scratch DIR"
 COLD_SHARE = 0.01  # that may still be in memory
 SHARD_BYTES = 16 << 20
 STREAM_BYTES = 256 << 10  # that a reader from front to end asks for at once
 BLOCK = 512  # of a tar archive
-POLYNOMIAL = 0x82F63B78  # of CRC-32C, its bits in reverse
-MASK = 0xA282EAD8  # that TFRecord adds to a rotated checksum
+READ_AHEADS = 64  # of the disk, which samples are at least, or one would bring many of them
+THREADS = 8
+WINDOW = 2  # parts of an order for each thread, which are read or ready
+PART = 32  # samples of an order that a thread reads at once: handing over takes as long as a file
+SHUFFLED_SHARDS, SHUFFLED_SAMPLES = 100, 1000  # as WebDataset's own guide has them
 LEAST_MAP_BYTES = 1 << 20
+TOLD_REMEDY = "use Linux 6.5 or newer where cachestat is allowed, or files of your own"
 
 Sample = Any  # whatever holds bytes: bytes, a memoryview, a row of an array
 
@@ -49,11 +51,11 @@ def shuffled(count: int, seed: int) -> list[int]:
     return order
 
 
-def folder_for(name: str, needed_bytes: float) -> Path:
+def folder_for(name: str, needed_bytes: float, remedy: str = "") -> Path:
     """An empty folder of this name on a disk that has the space. Raises Skip without one."""
     folder = scratch()
     if disk_facts(folder)["in_memory"]:
-        raise Skip("the scratch folder is in memory", "name one on a disk: --scratch DIR")
+        raise Skip("the scratch folder is in memory", NAME_A_DISK)
     own = folder / name
     shutil.rmtree(own, ignore_errors=True)
     free_bytes = shutil.disk_usage(folder).free
@@ -61,7 +63,7 @@ def folder_for(name: str, needed_bytes: float) -> Path:
         raise Skip(
             f"the files need {needed_bytes / 1e6:.0f} MB, and the disk of the scratch folder has "
             f"{free_bytes / 1e6:.0f} MB free",
-            ANOTHER_DISK,
+            remedy or ANOTHER_DISK,
         )
     own.mkdir()
     return own
@@ -72,23 +74,56 @@ def cold(files: Sequence[Path]) -> dict[str, Any]:
     return {
         "before": lambda: evict(files),
         "precondition": Precondition(
-            "resident_share",
-            lambda: resident_share(files),
-            COLD_SHARE,
-            "use Linux 6.5 or newer where cachestat is allowed, or files of your own",
+            "resident_share", lambda: resident_share(files), COLD_SHARE, TOLD_REMEDY
         ),
+    }
+
+
+def warm(files: Sequence[Path]) -> dict[str, Any]:
+    """What an arm says that reads these files, all of which are in memory when a window begins."""
+
+    def read() -> None:
+        for file in files:
+            file.read_bytes()
+
+    def absent_share() -> float | None:
+        share = resident_share(files)
+        return None if share is None else 1 - share
+
+    return {
+        "before": read,
+        "precondition": Precondition("absent_share", absent_share, COLD_SHARE, TOLD_REMEDY),
     }
 
 
 def note_of_cold(folder: Path) -> str:
     """For the record: how cold that is, and how far ahead the system reads."""
+    kibibytes = read_ahead_kib(folder)
+    ahead = "not known" if kibibytes is None else f"{kibibytes} KiB"
+    return f"cold in this machine: file contents, not names; read-ahead {ahead}"
+
+
+def read_ahead_kib(folder: Path) -> int | None:
+    """Of the disk under it; None where the kernel does not tell, as of some file systems."""
     device = os.stat(folder).st_dev
     queue = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
     try:
-        ahead = f"{queue.read_text(encoding='ascii').strip()} KiB"
+        return int(queue.read_text(encoding="ascii"))
     except OSError:
-        ahead = "not known"
-    return f"cold in this machine: file contents, not names; read-ahead {ahead}"
+        return None
+
+
+def require_read_aheads(folder: Path, size: int, remedy: str) -> None:
+    """Raises Skip where the samples of a cold case are too few bytes for this disk's read-ahead."""
+    kibibytes = read_ahead_kib(folder)
+    if kibibytes is None:
+        raise Skip("the read-ahead of the scratch folder's disk cannot be told", NAME_A_DISK)
+    if size < READ_AHEADS * kibibytes << 10:
+        raise Skip(
+            f"{size >> 20} MiB are less than {READ_AHEADS} times what the disk reads ahead, "
+            f"{kibibytes} KiB",
+            remedy,
+        )
 
 
 class Store:
@@ -96,6 +131,8 @@ class Store:
 
     files: Sequence[Path] = ()  # all that hold samples
     versions: Mapping[str, str] = {}  # of the package that reads them
+    order: Sequence[int] = ()  # of the samples that read() gave last
+    shuffle = "all samples, anew"  # what an epoch's order can be drawn from
 
     def read(self) -> Iterator[Sample]:
         """Opens what it needs and closes it again; a sample may be gone when the next one comes."""
@@ -109,17 +146,42 @@ class SingleFiles(Store):
         self.files = [folder / f"{number:06}.bin" for number in range(len(samples))]
         for file, sample in zip(self.files, samples, strict=True):
             file.write_bytes(sample)
-        self._order = order
+        self.order = order
 
     def read(self) -> Iterator[Sample]:
+        """One after another."""
+        return map(self._read_one, self.order)
+
+    def _read_one(self, number: int) -> Sample:
         """As a data set does: open, read, close."""
-        for number in self._order:
-            with open(self.files[number], "rb") as file:
-                yield file.read()
+        with open(self.files[number], "rb") as file:
+            return file.read()
 
 
-class TarShards(Store):
-    """Archives of some 16 MiB, read from front to end."""
+class ThreadedFiles(SingleFiles):
+    """The same, read ahead by 8 threads."""
+
+    def read(self) -> Iterator[Sample]:
+        """In their order, as a loader of threads hands them on."""
+        parts = (self.order[start : start + PART] for start in range(0, len(self.order), PART))
+        with ThreadPoolExecutor(THREADS) as pool:
+
+            def asked(count: int) -> list[Future[list[Sample]]]:
+                return [
+                    pool.submit(self._read_part, part) for part in itertools.islice(parts, count)
+                ]
+
+            waiting = deque(asked(WINDOW * THREADS))
+            while waiting:
+                yield from waiting.popleft().result()
+                waiting.extend(asked(1))
+
+    def _read_part(self, numbers: Sequence[int]) -> list[Sample]:
+        return [self._read_one(number) for number in numbers]
+
+
+class TarShards:
+    """Archives of some 16 MiB, to be read from front to end."""
 
     def __init__(
         self,
@@ -136,13 +198,6 @@ class TarShards(Store):
                     member = tarfile.TarInfo(f"{number:06}.bin")
                     member.size = len(samples[number])
                     archive.addfile(member, io.BytesIO(samples[number]))
-
-    def read(self) -> Iterator[Sample]:
-        """By headers alone: tarfile takes three times as long."""
-        for shard in self.files:
-            with open(shard, "rb", buffering=STREAM_BYTES) as file:
-                for _, sample in tar_members(file):
-                    yield sample
 
 
 def in_shards(
@@ -173,16 +228,22 @@ def tar_members(file: BinaryIO) -> Iterator[tuple[str, Sample]]:
 
 
 class WebDataset(Store):
-    """The same archives by the package of that name."""
+    """Such archives by the package of that name, in this process."""
+
+    shuffle = f"the shards, and {SHUFFLED_SAMPLES} samples that follow each other, anew"
 
     def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
-        self._package = importlib.import_module("webdataset")
-        self.versions = {"webdataset": self._package.__version__}
+        package = importlib.import_module("webdataset")
+        self.versions = {"webdataset": package.__version__}
         self.files = TarShards(folder, samples, order).files
+        shards = package.WebDataset(list(map(str, self.files)), shardshuffle=SHUFFLED_SHARDS)
+        self._samples = shards.shuffle(SHUFFLED_SAMPLES)
 
     def read(self) -> Iterator[Sample]:
-        """In this process, shards in their order."""
-        for sample in self._package.WebDataset(list(map(str, self.files)), shardshuffle=False):
+        """In an order of its own in each epoch."""
+        self.order = order = []
+        for sample in self._samples:
+            order.append(int(sample["__key__"]))
             yield sample["bin"]
 
 
@@ -209,6 +270,26 @@ class Pack(Store):
                 yield read_whole(file.fileno(), *self.place(number), f"sample {number}")
 
 
+class SequentialPack(Pack):
+    """The same, written in the order of the epoch and read from front to end."""
+
+    shuffle = "all samples, once, when they were written"
+
+    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
+        super().__init__(folder, [samples[number] for number in order], range(len(order)))
+        self.order = order
+
+    def read(self) -> Iterator[Sample]:
+        """By few large requests."""
+        with open(self.files[0], "rb", buffering=STREAM_BYTES) as file:
+            for place, number in enumerate(self.order):
+                size, _ = self.place(place)
+                sample = file.read(size)
+                if len(sample) < size:
+                    raise ValueError(f"sample {number} is truncated: {len(sample)} of {size} bytes")
+                yield sample
+
+
 def read_whole(descriptor: int, size: int, offset: int, name: str) -> bytes:
     """Raises ValueError where the file ends before that."""
     content = os.pread(descriptor, size, offset)
@@ -218,7 +299,8 @@ def read_whole(descriptor: int, size: int, offset: int, name: str) -> bytes:
 
 
 class Lmdb(Store):
-    """A database of LMDB's, which maps it: a sample's bytes are touched where they are used."""
+    """A database of LMDB's, which maps it: a sample's bytes are touched where they are used.
+    Without read-ahead, as its manual advises for what is read at random."""
 
     def __init__(
         self,
@@ -230,7 +312,7 @@ class Lmdb(Store):
         self._lmdb = lmdb = importlib.import_module("lmdb")
         self.versions = {"lmdb": lmdb.__version__}
         self.files = [folder / "samples.lmdb"]
-        self._order = order
+        self.order = order
         # Values share no pages: one of 4 KiB takes two of them.
         space = map_bytes or LEAST_MAP_BYTES + 3 * sum(map(len, samples))
         with (
@@ -250,66 +332,20 @@ class Lmdb(Store):
         """Opened for each epoch: what is mapped cannot be put out of memory."""
         with (
             self._lmdb.open(
-                str(self.files[0]), subdir=False, readonly=True, lock=False
+                str(self.files[0]), subdir=False, readonly=True, lock=False, readahead=False
             ) as database,
             database.begin(buffers=True) as transaction,
         ):
-            for number in self._order:
+            for number in self.order:
                 yield transaction.get(b"%06d" % number)
-
-
-class TfRecords(Store):
-    """TensorFlow's framing of records of one size, without its protocol buffers. Like most readers
-    outside of TensorFlow this one does not look at the checksums."""
-
-    def __init__(self, folder: Path, samples: Sequence[Sample], order: Sequence[int]) -> None:
-        self.files: list[Path] = []
-        rows = np.stack([np.frombuffer(sample, np.uint8) for sample in samples])
-        length = struct.pack("<Q", rows.shape[1])
-        head = length + masked(crc32c(np.frombuffer(length, np.uint8)[None]))[0].tobytes()
-        ends = masked(crc32c(rows))
-        for numbers in in_shards(samples, order, SHARD_BYTES):
-            self.files.append(folder / f"{len(self.files):06}.tfrecord")
-            with open(self.files[-1], "wb") as file:
-                for number in numbers:
-                    file.write(head + rows[number].tobytes() + ends[number].tobytes())
-
-    def read(self) -> Iterator[Sample]:
-        """From front to end."""
-        for shard in self.files:
-            with open(shard, "rb", buffering=STREAM_BYTES) as file:
-                count = 0
-                while head := file.read(12):
-                    size = struct.unpack_from("<Q", head)[0] if len(head) == 12 else 0
-                    content = file.read(size + 4)
-                    if len(content) < size + 4:
-                        raise ValueError(f"record {count} of {shard.name} is truncated")
-                    count += 1
-                    yield memoryview(content)[:size]
-
-
-def crc32c(rows: Any) -> Any:
-    """Of each row of bytes: all rows at once, byte by byte."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, table >> 1 ^ POLYNOMIAL, table >> 1).astype(np.uint32)
-    found = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in np.ascontiguousarray(rows.T):
-        found = table[(found ^ column) & 0xFF] ^ found >> 8
-    return ~found
-
-
-def masked(checksums: Any) -> Any:
-    """As TFRecord writes them, since checksums of checksums are bad ones."""
-    return (checksums >> 15 | checksums << 17) + np.uint32(MASK)
 
 
 FORMS: Mapping[str, Callable[[Path, Sequence[Sample], Sequence[int]], Store]] = {
     "files": SingleFiles,
-    "tar": TarShards,
+    "files_8_threads": ThreadedFiles,
     "pack": Pack,
+    "pack_sequential": SequentialPack,
     "lmdb": Lmdb,
-    "tfrecord": TfRecords,
     "webdataset": WebDataset,
 }
 
@@ -332,95 +368,13 @@ class Batch:
             row[:] = np.frombuffer(sample, np.uint8)
 
     def wrong_bytes(self, samples: Any, order: Sequence[int]) -> float:
-        """Of all samples in this order; then all are forgotten."""
-        wrong = int(np.count_nonzero(self.rows != samples[np.asarray(order)]))
+        """Of all samples in this order; then all are forgotten. Raises RuntimeError where the order
+        has not each of them once."""
+        if sorted(order) != list(range(len(samples))):
+            raise RuntimeError("a sample is missing, or came twice")
+        wrong = sum(
+            int(np.count_nonzero(row != samples[number]))
+            for row, number in zip(self.rows, order, strict=True)
+        )
         self.rows.fill(0)
         return float(wrong)
-
-
-class ThrottledReader:
-    """An emulated store: a local file's bytes, no sooner than a link of this rate and latency would
-    bring them. Requests that are made at once wait for the latency side by side and share the rate.
-
-    Raises TimeoutError for a request that would take longer than `timeout_s`.
-    """
-
-    def __init__(
-        self,
-        bytes_per_s: float,
-        latency_s: float,
-        timeout_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._latency_s = latency_s
-        self._timeout_s = timeout_s
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._free_s = 0.0  # when the link has brought all that was asked for so far
-        self.bytes_read = 0
-        self.requests = 0
-
-    def read(self, descriptor: int, size: int, offset: int) -> bytes:
-        """A request. Fewer bytes come where the file ends."""
-        content = os.pread(descriptor, size, offset)
-        self._sleep(max(0.0, self._arrival_s(len(content)) - self._clock()))
-        return content
-
-    def _arrival_s(self, size: int) -> float:
-        with self._lock:
-            now_s = self._clock()
-            arrival_s = max(now_s, self._free_s) + size / self._bytes_per_s + self._latency_s
-            if arrival_s - now_s > self._timeout_s:
-                raise TimeoutError(
-                    f"the emulated store needs {arrival_s - now_s:.1f} s for {size} bytes, and "
-                    f"the timeout is {self._timeout_s:g} s"
-                )
-            self._free_s = arrival_s - self._latency_s
-            self.bytes_read += size
-            self.requests += 1
-        return arrival_s
-
-
-class ThrottledFile(io.RawIOBase):
-    """A file in such a store, for those who want to be handed a file: each read is a request."""
-
-    def __init__(self, reader: ThrottledReader, path: Path) -> None:
-        self._reader = reader
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = path.stat().st_size
-        self._offset = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is, which costs no request."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next request begins."""
-        return self._offset
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As of any file."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset, os.SEEK_END: self._size}[whence]
-        self._offset = start + offset
-        return self._offset
-
-    def readinto(self, buffer: Any) -> int:
-        """One request for as much as the buffer holds."""
-        view = memoryview(buffer).cast("B")
-        content = self._reader.read(self._file, len(view), self._offset)
-        view[: len(content)] = content
-        self._offset += len(content)
-        return len(content)
-
-    def close(self) -> None:
-        """Also where it is closed already."""
-        if not self.closed:
-            os.close(self._file)
-        super().close()

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("s3fs")
 
-from gpulift_work import late_proxy
+from gpulift_work import late_proxy, object_store
 from gpulift_work.object_store import ObjectStore
 
 IN_FLIGHT = 16
@@ -29,10 +29,10 @@ def folder_with_a_bucket(tmp_path: Path) -> Path:
     return bucket.parent
 
 
-def served(folder: Path, delay_s: float = 0.0) -> ObjectStore:
+def served(folder: Path, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> ObjectStore:
     """The test is skipped without the server's package."""
     try:
-        return ObjectStore(folder, delay_s)
+        return ObjectStore(folder, delay_s, bytes_per_s)
     except ModuleNotFoundError as missing:
         pytest.skip(str(missing))
 
@@ -59,6 +59,16 @@ def test_a_late_network_takes_its_time_of_each_request(folder: Path) -> None:
     start_s = monotonic()
     files.cat(["samples/0.bin", "samples/1.bin"])
     assert monotonic() - start_s >= 0.1
+
+
+def test_a_server_hands_out_no_more_than_its_rate_but_for_a_burst(folder: Path) -> None:
+    size = object_store.BURST_BYTES + 1_000_000
+    (folder / "samples" / "large.bin").write_bytes(bytes(size))
+    store = served(folder, bytes_per_s=2e6)
+    assert store.notes["network"] == "emulated: the server hands out 2 MB/s, 4 MiB of them at once"
+    start_s = monotonic()
+    assert store.files(1).cat_file("samples/large.bin") == bytes(size)
+    assert monotonic() - start_s >= 0.45
 
 
 def test_a_server_that_ends_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,11 @@
-"""Samples on a disk: every form gives the same ones, what is broken is named, and an emulated store
-is as slow as it is told."""
+"""Samples on a disk: every form gives the same ones, and what is broken is named."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import shutil
-import struct
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +15,7 @@ import numpy as np
 import pytest
 
 COUNT, SIZE = 12, 5000
-FORMS = ("files", "tar", "pack", "lmdb", "tfrecord", "webdataset")
+FORMS = ("files", "files_8_threads", "pack", "pack_sequential", "lmdb", "webdataset")
 PACKAGES = {"lmdb": "lmdb", "webdataset": "webdataset"}
 LEAVES_FILES_OPEN = (
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -90,6 +86,9 @@ def test_too_little_space_says_how_much_is_needed(
     assert str(skip.value) == said
     assert "--scratch DIR" in skip.value.remedy
     samples.folder_for("tar", 3e6)  # is enough
+    with pytest.raises(worker.Skip) as skip:
+        samples.folder_for("tar", 4e6, "take the smaller case")
+    assert skip.value.remedy == "take the smaller case"
 
 
 @pytest.mark.usefixtures("case_folder")
@@ -127,6 +126,47 @@ def test_where_the_kernel_does_not_tell_the_arm_is_skipped_with_a_remedy(
     assert "cachestat" in skip.value.remedy
 
 
+def test_a_window_is_warm_when_nearly_all_is_there(
+    samples: Any, worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    shares = iter([1.0, 0.5, None])
+    monkeypatch.setattr(samples, "resident_share", lambda files: next(shares))
+    around = samples.warm([tmp_path / "file"])
+    around["before"]()
+    assert worker.look_first(around["precondition"]) == 0
+    with pytest.raises(worker.Failed, match=r"absent_share is 0\.5"):
+        worker.look_first(around["precondition"])
+    with pytest.raises(worker.Skip, match="absent_share cannot be told here"):
+        worker.look_first(around["precondition"])
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "said"),
+    [
+        (128, ""),
+        (1024, "63 MiB are less than 64 times what the disk reads ahead, 1024 KiB"),
+        (None, "the read-ahead of the scratch folder's disk cannot be told"),
+    ],
+)
+def test_too_few_samples_for_the_disks_read_ahead_are_skipped(
+    samples: Any,
+    worker: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kibibytes: int | None,
+    said: str,
+) -> None:
+    monkeypatch.setattr(samples, "read_ahead_kib", lambda folder: kibibytes)
+    if not said:
+        samples.require_read_aheads(tmp_path, 8 << 20, "")
+        return
+    with pytest.raises(worker.Skip) as skip:
+        samples.require_read_aheads(tmp_path, 63 << 20, "take the larger case")
+    assert str(skip.value) == said
+    assert skip.value.remedy == ("take the larger case" if kibibytes else worker.NAME_A_DISK)
+
+
 def test_the_note_says_how_cold_it_is(samples: Any, tmp_path: Path) -> None:
     said = samples.note_of_cold(tmp_path)
     assert said.startswith("cold in this machine: file contents, not names; read-ahead ")
@@ -150,16 +190,18 @@ def test_each_form_gives_all_samples_in_their_order_in_every_epoch(
     samples: Any, tmp_path: Path, form: str
 ) -> None:
     store, content, order = written(samples, form, tmp_path)
-    wanted = [content[number].tobytes() for number in order]
-    assert read(store) == wanted
-    assert read(store) == wanted
+    for _ in range(2):
+        found = read(store)
+        assert found == [content[number].tobytes() for number in store.order]
+        assert sorted(store.order) == sorted(order)
+        assert (store.order == order) == (form != "webdataset")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_its_files_are_all_that_it_wrote(samples: Any, tmp_path: Path, form: str) -> None:
     store, _, _ = written(samples, form, tmp_path)
     assert sorted(store.files) == sorted(tmp_path.iterdir())
-    assert len(store.files) == (COUNT if form == "files" else 1)
+    assert len(store.files) == (COUNT if form.startswith("files") else 1)
 
 
 @pytest.mark.parametrize("form", sorted(PACKAGES))
@@ -178,21 +220,58 @@ def test_shards_divide_the_order(samples: Any) -> None:
     assert samples.in_shards(content, order, 10_000) == [order]
 
 
-def test_several_shards_are_read_one_after_another(samples: Any, tmp_path: Path) -> None:
+def test_each_shard_has_its_part_of_the_order(samples: Any, tmp_path: Path) -> None:
     content, order = samples.seeded_samples(COUNT, SIZE, 7), samples.shuffled(COUNT, 7)
-    store = samples.TarShards(tmp_path, content, order, 3 * SIZE)
-    assert len(store.files) == 4
-    assert read(store) == [content[number].tobytes() for number in order]
+    shards = samples.TarShards(tmp_path, content, order, 3 * SIZE).files
+    assert len(shards) == 4
+    members = [member for shard in shards for member in members_of(samples, shard)]
+    assert members == [(f"{number:06}.bin", content[number].tobytes()) for number in order]
+    with tarfile.open(shards[1]) as archive:
+        assert archive.getnames() == [name for name, _ in members[3:6]]
 
 
-def test_tarfile_reads_what_was_written(samples: Any, tmp_path: Path) -> None:
-    store, content, order = written(samples, "tar", tmp_path)
-    with tarfile.open(store.files[0]) as archive:
-        members = archive.getmembers()
-        assert [one.name for one in members] == [f"{number:06}.bin" for number in order]
-        found = archive.extractfile(members[3])
-        assert found is not None
-        assert found.read() == content[order[3]].tobytes()
+def members_of(samples: Any, shard: Path) -> list[tuple[str, bytes]]:
+    """By the reader of a shard that has headers alone to go by."""
+    with shard.open("rb") as file:
+        return [(name, bytes(sample)) for name, sample in samples.tar_members(file)]
+
+
+def test_threads_read_no_more_than_their_window_ahead(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "PART", 1)
+    monkeypatch.setattr(samples, "THREADS", 2)
+    store, content, order = written(samples, "files_8_threads", tmp_path)
+    asked: list[int] = []
+    real = store._read_one
+
+    def counted(number: int) -> Any:
+        asked.append(number)
+        return real(number)
+
+    monkeypatch.setattr(store, "_read_one", counted)
+    reading = store.read()
+    assert next(reading) == content[order[0]].tobytes()
+    assert len(asked) <= 2 * samples.WINDOW
+    assert len(list(reading)) == COUNT - 1
+    assert sorted(asked) == sorted(order)
+
+
+def test_lmdb_does_not_read_ahead(
+    samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    store, _, _ = written(samples, "lmdb", tmp_path)
+    asked: list[bool] = []
+    real = lmdb.open
+
+    def opened(*given: Any, readahead: bool, **more: Any) -> Any:
+        asked.append(readahead)
+        return real(*given, readahead=readahead, **more)
+
+    monkeypatch.setattr(lmdb, "open", opened)
+    read(store)
+    assert asked == [False]
 
 
 def cut(file: Path, size: int) -> None:
@@ -200,30 +279,25 @@ def cut(file: Path, size: int) -> None:
 
 
 def test_a_truncated_tar_names_the_sample(samples: Any, tmp_path: Path) -> None:
-    store, _, order = written(samples, "tar", tmp_path)
+    content, order = samples.seeded_samples(COUNT, SIZE, 7), samples.shuffled(COUNT, 7)
+    (shard,) = samples.TarShards(tmp_path, content, order).files
     of_member = 512 + SIZE + -SIZE % 512
-    cut(store.files[0], 2 * of_member + 512 + 100)
+    cut(shard, 2 * of_member + 512 + 100)
     with pytest.raises(
         ValueError, match=f"sample {order[2]:06}.bin is truncated: 100 of 5000 bytes"
     ):
-        read(store)
-    cut(store.files[0], 2 * of_member)  # as where a copy stopped between two of them
+        members_of(samples, shard)
+    cut(shard, 2 * of_member)  # as where a copy stopped between two of them
     with pytest.raises(ValueError, match=f"truncated behind {order[1]:06}.bin"):
-        read(store)
+        members_of(samples, shard)
 
 
-def test_a_truncated_pack_names_the_sample(samples: Any, tmp_path: Path) -> None:
-    store, _, _ = written(samples, "pack", tmp_path)
+@pytest.mark.parametrize("form", ["pack", "pack_sequential"])
+def test_a_truncated_pack_names_the_sample(samples: Any, tmp_path: Path, form: str) -> None:
+    store, _, order = written(samples, form, tmp_path)
     cut(store.files[0], (COUNT - 1) * SIZE + 10)
-    with pytest.raises(ValueError, match=f"sample {COUNT - 1} is truncated: 10 of 5000 bytes"):
-        read(store)
-
-
-@pytest.mark.parametrize("left", [16 + SIZE + 5, 16 + SIZE + 700])
-def test_a_truncated_record_is_named(samples: Any, tmp_path: Path, left: int) -> None:
-    store, _, _ = written(samples, "tfrecord", tmp_path)
-    cut(store.files[0], left)
-    with pytest.raises(ValueError, match=r"record 1 of 000000\.tfrecord is truncated"):
+    last = order[-1] if form == "pack_sequential" else COUNT - 1
+    with pytest.raises(ValueError, match=f"sample {last} is truncated: 10 of 5000 bytes"):
         read(store)
 
 
@@ -234,18 +308,6 @@ def test_a_map_that_is_full_says_at_which_sample_and_what_helps(
     content = samples.seeded_samples(COUNT, SIZE, 7)
     with pytest.raises(ValueError, match=r"map of 0\.1 MB is full at sample \d+ of 12: make map_b"):
         samples.Lmdb(tmp_path, content, range(COUNT), map_bytes=65_536)
-
-
-def test_records_have_the_checksums_of_tensorflow(samples: Any, tmp_path: Path) -> None:
-    known = np.frombuffer(b"123456789", np.uint8)[None]
-    assert samples.crc32c(known).tolist() == [0xE3069283]  # as CRC-32C is defined
-    # The length of an empty record: TensorFlow writes these twelve bytes.
-    assert samples.masked(samples.crc32c(np.zeros((1, 8), np.uint8))).tolist() == [0x07980329]
-    store, content, order = written(samples, "tfrecord", tmp_path)
-    record = store.files[0].read_bytes()[: 16 + SIZE]
-    first = content[order[0]]
-    assert record[12:-4] == first.tobytes()
-    assert struct.unpack("<I", record[-4:])[0] == samples.masked(samples.crc32c(first[None]))[0]
 
 
 # --- Batches ---
@@ -266,6 +328,8 @@ def test_a_batch_finds_wrong_bytes_wrong_order_and_nothing_at_all(samples: Any) 
     changed[17] ^= 1
     assert wrong([content[2], changed, content[1]]) == 1
     assert wrong([content[2], content[1], content[0]]) > 1.9 * SIZE
+    with pytest.raises(RuntimeError, match="a sample is missing, or came twice"):
+        batch.wrong_bytes(content, [2, 0, 0])
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -273,113 +337,6 @@ def test_a_batch_takes_neither_fewer_nor_more_samples(samples: Any, number: int)
     batch = samples.Batch(3, SIZE)
     with pytest.raises(ValueError, match="zip"):
         batch.fill(iter([bytes(SIZE)] * number))
-
-
-# --- The emulated store ---
-
-
-class Clock:
-    """Goes on only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.slept_s: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.slept_s.append(round(duration_s, 9))
-        self.now_s += duration_s
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A file of 10,000 bytes, and its descriptor."""
-    file = tmp_path / "stored"
-    file.write_bytes(bytes(range(250)) * 40)
-    descriptor = os.open(file, os.O_RDONLY)
-    yield file, descriptor
-    os.close(descriptor)
-
-
-def test_requests_one_after_another_each_take_latency_and_transfer(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.005, clock=clock, sleep=clock.sleep)
-    content = reader.read(stored[1], 2000, 250)
-    assert content == bytes(range(250)) * 8
-    reader.read(stored[1], 4000, 0)
-    assert clock.slept_s == [0.007, 0.009]
-    assert (reader.bytes_read, reader.requests) == (6000, 2)
-
-
-def test_requests_at_once_share_the_rate_and_not_the_latency(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    slept_s: list[float] = []
-    reader = samples.ThrottledReader(1e6, 0.005, clock=lambda: 50.0, sleep=slept_s.append)
-    for _ in range(3):
-        reader.read(stored[1], 1000, 0)
-    assert slept_s == pytest.approx([0.006, 0.007, 0.008])
-
-
-def test_an_idle_link_saves_nothing_up(samples: Any, stored: tuple[Path, int]) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
-    reader.read(stored[1], 1000, 0)
-    clock.now_s += 10
-    reader.read(stored[1], 1000, 0)
-    assert clock.slept_s == [0.001, 0.001]
-
-
-def test_the_end_of_the_file_costs_only_what_comes(samples: Any, stored: tuple[Path, int]) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(1e6, 0.0, clock=clock, sleep=clock.sleep)
-    assert len(reader.read(stored[1], 1_000_000, 9000)) == 1000
-    assert clock.slept_s == [0.001]
-
-
-def test_a_store_slower_than_the_timeout_says_so_and_does_not_wait(
-    samples: Any, stored: tuple[Path, int]
-) -> None:
-    clock = Clock()
-    reader = samples.ThrottledReader(100, 1.0, 30.0, clock=clock, sleep=clock.sleep)
-    said = r"the emulated store needs 41\.0 s for 4000 bytes, and the timeout is 30 s"
-    with pytest.raises(TimeoutError, match=said):
-        reader.read(stored[1], 4000, 0)
-    assert clock.slept_s == []
-    reader.read(stored[1], 2000, 0)  # which the refused one does not hold up
-    assert clock.slept_s == [21.0]
-
-
-def test_threads_lose_no_bytes(samples: Any, stored: tuple[Path, int]) -> None:
-    reader = samples.ThrottledReader(1e12, 0.0)
-
-    def requests() -> None:
-        for _ in range(200):
-            reader.read(stored[1], 100, 0)
-
-    threads = [threading.Thread(target=requests) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (reader.bytes_read, reader.requests) == (80_000, 800)
-
-
-def test_a_file_of_the_store_reads_as_any_file(samples: Any, stored: tuple[Path, int]) -> None:
-    reader = samples.ThrottledReader(1e12, 0.0)
-    with io.BufferedReader(samples.ThrottledFile(reader, stored[0]), 4096) as file:
-        assert file.read(3) == bytes([0, 1, 2])
-        assert reader.requests == 1
-        assert file.read(5000) == (bytes(range(250)) * 40)[3:5003]
-        assert file.seek(-5, os.SEEK_END) == 9995
-        assert file.read() == bytes([245, 246, 247, 248, 249])
-        file.seek(10)
-        assert file.seek(5, os.SEEK_CUR) == 15
-        assert file.read(1) == bytes([15])
 
 
 # --- io_uring ---
