@@ -76,6 +76,13 @@ def test_a_sample_that_another_program_changed_is_found(folder: Path) -> None:
     assert arm.error() == 4096
 
 
+def test_a_step_reads_a_part_of_many_samples() -> None:
+    arm = make("pack", {"kibibytes": 4, "data": "512_mib_cold"})
+    assert (arm.items, arm.bytes) == (128, 128 * 4096)
+    assert arm.error is not None
+    assert arm.error() == 0
+
+
 def test_only_the_arms_own_folder_is_written(folder: Path, tmp_path: Path) -> None:
     make("pack", POINTS[0])
     assert list(tmp_path.iterdir()) == [folder]

@@ -367,10 +367,12 @@ class Batch:
         for row, sample in zip(self.rows, samples, strict=True):
             row[:] = np.frombuffer(sample, np.uint8)
 
-    def wrong_bytes(self, samples: Any, order: Sequence[int]) -> float:
-        """Of all samples in this order; then all are forgotten. Raises RuntimeError where the order
-        has not each of them once."""
-        if sorted(order) != list(range(len(samples))):
+    def wrong_bytes(
+        self, samples: Any, order: Sequence[int], wanted: Sequence[int] | None = None
+    ) -> float:
+        """Of samples in this order; then all are forgotten. Raises RuntimeError where the order has
+        not each of those that were wanted, or of all, once."""
+        if sorted(order) != sorted(range(len(samples)) if wanted is None else wanted):
             raise RuntimeError("a sample is missing, or came twice")
         wrong = sum(
             int(np.count_nonzero(row != samples[number]))
