@@ -3,17 +3,15 @@ their own."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import torch
 from gpulift_work.neighbours import Neighbours, Work
+from gpulift_work.numa import bind_as_torchrun
 from gpulift_work.training import Training, device_of, set_up
 from gpulift_worker import Arm, Failed, Skip, nothing
 
@@ -101,7 +99,9 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         bind_all_away(cores, beside)
     device = device_of(gpu)
     if arm == "torchrun_core_complex":
-        bind_as_torchrun(gpu, len(cores))
+        bind_as_torchrun(gpu, "core-complex")
+        if len(os.sched_getaffinity(0)) >= len(cores):
+            raise Skip("not applicable: all cores are of one complex, which share a cache")
     set_up(device)
     threads = len(cores) - beside
     torch.set_num_threads(threads)
@@ -166,24 +166,6 @@ def bind_all_away(cores: Sequence[int], beside: bool) -> None:
     if not beside:
         raise Skip("not applicable: without a neighbour all cores are the process's")
     os.sched_setaffinity(0, cores[1:])
-
-
-def bind_as_torchrun(gpu: int | None, count: int) -> None:
-    """By torchrun's own function. Raises Skip where it binds nothing."""
-    if gpu is None:
-        raise Skip("torchrun binds ranks beside their GPUs", "use a machine with a GPU")
-    if shutil.which("numactl") is None:
-        raise Skip("torchrun's binding needs numactl, which is not installed", "install numactl")
-    try:
-        binding: Any = importlib.import_module("torch.numa.binding")
-        options = binding.NumaOptions(affinity_mode=binding.AffinityMode.CORE_COMPLEX)
-        binding._maybe_apply_numa_binding_to_current_process(gpu_index=gpu, numa_options=options)
-    except (ImportError, AttributeError) as error:
-        raise Skip("this torch has no binding by core complex", "install torch 2.9") from error
-    except (OSError, RuntimeError, ValueError) as error:
-        raise Skip(f"torchrun's binding finds no core complex here: {error}") from error
-    if len(os.sched_getaffinity(0)) >= count:
-        raise Skip("not applicable: all cores are of one complex, which share a cache")
 
 
 def threads_at_work(training: Training) -> list[int]:

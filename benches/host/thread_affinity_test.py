@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,46 +75,14 @@ def test_the_first_core_is_left_to_the_neighbour() -> None:
         affinity.bind_all_away([0, 1], beside=False)
 
 
-def test_torchrun_has_nothing_to_bind_to_without_a_gpu() -> None:
-    with pytest.raises(Skip, match="torchrun binds ranks beside their GPUs"):
-        affinity.bind_as_torchrun(None, 2)
-
-
-def test_torchruns_binding_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affinity.shutil, "which", lambda _: None)
-    with pytest.raises(Skip, match="needs numactl") as skip:
-        affinity.bind_as_torchrun(0, 2)
-    assert skip.value.remedy == "install numactl"
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (None, "not applicable: all cores are of one complex"),
-        (AttributeError("CORE_COMPLEX"), "no binding by core complex"),
-        (RuntimeError("no node"), "finds no core complex here: no node"),
-    ],
-)
-def test_torchruns_binding_that_binds_nothing_is_a_reason(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, reason: str
-) -> None:
+def test_a_complex_of_all_cores_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-
-    def bind(**given: Any) -> None:
-        asked.append(given)
-        if error is not None:
-            raise error
-
-    binding = SimpleNamespace(
-        NumaOptions=lambda affinity_mode: affinity_mode,
-        AffinityMode=SimpleNamespace(CORE_COMPLEX="core-complex"),
-        _maybe_apply_numa_binding_to_current_process=bind,
-    )
-    monkeypatch.setitem(sys.modules, "torch.numa.binding", binding)
-    monkeypatch.setattr(affinity.shutil, "which", lambda _: "numactl")
-    with pytest.raises(Skip, match=reason):
-        affinity.bind_as_torchrun(3, len(os.sched_getaffinity(0)))
-    assert asked == [{"gpu_index": 3, "numa_options": "core-complex"}]
+    monkeypatch.setattr(affinity, "bind_as_torchrun", lambda *given: asked.append(given))
+    monkeypatch.setattr(affinity, "cores_of_engine", lambda: [0, 1])
+    monkeypatch.setattr(affinity.os, "sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(Skip, match="not applicable: all cores are of one complex"):
+        affinity.make("torchrun_core_complex", {"model": "gpt_toy", "neighbour": "none"}, 7, None)
+    assert asked == [(None, "core-complex")]
 
 
 def test_threads_that_are_bound_already_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
