@@ -107,8 +107,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         training.step()
 
     def loss() -> float:
-        training.record()
+        resting.wake()
+        neighbours.resume()
         training.train_until(CHECKED_STEPS)
+        rest()
         return training.losses[-1]
 
     def rest() -> None:

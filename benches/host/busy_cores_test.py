@@ -45,9 +45,9 @@ def test_arms_have_the_same_loss_beside_as_many_loaders_as_they_say(
     for name in MANIFEST["arms"]:
         arm = busy_cores.make(name, {"bound": "launches"}, 7, None)
         arm.step()
-        losses.append(arm.value())
         arm.rest()
-        assert busy == [True, False]
+        losses.append(arm.value())
+        assert busy == [True, False] * 2
         busy.clear()
     assert asked == [(3, 0), (3, 19), (2, 0), (1, 0), (0, 0)]
     assert losses == pytest.approx([losses[0]] * 5, rel=MANIFEST["check"]["tolerance"])

@@ -97,20 +97,16 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     def step() -> None:
         for _ in range(STEPS[bound]):
             training.step()
-
-    def loss() -> float:
         training.record()
-        return training.losses[-1]
 
     def rest() -> None:
-        training.synchronize()
         if watcher is not None:
             watcher.stop()
         resting.rest()
 
     return Arm(
         step=step,
-        value=loss,
+        value=lambda: training.losses[-1],
         synchronize=training.synchronize,
         before=training.synchronize if watcher is None else watcher.start,
         rest=rest,

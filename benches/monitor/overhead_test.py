@@ -56,8 +56,8 @@ def window(arm: Any) -> float:
     arm.wake()
     arm.before()
     arm.step()
-    loss: float = arm.value()
     arm.rest()
+    loss: float = arm.value()
     return loss
 
 

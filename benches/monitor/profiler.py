@@ -94,18 +94,17 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     training = resting.training
     profiler = PROFILERS[arm](device)
 
-    def loss() -> float:
+    def step() -> None:
+        profiler.run(training, steps)
         training.record()
-        return training.losses[-1]
 
     def rest() -> None:
-        training.synchronize()
         profiler.stop()
         resting.rest()
 
     return Arm(
-        step=lambda: profiler.run(training, steps),
-        value=loss,
+        step=step,
+        value=lambda: training.losses[-1],
         synchronize=training.synchronize,
         before=profiler.start,  # with it a window is one step of the arm
         rest=rest,
@@ -242,6 +241,7 @@ class Apart:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._losses: list[float] = []
         try:
             self.ask("wake")
         except RuntimeError as error:
@@ -253,8 +253,8 @@ class Apart:
     def arm(self, steps: int, said: Mapping[str, Any]) -> Arm:
         """Its windows."""
         return Arm(
-            step=lambda: self.ask(f"steps {steps}"),
-            value=lambda: float(self.ask("loss")),
+            step=lambda: self._losses.append(float(self.ask(f"steps {steps}"))),
+            value=lambda: self._losses[-1],
             before=lambda: self.ask("wake"),
             rest=lambda: self.ask("rest"),
             notes={"report": "written at the end of the training, in no window"},
@@ -290,8 +290,6 @@ def answer_lines(model: str, seed: int, gpu: int | None) -> None:
         if word == "steps":
             for _ in range(int(count)):
                 training.step()
-            training.synchronize()
-        elif word.strip() == "loss":
             training.record()
             said = str(training.losses[-1])
         else:
