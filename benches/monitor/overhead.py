@@ -51,7 +51,6 @@ TECHNIQUE = {
         },
     ],
     "gpus": 1,
-    "whole_steps": True,
     "arms": [
         "none",
         "nvml_1hz",

@@ -57,7 +57,6 @@ TECHNIQUE = {
             },
         },
     ],
-    "whole_steps": True,
     "arms": ["none", "scheduled", "every_step", "stacks", "py_spy_100hz", "nsys"],
     "l2": "by_size",
     "page_cache": "none",
