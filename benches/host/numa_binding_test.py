@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +26,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "nodes_with_processors", lambda: TWO_NODES)
     monkeypatch.setattr(module, "bind_threads", lambda of: module.bound.update(processors=of))
     monkeypatch.setattr(module, "bind_memory", lambda node: module.bound.update(memory=node))
+    monkeypatch.setattr(
+        module, "bind_as_torchrun", lambda *given: module.bound.update(torchrun=given)
+    )
     monkeypatch.setattr(module, "share_on", lambda tensor, node: 1.0)
     return module
 
@@ -73,8 +75,8 @@ def test_a_training_has_its_threads_on_the_node_of_its_memory(
         found.step()
         assert found.value is not None
         losses.append(found.value())
-    assert numa.bound == {"processors": {0}, "memory": 0}  # of the last, remote
-    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=1e-3)
+    assert numa.bound == {"torchrun": (0, "node"), "processors": {0}, "memory": 0}  # last, remote
+    assert losses[1:] == pytest.approx([losses[0]] * 3, rel=1e-3)
 
 
 @pytest.mark.parametrize("arm", ["local", "remote"])
@@ -107,48 +109,6 @@ def test_what_needs_a_gpu_says_so_and_a_gpu_of_a_node_that_may_not_be_used_too(
 # --- The system ---
 
 
-def test_nodes_are_those_whose_processors_and_memory_may_be_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    numa = load(__file__)
-    for node, processors in {0: "0-1,8", 1: "2-3", 2: "", 3: "4"}.items():
-        folder = tmp_path / f"node{node}"
-        folder.mkdir()
-        (folder / "cpulist").write_text(f"{processors}\n", encoding="ascii")
-    monkeypatch.setattr(numa, "NODES", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 4, 8})
-    read = Path.read_text
-    status = "Name:\tx\nMems_allowed_list:\t0-2\n"
-    monkeypatch.setattr(
-        Path,
-        "read_text",
-        lambda self, **how: status if self.name == "status" else read(self, **how),
-    )
-    assert numa.nodes_with_processors() == {0: {1, 8}, 1: {2}}  # not the memory of node 3
-
-
-def test_a_system_that_does_not_tell_its_nodes_is_skipped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    numa = load(__file__)
-    monkeypatch.setattr(numa, "NODES", tmp_path / "node")
-    with pytest.raises(Skip, match="does not tell its NUMA nodes") as skip:
-        make(numa, "local")
-    assert skip.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("listed", "numbers"),
-    [
-        ("0-3,8\n", {0, 1, 2, 3, 8}),
-        ("5", {5}),
-        ("\n", set()),
-    ],
-)
-def test_reads_lists_of_the_kernel(listed: str, numbers: set[int]) -> None:
-    assert load(__file__).numbers_in(listed) == numbers
-
-
 @pytest.mark.parametrize(("said", "node"), [("1\n", 1), ("-1\n", None), (None, None)])
 def test_the_node_of_a_gpu_is_asked_of_its_slot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str | None, node: int | None
@@ -167,37 +127,3 @@ def test_the_node_of_a_gpu_is_asked_of_its_slot(
         return
     with pytest.raises(Skip, match="does not say which NUMA node"):
         numa.node_of(0)
-
-
-def test_pages_of_this_machine_lie_on_its_nodes() -> None:
-    numa = load(__file__)
-    touched = torch.ones(1 << 20)
-    try:
-        nodes = numa.nodes_with_processors()
-        shares = {node: numa.share_on(touched, node) for node in nodes}
-    except Skip as skip:
-        pytest.skip(str(skip))
-    assert sum(shares.values()) == pytest.approx(1, abs=0.02)
-    numa.require_placement(touched, max(shares, key=lambda node: shares[node]))
-    with pytest.raises(Failed, match="0% of the memory"):
-        numa.require_placement(touched, 999)
-
-
-def test_memory_is_bound_in_a_process_of_its_own() -> None:
-    numa = load(__file__)
-    try:
-        node = min(numa.nodes_with_processors())
-    except Skip as skip:
-        pytest.skip(str(skip))
-    child = os.fork()
-    if child == 0:  # the policy stays with whoever sets it
-        try:
-            numa.bind_memory(node)
-        except Skip:
-            os._exit(7)
-        touched = torch.frombuffer(bytearray(b"x") * (1 << 22), dtype=torch.uint8)  # by one thread
-        os._exit(0 if numa.share_on(touched, node) > numa.PLACED_SHARE else 1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == 7:
-        pytest.skip("this system does not let memory be bound")
-    assert status == 0

@@ -1,162 +1,156 @@
-"""host/omp_threads: how many threads each of several processes on a machine takes."""
+"""host/omp_threads: how many threads a training takes beside a loader's worker processes."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Connection
-from typing import Any
+from collections.abc import Mapping
 
 import torch
-from gpulift_work.loaders import end_with_parent
-from gpulift_work.training import TWINS, Training
-from gpulift_worker import Arm, Failed, Skip, cores
+from gpulift_work.feeding import (
+    PIXELS,
+    Normalising,
+    arm_of,
+    keep_to,
+    largest_difference,
+    note_of,
+    step_behind,
+    stored,
+    tensor_cut,
+)
+from gpulift_work.loaders import (
+    PREFETCH,
+    Key,
+    Load,
+    Order,
+    ProcessLoader,
+    Rounds,
+    Samples,
+    require_shared_memory,
+)
+from gpulift_work.training import TWINS, require_gpu_for
+from gpulift_worker import Arm, Failed, Skip, scratch
 
 TECHNIQUE = {
-    "question": "How many threads should each process take whose steps run on the host's cores?",
-    "expectation": (
-        "torchrun gives each of several processes one thread; torch alone takes as many as there "
-        "are cores. One process: ResNet-18's step is large products, which all cores share: 0.85 "
-        "times their number, 1.7 on two. The toy GPT's operations are of some 10 us, most of them "
-        "too small to be shared: 1.1 on two cores, and below 1 on many. As many processes as cores "
-        "keep all of them busy with a thread each. With all cores' threads each, every parallel "
-        "piece waits for a thread that is not running, milliseconds at a time: 0.5 and less. "
-        "cores_per_process is all cores for one process, 1.7, and one thread each where there are "
-        "as many: 1.0; with two processes on more cores 0.85 times half of their number."
-    ),
-    "predict": [  # on two cores
+    "question": "How many OpenMP threads should a training take, and each worker of its loader?",
+    "expectation": """
+        JPEGs of mixed sizes, which DataLoader's workers decode and cut in 1.8 ms of a processor.
+        all_cores, what torch takes if nobody says: a thread a core in the training, and one in each
+        worker, which DataLoader sets. one, the training's threads as torchrun sets OMP_NUM_THREADS;
+        cores_left, those that no worker has. On two cores without a GPU ResNet-18 takes 110 ms for
+        32 images on one of them and loading 58 on the other: 120 ms by one, for two busy cores are
+        slower. all_cores would share 168 ms of work in 84, but each of its operations ends when the
+        later of two threads does, which a worker has put off its core: 100 to 160. one: 0.85 to
+        1.3. On an H100 the training's threads have nothing to do but its launches: ResNet-50 takes
+        74 ms for 256 images, loading 256 x 1.8 ms x 1.4 / 16 cores = 40: one and cores_left 1.0.
+        ResNet-18 has some 500 launches of 10 to 40 us, 5 to 20 ms, and loading 5: 1.0.
+        workers_too, the control, is what workers do where a library has threads that DataLoader
+        does not know: as many as cores in each worker, 256 on 16 cores, of which each part of an
+        image waits for the last: 0.2 to 0.8, and with 4 on two cores 0.5 to 0.95.
+    """,
+    "predict": [
+        # On two cores.
         {
-            "case": {"processes": 1, "model": "resnet18"},
+            "case": {"model": "resnet18", "workers": "half"},
             "on": "cpu",
-            "speedup": {"all_cores": [1.53, 1.87], "cores_per_process": [1.53, 1.87]},
+            "speedup": {"one": [0.85, 1.3], "workers_too": [0.5, 0.95]},
         },
         {
-            "case": {"processes": 1, "model": "gpt_toy"},
+            "case": {"model": "resnet18", "workers": "all"},
             "on": "cpu",
-            "speedup": {"all_cores": [0.99, 1.21], "cores_per_process": [0.99, 1.21]},
+            "speedup": {"one": [0.85, 1.3], "workers_too": [0.5, 0.95]},
         },
-        {"case": {"processes": 2}, "on": "cpu", "speedup": {"cores_per_process": [0.9, 1.1]}},
+        {
+            "case": {"workers": "half"},
+            "on": "h100",
+            "speedup": {"one": [0.95, 1.05], "cores_left": [0.95, 1.05]},
+        },
+        {
+            "case": {"workers": "all"},
+            "on": "h100",
+            "speedup": {"one": [0.95, 1.05], "workers_too": [0.2, 0.8]},
+        },
     ],
-    "found": (
-        "Two threads keep both cores busy, 624 ms of CPU time in 317, and are worth 1.03; in the "
-        "arm that is the same there 1.25, for windows of each differ by a third. That the two "
-        "cores are threads of one is inferred: the machine does not tell. One launch of five "
-        "blocks."
-    ),
-    "whole_steps": True,
-    "arms": ["one", "all_cores", "cores_per_process"],
-    "l2": "none",
-    "page_cache": "none",
-    "sweep": {"processes": [1, 2, 8], "model": ["gpt_toy", "resnet18"]},
-    "check": {"meaning": "loss after five steps, relative to one thread's", "tolerance": 1e-3},
+    "arms": ["all_cores", "one", "cores_left", "workers_too"],
+    "controls": ["workers_too"],
+    "l2": "by_size",
+    "page_cache": "warm",
+    "sweep": {"model": ["resnet18", "resnet50_256"], "workers": ["half", "all"]},
+    "check": {
+        "meaning": "largest mean difference of an image from the bytes, of 255",
+        "tolerance": 0.01,
+    },
 }
-CHECKED_STEPS = 5
+FILES = 512
 SETTINGS = ("GOMP_", "KMP_", "OMP_")  # of the threads, beside their number
 NUMBER = "OMP_NUM_THREADS"  # which torch.set_num_threads replaces
 
 
-class Worker:
-    """A process that trains a model of its own with so many threads, a step when it is told to."""
-
-    def __init__(self, model: str, seed: int, threads: int) -> None:
-        context = multiprocessing.get_context("fork")
-        self._pipe, other = context.Pipe()
-        die_with_parent = end_with_parent(os.getpid())
-        arguments = (other, die_with_parent, model, seed, threads)
-        self._process = context.Process(target=train, args=arguments, daemon=True)
-        self._process.start()
-        other.close()
-
-    def tell(self, what: str) -> None:
-        """Starts it."""
-        self._pipe.send(what)
-
-    def answer(self) -> Any:
-        """Waits until it is done. Raises Failed where the process ended, and Skip where
-        it says so."""
-        try:
-            said = self._pipe.recv()
-        except EOFError:
-            raise Failed("a process of the arm ended") from None
-        if isinstance(said, Skip):
-            raise said
-        return said
-
-    def end(self) -> None:
-        """Of the process."""
-        self._process.terminate()
-        self._process.join()
-        self._pipe.close()
-
-
-def train(
-    pipe: Connection, die_with_parent: Callable[[int], None], model: str, seed: int, threads: int
-) -> None:
-    """What a worker does until nobody listens."""
-    die_with_parent(0)
-    torch.set_num_threads(threads)
-    try:
-        training = Training(model, torch.device("cpu"), seed)
-        training.step()  # which starts its threads
-        pipe.send(torch.get_num_threads())
-        while True:
-            if pipe.recv() == "step":
-                training.step()
-                pipe.send(None)
-            else:
-                training.record()
-                training.train_until(CHECKED_STEPS)
-                pipe.send(training.losses[-1])
-    except Skip as skip:
-        pipe.send(skip)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
-
-
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
-    """A step is one of each process at once, and as long as the slowest."""
+    """A training step that feeds on a loader, with threads for each of both."""
     require_unset()
-    processes, model = int(point["processes"]), str(point["model"])
-    if processes > cores():
-        raise Skip(
-            f"{processes} processes would share {cores()} cores", "use a machine with more cores"
-        )
-    threads = threads_of(arm, processes)
-    # Before torch starts a thread of this process: none of them lives through a fork.
-    workers = [Worker(model, seed, threads) for _ in range(processes)]
-    found = [one.answer() for one in workers]
-    if found != [threads] * processes:
-        raise Failed(f"asked for {threads} threads a process, and torch has {found}")
+    model = str(point["model"])
+    require_gpu_for(model, gpu)
+    cores = keep_to("all")
+    workers = cores if point["workers"] == "all" else max(1, cores // 2)
+    training, of_worker = threads_of(arm, cores, workers)
+    batch = TWINS[model].batch
+    require_shared_memory((PREFETCH * workers + 1) * batch * 3 * PIXELS**2)
+    load = tensor_cut(stored(scratch(), FILES, seed))
+    order = Order(FILES, batch, seed)
+    # Forked before this process has threads of OpenMP's, beside which a fork cannot have any.
+    loader = ProcessLoader(Samples(threaded(load, of_worker)), order, workers)
+    step = step_behind(model, seed, gpu)
+    torch.set_num_threads(training)
+    normalise = Normalising(step.device)
+    seen: list[torch.Tensor] = []
 
-    def step() -> None:
-        ask(workers, "step")
+    def train(images: torch.Tensor) -> None:
+        seen[:] = [normalise(images.to(step.device))]
+        step.train(seen[0])
 
-    return Arm(
-        step=step,
-        value=lambda: float(max(ask(workers, "loss"))),  # all of them are the same
-        metrics=lambda: {"threads_count": float(processes * threads)},
-        items=processes * TWINS[model].batch,
-        item="sample",
-        versions={"torch": str(torch.__version__)},
-        notes={"device": "cpu", "cores": str(cores())},
+    rounds = Rounds(loader, order, train, workers, workers * PREFETCH)
+
+    def error() -> float:
+        if torch.get_num_threads() != training:
+            raise Failed(f"asked for {training} threads, and torch has {torch.get_num_threads()}")
+        return largest_difference(seen[0], list(map(load, rounds.last[0])))
+
+    return arm_of(
+        rounds,
+        step.synchronize,
+        error=error,
+        items=workers * batch,
+        metrics=lambda: {
+            "training_threads_count": float(training),
+            "worker_threads_count": float(of_worker),
+        },
+        notes={"step": step.said, "workers": str(workers), "cores": str(cores), **note_of(FILES)},
     )
 
 
-def ask(workers: Sequence[Worker], what: str) -> list[Any]:
-    """Of all at once."""
-    for one in workers:
-        one.tell(what)
-    return [one.answer() for one in workers]
-
-
-def threads_of(arm: str, processes: int) -> int:
-    """Of each process."""
+def threads_of(arm: str, cores: int, workers: int) -> tuple[int, int]:
+    """Of the training, and of each worker."""
+    left = cores - workers
+    if arm == "cores_left" and left <= 1:
+        raise Skip(f"not applicable: {workers} workers leave {left} of {cores} cores, as in `one`")
     return {
-        "one": 1,
-        "all_cores": cores(),
-        "cores_per_process": max(1, cores() // processes),
+        "all_cores": (cores, 1),
+        "one": (1, 1),
+        "cores_left": (left, 1),
+        "workers_too": (cores, cores),
     }[arm]
+
+
+def threaded(load: Load, threads: int) -> Load:
+    """The same in a worker with so many threads: DataLoader has set one."""
+
+    def load_with(key: Key) -> torch.Tensor:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        image: torch.Tensor = load(key)
+        return image
+
+    return load_with
 
 
 def require_unset() -> None:

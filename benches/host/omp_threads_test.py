@@ -1,82 +1,67 @@
-"""host/omp_threads: each process has the threads of its arm, and one that ends is said."""
+"""host/omp_threads: the training and each worker have the threads of their arm."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work.loaders import ProcessLoader  # noqa: E402
 from gpulift_worker import Failed, Skip  # noqa: E402
-from technique_script import load  # noqa: E402
+from technique_script import load, made, manifest  # noqa: E402
+
+omp = load(__file__)
+MANIFEST = manifest(__file__)
+POINT = {"model": "resnet18", "workers": "half"}
 
 
-@pytest.fixture(name="omp")
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The script, on a machine of four cores; its processes end with the test."""
-    module: Any = load(__file__)
-    workers: list[Any] = []
-    made = module.Worker
-
-    def make_worker(*arguments: Any) -> Any:
-        workers.append(made(*arguments))
-        return workers[-1]
-
-    for name in [one for one in os.environ if one.startswith(module.SETTINGS)]:
+@pytest.fixture(autouse=True)
+def few_files(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few as a batch has, on what passes for a disk, and no settings of threads."""
+    monkeypatch.setattr(omp, "FILES", 32)
+    for name in [one for one in os.environ if one.startswith(omp.SETTINGS)]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(module, "Worker", make_worker)
-    monkeypatch.setattr(module, "cores", lambda: 4)
-    module.workers = workers
-    yield module
-    for one in workers:
-        one.end()
-
-
-def make(omp: Any, arm: str, processes: int) -> Any:
-    """An arm of the toy."""
-    return omp.make(arm, {"processes": processes, "model": "gpt_toy"}, 7, None)
 
 
 @pytest.mark.parametrize(
     ("arm", "threads"),
-    [
-        ("one", [1, 1, 1]),
-        ("all_cores", [4, 4, 4]),
-        ("cores_per_process", [4, 2, 1]),
-    ],
+    [("all_cores", (8, 1)), ("one", (1, 1)), ("cores_left", (5, 1)), ("workers_too", (8, 8))],
 )
-def test_threads_of_one_two_and_four_processes(omp: Any, arm: str, threads: list[int]) -> None:
-    assert [omp.threads_of(arm, processes) for processes in (1, 2, 4)] == threads
+def test_threads_beside_three_workers_on_eight_cores(arm: str, threads: tuple[int, int]) -> None:
+    assert omp.threads_of(arm, 8, 3) == threads
 
 
-def test_all_processes_train_alike_and_a_step_is_one_of_each(omp: Any) -> None:
-    arm = make(omp, "one", 2)  # torch's threads of this process do not live through a fork
-    alone = make(omp, "one", 1)
-    arm.step()
-    alone.step()
-    assert arm.metrics() == {"threads_count": 2}
-    assert (arm.items, alone.items) == (16, 8)
-    assert arm.value() == pytest.approx(alone.value(), rel=1e-3)
+def test_one_core_that_is_left_or_none_is_what_another_arm_has() -> None:
+    for workers in (7, 8):
+        with pytest.raises(Skip, match="not applicable"):
+            omp.threads_of("cores_left", 8, workers)
 
 
-def test_a_process_that_ends_is_said(omp: Any) -> None:
-    arm = make(omp, "one", 2)
-    omp.workers[1].end()
-    with pytest.raises((Failed, OSError)):
-        arm.step()
+@pytest.mark.parametrize("name", ["one", "workers_too"])
+def test_the_training_has_the_threads_that_it_says(name: str) -> None:
+    arm = made(omp, name, POINT)
+    assert arm.error is not None
+    assert arm.error() <= MANIFEST["check"]["tolerance"]
+    assert torch.get_num_threads() == arm.metrics()["training_threads_count"]
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    with pytest.raises(Failed, match="threads, and torch has"):
+        arm.error()
+    arm.rest()
 
 
-def test_more_processes_than_cores_are_skipped(omp: Any) -> None:
-    with pytest.raises(Skip, match="8 processes would share 4 cores"):
-        make(omp, "one", 8)
-    assert omp.workers == []
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_worker_has_the_threads_that_it_is_told(threads: int) -> None:
+    looked = omp.threaded(lambda _: torch.tensor(torch.get_num_threads()), threads)
+    loader = ProcessLoader(omp.Samples(looked), [[(0, 0), (0, 1)]], 1)
+    _, counts = loader.take()
+    assert counts.tolist() == [threads, threads]
 
 
 def test_settings_of_the_threads_are_a_reason_but_not_their_number(
-    omp: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     omp.require_unset()
@@ -84,13 +69,3 @@ def test_settings_of_the_threads_are_a_reason_but_not_their_number(
     with pytest.raises(Skip, match="OMP_WAIT_POLICY is set") as skipped:
         omp.require_unset()
     assert skipped.value.remedy == "unset OMP_WAIT_POLICY"
-
-
-def test_a_process_that_cannot_train_says_why(omp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise Skip("no such model here", "install it")
-
-    monkeypatch.setattr(omp, "Training", refuse)
-    with pytest.raises(Skip, match="no such model here") as skipped:
-        make(omp, "one", 1)
-    assert skipped.value.remedy == "install it"

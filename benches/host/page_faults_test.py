@@ -80,6 +80,22 @@ def test_glibc_faults_on_each_page_of_a_large_batch_and_a_kept_buffer_on_none() 
     assert answer("kept_buffer", 40)["faults_per_step"] < pages / 10
 
 
+def test_jemalloc_keeps_a_large_batch_as_launch_scripts_set_it_and_not_by_default() -> None:
+    pages = 40 * PAGES_OF_A_MEBIBYTE
+    assert answer("jemalloc_default", 40)["faults_per_step"] >= pages
+    assert answer("jemalloc_tuned", 40)["faults_per_step"] < pages / 10
+
+
+@pytest.mark.parametrize(("flag", "virtual"), [("hypervisor", True), ("nohypervisor", False)])
+def test_a_virtual_machine_is_what_the_processor_calls_so(
+    page_faults: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str, virtual: bool
+) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"model name\t: hypervisor\nflags\t\t: fpu {flag} avx\n", encoding="ascii")
+    monkeypatch.setattr(page_faults, "CPUINFO", file)
+    assert page_faults.is_virtual() == virtual
+
+
 def test_huge_pages_are_fewer_faults() -> None:
     assert answer("huge_pages", 40)["faults_per_step"] < 40 * PAGES_OF_A_MEBIBYTE / 4
 
@@ -111,7 +127,7 @@ def test_an_arm_of_another_malloc_fails_in_this_process(page_faults: Any) -> Non
     if os.environ.get("LD_PRELOAD"):
         pytest.skip("LD_PRELOAD is set")
     with pytest.raises(RuntimeError, match="malloc is glibc's here, not jemalloc's"):
-        page_faults.require_allocator("jemalloc")
+        page_faults.require_allocator("jemalloc_tuned")
     page_faults.require_allocator("glibc")
 
 

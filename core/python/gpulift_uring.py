@@ -120,11 +120,12 @@ class Ring:
     def _reap(self, length: int, offsets: Any) -> int:
         """How many are done since the last look."""
         head, tail = int(self._done_head[0]), int(self._done_tail[0])
-        number = (tail - head) % 2**32
-        for done in self._done[(head + np.arange(number)) % len(self._done)]:
-            require_whole(int(done["result"]), length, int(offsets[int(done["number"])]))
+        count = (tail - head) % 2**32
+        done = self._done[(head + np.arange(count)) % len(self._done)]
+        for part in done[done["result"] != length]:
+            require_whole(int(part["result"]), length, int(offsets[int(part["number"])]))
         self._done_head[0] = tail
-        return number
+        return count
 
 
 def require_whole(result: int, length: int, offset: int) -> None:
