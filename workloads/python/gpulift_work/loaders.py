@@ -11,6 +11,7 @@ late, and nothing be trained on while it is made.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -28,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from gpulift_cpu import CpuMeter
 from gpulift_worker import DIE_WITH_PARENT, Skip
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 PREFETCH = 2  # batches ahead of each worker: torch's default
 LOOK_S = 5.0  # between two looks at workers that say nothing
@@ -65,6 +66,40 @@ class Order:
             for start in range(0, self.samples - self.batch + 1, self.batch):
                 yield [(epoch, number) for number in numbers[start : start + self.batch]]
 
+    def checker(self) -> Callable[[Keys], None]:
+        """What is called with each batch's keys, and raises RuntimeError for another's."""
+        expected = iter(self)
+
+        def check(keys: Keys) -> None:
+            wanted = next(expected)
+            if keys != wanted:
+                raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
+
+        return check
+
+
+@dataclass(frozen=True)
+class AnyOrder:
+    """That of a library which shuffles by itself: each epoch has all samples, and none twice."""
+
+    samples: int
+    batch: int
+
+    def checker(self) -> Callable[[Keys], None]:
+        """As Order has it. What an epoch lacks shows when batches are two epochs on."""
+        left: dict[int, set[int]] = {}
+
+        def check(keys: Keys) -> None:
+            for epoch, number in keys:
+                missing = left.setdefault(epoch, set(range(self.samples)))
+                if number not in missing:
+                    raise RuntimeError(f"the loader gave sample {number} twice in an epoch")
+                missing.remove(number)
+                if forgotten := left.pop(epoch - 2, None):
+                    raise RuntimeError(f"the loader left out {len(forgotten)} samples of an epoch")
+
+        return check
+
 
 class Samples(Dataset[Any]):
     """Samples by their keys; an error says of which."""
@@ -89,15 +124,16 @@ def stacked(samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
 
 
 class ProcessLoader:
-    """torch's DataLoader: no worker, and it loads when asked; else processes that load ahead.
+    """torch's DataLoader: no worker, and it loads when asked; else processes that load ahead. A
+    stream of samples without end, which each worker has a part of, tells their keys itself.
 
     They are forked, which is how Linux had them up to Python 3.13, and end with this process.
     """
 
     def __init__(
         self,
-        samples: Samples,
-        order: Iterable[Keys],
+        samples: Samples | IterableDataset[Any],
+        order: Order | AnyOrder,
         workers: int,
         *,
         prefetch: int = PREFETCH,
@@ -105,14 +141,18 @@ class ProcessLoader:
         pin_memory: bool = False,
     ) -> None:
         dataset: Any = samples
+        by: dict[str, Any] = (
+            {"batch_sampler": order} if isinstance(order, Order) else {"batch_size": order.batch}
+        )
         ahead: dict[str, Any] = {}
         self._asked = 0
         self._ready = 0
         if workers > 0:
             context = multiprocessing.get_context("fork")
             self._made = context.Semaphore(0)
-            telling = Telling(samples, collate, self._made)
-            dataset, collate = telling, telling.collate
+            kind = Telling if isinstance(samples, Samples) else TellingStream
+            dataset = kind(samples, collate, self._made)
+            collate = dataset.collate
             self._asked = workers * prefetch
             ahead = {
                 "prefetch_factor": prefetch,
@@ -122,7 +162,7 @@ class ProcessLoader:
         self._batches = iter(
             DataLoader(
                 dataset,
-                batch_sampler=order,
+                **by,
                 num_workers=workers,
                 collate_fn=collate,
                 pin_memory=pin_memory,
@@ -159,12 +199,12 @@ class ProcessLoader:
 class Telling:
     """Samples and collate of a worker, which say of each batch that it is made, or cannot be."""
 
-    def __init__(self, samples: Samples, collate: Collate, made: Any) -> None:
+    def __init__(self, samples: Any, collate: Collate, made: Any) -> None:
         self._samples = samples
         self._collate = collate
         self._made = made
 
-    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+    def __getitems__(self, keys: Keys) -> Any:
         try:
             return self._samples.__getitems__(keys)
         except Exception:
@@ -177,6 +217,18 @@ class Telling:
             return self._collate(samples)
         finally:
             self._made.release()
+
+
+class TellingStream(Telling, IterableDataset[Any]):
+    """The same of a stream."""
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._samples
+        except Exception:
+            for _ in range(PREFETCH):  # nor will those behind the one that broke ever be
+                self._made.release()
+            raise
 
 
 class ThreadLoader:
@@ -235,7 +287,7 @@ class Rounds:
     """Takes so many batches in a round and a step with each; knows what must come."""
 
     loader: Loader
-    order: Iterable[Keys]
+    order: Order | AnyOrder
     train: Callable[[Any], object]
     batches: int
     ahead: int = 0  # batches that are ready when nothing was taken for a while
@@ -243,7 +295,7 @@ class Rounds:
     _taken: list[Keys] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._expected = iter(self.order)
+        self._check = self.order.checker()
         self.loader.wait()
 
     def take(self) -> Any:
@@ -275,9 +327,7 @@ class Rounds:
         self.loader.wait()
         taken, self._taken = self._taken, []
         for keys in taken:
-            wanted = next(self._expected)
-            if keys != wanted:
-                raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
+            self._check(keys)
 
     def look(
         self, rounds: int, train: Callable[[Any], object], synchronize: Callable[[], object]
@@ -307,6 +357,18 @@ class Look:
     seconds: float
     wait_s: float
     cpu_s: float
+
+
+def package(module: str, distribution: str) -> Any:
+    """A library that a standard set-up does not have. Raises Skip where it, or what it imports, is
+    missing."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Skip(
+            f"the Python package {error.name} is not installed",
+            f"pip install '{distribution}', or name another interpreter with --python",
+        ) from error
 
 
 def require_shared_memory(needed_bytes: float) -> None:
