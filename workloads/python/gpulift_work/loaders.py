@@ -32,6 +32,7 @@ from gpulift_worker import DIE_WITH_PARENT, Skip
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 PREFETCH = 2  # batches ahead of each worker: torch's default
+SILENT_S = 60  # after which workers of a stream will give no batch any more
 LOOK_S = 5.0  # between two looks at workers that say nothing
 SHARED_MEMORY = "/dev/shm"
 KILLED = re.compile(r"DataLoader worker .*(killed by signal|exited unexpectedly)")  # says torch
@@ -118,6 +119,17 @@ class Samples(Dataset[Any]):
         return list(map(self.__getitem__, keys))
 
 
+class Batches(Samples):
+    """Samples that are read a batch at once."""
+
+    def __init__(self, read: Callable[[Keys], list[Any]]) -> None:
+        super().__init__(lambda key: read([key])[0])
+        self._read = read
+
+    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+        return list(zip(keys, self._read(keys), strict=True))
+
+
 def stacked(samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
     """A batch as torch makes it: in a worker it lies in shared memory."""
     return [key for key, _ in samples], default_collate([data for _, data in samples])
@@ -147,14 +159,19 @@ class ProcessLoader:
         ahead: dict[str, Any] = {}
         self._asked = 0
         self._ready = 0
+        self._broken: Any = None  # of a stream: says why
         if workers > 0:
             context = multiprocessing.get_context("fork")
             self._made = context.Semaphore(0)
-            kind = Telling if isinstance(samples, Samples) else TellingStream
-            dataset = kind(samples, collate, self._made)
+            if isinstance(samples, Samples):
+                dataset = Telling(samples, collate, self._made)
+            else:
+                self._broken = context.SimpleQueue()
+                dataset = TellingStream(samples, collate, self._made, self._broken)
+                ahead["timeout"] = SILENT_S
             collate = dataset.collate
             self._asked = workers * prefetch
-            ahead = {
+            ahead |= {
                 "prefetch_factor": prefetch,
                 "multiprocessing_context": context,
                 "worker_init_fn": end_with_parent(os.getpid()),
@@ -176,6 +193,7 @@ class ProcessLoader:
         try:
             batch: tuple[Keys, Any] = next(self._batches)
         except Exception as error:
+            self._raise_broken()
             raise RuntimeError(in_one_line(error)) from error
         if self._workers > 0:
             self._asked += 1
@@ -184,11 +202,16 @@ class ProcessLoader:
     def wait(self) -> None:
         """Sleeps until the workers have made all batches."""
         while self._ready < self._asked:
+            self._raise_broken()
             try:
                 if self._made.acquire(timeout=LOOK_S):
                     self._ready += 1
             except RuntimeError as error:  # torch raises it here when a worker dies
                 raise RuntimeError(in_one_line(error)) from error
+
+    def _raise_broken(self) -> None:
+        if self._broken is not None and not self._broken.empty():
+            raise RuntimeError(self._broken.get())
 
     @property
     def processes(self) -> list[int]:
@@ -220,14 +243,18 @@ class Telling:
 
 
 class TellingStream(Telling, IterableDataset[Any]):
-    """The same of a stream."""
+    """The same of a stream. One that breaks says why at once: other workers may wait for this one
+    for ever, and their batches come first."""
+
+    def __init__(self, samples: Any, collate: Collate, made: Any, broken: Any) -> None:
+        super().__init__(samples, collate, made)
+        self._broken = broken
 
     def __iter__(self) -> Iterator[Any]:
         try:
             yield from self._samples
-        except Exception:
-            for _ in range(PREFETCH):  # nor will those behind the one that broke ever be
-                self._made.release()
+        except Exception as error:
+            self._broken.put(in_one_line(error))
             raise
 
 
