@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -39,10 +38,11 @@ from gpulift_work.loaders import (
     ProcessLoader,
     Rounds,
     Samples,
+    package,
     require_shared_memory,
 )
 from gpulift_work.training import device_of, leave_a_core_free
-from gpulift_worker import Arm, Skip, scratch
+from gpulift_worker import Arm, scratch
 
 TECHNIQUE = {
     "question": "How many images a second become batches on the GPU, if it decodes them itself, "
@@ -113,7 +113,7 @@ Decode = Callable[[Files, list[Place]], torch.Tensor]
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """Batches on the device, with or without a training that takes them."""
-    library = library_of(arm)
+    library = package(*LIBRARIES[arm]) if arm in LIBRARIES else None
     here = keep_to(point["cores"])
     leave_a_core_free()
     device = device_of(gpu)
@@ -161,20 +161,6 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         versions={"torchvision": torchvision.__version__, **version_of(arm, library)},
         notes={"cores": str(here), "batch": str(BATCH), **note_of(FILES)},
     )
-
-
-def library_of(arm: str) -> Any:
-    """What the arm decodes by beside torchvision."""
-    if arm not in LIBRARIES:
-        return None
-    module, package = LIBRARIES[arm]
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise Skip(
-            f"the Python package {error.name} is not installed",
-            f"pip install '{package}', or name another interpreter with --python",
-        ) from error
 
 
 def version_of(arm: str, library: Any) -> dict[str, str]:

@@ -9,21 +9,21 @@ from gpulift_work.feeding import (
     EMULATED,
     PIXELS,
     Normalising,
-    Step,
     arm_of,
     keep_to,
     largest_difference,
     normalised,
     note_of,
     pillow_cut,
+    shares,
+    step_alone_s,
     step_behind,
     stored,
     tensor_cut,
 )
 from gpulift_work.loaders import PREFETCH, Order, ProcessLoader, Rounds, Samples
 from gpulift_work.loaders import require_shared_memory as require_shared
-from gpulift_work.steps import alone_s
-from gpulift_worker import Arm, Skip, nothing, scratch
+from gpulift_worker import Arm, Skip, scratch
 
 TECHNIQUE = {
     "question": "How many images a second can this host feed to a training step, and what does "
@@ -134,33 +134,15 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     def error() -> float:
         return largest_difference(seen[0], list(map(pillow_cut(files), rounds.last[0])))
 
+    def metrics() -> dict[str, float]:
+        step_s = step_alone_s(step, seen[0])
+        return {"step_alone_s": step_s, **shares(rounds, step, step_s, LOOKED_IMAGES)}
+
     return arm_of(
         rounds,
         step.synchronize,
         error=error,
         items=batches * step.batch,
-        metrics=lambda: metrics_of(rounds, step, seen[0]),
+        metrics=metrics,
         notes={"step": step.said, "cores": str(here), "batch": str(step.batch), **note_of(FILES)},
     )
-
-
-def metrics_of(rounds: Rounds, step: Step, images: torch.Tensor) -> dict[str, float]:
-    """How near the step comes to its own rate, and what the loader takes when nothing trains."""
-
-    def train() -> None:
-        step.train(images)
-        step.synchronize()
-
-    train()
-    step_s = alone_s(train)
-    count = max(1, LOOKED_IMAGES // step.batch // rounds.batches)
-    looked = count * rounds.batches
-    fed = rounds.look(count, rounds.train, step.synchronize)
-    loading = rounds.look(count, lambda _: None, nothing)
-    return {
-        "step_alone_s": step_s,
-        "step_rate_share": looked * step_s / fed.seconds,
-        "data_wait_share": fed.wait_s / fed.seconds,
-        "loader_images_per_s": looked * step.batch / loading.seconds,
-        "loader_cpu_s_per_image": loading.cpu_s / (looked * step.batch),
-    }

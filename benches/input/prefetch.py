@@ -14,10 +14,10 @@ from gpulift_work.feeding import (
     PIXELS,
     Normalising,
     Step,
-    drawn_cut,
     keep_to,
     largest_difference,
     note_of,
+    pillow_cut,
     step_behind,
     stored,
 )
@@ -104,7 +104,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     if point["images"] == "some_large":
         files = with_large(files, seed)
         large = {"large": f"each {LARGE_EVERY}th has sides {LARGE:g} times as long"}
-    load = drawn_cut(files)
+    load = pillow_cut(files)
     batches = BATCHES[str(point["model"])]
     order = list(itertools.islice(Order(FILES, step.batch, seed), batches))
     epochs = Epochs(arm, load, order, workers, step)

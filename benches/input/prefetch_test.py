@@ -79,7 +79,7 @@ def test_kept_workers_are_the_same_in_the_next_epoch_and_new_ones_are_not(prefet
 def test_batches_that_are_wrong_swapped_or_missing_are_found(
     prefetch: Any, step: feeding.Step, files: list[Path]
 ) -> None:
-    read = feeding.drawn_cut(files)
+    read = feeding.pillow_cut(files)
     found = epochs(prefetch, "depth_2", read, step)
     found.step()
     assert found.error(read) < 0.01

@@ -9,9 +9,10 @@ from gpulift_work.feeding import (
     PIXELS,
     Normalising,
     arm_of,
-    drawn_cut,
     largest_difference,
     note_of,
+    pillow_cut,
+    step_alone_s,
     step_behind,
     stored,
 )
@@ -25,7 +26,6 @@ from gpulift_work.loaders import (
     ThreadLoader,
     require_shared_memory,
 )
-from gpulift_work.steps import alone_s
 from gpulift_worker import Arm, Skip, cores, scratch
 
 TECHNIQUE = {
@@ -95,7 +95,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     step = step_behind(str(point["model"]), seed, gpu)
     if arm == "processes":
         require_shared_memory((PREFETCH * workers + 1) * step.batch * 3 * PIXELS**2)
-    load = drawn_cut(stored(scratch(), FILES, seed))
+    load = pillow_cut(stored(scratch(), FILES, seed))
     order = Order(FILES, step.batch, seed)
     normalise = Normalising(step.device)
     seen: list[torch.Tensor] = []
@@ -112,16 +112,12 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     parallel = 0 if arm == "in_process" else workers
     rounds = Rounds(loader, order, train, max(1, parallel), parallel * PREFETCH)
 
-    def step_alone() -> None:
-        step.train(seen[0])
-        step.synchronize()
-
     return arm_of(
         rounds,
         step.synchronize,
         error=lambda: largest_difference(seen[0], list(map(load, rounds.last[0]))),
         items=rounds.batches * step.batch,
-        metrics=lambda: {"step_alone_s": alone_s(step_alone)},
+        metrics=lambda: {"step_alone_s": step_alone_s(step, seen[0])},
         notes={
             "step": step.said,
             "workers": str(workers),

@@ -71,14 +71,14 @@ def test_all_arms_train_on_the_same_images(workers: Any, trained: list[Any]) -> 
 def test_an_arm_that_loads_another_image_does_not_pass(
     workers: Any, monkeypatch: pytest.MonkeyPatch, files: list[Path]
 ) -> None:
-    right = feeding.drawn_cut(files)
+    right = feeding.pillow_cut(files)
     loaded: list[Any] = []
 
     def load_other(key: tuple[int, int]) -> Any:
         loaded.append(key)
         return right((0, (key[1] + (len(loaded) == BATCH)) % 4))  # the last is its neighbour
 
-    monkeypatch.setattr(workers, "drawn_cut", lambda _: load_other)
+    monkeypatch.setattr(workers, "pillow_cut", lambda _: load_other)
     found = workers.make("in_process", POINT, 7, None)
     found.step()
     assert found.error() > TOLERANCE

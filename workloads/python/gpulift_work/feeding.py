@@ -7,12 +7,12 @@ of its transforms come from its key.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gpulift_worker import Arm, Skip, cores, nothing, usable_cores
 from PIL import Image
@@ -23,7 +23,7 @@ from torchvision.transforms.v2 import functional
 
 from gpulift_work.images import photographs
 from gpulift_work.loaders import Key, Keys, Load, Rounds
-from gpulift_work.steps import SleepingStep
+from gpulift_work.steps import SleepingStep, alone_s
 from gpulift_work.training import (
     IMAGE_SIZES,
     TWINS,
@@ -41,9 +41,9 @@ EMULATED_BATCH = 16  # so few that two cores load it in 25 ms
 EMULATED_S = 4.6e-3  # an H100 takes 74 ms for 256 images of ResNet-50
 MOST_CORES = 16  # about what machines have for each GPU
 EPOCH_STRIDE = 1_000_003  # between the draws of two epochs
+ONE_GENERATOR = threading.Lock()  # of torch's, which threads share
 
 CROP = v2.RandomResizedCrop(PIXELS, antialias=True)
-CUT = v2.Compose([CROP, v2.RandomHorizontalFlip()])
 NORMALISED = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)])
 
 
@@ -71,15 +71,9 @@ def stored(folder: Path, files: int, seed: int, scale: float = 1.0) -> list[Path
     return [images / name for name in names]
 
 
-def cut(key: Key, image: Any) -> Any:
-    """The sample's crop, resized and flipped or not: of an image of Pillow's or of a tensor."""
-    torch.default_generator.manual_seed(key[0] * EPOCH_STRIDE + key[1])
-    return CUT(image)
-
-
 @dataclass(frozen=True)
 class Place:
-    """What cut() draws."""
+    """What torchvision's RandomResizedCrop and RandomHorizontalFlip draw."""
 
     top: int
     left: int
@@ -87,8 +81,9 @@ class Place:
     width: int
     flipped: bool
 
-    def cut(self, image: torch.Tensor) -> torch.Tensor:
-        """As cut() does, of a tensor wherever it is."""
+    def cut(self, image: Any) -> Any:
+        """The crop, resized and flipped or not: of an image of Pillow's, or of a tensor wherever it
+        is."""
         box = (self.top, self.left, self.height, self.width)
         found = functional.resized_crop(image, *box, size=[PIXELS, PIXELS], antialias=True)
         return functional.horizontal_flip(found) if self.flipped else found
@@ -96,9 +91,10 @@ class Place:
 
 def place_of(key: Key, width: int, height: int) -> Place:
     """That of a sample whose image has this size."""
-    torch.default_generator.manual_seed(key[0] * EPOCH_STRIDE + key[1])
-    drawn = CROP.make_params([torch.empty(3, height, width, device="meta")])
-    return Place(**drawn, flipped=bool(torch.rand(1) < 0.5))
+    with ONE_GENERATOR:
+        torch.default_generator.manual_seed(key[0] * EPOCH_STRIDE + key[1])
+        drawn = CROP.make_params([torch.empty(3, height, width, device="meta")])
+        return Place(**drawn, flipped=bool(torch.rand(1) < 0.5))
 
 
 def encoded(files: Sequence[Path]) -> Load:
@@ -133,37 +129,23 @@ def pillow_cut(files: Sequence[Path]) -> Load:
 
     def load(key: Key) -> torch.Tensor:
         with Image.open(files[key[1]]) as image:
-            found: torch.Tensor = functional.pil_to_tensor(cut(key, image.convert("RGB")))
+            part = place_of(key, *image.size).cut(image.convert("RGB"))
+            found: torch.Tensor = functional.pil_to_tensor(part)
         return found
-
-    return load
-
-
-def drawn_cut(files: Sequence[Path]) -> Load:
-    """By Pillow, with draws of its own: torch has one generator, which threads would share."""
-
-    def load(key: Key) -> torch.Tensor:
-        generator = np.random.default_rng(key)
-        with Image.open(files[key[1]]) as image:
-            side = min(image.size) * generator.uniform(0.5, 1.0)
-            left, top = ((one - side) * generator.random() for one in image.size)
-            box = (left, top, left + side, top + side)
-            part = image.convert("RGB").resize((PIXELS, PIXELS), Image.Resampling.BILINEAR, box)
-        found: torch.Tensor = functional.pil_to_tensor(part)
-        return found.flip(-1) if generator.random() < 0.5 else found
 
     return load
 
 
 def tensor_cut(files: Sequence[Path]) -> Load:
     """By torchvision's own decoder, and its transforms of tensors."""
+    return lambda key: decoded_cut(key, io.read_file(str(files[key[1]])))
 
-    def load(key: Key) -> torch.Tensor:
-        encoded = io.read_file(str(files[key[1]]))
-        found: torch.Tensor = cut(key, io.decode_jpeg(encoded, mode=io.ImageReadMode.RGB))
-        return found
 
-    return load
+def decoded_cut(key: Key, file: torch.Tensor) -> torch.Tensor:
+    """The same of a file that is in memory."""
+    image = io.decode_jpeg(file, mode=io.ImageReadMode.RGB)
+    found: torch.Tensor = place_of(key, image.shape[2], image.shape[1]).cut(image)
+    return found
 
 
 def normalised(load: Load) -> Load:
@@ -221,7 +203,9 @@ def step_behind(model: str, seed: int, gpu: int | None) -> Step:
     return Step(twin.batch, device, train, training.synchronize, f"training on {where}")
 
 
-def arm_of(rounds: Rounds, synchronize: Callable[[], object], **said: Any) -> Arm:
+def arm_of(
+    rounds: Rounds, synchronize: Callable[[], object], item: str = "image", **said: Any
+) -> Arm:
     """An arm whose windows are rounds of a loading that goes on."""
 
     def settle() -> None:
@@ -237,9 +221,37 @@ def arm_of(rounds: Rounds, synchronize: Callable[[], object], **said: Any) -> Ar
         before=settle,
         synchronize=synchronize,
         rest=rest,
-        item="image",
+        item=item,
         **said,
     )
+
+
+def step_alone_s(step: Step, images: torch.Tensor) -> float:
+    """What a step takes that nothing feeds."""
+
+    def train() -> None:
+        step.train(images)
+        step.synchronize()
+
+    train()
+    return alone_s(train)
+
+
+def shares(
+    rounds: Rounds, step: Step, step_s: float, least_items: int, item: str = "image"
+) -> dict[str, float]:
+    """How near the step comes to its own rate, and what the loader takes when nothing trains, over
+    rounds of so many items."""
+    count = max(1, least_items // step.batch // rounds.batches)
+    looked = count * rounds.batches
+    fed = rounds.look(count, rounds.train, step.synchronize)
+    loading = rounds.look(count, lambda _: None, nothing)
+    return {
+        "step_rate_share": looked * step_s / fed.seconds,
+        "data_wait_share": fed.wait_s / fed.seconds,
+        f"loader_{item}s_per_s": looked * step.batch / loading.seconds,
+        f"loader_cpu_s_per_{item}": loading.cpu_s / (looked * step.batch),
+    }
 
 
 def largest_difference(found: torch.Tensor, wanted: Sequence[torch.Tensor]) -> float:

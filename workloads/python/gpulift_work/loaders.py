@@ -11,6 +11,7 @@ late, and nothing be trained on while it is made.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -28,9 +29,10 @@ from typing import Any, Protocol
 import numpy as np
 from gpulift_cpu import CpuMeter
 from gpulift_worker import DIE_WITH_PARENT, Skip
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 PREFETCH = 2  # batches ahead of each worker: torch's default
+SILENT_S = 60  # after which workers of a stream will give no batch any more
 LOOK_S = 5.0  # between two looks at workers that say nothing
 SHARED_MEMORY = "/dev/shm"
 KILLED = re.compile(r"DataLoader worker .*(killed by signal|exited unexpectedly)")  # says torch
@@ -65,6 +67,40 @@ class Order:
             for start in range(0, self.samples - self.batch + 1, self.batch):
                 yield [(epoch, number) for number in numbers[start : start + self.batch]]
 
+    def checker(self) -> Callable[[Keys], None]:
+        """What is called with each batch's keys, and raises RuntimeError for another's."""
+        expected = iter(self)
+
+        def check(keys: Keys) -> None:
+            wanted = next(expected)
+            if keys != wanted:
+                raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
+
+        return check
+
+
+@dataclass(frozen=True)
+class AnyOrder:
+    """That of a library which shuffles by itself: each epoch has all samples, and none twice."""
+
+    samples: int
+    batch: int
+
+    def checker(self) -> Callable[[Keys], None]:
+        """As Order has it. What an epoch lacks shows when batches are two epochs on."""
+        left: dict[int, set[int]] = {}
+
+        def check(keys: Keys) -> None:
+            for epoch, number in keys:
+                missing = left.setdefault(epoch, set(range(self.samples)))
+                if number not in missing:
+                    raise RuntimeError(f"the loader gave sample {number} twice in an epoch")
+                missing.remove(number)
+                if forgotten := left.pop(epoch - 2, None):
+                    raise RuntimeError(f"the loader left out {len(forgotten)} samples of an epoch")
+
+        return check
+
 
 class Samples(Dataset[Any]):
     """Samples by their keys; an error says of which."""
@@ -83,21 +119,33 @@ class Samples(Dataset[Any]):
         return list(map(self.__getitem__, keys))
 
 
+class Batches(Samples):
+    """Samples that are read a batch at once."""
+
+    def __init__(self, read: Callable[[Keys], list[Any]]) -> None:
+        super().__init__(lambda key: read([key])[0])
+        self._read = read
+
+    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+        return list(zip(keys, self._read(keys), strict=True))
+
+
 def stacked(samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
     """A batch as torch makes it: in a worker it lies in shared memory."""
     return [key for key, _ in samples], default_collate([data for _, data in samples])
 
 
 class ProcessLoader:
-    """torch's DataLoader: no worker, and it loads when asked; else processes that load ahead.
+    """torch's DataLoader: no worker, and it loads when asked; else processes that load ahead. A
+    stream of samples without end, which each worker has a part of, tells their keys itself.
 
     They are forked, which is how Linux had them up to Python 3.13, and end with this process.
     """
 
     def __init__(
         self,
-        samples: Samples,
-        order: Iterable[Keys],
+        samples: Samples | IterableDataset[Any],
+        order: Order | AnyOrder,
         workers: int,
         *,
         prefetch: int = PREFETCH,
@@ -105,16 +153,25 @@ class ProcessLoader:
         pin_memory: bool = False,
     ) -> None:
         dataset: Any = samples
+        by: dict[str, Any] = (
+            {"batch_sampler": order} if isinstance(order, Order) else {"batch_size": order.batch}
+        )
         ahead: dict[str, Any] = {}
         self._asked = 0
         self._ready = 0
+        self._broken: Any = None  # of a stream: says why
         if workers > 0:
             context = multiprocessing.get_context("fork")
             self._made = context.Semaphore(0)
-            telling = Telling(samples, collate, self._made)
-            dataset, collate = telling, telling.collate
+            if isinstance(samples, Samples):
+                dataset = Telling(samples, collate, self._made)
+            else:
+                self._broken = context.SimpleQueue()
+                dataset = TellingStream(samples, collate, self._made, self._broken)
+                ahead["timeout"] = SILENT_S
+            collate = dataset.collate
             self._asked = workers * prefetch
-            ahead = {
+            ahead |= {
                 "prefetch_factor": prefetch,
                 "multiprocessing_context": context,
                 "worker_init_fn": end_with_parent(os.getpid()),
@@ -122,7 +179,7 @@ class ProcessLoader:
         self._batches = iter(
             DataLoader(
                 dataset,
-                batch_sampler=order,
+                **by,
                 num_workers=workers,
                 collate_fn=collate,
                 pin_memory=pin_memory,
@@ -136,6 +193,7 @@ class ProcessLoader:
         try:
             batch: tuple[Keys, Any] = next(self._batches)
         except Exception as error:
+            self._raise_broken()
             raise RuntimeError(in_one_line(error)) from error
         if self._workers > 0:
             self._asked += 1
@@ -144,11 +202,16 @@ class ProcessLoader:
     def wait(self) -> None:
         """Sleeps until the workers have made all batches."""
         while self._ready < self._asked:
+            self._raise_broken()
             try:
                 if self._made.acquire(timeout=LOOK_S):
                     self._ready += 1
             except RuntimeError as error:  # torch raises it here when a worker dies
                 raise RuntimeError(in_one_line(error)) from error
+
+    def _raise_broken(self) -> None:
+        if self._broken is not None and not self._broken.empty():
+            raise RuntimeError(self._broken.get())
 
     @property
     def processes(self) -> list[int]:
@@ -159,12 +222,12 @@ class ProcessLoader:
 class Telling:
     """Samples and collate of a worker, which say of each batch that it is made, or cannot be."""
 
-    def __init__(self, samples: Samples, collate: Collate, made: Any) -> None:
+    def __init__(self, samples: Any, collate: Collate, made: Any) -> None:
         self._samples = samples
         self._collate = collate
         self._made = made
 
-    def __getitems__(self, keys: Keys) -> list[tuple[Key, Any]]:
+    def __getitems__(self, keys: Keys) -> Any:
         try:
             return self._samples.__getitems__(keys)
         except Exception:
@@ -177,6 +240,22 @@ class Telling:
             return self._collate(samples)
         finally:
             self._made.release()
+
+
+class TellingStream(Telling, IterableDataset[Any]):
+    """The same of a stream. One that breaks says why at once: other workers may wait for this one
+    for ever, and their batches come first."""
+
+    def __init__(self, samples: Any, collate: Collate, made: Any, broken: Any) -> None:
+        super().__init__(samples, collate, made)
+        self._broken = broken
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._samples
+        except Exception as error:
+            self._broken.put(in_one_line(error))
+            raise
 
 
 class ThreadLoader:
@@ -235,7 +314,7 @@ class Rounds:
     """Takes so many batches in a round and a step with each; knows what must come."""
 
     loader: Loader
-    order: Iterable[Keys]
+    order: Order | AnyOrder
     train: Callable[[Any], object]
     batches: int
     ahead: int = 0  # batches that are ready when nothing was taken for a while
@@ -243,7 +322,7 @@ class Rounds:
     _taken: list[Keys] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._expected = iter(self.order)
+        self._check = self.order.checker()
         self.loader.wait()
 
     def take(self) -> Any:
@@ -275,9 +354,7 @@ class Rounds:
         self.loader.wait()
         taken, self._taken = self._taken, []
         for keys in taken:
-            wanted = next(self._expected)
-            if keys != wanted:
-                raise RuntimeError(f"the loader gave samples {keys}, not {wanted}")
+            self._check(keys)
 
     def look(
         self, rounds: int, train: Callable[[Any], object], synchronize: Callable[[], object]
@@ -307,6 +384,18 @@ class Look:
     seconds: float
     wait_s: float
     cpu_s: float
+
+
+def package(module: str, distribution: str) -> Any:
+    """A library that a standard set-up does not have. Raises Skip where it, or what it imports, is
+    missing."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Skip(
+            f"the Python package {error.name} is not installed",
+            f"pip install '{distribution}', or name another interpreter with --python",
+        ) from error
 
 
 def require_shared_memory(needed_bytes: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,12 @@ def test_a_model_has_no_step_without_a_gpu() -> None:
         feeding.step_behind("resnet50_256", 7, None)
 
 
-def test_draws_of_their_own_are_new_in_every_epoch_and_need_no_generator_of_torch(
-    files: list[Path],
-) -> None:
-    load = feeding.drawn_cut(files)
-    cuts = [load((epoch, 3)) for epoch in range(5)]
-    assert len({one.numpy().tobytes() for one in cuts}) == 5
-    torch.manual_seed(1)
-    assert load((2, 3)).equal(cuts[2])
-    assert cuts[0].shape == (3, feeding.PIXELS, feeding.PIXELS)
-    assert cuts[0].dtype == torch.uint8
+def test_threads_that_share_a_generator_cut_as_one_does(files: list[Path]) -> None:
+    keys = [(epoch, number) for epoch in range(8) for number in range(24)]
+    for load in (feeding.pillow_cut(files), feeding.tensor_cut(files)):
+        with ThreadPoolExecutor(4) as pool:
+            cuts = list(pool.map(load, keys))
+        assert all(one.equal(load(key)) for key, one in zip(keys, cuts, strict=True))
 
 
 def test_a_model_of_small_images_is_given_them_smaller() -> None:

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from torch.utils.data import IterableDataset, get_worker_info  # noqa: E402
 
 WAIT_S = 30.0
 
@@ -167,6 +170,52 @@ def test_batches_that_are_not_those_of_their_turn_fail_the_window(loaders: Any) 
     rounds.step()
     with pytest.raises(RuntimeError, match="the loader gave samples"):
         rounds.rest()
+
+
+def test_a_library_may_shuffle_but_neither_repeat_nor_leave_out(loaders: Any) -> None:
+    check = loaders.AnyOrder(4, 2).checker()
+    for batch in ([(0, 3), (0, 1)], [(1, 1), (0, 0)], [(0, 2), (1, 3)], [(1, 0), (1, 2)]):
+        check(batch)
+    with pytest.raises(RuntimeError, match="sample 0 twice"):
+        check([(1, 0)])
+    check([(2, 0), (3, 1)])
+    with pytest.raises(RuntimeError, match="left out 3 samples"):
+        check([(4, 1)])
+
+
+class Stream(IterableDataset[Any]):  # type: ignore[misc]
+    """Each worker's half of eight samples, without end; where it is told to, it breaks."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        self._breaks = breaks
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info().id
+        for epoch in itertools.count():
+            for number_ in range(worker, 8, 2):
+                if self._breaks:
+                    raise ValueError("the shard is truncated")
+                yield (epoch, number_), number((epoch, number_))
+
+
+def test_a_stream_is_ready_when_a_window_begins_and_tells_its_own_keys(loaders: Any) -> None:
+    any_order = loaders.AnyOrder(8, 2)
+    loader = loaders.ProcessLoader(Stream(), any_order, 2)
+    trained: list[Any] = []
+    rounds = loaders.Rounds(loader, any_order, trained.append, 2, ahead=4)
+    for _ in range(4):
+        rounds.settle()
+        rounds.step()
+        rounds.rest()
+    assert rounds.last[1].tolist() == [list(key) for key in rounds.last[0]]
+
+
+def test_a_stream_that_breaks_is_an_error_in_one_line(loaders: Any) -> None:
+    for call in ("wait", "take"):
+        loader = loaders.ProcessLoader(Stream(breaks=True), loaders.AnyOrder(8, 2), 2)
+        with pytest.raises(RuntimeError, match="the shard is truncated") as raised:
+            getattr(loader, call)()
+        assert "\n" not in str(raised.value)
 
 
 def test_settling_uses_up_what_was_made_ahead(loaders: Any) -> None:
