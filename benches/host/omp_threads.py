@@ -108,7 +108,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         seen[:] = [normalise(images.to(step.device))]
         step.train(seen[0])
 
-    rounds = Rounds(loader, order, train, workers, workers * PREFETCH)
+    rounds = Rounds(loader, order, train, workers)
 
     def error() -> float:
         if torch.get_num_threads() != training:

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_work.loaders import ProcessLoader  # noqa: E402
+from gpulift_work.loaders import Order, ProcessLoader  # noqa: E402
 from gpulift_worker import Failed, Skip  # noqa: E402
 from technique_script import load, made, manifest  # noqa: E402
 
@@ -55,7 +55,7 @@ def test_the_training_has_the_threads_that_it_says(name: str) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_worker_has_the_threads_that_it_is_told(threads: int) -> None:
     looked = omp.threaded(lambda _: torch.tensor(torch.get_num_threads()), threads)
-    loader = ProcessLoader(omp.Samples(looked), [[(0, 0), (0, 1)]], 1)
+    loader = ProcessLoader(omp.Samples(looked), Order(2, 2, 7), 1)
     _, counts = loader.take()
     assert counts.tolist() == [threads, threads]
 

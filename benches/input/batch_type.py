@@ -89,7 +89,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         if on_gpu:
             torch.cuda.synchronize(device)
 
-    rounds = Rounds(loader, order, bring, workers, workers * PREFETCH)
+    rounds = Rounds(loader, order, bring, workers)
 
     def metrics() -> dict[str, float]:
         look = rounds.look(LOOKED, bring, synchronize)

@@ -126,12 +126,11 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     if arm == "processes":
         require_shared_memory((here * PREFETCH + 1) * BATCH * 3 * PIXELS**2)
         loader: Loader = ProcessLoader(Samples(tensor_cut(files)), order, here, pin_memory=on_gpu)
-        ahead = here * PREFETCH
     else:
         readers = min(READERS, here)
         read = ProcessLoader(Samples(encoded(files)), order, readers, collate=joined)
         decode = DECODERS[arm](library, device, here, normalise)
-        loader, ahead = Ahead(read, on_a_stream(device, decode)), (readers + 1) * PREFETCH
+        loader = Ahead(read, on_a_stream(device, decode))
 
     def take(batch: torch.Tensor) -> None:
         if arm == "processes":
@@ -144,7 +143,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         if on_gpu:
             torch.cuda.current_stream(device).synchronize()
 
-    rounds = Rounds(loader, order, take, here, ahead)
+    rounds = Rounds(loader, order, take, here)
 
     def metrics() -> dict[str, float]:
         if step is not None:

@@ -34,7 +34,6 @@ from gpulift_work.feeding import (
     tensor_cut,
 )
 from gpulift_work.loaders import (
-    LOOK_S,
     PREFETCH,
     Ahead,
     AnyOrder,
@@ -47,10 +46,13 @@ from gpulift_work.loaders import (
     Rounds,
     Samples,
     end_with_parent,
+    go_on,
+    go_on_in_the_end,
     in_one_line,
     package,
     require_shared_memory,
     stacked,
+    stop,
 )
 from gpulift_work.samples import folder_for
 from gpulift_worker import Arm, scratch
@@ -182,7 +184,6 @@ class Feed:
 
     loader: Loader
     order: Order | AnyOrder
-    ahead: int  # batches
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
@@ -210,7 +211,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         return batch if batch.is_floating_point() else normalise(batch)
 
     batches = here * max(1, LEAST_IMAGES // step.batch)
-    rounds = Rounds(feed.loader, feed.order, train, batches, feed.ahead)
+    rounds = Rounds(feed.loader, feed.order, train, batches)
 
     def error() -> float:
         cut = feed.loader.cut if isinstance(feed.loader, Dali) else tensor_cut(images.files)
@@ -239,7 +240,7 @@ def version_of(arm: str) -> dict[str, str]:
 def in_processes(images: Images, samples: Samples | IterableDataset[Any], order: Any) -> Feed:
     """By torch's DataLoader, which most libraries hand their samples to."""
     loader = ProcessLoader(samples, order, images.workers, pin_memory=images.on_gpu)
-    return Feed(loader, order, images.workers * PREFETCH)
+    return Feed(loader, order)
 
 
 def by_dataloader(_: Any, images: Images) -> Feed:
@@ -311,24 +312,21 @@ def by_datasets(library: Any, images: Images) -> Feed:
 
 
 class Spdl:
-    """SPDL's threads in a process of their own, which is forked as DataLoader's workers are. They
-    make what was asked for, like those, and no more."""
+    """SPDL's threads in a process of their own, which is forked as DataLoader's workers are."""
 
     def __init__(self, library: Any, images: Images) -> None:
         fork = multiprocessing.get_context("fork")
-        self._permits, self._made = fork.Semaphore(0), fork.Semaphore(0)
         self._broken = fork.SimpleQueue()
         self._order = images.order
         self._samples = Samples(tensor_cut(images.files))
-        self._asked = images.workers * PREFETCH
-        self._ready = 0
+        self.ahead = images.workers * PREFETCH
         pipeline = (
             library.PipelineBuilder()
             .add_source(self._keys())
             .pipe(self._load, concurrency=images.workers)
             .aggregate(images.batch)
             .pipe(self._stacked)
-            .add_sink(self._asked)
+            .add_sink(self.ahead)
         )
         others = set(multiprocessing.active_children())
         batches = library.run_pipeline_in_subprocess(
@@ -336,19 +334,20 @@ class Spdl:
             num_threads=images.workers,
             max_failures=0,
             mp_context="fork",
-            buffer_size=self._asked,
+            buffer_size=self.ahead,
             initializer=begin(os.getpid()),
         )
-        (self.process,) = set(multiprocessing.active_children()) - others
+        self.processes = [
+            child.pid for child in set(multiprocessing.active_children()) - others if child.pid
+        ]
+        self._stopped = False
+        go_on_in_the_end(self, self.processes)
         self._batches = iter(batches)
-        for _ in range(self._asked):
-            self._permits.release()
         # Before the first batch is asked for, no thread begins.
         self._batches = itertools.chain([self._next()], self._batches)
 
     def _keys(self) -> Iterator[Key]:
         for keys in self._order:
-            self._permits.acquire()
             yield from keys
 
     def _load(self, key: Key) -> tuple[Key, Any]:
@@ -359,16 +358,14 @@ class Spdl:
             raise
 
     def _stacked(self, samples: list[tuple[Key, Any]]) -> tuple[Keys, Any]:
-        batch = stacked(samples)
-        self._made.release()
-        return batch
+        return stacked(samples)
 
     def take(self) -> tuple[Keys, Any]:
-        """Asks for one more."""
-        batch = self._next()
-        self._asked += 1
-        self._permits.release()
-        return batch
+        """Leaves room for one more."""
+        if self._stopped:
+            go_on(self.processes)
+            self._stopped = False
+        return self._next()
 
     def _next(self) -> tuple[Keys, Any]:
         try:
@@ -378,13 +375,11 @@ class Spdl:
             raise RuntimeError(self._broken.get() if broken else in_one_line(error)) from error
         return batch
 
-    def wait(self) -> None:
-        """Sleeps until the threads have made all batches."""
-        while self._ready < self._asked and self._broken.empty():
-            if self._made.acquire(timeout=LOOK_S):
-                self._ready += 1
-            elif not self.process.is_alive():
-                raise RuntimeError("the process of SPDL's threads has ended")
+    def pause(self) -> int:
+        """Stops the process in the midst of its batches."""
+        stop(self.processes)
+        self._stopped = True
+        return 0
 
 
 def begin(parent: int) -> Callable[[], None]:
@@ -400,10 +395,9 @@ def begin(parent: int) -> Callable[[], None]:
 def by_spdl(library: Any, images: Images) -> Feed:
     """Pinned by a thread of this process, as DataLoader's batches are."""
     loader: Loader = Spdl(library, images)
-    ahead = images.workers * PREFETCH
-    if not images.on_gpu:
-        return Feed(loader, images.any_order, ahead)
-    return Feed(Ahead(loader, torch.Tensor.pin_memory), images.any_order, ahead + PREFETCH)
+    if images.on_gpu:
+        loader = Ahead(loader, torch.Tensor.pin_memory)
+    return Feed(loader, images.any_order)
 
 
 class Dali:
@@ -454,7 +448,8 @@ class Dali:
             self._pipeline.set_outputs(batch, numbers, at, size, flipped)
         self._pipeline.build()
         self._ready: deque[Any] = deque()
-        for _ in range(PREFETCH):
+        self.ahead = PREFETCH
+        for _ in range(self.ahead):
             self._pipeline.schedule_run()
 
     def take(self) -> tuple[Keys, Any]:
@@ -469,10 +464,11 @@ class Dali:
             self._places[keys[-1]] = Place(at[0], at[1], size[0], size[1], bool(flipped))
         return keys, batch
 
-    def wait(self) -> None:
+    def pause(self) -> int:
         """Until the pipeline has made all batches, which then are the loader's."""
-        while len(self._ready) < PREFETCH:
+        while len(self._ready) < self.ahead:
             self._ready.append(self._next())
+        return self.ahead
 
     def _next(self) -> tuple[Any, ...]:
         """The batch, and of each image its number, place, size and whether it is flipped."""
@@ -497,7 +493,7 @@ class Dali:
 
 def by_dali(library: Any, images: Images) -> Feed:
     """One pipeline, all threads of which make a batch together."""
-    return Feed(Dali(library, images), images.any_order, PREFETCH)
+    return Feed(Dali(library, images), images.any_order)
 
 
 FEEDS: Mapping[str, Callable[[Any, Images], Feed]] = {

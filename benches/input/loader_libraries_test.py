@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ def script(monkeypatch: pytest.MonkeyPatch, disk: Path, files: list[Path]) -> It
     monkeypatch.setattr(module, "stored", lambda *_: files)
     monkeypatch.setattr(module, "LEAST_IMAGES", BATCH)
     monkeypatch.setattr(module, "LOOKED_IMAGES", BATCH)
-    monkeypatch.setattr(module, "LOOK_S", 0.5)
     monkeypatch.setattr(loaders, "LOOK_S", 0.5)
     monkeypatch.setattr(loaders, "SILENT_S", 5)
     monkeypatch.setattr(feeding, "EMULATED_BATCH", BATCH)
@@ -118,7 +118,7 @@ def test_a_process_of_threads_that_is_killed_fails_the_arm(
 
     monkeypatch.setitem(libraries.FEEDS, "spdl", kept)
     found = make(libraries, "spdl")
-    spdl[0].loader.process.kill()
+    os.kill(spdl[0].loader.processes[0], signal.SIGKILL)
     with pytest.raises(RuntimeError) as raised:
         step_until_it_shows(found)
     assert "\n" not in str(raised.value)

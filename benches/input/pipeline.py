@@ -129,7 +129,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         step.train(seen[0])
 
     batches = max(1, workers) * max(1, LEAST_IMAGES // step.batch)
-    rounds = Rounds(loader, order, train, batches, workers * PREFETCH)
+    rounds = Rounds(loader, order, train, batches)
 
     def error() -> float:
         return largest_difference(seen[0], list(map(pillow_cut(files), rounds.last[0])))

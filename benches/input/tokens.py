@@ -149,7 +149,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         training.input, training.target = seen[0][:, :-1], seen[0][:, 1:]
         training.step()
 
-    rounds = Rounds(loader, order, train, BATCHES, workers * PREFETCH)
+    rounds = Rounds(loader, order, train, BATCHES)
     step = Step(tokens_of_step(name), device, train, training.synchronize, f"on {device.type}")
 
     def metrics() -> dict[str, float]:

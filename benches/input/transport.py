@@ -106,6 +106,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         found.append(word_sum(carrier.receive(batch)))
 
     rounds = Rounds(loader, order, read, BATCHES)
+    loader.wait()
 
     def rest() -> None:
         rounds.rest()

@@ -110,7 +110,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     else:
         loader = ProcessLoader(Samples(load), order, workers if arm == "processes" else 0)
     parallel = 0 if arm == "in_process" else workers
-    rounds = Rounds(loader, order, train, max(1, parallel), parallel * PREFETCH)
+    rounds = Rounds(loader, order, train, max(1, parallel))
 
     return arm_of(
         rounds,

@@ -1,15 +1,16 @@
 """Loaders whose windows can be compared: in each as many batches are made as are taken.
 
-What a loader made ahead would be a gift to the window that takes it. So a window starts when all
-that was asked for is ready, asks for as many batches as it takes, and ends when those are ready:
-making them may lie beside the steps, but not outside. Or all that is ready is used up first
-(`Rounds.settle`): where a batch takes as long as many steps, the last of them would be asked for
-late, and nothing be trained on while it is made.
+What a loader makes ahead while other arms are timed would be a gift to the window that takes it. So
+its processes are stopped between windows, and go on where they were; what threads of this process
+have made is thrown away. Then comes a round that is not timed: a window begins at the pace of a
+training that goes on.
 """
 
 # mypy: disallow-subclassing-any=False
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import importlib
 import itertools
@@ -19,8 +20,9 @@ import re
 import shutil
 import signal
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
@@ -46,11 +48,35 @@ Collate = Callable[[list[tuple[Key, Any]]], Any]
 class Loader(Protocol):
     """What gives batches in the order that they are asked for."""
 
+    ahead: int  # batches that it makes before they are taken
+
     def take(self) -> tuple[Keys, Any]:
         """The next batch with the keys of its samples; asks for one more."""
 
-    def wait(self) -> None:
-        """Until all that was asked for is ready: nothing works on any more."""
+    def pause(self) -> int:
+        """Until the next is taken nothing works any more. How many batches were made for that."""
+
+
+def stop(processes: Sequence[int]) -> None:
+    """Children of this process, until go_on(); one that has ended stays as it is."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    for process in processes:
+        os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
+def go_on(processes: Iterable[int]) -> None:
+    """Where they were; some may have ended."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+
+
+def go_on_in_the_end(loader: object, processes: Sequence[int]) -> None:
+    """With the loader, or with this process: it ends its children and waits for them, and one that
+    is stopped does not end."""
+    weakref.finalize(loader, go_on, processes).atexit = False
+    atexit.register(go_on, processes)  # before multiprocessing's own, which came earlier
 
 
 @dataclass(frozen=True)
@@ -186,27 +212,41 @@ class ProcessLoader:
                 **ahead,
             )
         )
-        self._workers = workers
+        self.ahead = workers * prefetch
+        self._stopped = False
+        go_on_in_the_end(self, self.processes)
 
     def take(self) -> tuple[Keys, Any]:
         """Asks the worker that made it for one more, as DataLoader does."""
+        if self._stopped:
+            go_on(self.processes)
+            self._stopped = False
         try:
             batch: tuple[Keys, Any] = next(self._batches)
         except Exception as error:
             self._raise_broken()
             raise RuntimeError(in_one_line(error)) from error
-        if self._workers > 0:
+        if self.ahead:
             self._asked += 1
         return batch
 
+    def pause(self) -> int:
+        """Stops the workers in the midst of their batches."""
+        try:
+            stop(self.processes)
+        except RuntimeError as error:  # torch raises it here when a worker dies
+            raise RuntimeError(in_one_line(error)) from error
+        self._stopped = True
+        return 0
+
     def wait(self) -> None:
-        """Sleeps until the workers have made all batches."""
+        """Sleeps until the workers have made all batches, and are not stopped."""
         while self._ready < self._asked:
             self._raise_broken()
             try:
                 if self._made.acquire(timeout=LOOK_S):
                     self._ready += 1
-            except RuntimeError as error:  # torch raises it here when a worker dies
+            except RuntimeError as error:  # as in pause()
                 raise RuntimeError(in_one_line(error)) from error
 
     def _raise_broken(self) -> None:
@@ -266,7 +306,8 @@ class ThreadLoader:
         self._order = iter(order)
         self._pool = ThreadPoolExecutor(threads)
         self._asked: deque[Future[tuple[Keys, Any]]] = deque()
-        for _ in range(threads * PREFETCH):
+        self.ahead = threads * PREFETCH
+        for _ in range(self.ahead):
             self._ask()
 
     def _ask(self) -> None:
@@ -279,9 +320,10 @@ class ThreadLoader:
         self._ask()
         return batch
 
-    def wait(self) -> None:
+    def pause(self) -> int:
         """Sleeps until the threads have made all batches."""
         wait_for(self._asked)
+        return len(self._asked)
 
 
 class Ahead:
@@ -292,6 +334,7 @@ class Ahead:
         self._make = make
         self._pool = ThreadPoolExecutor(1)
         self._asked = deque(self._pool.submit(self._next) for _ in range(PREFETCH))
+        self.ahead = PREFETCH + loader.ahead
 
     def _next(self) -> tuple[Keys, Any]:
         keys, data = self._loader.take()
@@ -303,10 +346,10 @@ class Ahead:
         self._asked.append(self._pool.submit(self._next))
         return batch
 
-    def wait(self) -> None:
-        """Sleeps until the thread has made all batches, and the loader those that it takes next."""
+    def pause(self) -> int:
+        """Sleeps until the thread has made all batches; then the loader pauses."""
         wait_for(self._asked)
-        self._loader.wait()
+        return len(self._asked) + self._loader.pause()
 
 
 @dataclass
@@ -317,13 +360,12 @@ class Rounds:
     order: Order | AnyOrder
     train: Callable[[Any], object]
     batches: int
-    ahead: int = 0  # batches that are ready when nothing was taken for a while
     last: tuple[Keys, Any] = field(default_factory=lambda: ([], None))
     _taken: list[Keys] = field(default_factory=list)
+    _idle: int = 0  # batches that were made while nothing trained
 
     def __post_init__(self) -> None:
         self._check = self.order.checker()
-        self.loader.wait()
 
     def take(self) -> Any:
         """The next batch."""
@@ -337,21 +379,22 @@ class Rounds:
             self.train(self.take())
 
     def settle(self) -> None:
-        """Takes what was made ahead while other arms were timed, without a step, and then a round.
-        The next one has the pace of a training that goes on, whether the loader sets it or the
-        step: nothing that it takes was made for it at rest."""
+        """Takes what was made while other arms were timed, without a step, and then a round. The
+        next one has the pace of a training that goes on, whether the loader sets it or the step:
+        nothing that it takes was made for it at rest."""
         self._settle(self.train)
 
     def _settle(self, train: Callable[[Any], object]) -> None:
-        for _ in range(self.ahead):
+        for _ in range(self._idle):
             self.take()
-        for _ in range(self.batches if self.ahead else 0):
+        self._idle = 0
+        for _ in range(self.batches if self.loader.ahead else 0):
             train(self.take())
 
     def rest(self) -> None:
         """Nothing works any more. Raises RuntimeError where the window had another batch than its
         turn's."""
-        self.loader.wait()
+        self._idle = self.loader.pause()
         taken, self._taken = self._taken, []
         for keys in taken:
             self._check(keys)

@@ -81,7 +81,7 @@ def test_four_batches_are_ready_before_the_first_is_taken_and_again_after_each(
 
     loader = make(loaders, kind, load)
     for taken in range(4):
-        loader.wait()
+        loader.wait() if kind == "processes" else loader.pause()
         assert len(list(tmp_path.iterdir())) == 2 * (4 + taken)
         loader.take()
 
@@ -94,7 +94,7 @@ def test_without_workers_nothing_is_loaded_ahead(loaders: Any) -> None:
         return number(key)
 
     loader = make(loaders, "in_process", load)
-    loader.wait()
+    assert loader.ahead == loader.pause() == 0
     assert loaded == []
     loader.take()
     assert len(loaded) == 2
@@ -108,7 +108,7 @@ def test_a_sample_that_cannot_be_loaded_is_named_in_one_line(loaders: Any, kind:
         return number(key)
 
     loader = make(loaders, kind, load)
-    loader.wait()  # for what will never be ready, too
+    loader.pause() if kind == "threads" else loader.wait()  # for what will never be ready, too
     with pytest.raises((RuntimeError, ValueError), match=r"^(ValueError: )?sample 5: truncated$"):
         take(loader, 4)
 
@@ -121,6 +121,40 @@ def test_a_killed_worker_is_an_error_in_one_line(loaders: Any, waiting: bool) ->
     threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(RuntimeError, match=r"^a worker process of the loader was killed"):
         loader.wait() if waiting else loader.take()
+
+
+def test_stopped_workers_go_on_where_they_were_when_a_batch_is_taken(loaders: Any) -> None:
+    def slow(key: tuple[int, int]) -> Any:
+        time.sleep(0.05)
+        return number(key)
+
+    loader = make(loaders, "processes", slow)
+    for wanted in itertools.islice(loaders.Order(8, 2, 7), 6):
+        assert loader.pause() == 0
+        assert [state_of(worker) for worker in loader.processes] == ["T", "T"]
+        assert loader.take()[0] == wanted
+
+
+@pytest.mark.parametrize("ends", ["loader", "process"])
+def test_stopped_workers_end_with_their_loader_or_process(ends: str) -> None:
+    code = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import torch
+from gpulift_work.loaders import Order, ProcessLoader, Samples
+loader = ProcessLoader(Samples(lambda key: torch.tensor(key)), Order(8, 2, 7), 2)
+loader.take()
+loader.pause()
+print(*loader.processes, flush=True)
+if {ends == "loader"}:
+    del loader
+    print("went on")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not any(map(lives, map(int, ended.stdout.splitlines()[0].split())))
 
 
 def test_workers_end_with_a_process_that_is_killed() -> None:
@@ -149,11 +183,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def lives(process: int) -> bool:
     """Whether it has neither ended nor is about to."""
+    return state_of(process) not in "ZX"
+
+
+def state_of(process: int) -> str:
+    """As ps says it; X where there is none."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
     except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
+        return "X"
+    return status.rpartition(")")[2].split()[0]
 
 
 def test_a_round_trains_on_each_batch_and_its_rest_knows_the_order(loaders: Any) -> None:
@@ -202,7 +241,7 @@ def test_a_stream_is_ready_when_a_window_begins_and_tells_its_own_keys(loaders: 
     any_order = loaders.AnyOrder(8, 2)
     loader = loaders.ProcessLoader(Stream(), any_order, 2)
     trained: list[Any] = []
-    rounds = loaders.Rounds(loader, any_order, trained.append, 2, ahead=4)
+    rounds = loaders.Rounds(loader, any_order, trained.append, 2)
     for _ in range(4):
         rounds.settle()
         rounds.step()
@@ -218,15 +257,19 @@ def test_a_stream_that_breaks_is_an_error_in_one_line(loaders: Any) -> None:
         assert "\n" not in str(raised.value)
 
 
-def test_settling_uses_up_what_was_made_ahead(loaders: Any) -> None:
+@pytest.mark.parametrize(("kind", "thrown_away"), [("processes", 0), ("threads", 4)])
+def test_settling_throws_away_what_was_made_at_rest(
+    loaders: Any, kind: str, thrown_away: int
+) -> None:
     trained: list[Any] = []
     order = loaders.Order(8, 2, 7)
-    rounds = loaders.Rounds(make(loaders, "processes"), order, trained.append, 1, ahead=4)
-    rounds.settle()
-    rounds.step()
-    rounds.rest()
-    assert len(trained) == 2  # of six that were taken
-    assert rounds.last[0] == next(itertools.islice(order, 5, None))
+    rounds = loaders.Rounds(make(loaders, kind), order, trained.append, 1)
+    for _ in range(2):
+        rounds.settle()
+        rounds.step()
+        rounds.rest()
+    assert len(trained) == 4
+    assert rounds.last[0] == next(itertools.islice(order, 3 + thrown_away, None))
 
 
 def test_what_a_thread_makes_ahead_keeps_the_order_and_tells_what_failed(loaders: Any) -> None:
@@ -241,7 +284,7 @@ def test_what_a_thread_makes_ahead_keeps_the_order_and_tells_what_failed(loaders
         found, made = ahead.take()
         assert found == keys
         assert made.tolist() == [[2 * one for one in key] for key in keys]
-    ahead.wait()
+    assert ahead.pause() == loaders.PREFETCH
     with pytest.raises(ValueError, match="of the second epoch"):
         ahead.take()
 
@@ -256,7 +299,7 @@ def test_a_look_says_how_long_it_waited_for_data_and_counts_the_processors(loade
     trained: list[Any] = []
     waited: list[int] = []
     rounds = loaders.Rounds(
-        make(loaders, "in_process", busy), loaders.Order(8, 2, 7), trained.append, 2, ahead=1
+        make(loaders, "in_process", busy), loaders.Order(8, 2, 7), trained.append, 2
     )
     found = rounds.look(3, lambda _: time.sleep(0.02), lambda: waited.append(1))
     assert waited == [1, 1]
