@@ -55,6 +55,8 @@ LLAMA_SIZES = {
     "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
     # Its first layers, with a vocabulary as large as Qwen3.5's
     "llama_248k": LlamaSize(4, 2048, 32, 8, 8192, 4096, 248_320),
+    # For texts without a tokenizer: small enough to be trained from its beginning several times
+    "llama_bytes": LlamaSize(4, 1024, 16, 4, 4096, 512, 256),
     "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
 }
 
