@@ -13,13 +13,13 @@ torch = pytest.importorskip("torch")
 from gpulift_work.shapes import PIXELS, SHAPES, draw  # noqa: E402
 
 CPU = torch.device("cpu")
-TOY = {"model": "toy", "batch": 256, "equal": "samples"}
+TOY = {"model": "conv_toy", "batch": 256, "equal": "samples"}
 
 
 @pytest.fixture(name="short", autouse=True)
 def short_trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of a record's, of two seeds."""
-    for name, value in (("SAMPLES", {"toy": 1024}), ("SEEDS", 2), ("HELD_OUT", 512)):
+    for name, value in (("SAMPLES", {"conv_toy": 1024}), ("SEEDS", 2), ("HELD_OUT", 512)):
         monkeypatch.setattr(technique, name, value)
 
 
@@ -97,7 +97,7 @@ def test_biases_have_the_plain_rule_and_zeros_can_move(technique: ModuleType, na
 
 def test_only_the_scaled_rate_follows_the_batch(technique: ModuleType) -> None:
     rates = {
-        arm: [technique.Trial(arm, "toy", batch, 16, CPU).rate for batch in (64, 256)]
+        arm: [technique.Trial(arm, "conv_toy", batch, 16, CPU).rate for batch in (64, 256)]
         for arm in ("sgd", "sgd_scaled", "lars")
     }
     assert rates["sgd"][0] == rates["sgd"][1] == rates["sgd_scaled"][0]
@@ -106,7 +106,7 @@ def test_only_the_scaled_rate_follows_the_batch(technique: ModuleType) -> None:
 
 
 def test_a_training_takes_its_updates_and_is_the_same_again(technique: ModuleType) -> None:
-    trial = technique.Trial("small_batch", "toy", 64, 16, CPU)
+    trial = technique.Trial("small_batch", "conv_toy", 64, 16, CPU)
     first, again, other = (trial.train(seed, 0.1) for seed in (7, 7, 8))
     assert first == again != other
     assert first.updates == tuple(range(1, 17))
