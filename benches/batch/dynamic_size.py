@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as nnf
-from gpulift_work import training
+from gpulift_work import documents
+from gpulift_work.llama import Attend
 from gpulift_work.training import (
     GPT_SIZES,
     Gpt,
@@ -33,33 +34,32 @@ from gpulift_work.training import (
 )
 from gpulift_worker import Arm, Failed, Skip
 from torch import nn
-from torch.nn.attention.varlen import varlen_attn
 
 TECHNIQUE = {
     "question": "How should samples of many lengths be put into batches?",
     "expectation": """
-        Lengths up to 1024 with a mean of a quarter of it: 96 samples, 24.6 thousand tokens. GPT-2
-        in BF16 takes 6 ms and 4 us a token of a batch, padding included. Fixed, 8 rows padded to
-        the longest of them, which is 0.57 of 1024 in the mean: 44 % of the tokens are real, 12
-        batches of 4630 tokens, 24.6 ms each: 295 ms. The search finds some 24 rows in 24 GiB,
-        whose longest is 0.69 of 1024: 36 % are real, 4 batches of 17 thousand, 74 ms: 295 ms, so
-        that more padding eats what the larger batch gains: 1.0. By a budget of 8192 tokens and
-        sorted by length some 93 % are real: 4 batches, 130 ms, 2.3 times as fast. Packed without
-        padding: 122 ms, 2.4. Memory follows the largest batch: 5 GB fixed, 8.5 GB by budget and
-        packed, 20 GB searched. The toy, 48 samples of 8 tokens in the mean, is bound by calls on
-        a host: 12 batches, some 5 by budget: 2.3, and packed, whose attention is one call for
-        each sample there, 1.8.
+        Lengths up to 1024 with a mean of a quarter of it: 96 samples, 24.6 thousand tokens, of
+        which all arms make one update: they learn the same, and differ in how many batches its
+        gradient is summed over. Of GPT-2 in BF16 a batch takes 5 ms and 4 us a token, padding
+        included. Fixed, 8 rows padded to the longest of them, which is 0.57 of 1024 in the mean:
+        44 % of the tokens are real, 12 batches of 4630 tokens, 23.5 ms each: 283 ms. The search
+        finds some 24 rows in 24 GiB, whose longest is 0.69 of 1024: 36 % are real, 4 batches of 17
+        thousand, 73 ms: 292 ms, so that more padding eats what the larger batch gains: 0.97. By a
+        budget of 8192 tokens and sorted by length some 93 % are real: 4 batches, 127 ms, 2.2 times
+        as fast. Packed without padding: 120 ms, 2.35. Memory follows the largest batch: 5 GB
+        fixed, 8.5 GB by budget and packed, 20 GB searched. The toy, 48 samples of 8 tokens in the
+        mean, is bound by calls on a host: 12 batches, some 5 by budget and packed: 2.2.
     """,
     "predict": [
         {
             "case": {"model": "gpt2"},
-            "step_time_s": {"fixed": [0.2655, 0.3245]},
-            "speedup": {"token_budget": [2.07, 2.53], "packed": [2.16, 2.64], "search": [0.9, 1.1]},
+            "step_time_s": {"fixed": [0.255, 0.311]},
+            "speedup": {"token_budget": [2.0, 2.4], "packed": [2.1, 2.6], "search": [0.87, 1.07]},
         },
         {
             "case": {"model": "gpt_toy"},
             "on": "cpu",
-            "speedup": {"token_budget": [2.07, 2.53], "packed": [1.62, 1.98]},
+            "speedup": {"token_budget": [2.0, 2.4], "packed": [1.9, 2.4]},
         },
     ],
     "claims": ["dynamic-batch-faster"],
@@ -70,8 +70,8 @@ TECHNIQUE = {
     "page_cache": "none",
     "sweep": {"model": ["gpt2", "gpt_toy"]},
     "check": {
-        "meaning": "gradient of the mean loss over all tokens against samples one by one, both in "
-        "FP32, relative; every sample is seen once",
+        "meaning": "gradient of the update against that of samples one by one, both in FP32, "
+        "relative; every sample is seen once",
         "tolerance": 0.01,
     },
 }
@@ -92,12 +92,11 @@ class Packed:
 
     tokens: torch.Tensor
     places: torch.Tensor  # of the tokens in their samples
-    ends: torch.Tensor  # of the samples, from 0 on
-    longest: int
+    attend: Attend  # within each sample
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
-    """A pass over all samples in the arm's batches."""
+    """An update by all samples in the arm's batches."""
     name = str(point["model"])
     require_gpu_for(name, gpu)
     if arm == "search" and gpu is None:
@@ -132,7 +131,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 
 class Epoch:
-    """A model that is trained on every sample once, batch by batch."""
+    """A model and the samples that an update of it sees once, batch by batch."""
 
     def __init__(self, arm: str, name: str, seed: int, device: torch.device, rows: int) -> None:
         self.training = Training(name, device, seed)
@@ -149,38 +148,40 @@ class Epoch:
         self.seen: list[int] = []
 
     def step(self) -> None:
-        """One pass over the samples."""
+        """One update."""
+        self.make_gradients()
+        self.training.update()
+
+    def make_gradients(self) -> None:
+        """Of the mean loss over all tokens: each batch counts by those of it that are real."""
         self.seen.clear()
+        self.training.optimizer.zero_grad(set_to_none=True)
         for batch in self.plan:
             self.take(batch)
-            self.training.step()
+            share = sum(self.lengths[place] for place in batch) / self.real_tokens
+            (share * self.training.make_loss()).backward()
 
     def take(self, batch: list[int]) -> None:
-        """The next step is on these samples."""
+        """The next loss is of these samples."""
         self.seen += batch
         self.training.input, self.training.target = self.collate(
             [self.samples[place].to(self.training.device) for place in batch]
         )
 
     def require_each_once(self) -> None:
-        """Throws Failed where a pass left samples out or saw any twice."""
+        """Throws Failed where the last update left samples out or saw any twice."""
         if sorted(self.seen) != list(range(len(self.samples))):
-            raise Failed("a pass over the samples did not see each of them once")
+            raise Failed("an update did not see each sample once")
 
     def gradient_error(self) -> float:
-        """Of a pass without updates: each batch counts by its real tokens. In FP32: what BF16
-        rounds off, on an H100 0.04 of this gradient, would hide a sample that counts too much."""
+        """In FP32: what BF16 rounds off, on an H100 0.04 of this gradient, would hide a sample that
+        counts too much."""
         training = self.training
         expected = self._exact_gradient()
         bf16, training.bf16 = training.bf16, False
-        found = torch.zeros(())
-        for batch in self.plan:
-            self.take(batch)
-            training.make_gradients()
-            share = sum(self.lengths[place] for place in batch) / self.real_tokens
-            found = found.to(training.device) + share * gradients_of(training.model)
+        self.make_gradients()
         training.bf16 = bf16
-        return distance(found, expected)
+        return distance(gradients_of(training.model), expected)
 
     def _exact_gradient(self) -> torch.Tensor:
         training = self.training
@@ -250,14 +251,21 @@ def padded(samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
 def packed(samples: Samples) -> tuple[Packed, torch.Tensor]:
     """One row of all tokens."""
     device = samples[0].device
-    lengths = torch.tensor([len(one) - 1 for one in samples])
+    lengths = [len(sample) - 1 for sample in samples]
     given = Packed(
-        tokens=torch.cat([one[:-1] for one in samples]),
-        places=torch.cat([torch.arange(int(one)) for one in lengths]).to(device),
-        ends=nnf.pad(lengths.cumsum(0), (1, 0)).to(device, torch.int32),
-        longest=int(lengths.max()),
+        tokens=documents.packed([sample[:-1] for sample in samples]),
+        places=torch.cat([torch.arange(length) for length in lengths]).to(device),
+        attend=attention_within(lengths, device),
     )
-    return given, torch.cat([one[1:] for one in samples])
+    return given, torch.cat([sample[1:] for sample in samples])
+
+
+def attention_within(lengths: list[int], device: torch.device) -> Attend:
+    """The flash kernel for rows of many lengths, which takes 16 bits; a host has a mask."""
+    if device.type != "cuda":
+        return documents.dense_mask(lengths, device)
+    kernel = documents.variable_length(lengths, device)
+    return lambda *parts: kernel(*(part.to(torch.bfloat16) for part in parts)).to(parts[0].dtype)
 
 
 class PackedLoss(nn.Module):
@@ -268,43 +276,8 @@ class PackedLoss(nn.Module):
         self.model = model
 
     def forward(self, given: Packed, target: torch.Tensor) -> torch.Tensor:
-        kernel = in_one_call if given.tokens.is_cuda else one_by_one
-
-        def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-            return kernel(query, key, value, given)
-
-        state = self.model.hidden(given.tokens, given.places, attend)
+        state = self.model.hidden(given.tokens, given.places, given.attend)[0]
         return nnf.cross_entropy(nnf.linear(state, self.model.output_weight).float(), target)
-
-
-def in_one_call(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: Packed
-) -> torch.Tensor:
-    """The flash kernel for rows of many lengths, which takes 16 bits; a window of nothing ahead is
-    causal."""
-    found = varlen_attn(
-        query.to(torch.bfloat16),
-        key.to(torch.bfloat16),
-        value.to(torch.bfloat16),
-        given.ends,
-        given.ends,
-        given.longest,
-        given.longest,
-        window_size=(-1, 0),
-    )
-    assert isinstance(found, torch.Tensor)
-    return found.to(query.dtype)
-
-
-def one_by_one(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, given: Packed
-) -> torch.Tensor:
-    """A call for each sample, where there is no such kernel."""
-    lengths = given.ends.diff().tolist()
-    samples = zip(*(one.split(lengths) for one in (query, key, value)), strict=True)
-    return torch.cat(
-        [training.causal_attention(*(one[None] for one in parts))[0] for parts in samples]
-    )
 
 
 def limit_memory(device: torch.device, most_bytes: float = MEMORY_BYTES) -> None:

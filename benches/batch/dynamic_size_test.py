@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -57,29 +58,50 @@ def test_a_sample_that_is_left_out_or_seen_twice_fails(
     epoch.samples = epoch.samples[:3]
     epoch.plan = plan
     epoch.step()
-    with pytest.raises(technique.Failed, match="did not see each of them once"):
+    with pytest.raises(technique.Failed, match="did not see each sample once"):
         epoch.require_each_once()
 
 
-def see_one_another(_: Any, given: Any) -> Any:
-    """As if all were one sample."""
-    ends = torch.tensor([0, len(given.tokens)], dtype=torch.int32)
-    return type(given)(given.tokens, given.places, ends, len(given.tokens))
-
-
-def count_on(_: Any, given: Any) -> Any:
-    """Places that do not begin anew."""
-    places = torch.arange(len(given.tokens)) % 32
-    return type(given)(given.tokens, places, given.ends, given.longest)
-
-
-@pytest.mark.parametrize("mistake", [see_one_another, count_on])
-def test_samples_that_see_others_or_do_not_begin_at_0_are_found(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, mistake: Any
+def test_samples_that_see_others_are_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    right = technique.attention_within
+
+    def as_of_one(lengths: list[int], device: Any) -> Any:
+        return right([sum(lengths)], device)
+
+    monkeypatch.setattr(technique, "attention_within", as_of_one)
+    assert epoch_of(technique, "packed").gradient_error() > 0.03
+
+
+def test_places_that_do_not_begin_anew_are_found(technique: ModuleType) -> None:
     epoch = epoch_of(technique, "packed")
     right = epoch.training.loss_of
-    epoch.training.loss_of = lambda given, target: right(mistake(technique, given), target)
+
+    def count_on(given: Any, target: Any) -> Any:
+        places = torch.arange(len(given.places)) % 32
+        return right(replace(given, places=places), target)
+
+    epoch.training.loss_of = count_on
+    assert epoch.gradient_error() > 0.03
+
+
+def test_all_arms_make_the_same_update(technique: ModuleType) -> None:
+    moved = []
+    for arm in ON_HOST:
+        epoch = epoch_of(technique, arm)
+        taken: list[int] = []
+        epoch.training.optimizer.register_step_post_hook(lambda *_, taken=taken: taken.append(1))
+        epoch.step()
+        assert taken == [1]
+        moved.append(epoch.training.model.wte.weight.detach())
+    assert all(torch.allclose(moved[0], other, atol=1e-4) for other in moved[1:])
+
+
+def test_a_batch_that_counts_too_much_is_found(technique: ModuleType) -> None:
+    epoch = epoch_of(technique, "fixed")
+    right, factors = epoch.training.make_loss, iter([2.0, *[1.0] * len(epoch.plan)])
+    epoch.training.make_loss = lambda: next(factors) * right()
     assert epoch.gradient_error() > 0.03
 
 

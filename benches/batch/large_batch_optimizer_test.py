@@ -3,85 +3,27 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_work import courses  # noqa: E402
 from gpulift_work.shapes import PIXELS, SHAPES, draw  # noqa: E402
 
 CPU = torch.device("cpu")
-TOY = {"model": "toy", "batch": 256}
+TOY = {"model": "conv_toy", "batch": 256, "equal": "samples"}
 
 
 @pytest.fixture(name="short", autouse=True)
 def short_trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of a record's, of two seeds."""
-    for name, value in (("SAMPLES", {"toy": 1024}), ("SEEDS", 2), ("HELD_OUT", 512)):
+    for name, value in (("SAMPLES", {"conv_toy": 1024}), ("SEEDS", 2), ("HELD_OUT", 512)):
         monkeypatch.setattr(technique, name, value)
 
 
 # --- What it is made of ---
-
-
-def test_the_rate_rises_and_falls() -> None:
-    shares = [courses.share_of_rate(part) for part in (0.0, 0.05, 0.1, 0.55, 1.0)]
-    assert shares == pytest.approx([0, 0.5, 1, 0.5, 0])
-
-
-@pytest.mark.parametrize(("steps", "seen"), [(16, range(2, 17, 2)), (3, (1, 2, 3)), (2, (1, 2))])
-def test_a_training_takes_its_steps_and_looks_up_to_eight_times(steps: int, seen: Any) -> None:
-    group: dict[str, float] = {}
-    rates: list[float] = []
-    found = courses.train(
-        SimpleNamespace(param_groups=[group]),
-        2.0,
-        steps,
-        seen_in_step=1,
-        step=lambda: rates.append(group["lr"]),
-        look=lambda: float(len(rates)),
-    )
-    assert found.seen == tuple(seen)
-    assert found.losses == tuple(map(float, seen))
-    assert len(rates) == steps
-    assert 0 < max(rates) <= 2
-    assert rates[-1] < max(rates) or steps < 3
-
-
-@pytest.mark.parametrize(("best", "chosen"), [(0.1, 0.1), (1.0, 0.3), (0.0, 0.1 / 3)])
-def test_the_rate_is_the_one_that_learns_most(best: float, chosen: float) -> None:
-    asked: list[tuple[int, float]] = []
-
-    def course_at(seed: int, rate: float) -> courses.Course:
-        asked.append((seed, rate))
-        return courses.Course((1, 2), (0.0, abs(rate - best) + seed))
-
-    found = courses.best_courses(0.1, [7, 8, 9], course_at)
-    assert [rate for seed, rate in asked if seed > 7] == pytest.approx([chosen, chosen])
-    # No training is taken twice.
-    assert len(asked) == len(set(asked)) == 5
-    assert [one.losses[-1] for one in found] == pytest.approx(
-        [seed + abs(chosen - best) for seed in (7, 8, 9)]
-    )
-
-
-def test_a_training_that_broke_is_not_chosen() -> None:
-    def course_at(_: int, rate: float) -> courses.Course:
-        return courses.Course((1,), (math.nan if rate < 2 else rate,))
-
-    assert courses.best_courses(1.0, [7], course_at) == [courses.Course((1,), (3.0,))]
-
-
-def test_what_is_told_of_the_seeds() -> None:
-    made = [courses.Course((512, 1024), losses) for losses in ((0.9, 0.5), (1.5, 1.1))]
-    facts = courses.facts_of(made, 1.0, "samples")
-    assert facts["held_out_loss"] == pytest.approx(0.8)
-    assert facts["held_out_loss_sd"] == pytest.approx(0.6 / math.sqrt(2))
-    assert facts["samples_to_target"] == (512 + 1024) / 2
-    assert facts["reached_target_share"] == 0.5
 
 
 def seeded(seed: int) -> Any:
@@ -155,7 +97,7 @@ def test_biases_have_the_plain_rule_and_zeros_can_move(technique: ModuleType, na
 
 def test_only_the_scaled_rate_follows_the_batch(technique: ModuleType) -> None:
     rates = {
-        arm: [technique.Trial(arm, "toy", batch, CPU).rate for batch in (64, 256)]
+        arm: [technique.Trial(arm, "conv_toy", batch, 16, CPU).rate for batch in (64, 256)]
         for arm in ("sgd", "sgd_scaled", "lars")
     }
     assert rates["sgd"][0] == rates["sgd"][1] == rates["sgd_scaled"][0]
@@ -163,11 +105,11 @@ def test_only_the_scaled_rate_follows_the_batch(technique: ModuleType) -> None:
     assert rates["lars"][0] == rates["lars"][1]
 
 
-def test_a_training_sees_all_samples_and_is_the_same_again(technique: ModuleType) -> None:
-    trial = technique.Trial("small_batch", "toy", 64, CPU)
+def test_a_training_takes_its_updates_and_is_the_same_again(technique: ModuleType) -> None:
+    trial = technique.Trial("small_batch", "conv_toy", 64, 16, CPU)
     first, again, other = (trial.train(seed, 0.1) for seed in (7, 7, 8))
     assert first == again != other
-    assert first.seen == tuple(range(128, 1025, 128))
+    assert first.updates == tuple(range(1, 17))
     assert first.losses[-1] < first.losses[0] < 1.1 * math.log(10)
 
 
@@ -178,8 +120,18 @@ def test_an_arm_learns_and_tells_how_well(technique: ModuleType) -> None:
     assert arm.error() < 0.99
     metrics = arm.metrics()
     assert metrics["held_out_loss"] < 0.99 * math.log(10)
-    assert metrics["samples_to_target"] == 1024
+    assert (metrics["updates_to_target"], metrics["samples_to_target"]) == (16, 1024)
     assert metrics["reached_target_share"] == 0
+
+
+@pytest.mark.parametrize(("equal", "updates"), [("samples", 4), ("updates", 16)])
+def test_a_larger_batch_has_as_many_samples_or_updates(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, equal: str, updates: int
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(technique, "take_step", lambda *_: taken.append(1))
+    technique.make("lars", TOY | {"equal": equal}, 7, None).error()
+    assert len(taken) == (3 + 1) * updates  # at three rates, and with the other seed
 
 
 @pytest.mark.parametrize("name", ["sgd_scaled", "lars", "lamb"])
@@ -198,4 +150,4 @@ def test_an_arm_that_learns_nothing_is_found(
 
 def test_a_processor_trains_the_toy_alone(technique: ModuleType) -> None:
     with pytest.raises(technique.Skip, match="trainings of resnet18 take hours"):
-        technique.make("lars", {"model": "resnet18", "batch": 256}, 7, None)
+        technique.make("lars", TOY | {"model": "resnet18"}, 7, None)

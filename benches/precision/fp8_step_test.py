@@ -24,14 +24,13 @@ def test_layers_are_converted_by_the_recipe_of_the_arm(
     assert recipes == ([] if arm == "bf16" else [arm])
 
 
-def test_an_arm_tells_its_error_and_the_loss_it_comes_to(technique: ModuleType) -> None:
+def test_an_arm_tells_its_error_and_how_far_its_losses_are(technique: ModuleType) -> None:
     arm = technique.make("bf16", {"model": "llama_toy", "form": "eager"}, 7, None)
     arm.step()
     arm.rest()
     assert arm.error() < 1e-5  # the toy is in FP32
     found = arm.metrics()
     assert found["loss_deviation_of_20_steps"] == 0  # of the weights that the reference had
-    assert found["loss_after_100_steps"] < 4
     assert (arm.items, arm.roof) == (8 * 32, "gemm/bf16")
 
 

@@ -58,6 +58,8 @@ LLAMA_SIZES = {
     # An eighth of Llama 3.1 8B (the same paper), 4 of 32 layers and 16032 of 128256 words, so
     # that output layer and loss have the share of a step that they have of the whole.
     "llama_8b_slice": LlamaSize(4, 4096, 32, 8, 14_336, 4096, 16_032),
+    # For texts without a tokenizer: small enough to be trained from its beginning several times
+    "llama_bytes": LlamaSize(4, 1024, 16, 4, 4096, 512, 256),
     "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
 }
 

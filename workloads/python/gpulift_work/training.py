@@ -73,6 +73,8 @@ GPT_SIZES = {
     "gpt_small": GptSize(4, 768, 12, 128, 50304),
     "gpt_baby": GptSize(6, 384, 6, 256, 65),  # of nanoGPT's README, for letters
     "gpt_toy": GptSize(2, 64, 4, 32, 64),
+    "gpt2_bytes": GptSize(12, 768, 12, 1024, 256),  # for texts without a tokenizer
+    "gpt_bytes_toy": GptSize(2, 64, 4, 32, 256),
     "gpt2_unpadded": GptSize(12, 768, 12, 1024, 50257),  # as published
     "gpt_toy_unpadded": GptSize(2, 64, 4, 32, 61),
 }
@@ -97,9 +99,12 @@ TWINS = {
     "gpt2_unpadded": Twin(8, bf16=True),
     "gpt_toy": Twin(8, bf16=False),
     "gpt_toy_unpadded": Twin(8, bf16=False),
+    "gpt2_bytes": Twin(8, bf16=True),
+    "gpt_bytes_toy": Twin(8, bf16=False),
     "llama_1b": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
     "llama_8b_slice": Twin(1, bf16=True),
+    "llama_bytes": Twin(8, bf16=True),
     "llama_toy": Twin(8, bf16=False),
     "moe_8e": Twin(2, bf16=True),
     "moe_64e": Twin(2, bf16=True),
@@ -354,11 +359,16 @@ class Training:
         """A step without its update."""
         self.loss = None
         self.optimizer.zero_grad(set_to_none=True)
-        half, low = (torch.float16, True) if self.scaler else (torch.bfloat16, self.bf16)
-        with torch.autocast(self.device.type, dtype=half, enabled=low):
-            loss = self.loss_of(self.input, self.target)
+        loss = self.make_loss()
         (self.scaler.scale(loss) if self.scaler else loss).backward()
         self.loss = loss.detach()
+
+    def make_loss(self) -> torch.Tensor:
+        """Of its data, in the training's precision."""
+        half, low = (torch.float16, True) if self.scaler else (torch.bfloat16, self.bf16)
+        with torch.autocast(self.device.type, dtype=half, enabled=low):
+            loss: torch.Tensor = self.loss_of(self.input, self.target)
+        return loss
 
     def update(self) -> None:
         """By the last gradients; with a scaler, where they are finite."""
