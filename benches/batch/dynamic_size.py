@@ -325,9 +325,10 @@ def search(name: str, seed: int, gpu: int) -> dict[str, float]:
 
 
 def take_steps(training: Training) -> None:
-    """Two, since the first has no moments yet."""
+    """Two, since the first has neither moments nor gradients of a batch before it."""
     for _ in range(2):
-        training.step()
+        training.make_loss().backward()
+        training.update()
     training.synchronize()
 
 

@@ -146,6 +146,20 @@ def test_a_search_makes_its_models_on_the_device(
     assert torch.empty(0).device.type == "cpu"
 
 
+def test_a_search_holds_what_a_later_batch_of_an_update_finds(technique: ModuleType) -> None:
+    training = technique.Training("gpt_toy", CPU, 7)
+    right, held = training.make_loss, []
+
+    def make_loss() -> Any:
+        weight = training.model.wte.weight
+        held.append((weight.grad is not None, weight in training.optimizer.state))
+        return right()
+
+    training.make_loss = make_loss
+    technique.take_steps(training)
+    assert held == [(False, False), (True, True)]
+
+
 def test_a_search_that_ends_badly_says_so(technique: ModuleType) -> None:
     with pytest.raises(technique.Failed, match="the search ended with 1: "):
         technique.search_in_child("no_such_model", 7, None)

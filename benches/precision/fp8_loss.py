@@ -59,7 +59,7 @@ TECHNIQUE = {
 MODEL = "llama_bytes"
 RATE = 1e-3
 SEEDS = 3
-LEARNED = 0.99  # at most, of the loss of who knows how often each byte comes
+LEARNED = 0.99  # at most, of the loss of a table of how often each byte comes
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
