@@ -44,6 +44,12 @@ TECHNIQUE = {
             "speedup": {"tensorwise": [0.75, 1.05], "rowwise": [0.65, 0.95]},
         },
     ],
+    "found": (
+        "On an H100 a host set the pace, 34 to 39 us a launch, 308 in BF16 and 512 in FP8: 11 and "
+        "20 ms, of which the GPU's own part is not known. After 300 updates 1.618 nats in BF16, "
+        "1.633 by tensor and 1.627 by rows, with deviations of 0.017 to 0.026 over seeds: no "
+        "difference that 3 seeds tell."
+    ),
     "claims": [],
     "gpus": 1,
     "whole_steps": True,

@@ -23,9 +23,9 @@ from gpulift_work.training import (
     set_up,
 )
 
-# 0.46 of llama_1b's gradients, 0.14 to 0.25 of gpt2's and vit_l16's; 0.032 of losses, which fall by
-# two thirds within 5 steps.
-FP8_TOLERANCES = {"llama_1b": 0.6}
+# 0.46 of llama_1b's gradients, 0.35 of llama_8b_slice's, 0.14 to 0.25 of gpt2's and vit_l16's;
+# 0.032 of losses, which fall by two thirds within 5 steps.
+FP8_TOLERANCES = {"llama_1b": 0.6, "llama_8b_slice": 0.45}
 FP8_TOLERANCE, FP8_LOSS_TOLERANCE = 0.33, 0.1
 FP32_TOLERANCE = 0.012  # 0.0037 without TF32, which they are held against
 FORMATS = ("fp8", "bf16", "tf32")  # of products, the fastest first
