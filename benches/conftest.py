@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -53,6 +54,27 @@ def ranks_of_an_arm() -> Hellos:
 def altered_script(tmp_path: Path) -> Callable[[Path, str], Path]:
     """altered(script, code): a script that runs the code over the module `technique` first."""
     return lambda script, code: rank_group.altered(tmp_path, script, code)
+
+
+@pytest.fixture(name="files", scope="session")
+def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Sixteen files, of which twelve are different."""
+    pytest.importorskip("torchvision")
+    from gpulift_work.feeding import stored
+
+    return stored(tmp_path_factory.mktemp("case"), 16, 7, scale=0.25)
+
+
+@pytest.fixture(name="two_cores")
+def script_on_two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What keep_to() takes away is given back."""
+    pytest.importorskip("torchvision")
+    from gpulift_work import feeding
+
+    monkeypatch.setattr(feeding, "cores", lambda: 2)
+    allowed = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, allowed)
 
 
 @pytest.fixture(name="disk")

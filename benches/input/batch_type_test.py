@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +10,18 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
-from gpulift_work import feeding  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 
 MANIFEST = manifest(__file__)
 
 
 @pytest.fixture(name="batch_type")
-def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def script(two_cores: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The script on two cores, with few images."""
     module: Any = load(__file__)
     monkeypatch.setattr(module, "FILES", 8)
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
-    monkeypatch.setattr(feeding, "cores", lambda: 2)
-    allowed = os.sched_getaffinity(0)
-    yield module
-    os.sched_setaffinity(0, allowed)
+    return module
 
 
 @pytest.mark.parametrize("given", ["pixels", "jpegs"])

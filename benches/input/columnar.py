@@ -210,7 +210,10 @@ class Arrow:
 
     def __init__(self, opened: Opened, wanted: Sequence[str]) -> None:
         self._opened = opened
-        self._wanted = list(wanted)
+        with opened() as source:
+            names = pyarrow.ipc.open_file(source).schema.names
+        fields = [names.index(name) for name in wanted]
+        self._options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
 
     def batches(self, parts: Sequence[int]) -> Iterable[Any]:
         """Slices of them."""
@@ -225,10 +228,8 @@ class Arrow:
 
     def _parts(self, parts: Sequence[int]) -> list[Any]:
         with self._opened() as source, ThreadPoolExecutor(pyarrow.io_thread_count()) as pool:
-            names = pyarrow.ipc.open_file(source).schema.names
-            fields = [names.index(name) for name in self._wanted]
-            options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
-            return list(pool.map(pyarrow.ipc.open_file(source, options=options).get_batch, parts))
+            file = pyarrow.ipc.open_file(source, options=self._options)
+            return list(pool.map(file.get_batch, parts))
 
 
 TABLES: Mapping[str, Callable[[Opened, Sequence[str]], Parquet | Arrow]] = {

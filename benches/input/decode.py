@@ -186,7 +186,7 @@ def pillow() -> Decoder:
 
 def libjpeg_turbo() -> Decoder:
     """libjpeg-turbo as simplejpeg brings it."""
-    simplejpeg = library("simplejpeg")
+    simplejpeg = importlib.import_module("simplejpeg")
     return Decoder(
         lambda file: simplejpeg.decode_jpeg(file, "RGB"),
         versions={"simplejpeg": simplejpeg.__version__},
@@ -195,7 +195,7 @@ def libjpeg_turbo() -> Decoder:
 
 def fast_dct() -> Decoder:
     """The same with an inverse DCT of fewer bits."""
-    simplejpeg = library("simplejpeg")
+    simplejpeg = importlib.import_module("simplejpeg")
     return Decoder(
         lambda file: simplejpeg.decode_jpeg(file, "RGB", fastdct=True),
         tolerance=FAST_DCT_TOLERANCE,
@@ -205,7 +205,7 @@ def fast_dct() -> Decoder:
 
 def torchvision() -> Decoder:
     """torchvision, from tensors of bytes to tensors [3, height, width]."""
-    torch, vision = library("torch"), library("torchvision")
+    torch, vision = map(importlib.import_module, ("torch", "torchvision"))
     mode = vision.io.ImageReadMode.RGB
     return Decoder(
         lambda file: vision.io.decode_jpeg(file, mode=mode),
@@ -222,17 +222,6 @@ DECODERS: Mapping[str, Callable[[], Decoder]] = {
     "libjpeg_turbo_no_simd": libjpeg_turbo,
     "fast_dct": fast_dct,
 }
-
-
-def library(name: str) -> Any:
-    """A package that only some arms need."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise Skip(
-            f"the Python package {error.name} is not installed",
-            f"install {error.name}, or name another interpreter with --python",
-        ) from error
 
 
 def require_right_simd(arm: str) -> None:

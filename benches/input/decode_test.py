@@ -172,10 +172,8 @@ def test_a_library_that_has_no_simd_anyway_is_no_control(
 
 def test_a_missing_library_skips_its_arm(decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    skip = importlib.import_module("gpulift_worker").Skip
-    with pytest.raises(skip, match="the Python package simplejpeg is not installed") as skipped:
+    with pytest.raises(ModuleNotFoundError, match="simplejpeg"):  # of which the worker makes a skip
         decode.make("libjpeg_turbo", POINT, 7, None)
-    assert skipped.value.remedy.startswith("install simplejpeg")
 
 
 def test_every_arm_has_a_decoder_and_every_size_has_images(decode: Any) -> None:

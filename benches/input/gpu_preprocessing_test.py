@@ -5,10 +5,8 @@ Without a GPU all arms decode on the host, by the same calls where the library c
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +25,17 @@ POINT = {"cores": "all", "beside": "nothing"}
 HOST = torch.device("cpu")
 
 
-@pytest.fixture(name="files", scope="module")
-def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Eight."""
-    return feeding.stored(tmp_path_factory.mktemp("case"), 8, 7, scale=0.25)
-
-
 @pytest.fixture(name="preprocessing")
-def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path]) -> Iterator[Any]:
+def script(
+    two_cores: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path]
+) -> Any:
     """The script on two cores, with few small images."""
     module: Any = load(__file__)
     for name, value in {"FILES": 8, "BATCH": 4, "TIMED_STEPS": 3}.items():
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "stored", lambda *_: files[:8])
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
-    monkeypatch.setattr(feeding, "cores", lambda: 2)
-    allowed = os.sched_getaffinity(0)
-    yield module
-    os.sched_setaffinity(0, allowed)
+    return module
 
 
 @pytest.mark.parametrize("name", ["processes", "nvjpeg", "dali"])
@@ -77,12 +68,19 @@ def test_what_makes_another_image_of_one_does_not_pass(
 
 
 def test_a_truncated_file_fails_its_arm_from_the_thread(
-    preprocessing: Any, monkeypatch: pytest.MonkeyPatch, files: list[Path], tmp_path: Path
+    preprocessing: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[Path],
+    tmp_path: Path,
 ) -> None:
     damaged = tmp_path / "damaged.jpg"
     whole = files[5].read_bytes()
     damaged.write_bytes(whole[: len(whole) // 2])
-    monkeypatch.setattr(preprocessing, "stored", lambda *_: [*files[:5], damaged, *files[6:]])
+    monkeypatch.setattr(
+        preprocessing,
+        "stored",
+        lambda *_: [*files[:5], damaged, *files[6:8]],
+    )
     arm = preprocessing.make("nvjpeg", POINT, 7, None)
     with pytest.raises(RuntimeError, match="truncated"):
         arm.step()

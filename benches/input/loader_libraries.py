@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -69,12 +70,12 @@ TECHNIQUE = {
         1.8 in all, and 1.4 times as long where all cores are at work: 4 cores make 1,590 images/s,
         16 of them 6,300. webdataset parses tar files, 0.05 ms in place of 0.015; streaming looks
         its samples up one by one, 0.06; hf_datasets makes Python objects of Arrow's, 0.05: 0.97 to
-        0.99. spdl has threads in one process: nothing is collated across processes, but 0.25 ms an
-        image hold Python's lock: as fast on 4 cores, and no more than 4,000/s on 16. dali decodes
-        on the GPU: the step is the bound. ResNet-50 takes 256 images in 74 ms, 3,460/s: on 4 cores
-        dali 3,460 / 1,590 = 2.2 and the rest 1; on 16 all alike, spdl 0.7 to 1. ViT-L/16 takes
-        800/s: all alike. Without a GPU dali decodes on the processor, of a JPEG only the rows of
-        the crop, and resizes in SIMD: 1.1 ms: on two cores 1.6 times the 780/s of DataLoader.
+        0.99. spdl has threads in one process, from which whole batches are copied once more; 0.25
+        ms an image hold Python's lock: as fast on 4 cores, and no more than 4,000/s on 16. dali
+        decodes on the GPU: the step is the bound. ResNet-50 takes 256 images in 74 ms, 3,460/s: on
+        4 cores dali 3,460 / 1,590 = 2.2 and the rest 1; on 16 all alike, spdl 0.7 to 1. ViT-L/16
+        takes 800/s: all alike. Without a GPU dali decodes on the processor, of a JPEG only the rows
+        of the crop, and resizes in SIMD: 1.1 ms: on two cores 1.6 times the 780/s of DataLoader.
     """,
     "predict": [
         {
@@ -282,7 +283,9 @@ def by_webdataset(library: Any, images: Images) -> Feed:
 
 def by_streaming(library: Any, images: Images) -> Feed:
     """MosaicML's shards, of which its workers agree on parts in shared memory."""
-    folder = str(folder_for("streaming", FORM_BYTES) / "shards")
+    own = folder_for("streaming", FORM_BYTES)
+    folder = str(own / "shards")
+    tempfile.tempdir = str(own)  # where it leaves files that nobody removes
     with library.MDSWriter(out=folder, columns={"__key__": "str", "jpg": "bytes"}) as writer:
         for number, file in enumerate(images.files):
             writer.write({"__key__": str(number), "jpg": file.read_bytes()})
@@ -319,14 +322,14 @@ class Spdl:
         self._broken = fork.SimpleQueue()
         self._order = images.order
         self._samples = Samples(tensor_cut(images.files))
-        self.ahead = images.workers * PREFETCH
+        ahead = images.workers * PREFETCH
         pipeline = (
             library.PipelineBuilder()
             .add_source(self._keys())
             .pipe(self._load, concurrency=images.workers)
             .aggregate(images.batch)
             .pipe(self._stacked)
-            .add_sink(self.ahead)
+            .add_sink(PREFETCH)
         )
         others = set(multiprocessing.active_children())
         batches = library.run_pipeline_in_subprocess(
@@ -334,7 +337,7 @@ class Spdl:
             num_threads=images.workers,
             max_failures=0,
             mp_context="fork",
-            buffer_size=self.ahead,
+            buffer_size=ahead,
             initializer=begin(os.getpid()),
         )
         self.processes = [
@@ -448,9 +451,7 @@ class Dali:
             self._pipeline.set_outputs(batch, numbers, at, size, flipped)
         self._pipeline.build()
         self._ready: deque[Any] = deque()
-        self.ahead = PREFETCH
-        for _ in range(self.ahead):
-            self._pipeline.schedule_run()
+        self._pipeline.schedule_run()  # the first fills the queue
 
     def take(self) -> tuple[Keys, Any]:
         """Asks for one more."""
@@ -466,9 +467,9 @@ class Dali:
 
     def pause(self) -> int:
         """Until the pipeline has made all batches, which then are the loader's."""
-        while len(self._ready) < self.ahead:
+        while len(self._ready) < PREFETCH:
             self._ready.append(self._next())
-        return self.ahead
+        return PREFETCH
 
     def _next(self) -> tuple[Any, ...]:
         """The batch, and of each image its number, place, size and whether it is flipped."""

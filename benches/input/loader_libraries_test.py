@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,8 @@ POINT = {"model": "emulated", "cores": "all"}
 FILES, BATCH, WORKERS = 16, 2, 2
 
 
-@pytest.fixture(name="files", scope="module")
-def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Sixteen, of which twelve are different."""
-    return feeding.stored(tmp_path_factory.mktemp("case"), FILES, 7, scale=0.25)
-
-
 @pytest.fixture(name="libraries")
-def script(monkeypatch: pytest.MonkeyPatch, disk: Path, files: list[Path]) -> Iterator[Any]:
+def script(two_cores: None, monkeypatch: pytest.MonkeyPatch, disk: Path, files: list[Path]) -> Any:
     """The script on two cores, with few small images."""
     module: Any = load(__file__)
     monkeypatch.setattr(module, "FILES", FILES)
@@ -40,10 +33,7 @@ def script(monkeypatch: pytest.MonkeyPatch, disk: Path, files: list[Path]) -> It
     monkeypatch.setattr(loaders, "SILENT_S", 5)
     monkeypatch.setattr(feeding, "EMULATED_BATCH", BATCH)
     monkeypatch.setattr(feeding, "EMULATED_S", 1e-3)
-    monkeypatch.setattr(feeding, "cores", lambda: WORKERS)
-    allowed = os.sched_getaffinity(0)
-    yield module
-    os.sched_setaffinity(0, allowed)
+    return module
 
 
 def make(libraries: Any, arm: str) -> Any:
@@ -94,7 +84,11 @@ def step_until_it_shows(arm: Any) -> None:
 
 @pytest.mark.parametrize("arm", MANIFEST["arms"])
 def test_a_truncated_image_fails_the_arm_in_one_line(
-    libraries: Any, monkeypatch: pytest.MonkeyPatch, files: list[Path], tmp_path: Path, arm: str
+    libraries: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[Path],
+    tmp_path: Path,
+    arm: str,
 ) -> None:
     damaged = tmp_path / "damaged.jpg"
     damaged.write_bytes(files[5].read_bytes()[:500])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +18,20 @@ ON_HOST = ARMS[:3]
 POINT = {"model": "emulated", "cores": "all"}
 
 
-@pytest.fixture(name="files", scope="module")
-def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Eight."""
-    return feeding.stored(tmp_path_factory.mktemp("case"), 8, 7, scale=0.25)
-
-
 @pytest.fixture(name="pipeline")
 def pipeline_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path]
-) -> Iterator[Any]:
+    two_cores: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path]
+) -> Any:
     """The script on two cores, with few small images."""
     module: Any = load(__file__)
     monkeypatch.setattr(module, "FILES", 8)
-    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "stored", lambda *_: files[:8])
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
     monkeypatch.setattr(module, "LEAST_IMAGES", 2)
     monkeypatch.setattr(module, "LOOKED_IMAGES", 2)
     monkeypatch.setattr(feeding, "EMULATED_BATCH", 2)
     monkeypatch.setattr(feeding, "EMULATED_S", 1e-3)
-    monkeypatch.setattr(feeding, "cores", lambda: 2)
-    allowed = os.sched_getaffinity(0)
-    yield module
-    os.sched_setaffinity(0, allowed)
+    return module
 
 
 @pytest.mark.parametrize("arm", ON_HOST)
@@ -76,11 +65,15 @@ def test_the_metrics_say_where_the_time_goes_and_leave_the_step_as_it_was(pipeli
 
 @pytest.mark.parametrize("arm", ["naive", "tensors"])  # either decoder, with and without workers
 def test_a_truncated_jpeg_is_named_and_fails_the_arm(
-    pipeline: Any, monkeypatch: pytest.MonkeyPatch, files: list[Path], tmp_path: Path, arm: str
+    pipeline: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    files: list[Path],
+    tmp_path: Path,
+    arm: str,
 ) -> None:
     damaged = tmp_path / "damaged.jpg"
     damaged.write_bytes(files[5].read_bytes()[:500])
-    monkeypatch.setattr(pipeline, "stored", lambda *_: [*files[:5], damaged, *files[6:]])
+    monkeypatch.setattr(pipeline, "stored", lambda *_: [*files[:5], damaged, *files[6:8]])
     monkeypatch.setattr(pipeline, "LEAST_IMAGES", 8)
     found = pipeline.make(arm, POINT, 7, None)
     with pytest.raises(RuntimeError, match=r"sample 5: ") as raised:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ POINT = {"model": "resnet18", "images": "alike"}
 BATCH = 2
 
 
-@pytest.fixture(name="files", scope="module")
-def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four."""
-    return feeding.stored(tmp_path_factory.mktemp("case"), 4, 7, scale=0.25)
-
-
 @pytest.fixture(name="step")
 def step_that_does_nothing() -> feeding.Step:
     """With batches of two."""
@@ -36,19 +29,20 @@ def step_that_does_nothing() -> feeding.Step:
 
 @pytest.fixture(name="prefetch")
 def prefetch_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path], step: feeding.Step
-) -> Iterator[Any]:
+    two_cores: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    files: list[Path],
+    step: feeding.Step,
+) -> Any:
     """The script on two cores, with few images."""
     module: Any = load(__file__)
     monkeypatch.setattr(module, "FILES", 4)
     monkeypatch.setattr(module, "BATCHES", {"resnet18": 5})
-    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "stored", lambda *_: files[:4])
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
     monkeypatch.setattr(module, "step_behind", lambda *_: step)
-    monkeypatch.setattr(feeding, "cores", lambda: 2)
-    allowed = os.sched_getaffinity(0)
-    yield module
-    os.sched_setaffinity(0, allowed)
+    return module
 
 
 @pytest.mark.parametrize("arm", ARMS)

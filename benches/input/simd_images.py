@@ -173,7 +173,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 def pixels_of(file: bytes) -> Any:
     """A decoded file, [height, width, 3]."""
-    return np.asarray(imported("PIL.Image").open(io.BytesIO(file)))
+    return np.asarray(importlib.import_module("PIL.Image").open(io.BytesIO(file)))
 
 
 def filtered(pixels: Any, bicubic: bool) -> Any:
@@ -210,7 +210,7 @@ def difference(found: Any, wanted: Any) -> Any:
 
 def pillow(bicubic: bool) -> Library:
     """Pillow, where it is not replaced by Pillow-SIMD."""
-    package = imported("PIL")
+    package = importlib.import_module("PIL")
     if is_simd(package):
         raise Skip(
             "PIL is Pillow-SIMD here",
@@ -226,7 +226,7 @@ def pillow_simd(bicubic: bool) -> Library:
         said = f"{SIMD_FOLDER} names no folder with PIL" if folder else f"{SIMD_FOLDER} is not set"
         raise Skip(f"no Pillow-SIMD: {said}", SIMD_REMEDY)
     sys.path.insert(0, folder)
-    package = imported("PIL")
+    package = importlib.import_module("PIL")
     if not is_simd(package):
         raise Skip(f"PIL {package.__version__} is not Pillow-SIMD", SIMD_REMEDY)
     return of_pil(bicubic, {"pillow-simd": package.__version__})
@@ -239,7 +239,7 @@ def is_simd(package: Any) -> bool:
 
 def of_pil(bicubic: bool, versions: Mapping[str, str]) -> Library:
     """PIL, whichever it is."""
-    image = imported("PIL.Image")
+    image = importlib.import_module("PIL.Image")
     kernel = image.Resampling.BICUBIC if bicubic else image.Resampling.BILINEAR
     return Library(
         decode=lambda file: image.open(io.BytesIO(file)),
@@ -251,8 +251,8 @@ def of_pil(bicubic: bool, versions: Mapping[str, str]) -> Library:
 
 def torchvision(bicubic: bool) -> Library:
     """Tensors of uint8 with channels last in memory, which its decoder gives, too."""
-    torch, vision = imported("torch"), imported("torchvision")
-    functional = imported("torchvision.transforms.v2.functional")
+    torch, vision = importlib.import_module("torch"), importlib.import_module("torchvision")
+    functional = importlib.import_module("torchvision.transforms.v2.functional")
     torch.set_num_threads(1)
     modes = functional.InterpolationMode
     kernel = modes.BICUBIC if bicubic else modes.BILINEAR
@@ -271,19 +271,19 @@ def torchvision(bicubic: bool) -> Library:
 
 def torchcodec(bicubic: bool) -> Library:
     """The decoder that follows torchvision's."""
-    package = imported("torchcodec")
+    package = importlib.import_module("torchcodec")
     resizing = torchvision(bicubic)
     return replace(
         resizing,
-        decode=imported("torchcodec.decoders").decode_jpeg,
+        decode=importlib.import_module("torchcodec.decoders").decode_jpeg,
         versions={**resizing.versions, "torchcodec": package.__version__},
     )
 
 
 def simplejpeg(bicubic: bool) -> Library:
     """libjpeg-turbo, which gives the layout that torchvision's resizing is made for."""
-    package = imported("simplejpeg")
-    torch = imported("torch")
+    package = importlib.import_module("simplejpeg")
+    torch = importlib.import_module("torch")
     resizing = torchvision(bicubic)
     return replace(
         resizing,
@@ -296,7 +296,7 @@ def opencv_area(bicubic: bool) -> Library:
     """OpenCV's means over areas."""
     if bicubic:
         raise Skip("OpenCV has no bicubic filter that reads all pixels of a large image")
-    cv2 = imported("cv2")
+    cv2 = importlib.import_module("cv2")
     cv2.setNumThreads(1)
     return Library(
         decode=lambda file: cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB),
@@ -315,17 +315,3 @@ LIBRARIES: Mapping[str, Callable[[bool], Library]] = {
     "simplejpeg": simplejpeg,
     "opencv_area": opencv_area,
 }
-DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python-headless"}
-
-
-def imported(name: str) -> Any:
-    """A package that only some arms need."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = str(error.name)
-        raise Skip(
-            f"the Python package {package} is not installed",
-            f"pip install {DISTRIBUTIONS.get(package, package)}, or name another interpreter with "
-            "--python",
-        ) from error

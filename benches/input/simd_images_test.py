@@ -142,17 +142,11 @@ def test_pillow_is_not_measured_as_the_fork_nor_the_fork_as_pillow(
 
 
 def test_a_missing_library_skips_its_arm(simd_images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    packages = {
-        "cv2": ("opencv_area", "opencv-python-headless"),
-        "torchcodec": ("torchcodec", "torchcodec"),
-        "simplejpeg": ("simplejpeg", "simplejpeg"),
-    }
-    for package, (arm, distribution) in packages.items():
+    arms = {"cv2": "opencv_area", "torchcodec": "torchcodec", "simplejpeg": "simplejpeg"}
+    for package, arm in arms.items():
         monkeypatch.setitem(sys.modules, package, None)
-        said = f"the Python package {package} is not installed"
-        with pytest.raises(skip_type(), match=said) as skipped:
+        with pytest.raises(ModuleNotFoundError, match=package):  # the worker makes a skip of it
             simd_images.LIBRARIES[arm](False)
-        assert skipped.value.remedy.startswith(f"pip install {distribution}, ")
     with pytest.raises(skip_type(), match="no bicubic filter"):
         simd_images.opencv_area(True)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gpulift_work.feeding import Step, arm_of, shares, step_alone_s
+from gpulift_work.feeding import Step, arm_of, shares, step_alone_s, with_cores
 from gpulift_work.loaders import (
     PREFETCH,
     Batches,
@@ -30,7 +30,7 @@ from gpulift_work.training import (
     set_up,
     tokens_of_step,
 )
-from gpulift_worker import Arm, Skip, cores
+from gpulift_worker import Arm, cores
 
 TECHNIQUE = {
     "question": "What share of a language model's training goes into bringing its tokens, and do "
@@ -157,10 +157,12 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         step_s = step_alone_s(step, seen)
         return shares(rounds, step, step_s, LOOKED_BATCHES * step.batch, "token")
 
-    found = arm_of(
+    return arm_of(
         rounds,
         training.synchronize,
         item="token",
+        rest_too=resting.rest,
+        wake=resting.wake,
         error=lambda: wrong(arm, corpus, rounds.last[0], seen),
         items=BATCHES * step.batch,
         metrics=metrics,
@@ -172,22 +174,12 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         },
     )
 
-    def rest() -> None:
-        found.rest()
-        resting.rest()
-
-    return replace(found, rest=rest, wake=resting.wake)
-
 
 def workers_of(arm: str) -> int:
     """Processes beside the loop; no more than cores."""
-    here = cores()
     if arm == "hf_datasets":
-        return min(DATASETS_WORKERS, here)
-    asked = int(arm.removeprefix("workers_")) if arm.startswith("workers_") else 0
-    if asked > here:
-        raise Skip(f"{asked} workers need as many cores, and there are {here}")
-    return asked
+        return min(DATASETS_WORKERS, cores())
+    return with_cores(int(arm.removeprefix("workers_"))) if arm.startswith("workers_") else 0
 
 
 def corpus_of(vocabulary: int, length: int, seed: int) -> Corpus:
@@ -293,8 +285,8 @@ def wrong(arm: str, corpus: Corpus, keys: Keys, seen: Sequence[torch.Tensor]) ->
         count += sum(a != b for a, b in zip(seen[0][row].tolist(), expected, strict=True))
         if arm == "packed":
             position = -1
-            for token, found in zip(expected, seen[1][row].tolist(), strict=False):
+            for token, told in zip(expected, seen[1][row].tolist(), strict=False):
                 position += 1
-                count += found != position
+                count += told != position
                 position = -1 if token == END else position
     return float(count)

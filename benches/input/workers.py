@@ -15,6 +15,7 @@ from gpulift_work.feeding import (
     step_alone_s,
     step_behind,
     stored,
+    with_cores,
 )
 from gpulift_work.loaders import (
     PREFETCH,
@@ -26,7 +27,7 @@ from gpulift_work.loaders import (
     ThreadLoader,
     require_shared_memory,
 )
-from gpulift_worker import Arm, Skip, cores, scratch
+from gpulift_worker import Arm, cores, scratch
 
 TECHNIQUE = {
     "question": "How much faster do worker processes and threads feed a training step than the "
@@ -129,9 +130,4 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 def workers_of(asked: int | str) -> int:
     """How many there are; no more than cores."""
-    here = cores()
-    if asked == "all_cores":
-        return here
-    if int(asked) > here:
-        raise Skip(f"{asked} workers need as many cores, and there are {here}")
-    return int(asked)
+    return cores() if asked == "all_cores" else with_cores(int(asked))

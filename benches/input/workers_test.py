@@ -19,12 +19,6 @@ POINT = {"model": "resnet18", "workers": "all_cores"}
 BATCH = 2
 
 
-@pytest.fixture(name="files", scope="module")
-def few_small_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four."""
-    return feeding.stored(tmp_path_factory.mktemp("case"), 4, 7, scale=0.25)
-
-
 @pytest.fixture(name="trained")
 def batches_that_were_trained_on() -> list[Any]:
     """In their order."""
@@ -33,12 +27,15 @@ def batches_that_were_trained_on() -> list[Any]:
 
 @pytest.fixture(name="workers")
 def workers_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[Path], trained: list[Any]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    files: list[Path],
+    trained: list[Any],
 ) -> Any:
     """The script with few images, three cores and a step that keeps them."""
     module: Any = load(__file__)
     monkeypatch.setattr(module, "FILES", 4)
-    monkeypatch.setattr(module, "stored", lambda *_: files)
+    monkeypatch.setattr(module, "stored", lambda *_: files[:4])
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
     monkeypatch.setattr(module, "cores", lambda: 3)
     step = feeding.Step(BATCH, torch.device("cpu"), trained.append, lambda: None, "kept")

@@ -8,23 +8,24 @@ from typing import Any
 import torch
 from gpulift_work.resting import Resting
 from gpulift_work.training import device_of, set_up, tokens_of_step
-from gpulift_work.watchers import Poller, Program, Watcher, gpm, nvml
+from gpulift_work.watchers import Poller, Program, gpm, nvml
 from gpulift_worker import Arm
 
 TECHNIQUE = {
-    "question": "What does it cost a training step that the GPU's counters are read meanwhile?",
+    "question": "What does it cost a training step that others read the GPU's counters meanwhile?",
     "expectation": """
-        A monitor is a process of its own, and each look takes the driver's locks for part of its
-        time: six counters of NVML 0.2 ms, GPM 0.5 ms, nvidia-smi, which asks for the same once more
-        each time, 10 ms, DCGM, whose daemon has the counters collected, 1 ms. If a look held all
-        launches up for that long, NVML would cost 0.02, 0.2 and 2 % at 1, 10 and 100 Hz, GPM at 10
-        Hz 0.5, nvidia-smi at 1 Hz 1 and DCGM at 10 Hz 1. A toy GPT's launches set its pace: half of
-        that, 0.99 to 1 at 100 Hz, else 0.99 to 1.01. GPT-2's 840 launches run ahead of 42 ms of the
-        GPU: 1.0. A window is a second: a monitor of 1 Hz looks once in each, in its midst, and none
-        more or less than its rate. Seven arms take 14 s a block and four blocks a launch; where
-        windows of one arm differ by 1 %, eight of them against eight tell 0.5 % apart, three
-        launches 0.3. What is less is told as an upper bound by looking_share: the share of the time
-        that looks take.
+        All arms, none as well, are read 50 times a second by gpulift itself, for the clocks and the
+        power of each window: what a monitor costs comes on top of that. It is a process of its own,
+        and each look takes the driver's locks for part of its time: six counters of NVML 0.2 ms,
+        GPM 0.5 ms, nvidia-smi, which asks for the same once more each time, 10 ms, DCGM, whose
+        daemon collects the counters of all GPUs, 1 ms. If a look held all launches up for that
+        long, NVML would cost 0.02, 0.2 and 2 % at 1, 10 and 100 Hz, GPM at 10 Hz 0.5, nvidia-smi at
+        1 Hz 1 and DCGM at 10 Hz 1. A toy GPT's launches set its pace: half of that, 0.99 to 1 at
+        100 Hz, else 0.99 to 1.01. GPT-2's 840 launches run ahead of 42 ms of the GPU: 1.0. A window
+        is a second: a monitor of 1 Hz looks once in each, in its midst, and none more or less than
+        its rate. Seven arms take 14 s a block and four blocks a launch; where windows of one arm
+        differ by 1 %, eight of them against eight tell 0.5 % apart, three launches 0.3. What is
+        less is told as an upper bound by looking_share: the share of the time that looks take.
     """,
     "predict": [
         {
@@ -64,7 +65,7 @@ TECHNIQUE = {
     "page_cache": "none",
     "sweep": {"bound": ["launches", "gpu"]},
     "check": {
-        "meaning": "loss after the steps of a window, relative to the one that nothing reads",
+        "meaning": "loss after the steps of a window, relative to that without a monitor",
         "tolerance": 0.01,
     },
 }
@@ -85,11 +86,12 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     """A step is as many training steps as last a second, watched from end to end."""
     bound = str(point["bound"])
     poller = POLLERS[arm]() if arm in POLLERS else None
-    watcher: Watcher | None = poller or program(arm)
     device = device_of(gpu)
+    uuid = uuid_of(gpu)
+    watcher = poller or program(arm, uuid)
     threads = set_up(device)
     if poller is not None:
-        poller.open(uuid_of(gpu))
+        poller.open(uuid)
     resting = Resting(MODELS[bound], device, seed)
     training = resting.training
 
@@ -118,12 +120,12 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     )
 
 
-def program(arm: str) -> Program | None:
+def program(arm: str, uuid: str) -> Program | None:
     """That watches; none for the baseline."""
     if arm == "nvidia_smi_1hz":
         return Program(
-            ["nvidia-smi", QUERY, "--format=csv,noheader", "--loop=1"],
-            r"^\d+ %",
+            ["nvidia-smi", f"--id={uuid}", QUERY, "--format=csv,noheader", "--loop=1"],
+            r"^(\d+ %|\[)",  # [N/A] where a GPU is in parts
             package="the driver's programs",
             remedy="see what nvidia-smi says",
             period_s=1,

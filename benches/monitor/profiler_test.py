@@ -19,7 +19,7 @@ CYCLE = profiler.WAIT + profiler.WARM_UP + profiler.ACTIVE
 
 
 @pytest.fixture(autouse=True)
-def two_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_cycles(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the schedule in a window."""
     monkeypatch.setattr(profiler, "STEPS", {"launches": 2 * CYCLE, "gpu": 2 * CYCLE})
 

@@ -55,7 +55,10 @@ USAGE = 2
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
 FRAMEWORKS = ("torch", "jax")
-INSTALLED_AS = {"PIL": "pillow"}  # packages whose distributions have other names
+INSTALLED_AS = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+}  # packages whose distributions have other names
 MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
 BUSY = "busy or unavailable"  # of what CUDA says where one process alone may use a GPU
 FREE_THE_GPU = "end what uses it, which nvidia-smi shows, or name another: --gpus"

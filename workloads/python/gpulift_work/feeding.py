@@ -57,6 +57,13 @@ def keep_to(asked: int | str) -> int:
     return kept
 
 
+def with_cores(workers: int) -> int:
+    """So many, of which each has a core of its own. Raises Skip where there are fewer."""
+    if workers > cores():
+        raise Skip(f"{workers} workers need as many cores, and there are {cores()}")
+    return workers
+
+
 def stored(folder: Path, files: int, seed: int, scale: float = 1.0) -> list[Path]:
     """One file a sample, of mixed sizes; the case's first arm writes them."""
     images = folder / "images"
@@ -204,7 +211,11 @@ def step_behind(model: str, seed: int, gpu: int | None) -> Step:
 
 
 def arm_of(
-    rounds: Rounds, synchronize: Callable[[], object], item: str = "image", **said: Any
+    rounds: Rounds,
+    synchronize: Callable[[], object],
+    item: str = "image",
+    rest_too: Callable[[], object] = nothing,
+    **said: Any,
 ) -> Arm:
     """An arm whose windows are rounds of a loading that goes on."""
 
@@ -215,6 +226,7 @@ def arm_of(
     def rest() -> None:
         synchronize()
         rounds.rest()
+        rest_too()
 
     return Arm(
         step=rounds.step,

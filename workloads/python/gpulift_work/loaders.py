@@ -48,13 +48,12 @@ Collate = Callable[[list[tuple[Key, Any]]], Any]
 class Loader(Protocol):
     """What gives batches in the order that they are asked for."""
 
-    ahead: int  # batches that it makes before they are taken
-
     def take(self) -> tuple[Keys, Any]:
         """The next batch with the keys of its samples; asks for one more."""
 
     def pause(self) -> int:
-        """Until the next is taken nothing works any more. How many batches were made for that."""
+        """Until the next is taken nothing works any more, but for a thread that pins what is made.
+        How many batches were made for that."""
 
 
 def stop(processes: Sequence[int]) -> None:
@@ -73,8 +72,8 @@ def go_on(processes: Iterable[int]) -> None:
 
 
 def go_on_in_the_end(loader: object, processes: Sequence[int]) -> None:
-    """With the loader, or with this process: it ends its children and waits for them, and one that
-    is stopped does not end."""
+    """With the loader, or with this process where it ends by itself: it waits for its children, and
+    one that is stopped does not end. Where it is killed, they are, too."""
     weakref.finalize(loader, go_on, processes).atexit = False
     atexit.register(go_on, processes)  # before multiprocessing's own, which came earlier
 
@@ -174,7 +173,6 @@ class ProcessLoader:
         order: Order | AnyOrder,
         workers: int,
         *,
-        prefetch: int = PREFETCH,
         collate: Collate = stacked,
         pin_memory: bool = False,
     ) -> None:
@@ -196,9 +194,9 @@ class ProcessLoader:
                 dataset = TellingStream(samples, collate, self._made, self._broken)
                 ahead["timeout"] = SILENT_S
             collate = dataset.collate
-            self._asked = workers * prefetch
+            self._asked = workers * PREFETCH
             ahead |= {
-                "prefetch_factor": prefetch,
+                "prefetch_factor": PREFETCH,
                 "multiprocessing_context": context,
                 "worker_init_fn": end_with_parent(os.getpid()),
             }
@@ -212,7 +210,7 @@ class ProcessLoader:
                 **ahead,
             )
         )
-        self.ahead = workers * prefetch
+        self._workers = workers
         self._stopped = False
         go_on_in_the_end(self, self.processes)
 
@@ -226,9 +224,10 @@ class ProcessLoader:
         except Exception as error:
             self._raise_broken()
             raise RuntimeError(in_one_line(error)) from error
-        if self.ahead:
+        if self._workers > 0:
             self._asked += 1
-        return batch
+        keys, data = batch
+        return [(epoch, number) for epoch, number in keys], data  # pinning may make lists of pairs
 
     def pause(self) -> int:
         """Stops the workers in the midst of their batches."""
@@ -306,8 +305,7 @@ class ThreadLoader:
         self._order = iter(order)
         self._pool = ThreadPoolExecutor(threads)
         self._asked: deque[Future[tuple[Keys, Any]]] = deque()
-        self.ahead = threads * PREFETCH
-        for _ in range(self.ahead):
+        for _ in range(threads * PREFETCH):
             self._ask()
 
     def _ask(self) -> None:
@@ -334,7 +332,6 @@ class Ahead:
         self._make = make
         self._pool = ThreadPoolExecutor(1)
         self._asked = deque(self._pool.submit(self._next) for _ in range(PREFETCH))
-        self.ahead = PREFETCH + loader.ahead
 
     def _next(self) -> tuple[Keys, Any]:
         keys, data = self._loader.take()
@@ -388,7 +385,7 @@ class Rounds:
         for _ in range(self._idle):
             self.take()
         self._idle = 0
-        for _ in range(self.batches if self.loader.ahead else 0):
+        for _ in range(self.batches):
             train(self.take())
 
     def rest(self) -> None:

@@ -12,39 +12,28 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from gpulift_worker import Skip
 
 from gpulift_work.loaders import end_with_parent
 
+START_S, STOP_S = 20.0, 5.0  # that a program may take to watch, and to end
 GPM_METRICS = ("SM_UTIL", "SM_OCCUPANCY", "ANY_TENSOR_UTIL", "DRAM_BW_UTIL", "PCIE_RX_PER_SEC")
 
 Read = Callable[[], object]
 Source = Callable[[str], Read]  # of a GPU by its UUID
 
 
-class Watcher(Protocol):
-    """Watches from start to stop, and looks first when half a period has gone: a window of so many
-    periods has as many looks."""
-
-    def start(self) -> None:
-        """Raises Skip where it cannot watch."""
-
-    def stop(self) -> None:
-        """Nothing happens where it does not watch."""
-
-    def metrics(self) -> dict[str, float]:
-        """Of the last time that it watched."""
-
-
 class Poller:
-    """A process that reads at a rate."""
+    """A process that reads at a rate from start to stop, and looks first when half a period has
+    gone: a window of so many periods has as many looks."""
 
     def __init__(self, source: Source, rate_hz: float) -> None:
         # Before this process has threads or a GPU, which do not live through a fork.
@@ -185,6 +174,18 @@ def opened_nvml(gpu: str) -> tuple[Any, Any]:
         raise Skip(f"NVML does not open the GPU: {error}", "update the driver") from error
 
 
+def interruptible(parent: int) -> Callable[[], None]:
+    """What a program does first: it ends with this process, and by SIGINT, which an arm's process
+    ignores and its children would, too."""
+    end = end_with_parent(parent)
+
+    def begin() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        end(0)
+
+    return begin
+
+
 class Program:
     """A program that watches until it is interrupted, and says a line when it looks."""
 
@@ -207,16 +208,24 @@ class Program:
     def start(self) -> None:
         """Waits until it watches, and half a period."""
         process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=interruptible(os.getpid()),
         )
         assert process.stdout is not None
         lines = []
+        too_late = threading.Timer(START_S, process.kill)
+        too_late.start()
         for line in process.stdout:
             if self._says.search(line):
+                too_late.cancel()
                 self._process = process
                 time.sleep(self._period_s / 2)
                 return
             lines.append(line.strip())
+        too_late.cancel()
         process.wait()
         reason = next(filter(None, reversed(lines)), "it said nothing")
         raise Skip(f"{self._name} cannot watch: {reason}", self._remedy)
@@ -226,7 +235,11 @@ class Program:
         if self._process is None:
             return
         self._process.send_signal(signal.SIGINT)
-        self.said, _ = self._process.communicate()
+        try:
+            self.said, _ = self._process.communicate(timeout=STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self.said, _ = self._process.communicate()
         self._process = None
 
     def metrics(self) -> dict[str, float]:

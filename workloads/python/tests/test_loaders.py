@@ -94,7 +94,7 @@ def test_without_workers_nothing_is_loaded_ahead(loaders: Any) -> None:
         return number(key)
 
     loader = make(loaders, "in_process", load)
-    assert loader.ahead == loader.pause() == 0
+    assert loader.pause() == 0
     assert loaded == []
     loader.take()
     assert len(loaded) == 2

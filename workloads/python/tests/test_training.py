@@ -317,19 +317,3 @@ except Skip as skip:
     reason, remedy = printed(code)
     assert reason.endswith("which is mounted noexec")
     assert "TMPDIR" in remedy
-
-
-def test_a_framework_that_is_missing_skips_its_arms_alone() -> None:
-    code = """
-import json, sys
-sys.modules["jax"] = None
-from choice import make
-from gpulift_worker import Skip
-try:
-    make("jax_jit", {"model": "gpt_toy"}, 1, None)
-except Skip as skip:
-    print(json.dumps([str(skip), skip.remedy]))
-"""
-    reason, remedy = printed(code, setting="")
-    assert reason == "the Python package jax is not installed"
-    assert remedy == "install jax, or name another interpreter with --python"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import signal
 import sys
 import threading
 import time
@@ -218,13 +219,15 @@ exit 1
 """
 
 
-def made(watchers: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Any:
+def made(
+    watchers: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, name: str = "looks"
+) -> Any:
     """A program that is found before any other."""
-    program = folder / "looks"
+    program = folder / name
     program.write_text(script, encoding="ascii")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
-    return watchers.Program(["looks"], r"^\d+ %", package="them", remedy="be allowed")
+    return watchers.Program([name], r"^\d+ %", package="them", remedy="be allowed")
 
 
 def test_a_program_watches_from_its_first_line_on(
@@ -239,6 +242,36 @@ def test_a_program_watches_from_its_first_line_on(
         program.stop()
         assert process.poll() == 0
         assert program.metrics() == {"looks_count": 2}
+
+
+DEAF = f"""#!{sys.executable}
+import signal, sys, time
+assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+if "silent" not in sys.argv[0]:
+    print("7 %, 1 MiB", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["looks", "silent"])
+def test_a_program_that_neither_speaks_nor_ends_is_killed(
+    watchers: Any, worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(watchers, "START_S", 1.0 if name == "silent" else 20.0)
+    monkeypatch.setattr(watchers, "STOP_S", 0.1)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in an arm's process
+    try:
+        program = made(watchers, tmp_path, monkeypatch, DEAF, name)
+        if name == "silent":
+            with pytest.raises(worker.Skip, match="silent cannot watch: it said nothing"):
+                program.start()
+            return
+        program.start()
+        program.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert program.metrics() == {"looks_count": 0}
 
 
 def test_a_program_that_may_not_watch_or_is_not_there_is_a_reason(
