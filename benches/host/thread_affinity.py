@@ -103,7 +103,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         if len(os.sched_getaffinity(0)) >= len(cores):
             raise Skip("not applicable: all cores are of one complex, which share a cache")
     set_up(device)
-    threads = min(len(cores) - beside, len(os.sched_getaffinity(0)))
+    of_complex = arm == "torchrun_core_complex"
+    threads = len(os.sched_getaffinity(0)) if of_complex else len(cores) - beside
     torch.set_num_threads(threads)
     training = Training(str(point["model"]), device, seed)
     training.step()  # which starts the threads that work in it

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work import feeding  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 
@@ -27,7 +28,8 @@ def script(monkeypatch: pytest.MonkeyPatch, disk: Path) -> Any:
     monkeypatch.setattr(module, "BATCHES", 2)
     monkeypatch.setattr(module, "LOOKED_BATCHES", 2)
     monkeypatch.setattr(module, "DOCUMENT_TOKENS", 10)
-    monkeypatch.setattr(module, "cores", lambda: 4)
+    for where in (module, feeding):
+        monkeypatch.setattr(where, "cores", lambda: 4)
     return module
 
 

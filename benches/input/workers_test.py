@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
 from gpulift_work import feeding  # noqa: E402
+from gpulift_worker import Skip  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 
 ARMS = manifest(__file__)["arms"]
@@ -37,7 +38,8 @@ def workers_script(
     monkeypatch.setattr(module, "FILES", 4)
     monkeypatch.setattr(module, "stored", lambda *_: files[:4])
     monkeypatch.setattr(module, "scratch", lambda: tmp_path)
-    monkeypatch.setattr(module, "cores", lambda: 3)
+    for where in (module, feeding):
+        monkeypatch.setattr(where, "cores", lambda: 3)
     step = feeding.Step(BATCH, torch.device("cpu"), trained.append, lambda: None, "kept")
     monkeypatch.setattr(module, "step_behind", lambda *_: step)
     return module
@@ -84,5 +86,5 @@ def test_an_arm_that_loads_another_image_does_not_pass(
 def test_more_workers_than_cores_are_a_skip(workers: Any) -> None:
     assert workers.workers_of("all_cores") == 3
     assert workers.workers_of(2) == 2
-    with pytest.raises(workers.Skip, match="4 workers need as many cores, and there are 3"):
+    with pytest.raises(Skip, match="4 workers need as many cores, and there are 3"):
         workers.make("threads", {"model": "resnet18", "workers": 4}, 7, None)

@@ -125,8 +125,8 @@ ENDS = "#!/bin/sh\necho 'unrecognised option'\n"
 def test_nsys_starts_a_training_that_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, monkeypatch, "nsys", STARTS)
-    monkeypatch.undo()
+    (tmp_path / "nsys").write_text(STARTS, encoding="ascii")
+    (tmp_path / "nsys").chmod(0o755)
     monkeypatch.setattr(profiler, "STEPS", {"launches": 3})
     monkeypatch.setattr(profiler.shutil, "which", lambda name: str(tmp_path / name))
     arm, plain = make("nsys"), make("none")
