@@ -131,7 +131,8 @@ TECHNIQUE = {
     "quick": [{"model": "emulated", "cores": "all"}],
     "check": {
         "meaning": "largest mean difference of an image from torchvision's, of 255",
-        "tolerance": 2,  # DALI resizes otherwise; a GPU has another inverse transform and chroma
+        # DALI resizes otherwise, and a GPU repeats chroma: 2.7 by nvJPEG. One pixel off is 5 to 16.
+        "tolerance": 3.5,
     },
 }
 FILES = 4096  # 16 workers have a batch of 256 each
