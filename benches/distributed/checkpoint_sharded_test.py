@@ -51,6 +51,25 @@ def test_the_state_at_the_call_is_restored_though_the_training_went_on(
     assert files == ({"state.pt"} if arm == "rank0_gathers" else by_all)
 
 
+SLOW_S = 1.5  # longer than all else that a window of the toy has
+SLOW = f"""
+import time
+
+class Slow(technique.DcpSharded):
+    def wait(self):
+        time.sleep({SLOW_S})
+
+technique.MANNERS = {{"dcp_sharded": Slow}}
+"""
+
+
+def test_a_window_lasts_until_the_save_is_durable(tmp_path: Path) -> None:
+    script = altered(tmp_path, SCRIPT, ON_DISK + SLOW)
+    with RankGroup(script, variables={"GPULIFT_SCRATCH": str(tmp_path / "case")}) as group:
+        group.hello("dcp_sharded", POINT)
+        assert all(told["host_s"] > SLOW_S for told in group.window(1))
+
+
 WRONG = {
     "a copy that is taken too late": (
         "dcp_async",
