@@ -12,6 +12,7 @@ from time import monotonic
 import torch
 from gpulift_work.neighbours import Neighbours, Work
 from gpulift_work.numa import bind_as_torchrun
+from gpulift_work.resting import Resting
 from gpulift_work.training import Training, device_of, set_up
 from gpulift_worker import Arm, Failed, Skip, nothing
 
@@ -106,7 +107,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     of_complex = arm == "torchrun_core_complex"
     threads = len(os.sched_getaffinity(0)) if of_complex else len(cores) - beside
     torch.set_num_threads(threads)
-    training = Training(str(point["model"]), device, seed)
+    resting = Resting(str(point["model"]), device, seed)
+    training = resting.training
     training.step()  # which starts the threads that work in it
     working = threads_at_work(training)
     places = places_of(arm, working, cores)
@@ -119,7 +121,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         training.step()
 
     def loss() -> float:
-        training.record()
+        resting.begin()  # how many steps were taken to find the threads, time decided
         training.train_until(CHECKED_STEPS)
         require_places(places)
         if arm == "omp_places" and len(os.sched_getaffinity(own)) == len(cores):
