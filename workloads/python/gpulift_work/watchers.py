@@ -226,7 +226,7 @@ class Program:
                 return
             lines.append(line.strip())
         too_late.cancel()
-        process.wait()
+        process.communicate()  # which closes the pipe, too
         reason = next(filter(None, reversed(lines)), "it said nothing")
         raise Skip(f"{self._name} cannot watch: {reason}", self._remedy)
 
