@@ -108,7 +108,7 @@ TECHNIQUE = {
     "l2": "none",
     "page_cache": "by_case",
     "sweep": {"kibibytes": [4, 112], "data": ["64_mib_warm", "64_mib_cold", "512_mib_cold"]},
-    "quick": [{"kibibytes": 4, "data": "64_mib_warm"}],
+    "quick": [{"kibibytes": 112, "data": "64_mib_warm"}],
     "check": {"meaning": "wrong bytes of the samples, each of which comes once", "tolerance": 0},
 }
 MEBIBYTE = 1 << 20
