@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import copy
 import ctypes
 import os
 import socket
@@ -26,12 +25,14 @@ import torch.distributed as dist
 from gpulift_worker import TURN, Arm, Failed, Skip, cores
 from torch.nn.parallel import DistributedDataParallel
 
+from gpulift_work.llama import LLAMA_SIZES
 from gpulift_work.training import (
-    GPT_SIZES,
+    TEXT_SIZES,
     TWINS,
     Loss,
     Training,
     device_of,
+    exact_model,
     free_memory,
     make_batch,
     mark_on,
@@ -51,6 +52,7 @@ NETWORKS = {
 }  # likewise, by kind
 PAIR = 2  # ranks that every machine is asked for
 CHECKED_ROWS = 2  # of each shard
+CHECKED_LONG_ROWS = 1  # of 4096 tokens, whose FP32 activations take 20 GB
 CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
 IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
 RENDEZVOUS_S = 60
@@ -301,13 +303,16 @@ def gradient_error(replica: Replica) -> float:
 
 def checked_rows(replica: Replica) -> int:
     """Of each shard, in a check."""
-    return replica.micro_batches * (CHECKED_ROWS if replica.name in GPT_SIZES else CHECKED_IMAGES)
+    rows = CHECKED_ROWS if replica.model_name in TEXT_SIZES else CHECKED_IMAGES
+    rows = CHECKED_LONG_ROWS if replica.model_name in LLAMA_SIZES else rows
+    return replica.micro_batches * rows
 
 
 def exact_gradients(replica: Replica, rows: int) -> torch.Tensor:
-    """Of so many rows of each shard, in FP64, which each rank computes alone."""
-    exact = Loss(copy.deepcopy(replica.model).double())  # drawing weights anew takes seconds
-    exact.model.zero_grad(set_to_none=True)
+    """Of so many rows of each shard, which each rank computes alone: in FP64, but of a Llama in
+    FP32, since attention over 4096 tokens that keeps its scores would not fit."""
+    kind = torch.float32 if replica.model_name in LLAMA_SIZES else torch.float64
+    exact = exact_model(replica, kind)
     for shard in range(replica.shards):
         given, target = replica.rows_of_shard(shard, rows)
         for part, wanted in zip(
@@ -315,7 +320,7 @@ def exact_gradients(replica: Replica, rows: int) -> torch.Tensor:
             target.chunk(replica.micro_batches),
             strict=True,
         ):
-            part = part.double() if part.is_floating_point() else part
+            part = part.to(kind) if part.is_floating_point() else part
             loss = exact(part, wanted) / (replica.shards * replica.micro_batches)
             loss.backward()
     return flat([one.grad for one in exact.model.parameters() if one.grad is not None])
@@ -345,8 +350,8 @@ def arm_of(
     """The arm that trains a replica on each rank, with what the exchange cost."""
     group = replica.group
     items, item = len(replica.input) * group.ranks, "image"
-    if replica.name in GPT_SIZES:
-        items, item = items * GPT_SIZES[replica.name].tokens, "token"
+    if replica.model_name in TEXT_SIZES:
+        items, item = items * TEXT_SIZES[replica.model_name].tokens, "token"
     on_gpu = group.device.type == "cuda"
     return Arm(
         step=replica.step,
@@ -370,7 +375,7 @@ def arm_of(
 
 def tolerance_of(name: str) -> float | None:
     """Of a model's gradients, where it is not the technique's."""
-    return IMAGE_TOLERANCE if name == "resnet50" else None
+    return IMAGE_TOLERANCE if (TWINS[name].model or name) == "resnet50" else None
 
 
 def idle_arm(group: Group) -> Arm:
@@ -414,7 +419,6 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
 def times_with_and_without(replica: Replica) -> tuple[float, float]:
     """What the exchange adds to a step, and the step without it. Groups of both take turns, so that
     clocks that drift move both: the difference is a few per cent of either."""
-    kept = [one.clone() for one in replica.state()]
     added_s, without_s = [], []
     for _ in range(TIMED_GROUPS):
         with_s = time_of_group(replica.step, replica)
@@ -422,8 +426,8 @@ def times_with_and_without(replica: Replica) -> tuple[float, float]:
         without_s.append(time_of_group(replica.step, replica))
         replica.is_exchanging = True
         added_s.append(with_s - without_s[-1])
-    for one, before in zip(replica.state(), kept, strict=True):
-        one.copy_(before)  # or ranks would train on from different weights
+    for tensor in replica.state():
+        dist.broadcast(tensor, 0)  # or ranks would train on from different weights
     return statistics.median(added_s), statistics.median(without_s)
 
 
@@ -433,12 +437,28 @@ def time_of(work: Callable[[], object], replica: Replica) -> float:
 
 
 def time_of_group(work: Callable[[], object], replica: Replica) -> float:
-    """Of one call of a group that all ranks begin together, in seconds."""
+    """Of one call of a group that all ranks begin together, in seconds: by marks in the GPU's queue
+    where there is one. A call ahead of them fills the queue, as the steps of a window find it."""
     calls = STEPS_OF_GROUP[replica.device.type]
     replica.synchronize()
     dist.barrier()
-    start_s = monotonic()
+    work()
+    time_s = measured_on(replica.device)
     for _ in range(calls):
         work()
-    replica.synchronize()
-    return (monotonic() - start_s) / calls
+    return time_s() / calls
+
+
+def measured_on(device: torch.device) -> Callable[[], float]:
+    """What has passed when the call's result is called, and all before it is done, in seconds."""
+    if device.type == "cpu":
+        start_s = monotonic()
+        return lambda: monotonic() - start_s
+    start = mark_on(device)
+
+    def seconds() -> float:
+        end = mark_on(device)
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3  # milliseconds
+
+    return seconds

@@ -629,11 +629,11 @@ def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-def exact_model(training: Training) -> Loss:
-    """The plain model with its loss and the training's state: in FP32, which is exact beside BF16,
-    or for trainings in FP32 in FP64."""
+def exact_model(training: Training, kind: torch.dtype | None = None) -> Loss:
+    """The plain model with its loss and the training's state: by itself in FP32, which is exact
+    beside BF16, or for trainings in FP32 in FP64."""
     # A model of its own: what an arm changed in the training's is not in it.
-    kind = torch.float32 if training.bf16 else torch.float64
+    kind = kind or (torch.float32 if training.bf16 else torch.float64)
     with training.device:  # whose first weights, which count for nothing, a GPU makes sooner
         exact = Loss(make_model(training.model_name).to(kind))
     exact.model.load_state_dict(training.model.state_dict())
