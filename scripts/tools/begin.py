@@ -19,7 +19,7 @@ from gpulift.analysis.gains import FIRST_MODELS, Gain, gains_of
 from gpulift.analysis.ladder import Ladder, Rung, ladders_of
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.models import as_model, with_models
-from gpulift.analysis.standing import CONTROL, REASONS
+from gpulift.analysis.standing import CONTROL, LADDER, REASONS
 from gpulift.analysis.summary import summarise
 from gpulift.engine import machine
 from gpulift.ground import text
@@ -27,7 +27,7 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.records.files import stem_of
 from gpulift.records.read import cases_of
-from tools.showcase import ladder_runs
+from tools.showcase import runs_of
 
 MODELS = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
 PAGE = "BEGIN.md"
@@ -174,7 +174,7 @@ def ladders(results: Path, known: Sequence[Erratum]) -> list[Ladder]:
     """Of the committed records of all GPU models, those whose rungs may all lead."""
     found: list[Ladder] = []
     for model in MODELS:
-        summaries = ladder_runs(results, model)
+        summaries = runs_of(LADDER, results, model)
         found += ladders_of(summaries, doubts_of(summaries, known))
     return [one for one in found if all(rung.brings for rung in one.rungs[1:])]
 

@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,12 +32,13 @@ from gpulift.ground.errors import USAGE, GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
 from gpulift.records.read import cases_of
-from gpulift.report import escaping, ladder, planned, plots, views
+from gpulift.report import escaping, feeding, ladder, planned, plots, views
 from gpulift.report.drawing import Drawing
 
 MODEL = "nvidia-h200"
 LADDER_MODELS = (MODEL, "nvidia-h100-80gb-hbm3")  # the first that has records
 LADDER_OF = "Llama 1B"
+FED, FED_CASE = "input/pipeline", "model:resnet50_256/cores:all"
 DIGITS = 6
 MOST_STEPS, MOST_BLOCKS = 8, 6  # techniques of a figure
 SAID_STEPS = 2  # of them in the text that stands for it
@@ -74,12 +75,13 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
 
 
 def exhibits(results: Path) -> list[Exhibit]:
-    """All of them: what is worth turning on, and where it was measured, in which order."""
+    """All of them: what is worth turning on, and where it was measured, in which order and how
+    fast a step is fed."""
     known = errata.read_errata(results / errata.FILE)
-    found = (climbed(ladder_runs(results, model), known) for model in LADDER_MODELS)
-    first = next(filter(None, found), None)
-    techniques = steps_and_blocks(committed(results), known)
-    return [techniques, first] if first else [techniques]
+    climbs = (climbed(runs_of(LADDER, results, model), known) for model in LADDER_MODELS)
+    loaders = (fed(runs_of(FED, results, model)) for model in LADDER_MODELS)
+    firsts = (next(filter(None, each), None) for each in (climbs, loaders))
+    return [steps_and_blocks(committed(results), known), *filter(None, firsts)]
 
 
 def climbed(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit | None:
@@ -98,9 +100,20 @@ def _rungs(one: Ladder) -> Iterator[dict[str, Any]]:
         yield {"name": name, "run": one.run, **_ends(rung.per_s)}
 
 
-def ladder_runs(results: Path, model: str) -> list[Summary]:
-    """The committed runs of the model that have a ladder."""
-    stem = LADDER.replace("/", ".")
+def fed(summaries: Sequence[Summary]) -> Exhibit | None:
+    """How fast each setting of a loader feeds a step; None where no run has it."""
+    having = [one for one in summaries if any(case.case_id == FED_CASE for case in one.cases)]
+    if not having:
+        return None
+    drawing, rungs = next(feeding.ladders(_views(having[-1:])[0]))
+    run = having[-1].run.name
+    rows = [{"name": rung.name, "run": run, **_ends(rung.per_s)} for rung in rungs]
+    return Exhibit(replace(drawing, name="feeding"), {"alt": drawing.alt, "rows": rows})
+
+
+def runs_of(technique: str, results: Path, model: str) -> list[Summary]:
+    """The committed runs of the model that have the technique."""
+    stem = technique.replace("/", ".")
     files = [file for file in committed_files(results, model) if stem_of(file) == stem]
     return [summarise(run) for run in cases_of(sorted({file.parent for file in files}), {stem})]
 
@@ -159,7 +172,9 @@ def _values(row: Worth) -> dict[str, Any]:
 
 def _ends(one: Estimate) -> dict[str, Any]:
     ends = {"value": one.value, "low": one.low, "high": one.high}
-    rounded = {key: end and float(f"{end:.{DIGITS}g}") for key, end in ends.items()}
+    rounded = {
+        key: float(f"{end:.{DIGITS}g}") for key, end in ends.items() if end is not None
+    }  # one launch has no interval
     return {"launches": one.launches, **rounded}
 
 
