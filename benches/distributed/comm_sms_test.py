@@ -83,6 +83,7 @@ def test_the_other_runs_as_long_as_the_work_does_at_a_third_of_its_speed(
 def test_both_results_are_exact_on_two_gpus(arm: str) -> None:
     with RankGroup(SCRIPT, variables=MANIFEST["environment"].get(arm, {})) as group:
         said = group.hello(arm, NVLINK, on_gpus=True)
+        assert group.exit_codes() == [0, 0]
     for one in said:
         assert one["check_error"] == 0
         assert one["metrics"]["product_alone_s"] > 0

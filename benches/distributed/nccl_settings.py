@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
 
 import torch
@@ -175,6 +176,7 @@ class Sums(OnDevice):
         self.exchange()  # connects: a graph cannot
         self.synchronize()
         self.graph = torch.cuda.CUDAGraph()
+        atexit.register(self.graph.reset)  # or NCCL waits for the graph's end before it ends
         # The thread of torch that watches NCCL asks for events meanwhile.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.buffer.copy_(self.own)

@@ -27,6 +27,9 @@ class Graph:
         for _ in range(sums.calls):
             sums.exchange()
 
+    def reset(self):
+        pass
+
 class Sums(technique.Sums):
     def __init__(self, *given, **more):
         global sums
@@ -81,6 +84,7 @@ def test_a_sum_that_is_not_that_of_all_ranks_is_found(
 ) -> None:
     with RankGroup(altered(tmp_path, SCRIPT, ON_PROCESSORS + fault)) as group:
         said = group.hello("default", {"link": "host", "bytes": 65536})
+        assert group.exit_codes() == [0, 0]
     for one in said:
         assert one["check_error"] == wrong
         assert one["cost"]["bytes"] == one["cost"]["items"] * 65536
@@ -91,5 +95,6 @@ def test_a_sum_that_is_not_that_of_all_ranks_is_found(
 def test_sums_are_exact_on_two_gpus(arm: str) -> None:
     with RankGroup(SCRIPT, variables=MANIFEST["environment"].get(arm, {})) as group:
         said = group.hello(arm, {"link": "nvlink", "bytes": 1048576}, on_gpus=True)
+        assert group.exit_codes() == [0, 0]
     assert [one["check_error"] for one in said] == [0, 0]
     assert said[0]["notes"]["all_reduce"] != "not told"
