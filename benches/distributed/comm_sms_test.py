@@ -21,27 +21,42 @@ NVLINK: dict[str, int | str] = {"link": "nvlink"}
 HAS_TWO_GPUS = torch.cuda.is_available() and torch.cuda.device_count() > 1
 
 
-def test_the_arms_differ_in_the_environment_alone() -> None:
-    assert MANIFEST["environment"] == {"ctas_4": {"NCCL_MAX_CTAS": "4"}}
-    assert MANIFEST["ranks"] == {"default": 2, "ctas_4": 2}
+@pytest.fixture(autouse=True)
+def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variables in MANIFEST["environment"].values():
+        for name in variables:
+            monkeypatch.delenv(name, raising=False)
 
 
-def test_an_arm_without_its_variable_fails_and_one_with_that_of_the_other_is_skipped(
+def test_an_arm_of_so_many_channels_has_neither_fewer_nor_more() -> None:
+    for arm, variables in MANIFEST["environment"].items():
+        if arm.startswith("channels_"):
+            channels = arm.removeprefix("channels_")
+            assert variables == {"NCCL_MIN_CTAS": channels, "NCCL_MAX_CTAS": channels}
+
+
+def test_an_arm_without_its_variable_fails_and_one_with_that_of_another_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("NCCL_MAX_CTAS", raising=False)
     with pytest.raises(RuntimeError, match="started without NCCL_MAX_CTAS=4"):
-        comm_sms.make("ctas_4", NVLINK, 7, 0)
+        comm_sms.make("channels_4", NVLINK, 7, 0)
     monkeypatch.setenv("NCCL_MAX_CTAS", "8")
-    with pytest.raises(RuntimeError, match="started without NCCL_MAX_CTAS=4"):
-        comm_sms.make("ctas_4", NVLINK, 7, 0)
     with pytest.raises(Skip, match="NCCL_MAX_CTAS is set") as skip:
         comm_sms.make("default", NVLINK, 7, 0)
     assert skip.value.remedy == "unset NCCL_MAX_CTAS"
 
 
-def test_both_ranks_say_that_they_need_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NCCL_MAX_CTAS", raising=False)
+@pytest.mark.parametrize("arm", comm_sms.ALLOCATED)
+def test_peers_memory_is_not_reached_through_the_host(
+    arm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in MANIFEST["environment"][arm].items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Skip, match="over NVLink"):
+        comm_sms.make(arm, {"link": "host"}, 7, 0)
+
+
+def test_both_ranks_say_that_they_need_a_gpu_each() -> None:
     with RankGroup(SCRIPT) as group:
         said = group.hello("default", NVLINK)
         assert group.exit_codes() == [0, 0]
@@ -64,12 +79,11 @@ def test_the_other_runs_as_long_as_the_work_does_at_a_third_of_its_speed(
 
 
 @pytest.mark.skipif(not HAS_TWO_GPUS, reason="there are no two GPUs")
-@pytest.mark.parametrize(
-    ("arm", "variables"), [("default", {}), ("ctas_4", {"NCCL_MAX_CTAS": "4"})]
-)
-def test_both_results_are_exact_on_two_gpus(arm: str, variables: dict[str, str]) -> None:
-    with RankGroup(SCRIPT, variables=variables) as group:
-        said = group.hello(arm, {"link": "host"}, on_gpus=True)
+@pytest.mark.parametrize("arm", MANIFEST["arms"])
+def test_both_results_are_exact_on_two_gpus(arm: str) -> None:
+    with RankGroup(SCRIPT, variables=MANIFEST["environment"].get(arm, {})) as group:
+        said = group.hello(arm, NVLINK, on_gpus=True)
+        assert group.exit_codes() == [0, 0]
     for one in said:
         assert one["check_error"] == 0
         assert one["metrics"]["product_alone_s"] > 0

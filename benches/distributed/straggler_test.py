@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_work.distributed import Group  # noqa: E402
+from gpulift_work.distributed import Group, Replica  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 from testing.rank_group import RankGroup, altered  # noqa: E402
 
@@ -23,29 +21,16 @@ SMALL = """
 from gpulift_work import distributed
 
 distributed.cores = lambda: 8
-technique.MODELS = {"gloo": "gpt_toy"}
-technique.SLOWER_SHARE = technique.LOADER_SHARE = 5
+technique.SHARES = dict.fromkeys(technique.SHARES, 20)
 technique.WATCHED_STEPS = 5
 """
-
-
-def waits_of(monkeypatch: pytest.MonkeyPatch, arm: str, rank: int, steps: int) -> list[float]:
-    """How long a rank keeps its processor busy in each of so many steps of a second."""
-    busy: list[float] = []
-    monkeypatch.setattr(straggler, "keep_busy", busy.append)
-    wait = straggler.WAITS[arm](Group(rank, 2, torch.device("cpu"), 1), 1.0)
-    sums = []
-    for _ in range(steps):
-        busy.clear()
-        wait()
-        sums.append(sum(busy))
-    return sums
+ALONE = Group(0, 1, torch.device("cpu"), 1)
 
 
 @pytest.mark.parametrize(
     ("arm", "ranks"),
     [
-        *((arm, 2) for arm in MANIFEST["arms"]),
+        *((arm, 2) for arm in ("even", "one_slower_20_percent", "loader_on_one")),
         *(
             pytest.param("one_slower_5_percent", ranks, marks=pytest.mark.many_ranks)
             for ranks in (4, 8)
@@ -62,41 +47,36 @@ def test_ranks_hold_the_same_gradients_and_the_late_one_is_named(
     assert all(one["check_error"] <= MANIFEST["check"]["tolerance"] for one in hellos)
     assert all(one["host_s"] > 0 for one in windows)
     found = hellos[0]["metrics"]
-    assert found["slowest_own_s"] >= found["fastest_own_s"] > 0
-    if arm in ("one_slower_5_percent", "loader_on_one"):
-        assert found["slowest_rank"] == ranks - 1
-        assert found["slowest_over_median"] > 1.3
+    for prefix in ("", "forward_"):
+        assert found[f"{prefix}slowest_own_s"] >= found[f"{prefix}fastest_own_s"] > 0
+        if arm != "even":
+            assert found[f"{prefix}slowest_rank"] == ranks - 1
+            assert found[f"{prefix}last_over_others"] > 1.5
+    if arm != "even":
         assert found["exposed_communication_s"] > found["step_without_exchange_s"], "rank 0 waits"
 
 
-def test_an_even_rank_waits_the_same_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    for rank in (0, 1):
-        assert waits_of(monkeypatch, "even", rank, 2) == [0.15, 0.15]
-
-
-def test_the_last_rank_alone_is_later_by_5_percent_of_the_even_step(
+def test_the_last_rank_is_late_in_both_passes_by_the_share_of_its_arm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert waits_of(monkeypatch, "one_slower_5_percent", 0, 1) == [0.15]
-    (late,) = waits_of(monkeypatch, "one_slower_5_percent", 1, 1)
-    assert 1 + late == pytest.approx(1.05 * 1.15)
-    assert waits_of(monkeypatch, "loader_on_one", 0, 1) == [0.15]
-    (loading,) = waits_of(monkeypatch, "loader_on_one", 1, 1)
-    assert 1 + loading == pytest.approx(1.2 * 1.15)
+    done: list[int] = []
+    monkeypatch.setattr(straggler, "products_on", lambda _: done.append)
+    monkeypatch.setattr(straggler, "time_of_products", lambda *_: 0.2)  # a product is 1 ms
+    replica = Replica("gpt_toy", ALONE, 7)
+    straggler.slow_down(replica, 0.03)
+    replica.step()
+    assert done == [10, 20]
+    shares = [straggler.SHARES[f"one_slower_{percent}_percent"] for percent in (2, 5, 20)]
+    assert shares == [0.02, 0.05, 0.2]
 
 
-def test_jitter_is_the_ranks_own_and_costs_what_the_larger_of_two_draws_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one, other = (waits_of(monkeypatch, "jitter", rank, 20_000) for rank in (0, 1))
-    assert min(one) >= 0
-    spread = 0.05 * 1.15
-    for draws in (one, other):
-        assert statistics.mean(draws) == pytest.approx(0.15, rel=0.02)
-        assert statistics.stdev(draws) == pytest.approx(spread, rel=0.03)
-    larger = statistics.mean(map(max, one, other))
-    assert larger - 0.15 == pytest.approx(spread / math.sqrt(math.pi), rel=0.05)
-    assert waits_of(monkeypatch, "jitter", 0, 5) == one[:5], "the same in every launch"
+def test_forward_passes_are_timed_apart_from_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = iter(float(place) for place in range(100))
+    monkeypatch.setattr(straggler, "now", lambda _: next(places))
+    replica = Replica("gpt_toy", ALONE, 7)
+    assert straggler.forward_times(replica) == [1.0] * straggler.WATCHED_STEPS
+    replica.step()
+    assert next(places) == 2 * straggler.WATCHED_STEPS, "no later step is watched"
 
 
 def test_names_the_slowest_of_many() -> None:
@@ -104,9 +84,11 @@ def test_names_the_slowest_of_many() -> None:
     assert found["slowest_rank"] == 2
     assert found["slowest_over_median"] == pytest.approx(1.05)
     assert (found["slowest_own_s"], found["fastest_own_s"]) == (1.05, 0.98)
+    late = straggler.slowest_of([1.0, 1.02], "forward_")
+    assert late["forward_last_over_others"] == pytest.approx(1.02)
 
 
 def test_a_loop_keeps_a_processor_busy_as_long_as_it_should() -> None:
     begin_s = straggler.monotonic()
-    straggler.spinner(torch.device("cpu"))(0.02)
+    straggler.keep_busy(0.02)
     assert straggler.monotonic() - begin_s >= 0.02
