@@ -4,7 +4,7 @@ arms: how far they are from one rank alone, and what their exchange costs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -48,8 +48,11 @@ def arm_of(
     *,
     tokens: int,
     model: str,
+    notes: Mapping[str, str] | None = None,
+    **said: Any,
 ) -> Arm:
-    """The arm that trains it; a step is so many tokens of all ranks."""
+    """The arm that trains it; a step is so many tokens of all ranks. `said` is what else the arm
+    says."""
     device = trained.device
     on_gpu = device.type == "cuda"
     return Arm(
@@ -61,11 +64,13 @@ def arm_of(
             "model": model,
             "device": device.type,
             "torch_threads": str(trained.group.threads),
+            **(notes or {}),
         },
         versions=library_versions(on_gpu),
         metrics=lambda: {**memory_of(trained), **costs()},
         items=tokens,
         item="token",
+        **said,
     )
 
 
