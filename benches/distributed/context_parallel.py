@@ -137,8 +137,8 @@ class Whole(OnDevice):
         """Of this rank's tokens to all of the sequence that are not behind them."""
         return nnf.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
 
-    def sent_bytes(self) -> float:
-        """To other ranks, in a step."""
+    def exchanged_bytes(self) -> float:
+        """That this rank sends in a step."""
         return 0.0
 
 
@@ -160,7 +160,7 @@ class Ring(Whole):
         self.sharing.__enter__()  # for good: a training enters it once for all layers of a step
         return [tensor[:, :, self.positions].contiguous() for tensor in tensors]
 
-    def sent_bytes(self) -> float:
+    def exchanged_bytes(self) -> float:
         _, key, value = self.operands
         ranks, in_fp32 = self.group.ranks, 4
         gradients_bytes = in_fp32 * (key.numel() + value.numel())
@@ -181,10 +181,10 @@ class Ulysses(Whole):
         attended = super().attend(*(all_tokens(each, ranks) for each in (query, key, value)))
         return all_heads(attended, ranks)
 
-    def sent_bytes(self) -> float:
+    def exchanged_bytes(self) -> float:
         query, key, value = self.operands
-        exchanged_bytes = 2 * query.nbytes + key.nbytes + value.nbytes
-        return float(2 * exchanged_bytes * (self.group.ranks - 1) // self.group.ranks)
+        tensors_bytes = 2 * query.nbytes + key.nbytes + value.nbytes
+        return float(2 * tensors_bytes * (self.group.ranks - 1) // self.group.ranks)
 
 
 def all_tokens(heads: torch.Tensor, ranks: int) -> torch.Tensor:
@@ -266,7 +266,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     return arm_of(
         part,
         lambda: error_of(part),
-        lambda: {"sent_bytes": part.sent_bytes()},
+        lambda: {"exchanged_bytes": part.exchanged_bytes()},
         tokens=tokens,
         model=f"{size.heads} heads of {size.width // size.heads}, {size.key_heads} of keys",
         tolerance=EXACT_TOLERANCE if on_processors else None,

@@ -112,7 +112,7 @@ def test_two_parts_give_what_the_whole_gives_and_say_what_they_send(
     lines = (ON_CPU if arm in context_parallel.ROTATIONS else "") + COUNTED
     for hello in hellos_of(tmp_path, arm, lines):
         assert hello["check_error"] <= hello.get("tolerance", context_parallel.EXACT_TOLERANCE)
-        assert hello["metrics"]["sent_bytes"] == hello["metrics"]["counted"] == expected_bytes
+        assert hello["metrics"]["exchanged_bytes"] == hello["metrics"]["counted"] == expected_bytes
 
 
 WRONG = {
