@@ -3,6 +3,7 @@
 # mypy: disallow-subclassing-any=False
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -314,6 +315,7 @@ class Part(OnDevice):
         self.optimizer.state.clear()
         for parameter in self.parameters:
             parameter.data = torch.empty(0, device=self.device)
+        gc.collect()  # DistributedDataParallel holds itself, and its buckets with it
         free_memory(self.device)
         self.resting = True
 

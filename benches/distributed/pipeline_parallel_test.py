@@ -135,6 +135,7 @@ def test_1f1b_keeps_fewer_micro_batches(arm: str, expected: list[int], tmp_path:
 
 def test_a_part_that_rests_holds_nothing_and_begins_anew(tmp_path: Path) -> None:
     rests = """
+import gc
 def make(*case):
     arm = technique.make(*case)
     part = arm.wake.__self__
@@ -143,6 +144,7 @@ def make(*case):
     arm.rest()
     held = sum(each.nbytes for each in part.parameters) + len(part.optimizer.state)
     held += sum(each.grad is not None for each in part.parameters)
+    held += sum(isinstance(each, technique.DistributedDataParallel) for each in gc.get_objects())
     part.begin()
     same = all(map(technique.torch.equal, part.parameters, first))
     return technique.Arm(step=int, error=float, metrics=lambda: {"held": held, "same": same})
