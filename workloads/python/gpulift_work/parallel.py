@@ -4,15 +4,18 @@ arms: how far they are from one rank alone, and what their exchange costs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from gpulift_worker import Arm
 
-from gpulift_work.distributed import Group, library_versions, time_of
+from gpulift_work.distributed import Group, library_versions, time_of, time_of_group
 from gpulift_work.training import mark_on, memory_of_step
+
+PAIRS = 3  # of timed groups
 
 
 class Trained(Protocol):
@@ -48,8 +51,11 @@ def arm_of(
     *,
     tokens: int,
     model: str,
+    notes: Mapping[str, str] | None = None,
+    **said: Any,
 ) -> Arm:
-    """The arm that trains it; a step is so many tokens of all ranks."""
+    """The arm that trains it; a step is so many tokens of all ranks. `said` is what else the arm
+    says."""
     device = trained.device
     on_gpu = device.type == "cuda"
     return Arm(
@@ -61,11 +67,13 @@ def arm_of(
             "model": model,
             "device": device.type,
             "torch_threads": str(trained.group.threads),
+            **(notes or {}),
         },
         versions=library_versions(on_gpu),
         metrics=lambda: {**memory_of(trained), **costs()},
         items=tokens,
         item="token",
+        **said,
     )
 
 
@@ -74,26 +82,25 @@ def memory_of(trained: Any) -> dict[str, float]:
     return memory_of_step(trained)
 
 
-def seconds_of(work: Callable[[], object], trained: Any) -> float:
-    """Of one call that all ranks begin together."""
-    return time_of(work, trained)
-
-
-def exposed(trained: Trained, without: Callable[[], object]) -> dict[str, float]:
+def exposed(trained: Any, without: Callable[[], object]) -> dict[str, float]:
     """What of the exchange a step does not hide: the step less the same work of this rank with
-    nobody to exchange with; below 0 where noise has more than that."""
-    with_s = seconds_of(trained.step, trained)
-    without_s = seconds_of(without, trained)
+    nobody to exchange with, below 0 where noise has more than that. Groups of both take turns, so
+    that clocks that drift move both."""
+    pairs = [
+        (time_of_group(trained.step, trained), time_of_group(without, trained))
+        for _ in range(PAIRS)
+    ]
+    with_s, without_s = (statistics.median(times) for times in zip(*pairs, strict=True))
     return {
         "exposed_communication_s": with_s - without_s,
         "step_without_exchange_s": without_s,
     }
 
 
-def all_reduce_metrics(trained: Trained, message: torch.Tensor) -> dict[str, float]:
+def all_reduce_metrics(trained: Any, message: torch.Tensor) -> dict[str, float]:
     """One message in an all-reduce with nothing beside it, in bytes over the link as nccl-tests
     counts them."""
-    alone_s = seconds_of(lambda: dist.all_reduce(message), trained)
+    alone_s = time_of(lambda: dist.all_reduce(message), trained)
     return {
         "all_reduce_s": alone_s,
         "all_reduce_bus_bytes_per_s": bus_bytes(message.nbytes, trained.group) / alone_s,
