@@ -86,7 +86,7 @@ TECHNIQUE = {
     "found": """
         One launch on an H100 with 16 cores: 189, 2,170, 2,560, 3,360 and 3,910 images/s, where the
         step alone takes 3,920: bytes that the GPU normalises are the rung that feeds it. The last
-        rung is 20.7 times naive, twice of what was predicted, since naive is half as fast: 5.9 ms
+        rung is 24 times naive, twice of what was predicted, since naive is half as fast: 5.9 ms
         an image, in which 14 cores are busy. torch's threads, one a core, share out each small
         image and spin while they wait for each other; this is inferred, not traced.
     """,

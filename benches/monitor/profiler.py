@@ -59,7 +59,7 @@ TECHNIQUE = {
     ],
     "found": """
         The toy on an H100, one launch: scheduled 0.49, every_step 0.25, stacks 0.19. py-spy has
-        0.79, not 0.97: 51 ms more for some 24 looks, 2 ms each, where 0.3 was thought enough.
+        0.82, not 0.97: 51 ms more for some 24 looks, 2 ms each, where 0.3 was thought enough.
     """,
     "arms": ["none", "scheduled", "every_step", "stacks", "py_spy_100hz", "nsys"],
     "l2": "by_size",
