@@ -84,9 +84,9 @@ TECHNIQUE = {
     ],
     "found": """
         Beside training on an H100 with 16 cores, one launch: 3,880 images/s by processes, which is
-        the step's pace, 3,030 by nvJPEG and 2,320 by nvImageCodec: 0.76 and 0.62, where 0.9 to
-        1 was predicted. Both launch crops one by one from a thread that shares Python's lock with the
-        step, whose 71 and 75 ms in place of 65 to 68 show it; which waits are whose was not traced.
+        the step's pace, 3,030 by nvJPEG and 2,320 by nvImageCodec: 0.76 and 0.62, where 0.9 to 1
+        was predicted. Both launch crops one by one from a thread that shares Python's lock with the
+        step, whose 72 and 75 ms in place of 65 to 68 show it; which waits are whose was not traced.
         DALI was not there.
     """,
     "claims": ["gpu-preprocessing-faster", "gpu-preprocessing-burdens-gpu"],
