@@ -32,16 +32,18 @@ void Progress::plan(std::size_t steps, double weight) {
 
 void Progress::begin(const std::string& what) {
   step_ = what;
-  if (terminal_) rewrite(position() + " " + step_ + time_left());
+  doing_.clear();
+  if (terminal_) rewrite(whole_line());
 }
 
 void Progress::doing(const std::string& what) {
-  const std::string line = position() + " " + step_ + ": " + what + time_left();
-  if (terminal_) {
-    rewrite(line);
-  } else if (now_() - last_line_ >= kSilence) {
-    write_line(line);
-  }
+  doing_ = ": " + what;
+  if (terminal_) rewrite(whole_line());
+  still();
+}
+
+void Progress::still() {
+  if (!terminal_ && now_() - last_line_ >= kSilence) write_line(whole_line());
 }
 
 void Progress::end(const std::string& what, const std::string& outcome, double weight) {
@@ -78,6 +80,8 @@ std::string Progress::position() const {
   text << '[' << std::setw(static_cast<int>(std::to_string(steps_).size())) << done_ << '/' << steps_ << ']';
   return text.str();
 }
+
+std::string Progress::whole_line() const { return position() + " " + step_ + doing_ + time_left(); }
 
 std::string Progress::time_left() const {
   if (done_weight_ <= 0 || done_ >= steps_) return "";

@@ -21,6 +21,8 @@ class Progress {
   /// What the step that began is at; to be told as often as it changes. Where lines stay, one is written only after
   /// half a minute of silence.
   void doing(const std::string& what);
+  /// Says again what was told last, where lines stay and half a minute was silent.
+  void still();
   void end(const std::string& what, const std::string& outcome, double weight);
   /// A line that stays.
   void say(const std::string& line);
@@ -30,6 +32,7 @@ class Progress {
   void rewrite(const std::string& line);
   void write_line(const std::string& line);
   std::string position() const;
+  std::string whole_line() const;
   std::string time_left() const;
 
   std::ostream& out_;
@@ -40,6 +43,7 @@ class Progress {
   double weight_ = 0;
   double done_weight_ = 0;
   std::string step_;
+  std::string doing_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_line_;
 };

@@ -77,6 +77,21 @@ TEST_F(ProgressTest, ElsewhereALineIsWrittenOnlyAfterHalfAMinuteOfSilence) {
   EXPECT_EQ(written(), "");
 }
 
+TEST_F(ProgressTest, ElsewhereWhatGoesOnIsSaidAgainInSilence) {
+  Progress plain = progress(false);
+  plain.begin("a/b");
+  plain.doing("slow: building");
+  plain.still();
+  EXPECT_EQ(written(), "");
+  pass(30);
+  plain.still();
+  EXPECT_EQ(written(), "[0/3] a/b: slow: building\n");
+  plain.begin("a/c");
+  pass(30);
+  plain.still();
+  EXPECT_EQ(written(), "[0/3] a/c\n");
+}
+
 TEST_F(ProgressTest, AnyLineEndsTheSilence) {
   Progress plain = progress(false);
   for (const auto& speak :

@@ -1,6 +1,7 @@
 #include "supervisor.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 #include "core/harness/window.hpp"
@@ -13,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kFarewell_s = 20;  // for a child to end after its last record
+constexpr double kSign_s = 10;      // between two looks at how long the log has been silent
 constexpr double kGrace_s = 2;      // for a child to say which of its own is silent
 
 std::string case_key(const Job& job) {
@@ -126,12 +128,12 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
                {"jobs", Json::array()}};
   for (const Job& job : jobs) request["jobs"].push_back(to_json(job));
   child.send(request.dump());
+  progress_.begin(step_name(jobs.front(), settings_));
   for (std::size_t index = 0; index < jobs.size();) {
     const Job& job = jobs[index];
-    progress_.begin(step_name(job, settings_));
     const double limit_s = timeout_of(job, settings_) + kGrace_s;
     std::string line;
-    const auto got = child.receive(line, limit_s);
+    const auto got = hear(child, line, limit_s);
     if (interrupted() && got != Process::Read::kLine) return index;  // a record that came is kept
     if (got == Process::Read::kTimeout) {
       child.kill();
@@ -159,11 +161,24 @@ std::size_t Supervisor::run_in_one_process(const std::vector<Job>& jobs) {
       if (job.launch == 0 && !job.is_duet() && record.at("outcome") == "error") broken_.insert(case_key(job));
       ++index;
       if (interrupted()) return index;
+      if (index < jobs.size()) progress_.begin(step_name(jobs[index], settings_));
     }
   }
   // Profilers and sanitizers write their findings at the end of the process.
   if (std::string line; child.receive(line, kFarewell_s) == Process::Read::kClosed) child.wait();
   return jobs.size();
+}
+
+/// A line of the child, as receive() says. Until it comes, the log says what is waited for.
+Process::Read Supervisor::hear(Process& child, std::string& line, double limit_s) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    const double left_s = limit_s - waited.count();
+    const auto got = child.receive(line, std::min(left_s, kSign_s));
+    if (got != Process::Read::kTimeout || interrupted() || left_s <= kSign_s) return got;
+    progress_.still();
+  }
 }
 
 void Supervisor::keep(const Job& job, const Json& record) {

@@ -39,6 +39,7 @@ class Supervisor {
   std::vector<Job> jobs_of_launch(const std::vector<Job>& cases, int launch) const;
   bool run_all(std::vector<Job> jobs);
   std::size_t run_in_one_process(const std::vector<Job>& jobs);
+  Process::Read hear(Process& child, std::string& line, double limit_s);
   void keep(const Job& job, const nlohmann::ordered_json& record);
   void keep_error(const Job& job, const std::string& reason);
   void keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy = "");
