@@ -69,7 +69,7 @@ training.TWINS["gpt_toy"] = replace(training.TWINS["gpt_toy"], bf16=True)
 )
 
 
-@pytest.mark.parametrize(("model", "tolerance"), [("gpt_toy", 0.15), ("llama_toy", None)])
+@pytest.mark.parametrize(("model", "tolerance"), [("gpt_toy", 0.25), ("llama_toy", None)])
 def test_what_is_compiled_is_checked_as_it_is_timed(
     altered: Altered, hellos_of_ranks: Hellos, model: str, tolerance: float | None
 ) -> None:
