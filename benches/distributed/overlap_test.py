@@ -103,12 +103,6 @@ def test_ranks_step_in_windows_between_which_they_rest(altered: Altered, arm: st
         assert group.exit_codes() == [0, 0]
 
 
-def test_four_ranks_have_the_gradients_of_all(altered: Altered, hellos_of_ranks: Hellos) -> None:
-    script = altered(SCRIPT, SMALL)
-    for hello in hellos_of_ranks(script, "static_graph", {**GLOO, "ranks": 4, "network": "llama"}):
-        assert hello["check_error"] < 1e-5, hello
-
-
 @pytest.mark.parametrize(
     ("covers", "share"),
     [
