@@ -94,10 +94,33 @@ def test_an_output_layer_of_its_own_is_exchanged_too(
         assert hello["metrics"]["gradient_bytes"] == 4 * parameters
 
 
+HELD = (
+    SMALL
+    + """
+import gc
+
+from gpulift_worker import Failed
+from torch.nn.parallel import DistributedDataParallel
+
+def make(*case):
+    arm = technique.make(*case)
+
+    def rest():
+        arm.rest()
+        if any(isinstance(each, DistributedDataParallel) for each in gc.get_objects()):
+            raise Failed("buckets are held at rest")
+
+    return technique.replace(arm, rest=rest)
+"""
+)
+
+
 @pytest.mark.parametrize("arm", ["one_at_the_end", "static_graph"])
-def test_ranks_step_in_windows_between_which_they_rest(altered: Altered, arm: str) -> None:
-    with rank_group.RankGroup(altered(SCRIPT, SMALL)) as group:
-        group.hello(arm, GLOO)
+def test_ranks_step_in_windows_between_which_they_hold_no_buckets(
+    altered: Altered, arm: str
+) -> None:
+    with rank_group.RankGroup(altered(SCRIPT, HELD)) as group:
+        assert all("check_error" in said for said in group.hello(arm, GLOO))
         for _ in range(2):
             assert all(said["host_s"] > 0 for said in group.window(2))
         assert group.exit_codes() == [0, 0]

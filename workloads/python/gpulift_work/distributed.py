@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import socket
 import statistics
@@ -323,6 +324,7 @@ class RestingReplica(Resting):
 
     def rest(self) -> None:
         self.training.forward = self.training.loss_of  # DistributedDataParallel holds its buckets
+        gc.collect()  # and may hold itself
         super().rest()
 
     def begin(self) -> None:
