@@ -32,6 +32,11 @@ TECHNIQUE = {
     "torchrun imports it once more ahead of them, and Ray starts its own processes, 5 to 10 s.",
     "predict": [
         {
+            "case": {"threads": "as_launched"},
+            "on": "h100",
+            "speedup": {"spawn": [4, 8], "ray": [4, 8]},
+        },
+        {
             "case": {"threads": "one"},
             "speedup": {
                 "spawn": [0.95, 1.05],
@@ -39,7 +44,7 @@ TECHNIQUE = {
                 "srun": [0.95, 1.05],
                 "ray": [0.95, 1.05],
             },
-        }
+        },
     ],
     "claims": [],
     "gpus": 0,
@@ -76,7 +81,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         metrics=lambda: {"time_to_first_step_s": launched.first_step_s},
         notes={
             "model": f"{MODEL}, {ROWS} rows a rank",
-            f"ranks_of_{arm}": launched.found(),
+            f"ranks_of_{arm}": launched.surroundings(),
         },
         versions=launched.versions(),
         items=RANKS * ROWS,
@@ -114,8 +119,8 @@ class Launched:
                 )
                 try:
                     ends = joining(listening, launcher)
-                    self._lines = [one.makefile("rw", encoding="utf-8") for one in ends]
-                    said = [self._answer(one) for one in self._lines]
+                    self._lines = [end.makefile("rw", encoding="utf-8") for end in ends]
+                    answers = [self._answer(line) for line in self._lines]
                 except (OSError, RuntimeError) as failure:
                     launcher.kill()
                     launcher.wait()
@@ -124,7 +129,7 @@ class Launched:
                         f"{name} cannot start ranks: {last_line(errors.read()) or failure}",
                         f"see whether {name} starts any program here",
                     ) from failure
-        self._said = sorted(said, key=lambda one: int(one["rank"]))
+        self._said = sorted(answers, key=lambda answer: int(answer["rank"]))
 
     def step(self) -> None:
         """Of all ranks."""
@@ -133,12 +138,15 @@ class Launched:
 
     def loss(self) -> float:
         """Of the first rank's last step."""
-        return next(float(one["loss"]) for one in self._ask("loss") if one["rank"] == 0)
+        answers = self._ask("loss")
+        return next(float(answer["loss"]) for answer in answers if answer["rank"] == 0)
 
-    def found(self) -> str:
+    def surroundings(self) -> str:
         """What the ranks found around them; torch's threads and cores of each."""
         first = self._said[0]
-        each = ", ".join(f"{one['threads']} threads on {one['cores']} cores" for one in self._said)
+        each = ", ".join(
+            f"{answer['threads']} threads on {answer['cores']} cores" for answer in self._said
+        )
         return f"{THREADS} {first['omp'] or 'not set'}; {each}"
 
     def versions(self) -> dict[str, str]:
@@ -147,10 +155,10 @@ class Launched:
 
     def _ask(self, what: str) -> list[Json]:
         try:
-            for one in self._lines:
-                one.write(what + "\n")
-                one.flush()
-            return [self._answer(one) for one in self._lines]
+            for line in self._lines:
+                line.write(what + "\n")
+                line.flush()
+            return [self._answer(line) for line in self._lines]
         except OSError as error:
             raise RuntimeError("a rank has ended, or does not answer") from error
 
@@ -183,7 +191,7 @@ def joining(listening: socket.socket, launcher: subprocess.Popen[bytes]) -> list
 
 def last_line(text: str) -> str:
     """That says anything; a record holds no path."""
-    lines = [one.strip() for one in text.splitlines() if any(map(str.isalnum, one))]
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))]
     return gpulift_worker.FOLDERS.sub("", lines[-1]) if lines else ""
 
 
@@ -241,10 +249,10 @@ def by_ray() -> list[str]:
 
 def installed(name: str, remedy: str) -> str:
     """Where the program is."""
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise Skip(f"{name} is not installed", remedy)
-    return found
+    return program
 
 
 LAUNCHERS: Mapping[str, Callable[[], list[str]]] = {

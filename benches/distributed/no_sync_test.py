@@ -21,3 +21,13 @@ def test_both_arms_give_the_gradients_of_all_rows(
         for hello in hellos_of_ranks(script, arm, {"link": "gloo", "micro_batches": 4}):
             assert hello["check_error"] < 1e-5, (arm, hello)
             assert hello["cost"]["items"] == 2 * 8 * 32
+
+
+def test_micro_batches_of_a_llama_are_as_large_however_many(
+    altered: Callable[[Path, str], Path], hellos_of_ranks: Callable[..., list[dict[str, Any]]]
+) -> None:
+    lines = 'technique.MODELS = {"gloo": "llama_toy"}\ntechnique.ROWS = {"llama_toy": 1}'
+    script = altered(SCRIPT, lines)
+    for hello in hellos_of_ranks(script, "exchange_last", {"link": "gloo", "micro_batches": 4}):
+        assert hello["check_error"] < 1e-5, hello
+        assert hello["cost"]["items"] == 2 * 4 * 32

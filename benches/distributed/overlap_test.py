@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+rank_group = importlib.import_module("rank_group")  # lies with the worker and not in the package
 
 Hellos = Callable[..., list[dict[str, Any]]]
 Altered = Callable[[Path, str], Path]
@@ -20,7 +22,7 @@ SMALL = """
 from gpulift_work import distributed
 
 distributed.cores = lambda: 8
-technique.NETWORKS = {"gloo": {"gpt": "gpt_toy"}}
+technique.NETWORKS["gloo"]["gpt"] = "gpt_toy"
 """
 WRONG = (
     SMALL
@@ -78,7 +80,99 @@ def test_no_form_exchanges_more_than_gradients(
     group = replace(technique.join("gloo", None), ranks=2)
     for exchange in technique.EXCHANGES.values():
         exchange(technique.Replica("gpt_toy", group, 7))
-    assert [one["broadcast_buffers"] for one in said] == [False] * 6
+    assert [one["broadcast_buffers"] for one in said] == [False] * 5
+
+
+@pytest.mark.parametrize(("network", "parameters"), [("llama", 78_144), ("llama_untied", 82_240)])
+def test_an_output_layer_of_its_own_is_exchanged_too(
+    altered: Altered, hellos_of_ranks: Hellos, network: str, parameters: int
+) -> None:
+    for hello in hellos_of_ranks(
+        altered(SCRIPT, SMALL), "bucket_view", {**GLOO, "network": network}
+    ):
+        assert hello["check_error"] < 1e-5, hello
+        assert hello["metrics"]["gradient_bytes"] == 4 * parameters
+
+
+HELD = (
+    SMALL
+    + """
+import gc
+
+from gpulift_worker import Failed
+from torch.nn.parallel import DistributedDataParallel
+
+def make(*case):
+    arm = technique.make(*case)
+
+    def rest():
+        arm.rest()
+        if any(isinstance(each, DistributedDataParallel) for each in gc.get_objects()):
+            raise Failed("buckets are held at rest")
+
+    return technique.replace(arm, rest=rest)
+"""
+)
+
+
+@pytest.mark.parametrize("arm", ["one_at_the_end", "static_graph"])
+def test_ranks_step_in_windows_between_which_they_hold_no_buckets(
+    altered: Altered, arm: str
+) -> None:
+    with rank_group.RankGroup(altered(SCRIPT, HELD)) as group:
+        assert all("check_error" in said for said in group.hello(arm, GLOO))
+        for _ in range(2):
+            assert all(said["host_s"] > 0 for said in group.window(2))
+        assert group.exit_codes() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("covers", "share"),
+    [
+        ([], 0.0),
+        ([(4.0, 9.0)], 0.0),
+        ([(0.0, 20.0)], 1.0),
+        ([(1.0, 2.0), (11.0, 12.5)], 0.625),
+        ([(1.5, 2.0), (1.0, 1.75), (0.5, 1.25), (2.0, 2.5)], 0.375),
+    ],
+)
+def test_what_of_the_exchange_is_hidden(
+    technique: ModuleType, covers: list[tuple[float, float]], share: float
+) -> None:
+    assert technique.hidden_share([(1.0, 2.5), (10.0, 12.5)], covers) == share
+
+
+def test_a_trace_tells_kernels_of_nccl_from_others(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu, on_host = technique.DeviceType.CUDA, technique.DeviceType.CPU
+    events = [
+        SimpleNamespace(
+            name=name,
+            time_range=SimpleNamespace(start=start, end=8.0),
+            device_type=device,
+            is_user_annotation=name.startswith("nccl:"),
+        )
+        for name, start, device in (
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0.0, on_gpu),
+            ("nccl:all_reduce", 0.0, on_gpu),
+            ("cudaLaunchKernel", 0.0, on_host),
+            ("gemm", 6.0, on_gpu),
+        )
+    ]
+    steps: list[int] = []
+    trace = SimpleNamespace(start=list, stop=list, events=lambda: events)
+    monkeypatch.setattr(technique, "profile", lambda **_: trace)
+    replica = SimpleNamespace(
+        device=torch.device("cuda", 0),
+        group=SimpleNamespace(rank=0),
+        step=lambda: steps.append(1),
+        synchronize=list,
+    )
+    assert technique.hidden_exchange(replica) == {"exchange_hidden_share": 0.25}
+    replica.group.rank = 1
+    assert technique.hidden_exchange(replica) == {}
+    assert len(steps) == 2 * technique.TRACED_STEPS, "all ranks step, or the first would wait"
 
 
 def test_the_baseline_is_torchs_default_and_what_hides_nothing_are_controls(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import socket
 import statistics
@@ -17,26 +18,33 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from gpulift_worker import TURN, Arm, Failed, Skip, cores
+from gpulift_worker import TURN, Arm, Failed, Skip, cores, nothing
 from torch.nn.parallel import DistributedDataParallel
 
 from gpulift_work.llama import LLAMA_SIZES
+from gpulift_work.losses import LossOfHidden
+from gpulift_work.losses import compiled as compiled_loss
+from gpulift_work.resting import Resting
 from gpulift_work.training import (
     TEXT_SIZES,
     TWINS,
-    Loss,
     Training,
+    compile_body,
     device_of,
+    distance,
     exact_model,
     free_memory,
+    keep_the_compiler_quiet,
     make_batch,
     mark_on,
     memory_of_step,
+    require_compiler,
     set_up,
 )
 
@@ -45,20 +53,17 @@ MODELS = {
     "host": "gpt2",
     "gloo": "resnet18",
 }  # that a link is tried with
-NETWORKS = {
-    "nvlink": {"gpt": "gpt2", "resnet": "resnet50"},
-    "host": {"gpt": "gpt2", "resnet": "resnet50"},
-    "gloo": {"gpt": "gpt_baby", "resnet": "resnet18"},
-}  # likewise, by kind
 PAIR = 2  # ranks that every machine is asked for
 CHECKED_ROWS = 2  # of each shard
 CHECKED_LONG_ROWS = 1  # of 4096 tokens, whose FP32 activations take 20 GB
 CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
 IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
+BF16_TOLERANCE = 0.25  # 0.044 of llama_1b, 0.009 of gpt2, 0.12 of 32 images of resnet18
 RENDEZVOUS_S = 60
 LOOPBACK = "127.0.0.1"
 TIMED_GROUPS = 5
 STEPS_OF_GROUP = {"cpu": 2, "cuda": 4}
+LONG_STEPS_OF_GROUP = 1  # of thousands of tokens a row
 NATIVE_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED of <cuda.h>
 NO_SHARED_MEMORY = "creating shared memory segment"  # of what NCCL says
 
@@ -214,10 +219,9 @@ class Replica(Training):
             super().__init__(name, group.device, seed, batch=batch)
         self.rows = len(self.input)
         self.input, self.target = self.rows_of_own(self.rows)
-        if TWINS[name].channels_last:
-            self.input = self.input.contiguous(memory_format=torch.channels_last)
         self.micro_batches = micro_batches
-        self.forward: Any = Loss(self.model)
+        self.is_compiled = False
+        self.forward: Any = self.loss_of
         self.exchange: Callable[[], object] | None = None
         self.exchanges_each = True  # micro-batch; else after the last alone
         self.is_exchanging = True
@@ -226,20 +230,38 @@ class Replica(Training):
     def rows_of_shard(self, shard: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """So many rows of a shard's data; others for another number."""
         torch.manual_seed(self.seed + 1 + shard)
-        given, target = make_batch(TWINS[self.name].model or self.name, rows)
-        return given.to(self.device), target.to(self.device)
+        inputs, targets = make_batch(self.model_name, rows)
+        return inputs.to(self.device), targets.to(self.device)
 
     def rows_of_own(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """So many of each shard that this rank has."""
         shards = [self.rows_of_shard(shard, rows) for shard in self.own_shards]
-        given, target = (torch.cat(parts) for parts in zip(*shards, strict=True))
-        return given, target
+        inputs, targets = (torch.cat(parts) for parts in zip(*shards, strict=True))
+        if TWINS[self.name].channels_last:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        return inputs, targets
+
+    def compile(self) -> None:
+        """By torch.compile, ahead of wrap(): of a language model the layers and the loss, of images
+        the whole. What is compiled ends its backward pass all at once, so torch cuts it where
+        buckets of DistributedDataParallel end; layers that are compiled by themselves need no cut.
+        Throws Skip where there is no compiler."""
+        require_compiler(self.device)
+        keep_the_compiler_quiet()
+        self.is_compiled = True
+        if self.model_name in TEXT_SIZES:
+            compile_body(self.model)
+            self.loss_of = LossOfHidden(self.model, compiled_loss())
+        else:
+            self.loss_of.compile()
+        torch._dynamo.config.optimize_ddp = self.model_name not in LLAMA_SIZES
+        self.forward = self.loss_of
 
     def wrap(self, **options: Any) -> DistributedDataParallel:
         """Exchanges by torch's DistributedDataParallel from now on: gradients and no more, as other
         ways do. By itself it sends the means of batch norms, too."""
         if not self.group.is_alone:
-            self.forward = DistributedDataParallel(self.forward, broadcast_buffers=False, **options)
+            self.forward = DistributedDataParallel(self.loss_of, broadcast_buffers=False, **options)
         return self.forward
 
     def step(self) -> None:
@@ -248,20 +270,20 @@ class Replica(Training):
         self.backward(self.input, self.target, bf16=self.bf16)
         self.optimizer.step()
 
-    def backward(self, given: torch.Tensor, target: torch.Tensor, *, bf16: bool) -> None:
+    def backward(self, inputs: torch.Tensor, targets: torch.Tensor, *, bf16: bool) -> None:
         """Leaves the gradients of the mean loss over all ranks' rows."""
         parts = list(
             zip(
-                given.chunk(self.micro_batches),
-                target.chunk(self.micro_batches),
+                inputs.chunk(self.micro_batches),
+                targets.chunk(self.micro_batches),
                 strict=True,
             )
         )
-        for place, (rows, wanted) in enumerate(parts):
-            is_last = place == len(parts) - 1
+        for index, (part, wanted) in enumerate(parts):
+            is_last = index == len(parts) - 1
             with self._exchanging(is_last or self.exchanges_each):
                 with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bf16):
-                    loss = self.forward(rows, wanted) / len(parts)
+                    loss = self.forward(part, wanted) / len(parts)
                 loss.backward()
         self.loss = loss.detach()
         if self.exchange is not None and self.is_exchanging:
@@ -277,28 +299,56 @@ class Replica(Training):
 
     def gradients(self) -> list[torch.Tensor]:
         """Of the last backward pass, in the order of the parameters."""
-        return [one.grad for one in self.model.parameters() if one.grad is not None]
+        return [each.grad for each in self.model.parameters() if each.grad is not None]
 
     def gradient_bytes(self) -> float:
         """That an exchange carries in FP32."""
-        return float(4 * sum(one.numel() for one in self.model.parameters()))
+        return float(4 * sum(parameter.numel() for parameter in self.model.parameters()))
 
     def state(self) -> list[torch.Tensor]:
         """Weights and moments."""
-        moments = [one for state in self.optimizer.state.values() for one in state.values()]
-        return [*(one.detach() for one in self.model.parameters()), *moments]
+        moments = [value for state in self.optimizer.state.values() for value in state.values()]
+        return [*(parameter.detach() for parameter in self.model.parameters()), *moments]
+
+
+class RestingReplica(Resting):
+    """A replica that leaves a GPU's memory to the case's other arms while it rests. `exchanging`
+    makes it exchange, by wrap() or otherwise, and does so anew when the weights are back."""
+
+    training: Replica
+
+    def __init__(self, replica: Replica, exchanging: Callable[[Replica], object]) -> None:
+        super().__init__(replica.name, replica.device, replica.seed, replica)
+        self.exchanging = exchanging
+        exchanging(replica)
+
+    def rest(self) -> None:
+        self.training.forward = self.training.loss_of  # DistributedDataParallel holds its buckets
+        gc.collect()  # and may hold itself
+        super().rest()
+
+    def begin(self) -> None:
+        super().begin()
+        self.exchanging(self.training)
+
+    def wake(self) -> None:
+        was_resting = self.resting
+        super().wake()
+        if was_resting:
+            self.training.step()  # the second, for which DistributedDataParallel sorts its buckets
 
 
 def gradient_error(replica: Replica) -> float:
-    """Of an exchange in FP32: the gradients' distance from the exact ones of all ranks' rows,
-    relative to their norm. Throws Failed where ranks hold other bits."""
-    rows = checked_rows(replica)
+    """Of an exchange, the gradients' distance from the exact ones of all ranks' rows, relative to
+    their norm: in FP32, but of what is compiled on the rows and in the precision that it is
+    compiled for. Throws Failed where ranks hold other bits."""
+    rows = replica.rows if replica.is_compiled else checked_rows(replica)
     expected = exact_gradients(replica, rows)
     replica.optimizer.zero_grad(set_to_none=True)
-    replica.backward(*replica.rows_of_own(rows), bf16=False)
-    found = flat(replica.gradients())
-    require_same_on_all_ranks(found, replica.group)
-    return float((found.double() - expected).norm() / expected.norm())
+    replica.backward(*replica.rows_of_own(rows), bf16=checked_in_bf16(replica))
+    gradients = flat(replica.gradients())
+    require_same_on_all_ranks(gradients, replica.group)
+    return distance(gradients, expected)
 
 
 def checked_rows(replica: Replica) -> int:
@@ -308,74 +358,99 @@ def checked_rows(replica: Replica) -> int:
     return replica.micro_batches * rows
 
 
+def checked_in_bf16(replica: Replica) -> bool:
+    """Else in FP32."""
+    return replica.bf16 and replica.is_compiled
+
+
 def exact_gradients(replica: Replica, rows: int) -> torch.Tensor:
-    """Of so many rows of each shard, which each rank computes alone: in FP64, but of a Llama in
-    FP32, since attention over 4096 tokens that keeps its scores would not fit."""
-    kind = torch.float32 if replica.model_name in LLAMA_SIZES else torch.float64
+    """Of so many rows of each shard, which each rank computes alone: in FP64, but FP32 where that
+    is exact beside BF16, and of a Llama, since attention over 4096 tokens that keeps its scores
+    would not fit. Rows of tokens, of which none depends on another, one by one for the same
+    reason."""
+    in_single = checked_in_bf16(replica) or replica.model_name in LLAMA_SIZES
+    kind = torch.float32 if in_single else torch.float64
     exact = exact_model(replica, kind)
+    parts = rows if replica.model_name in TEXT_SIZES else replica.micro_batches
     for shard in range(replica.shards):
-        given, target = replica.rows_of_shard(shard, rows)
-        for part, wanted in zip(
-            given.chunk(replica.micro_batches),
-            target.chunk(replica.micro_batches),
-            strict=True,
-        ):
+        inputs, targets = replica.rows_of_shard(shard, rows)
+        for part, wanted in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
             part = part.to(kind) if part.is_floating_point() else part
-            loss = exact(part, wanted) / (replica.shards * replica.micro_batches)
-            loss.backward()
-    return flat([one.grad for one in exact.model.parameters() if one.grad is not None])
+            (exact(part, wanted) / (replica.shards * parts)).backward()
+    return flat([each.grad for each in exact.model.parameters() if each.grad is not None])
 
 
 def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
     """All elements in one row."""
-    return torch.cat([one.reshape(-1) for one in tensors])
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
-def require_same_on_all_ranks(found: torch.Tensor, group: Group) -> None:
+def require_same_on_all_ranks(held: torch.Tensor, group: Group) -> None:
     """Throws Failed on each rank whose bits differ from rank 0's."""
     if group.is_alone:
         return
-    first = found.clone()
+    first = held.clone()
     dist.broadcast(first, 0)
-    if not torch.equal(first, found):
+    if not torch.equal(first, held):
         raise Failed(f"rank {group.rank} does not hold what rank 0 holds after the exchange")
 
 
 def arm_of(
     replica: Replica,
     *,
+    exchanging: Callable[[Replica], object] | None = None,
     error: Callable[[], float] | None = None,
     tolerance: float | None = None,
 ) -> Arm:
-    """The arm that trains a replica on each rank, with what the exchange cost."""
+    """The arm that trains a replica on each rank, with what the exchange cost. With `exchanging`,
+    which makes it exchange, it rests between its windows, as must what does not fit the GPU beside
+    the case's other arms."""
     group = replica.group
     items, item = len(replica.input) * group.ranks, "image"
     if replica.model_name in TEXT_SIZES:
         items, item = items * TEXT_SIZES[replica.model_name].tokens, "token"
     on_gpu = group.device.type == "cuda"
+    # The replicas of all arms are alive: what one caches between its windows, others need.
+    rest: Callable[[], object] = partial(free_memory, group.device)
+    wake: Callable[[], object] = nothing
+    if exchanging is not None:
+        resting = RestingReplica(replica, exchanging)
+        rest, wake = resting.rest, resting.wake
+
+    def error_awake() -> float:
+        wake()
+        return (error or partial(gradient_error, replica))()
+
+    def metrics_awake() -> dict[str, float]:
+        wake()
+        free_memory(group.device)  # of the check
+        return {**memory_of_step(replica), **exchange_metrics(replica)}
+
     return Arm(
         step=replica.step,
-        error=error or (lambda: gradient_error(replica)),
-        tolerance=tolerance,
+        error=error_awake,
+        tolerance=tolerance_of(replica) if tolerance is None else tolerance,
         synchronize=replica.synchronize,
         mark=replica.mark if on_gpu else None,
-        # The replicas of all arms are alive: what one caches between its windows, others need.
-        rest=lambda: free_memory(group.device),
+        rest=rest,
+        wake=wake,
         notes={
             "model": f"{replica.name}, {replica.rows} rows a shard",
             "device": group.device.type,
             "torch_threads": str(group.threads),
         },
         versions=library_versions(on_gpu),
-        metrics=lambda: {**memory_of_step(replica), **exchange_metrics(replica)},
+        metrics=metrics_awake,
         items=items,
         item=item,
     )
 
 
-def tolerance_of(name: str) -> float | None:
-    """Of a model's gradients, where it is not the technique's."""
-    return IMAGE_TOLERANCE if (TWINS[name].model or name) == "resnet50" else None
+def tolerance_of(replica: Replica) -> float | None:
+    """Of gradient_error(), where it is not the technique's."""
+    if checked_in_bf16(replica):
+        return BF16_TOLERANCE
+    return IMAGE_TOLERANCE if replica.model_name == "resnet50" else None
 
 
 def idle_arm(group: Group) -> Arm:
@@ -390,10 +465,10 @@ def idle_arm(group: Group) -> Arm:
 
 def library_versions(on_gpu: bool) -> dict[str, str]:
     """Of what exchanges."""
-    found = {"torch": str(torch.__version__)}
+    versions = {"torch": str(torch.__version__)}
     if on_gpu:
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return versions
 
 
 def exchange_metrics(replica: Replica) -> dict[str, float]:
@@ -439,7 +514,8 @@ def time_of(work: Callable[[], object], replica: Replica) -> float:
 def time_of_group(work: Callable[[], object], replica: Replica) -> float:
     """Of one call of a group that all ranks begin together, in seconds: by marks in the GPU's queue
     where there is one. A call ahead of them fills the queue, as the steps of a window find it."""
-    calls = STEPS_OF_GROUP[replica.device.type]
+    is_long = replica.model_name in LLAMA_SIZES
+    calls = LONG_STEPS_OF_GROUP if is_long else STEPS_OF_GROUP[replica.device.type]
     replica.synchronize()
     dist.barrier()
     work()

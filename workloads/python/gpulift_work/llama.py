@@ -1,5 +1,5 @@
 """A Llama: RMSNorm, rotary positions, grouped keys and values, SwiGLU, no biases, and an output
-layer that shares the weight of the token embedding.
+layer that shares the weight of the token embedding, or has its own.
 
 Parameters are named and shaped as in Hugging Face's LlamaModel; a test compares both.
 """
@@ -8,7 +8,7 @@ Parameters are named and shaped as in Hugging Face's LlamaModel; a test compares
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as nnf
@@ -30,10 +30,12 @@ class LlamaSize:
     inner: int  # of the SwiGLU
     tokens: int  # of a row
     vocabulary: int
+    # The output layer shares the weight of the token embedding.
+    tied: bool = field(default=True, kw_only=True)
 
     @property
     def weights(self) -> int:
-        """Parameters in products: all but the norms'. The embedding's table is one as output."""
+        """Parameters in products: all but the norms', and but an embedding's that is not tied."""
         keys = self.width * self.key_heads // self.heads
         layer = 2 * self.width * (self.width + keys) + 3 * self.width * self.inner
         return self.layers * layer + self.vocabulary * self.width
@@ -41,7 +43,8 @@ class LlamaSize:
     @property
     def parameters(self) -> int:
         """All of them."""
-        return self.weights + (2 * self.layers + 1) * self.width
+        embedding = 0 if self.tied else self.vocabulary * self.width
+        return self.weights + embedding + (2 * self.layers + 1) * self.width
 
     def flops_of_row(self) -> float:
         """Of a row's products in a training step: one forward, two backward, two operations for
@@ -53,6 +56,7 @@ class LlamaSize:
 LLAMA_SIZES = {
     # The shape of Llama 3.2 1B (A. Grattafiori et al., arXiv:2407.21783): 1,235,814,400 parameters
     "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
+    "llama_1b_untied": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256, tied=False),
     # Its first layers, with a vocabulary as large as Qwen3.5's
     "llama_248k": LlamaSize(4, 2048, 32, 8, 8192, 4096, 248_320),
     # An eighth of Llama 3.1 8B (the same paper), 4 of 32 layers and 16032 of 128256 words, so
@@ -61,6 +65,7 @@ LLAMA_SIZES = {
     # For texts without a tokenizer: small enough to be trained from its beginning several times
     "llama_bytes": LlamaSize(4, 1024, 16, 4, 4096, 512, 256),
     "llama_toy": LlamaSize(2, 64, 4, 2, 128, 32, 64),
+    "llama_toy_untied": LlamaSize(2, 64, 4, 2, 128, 32, 64, tied=False),
 }
 
 
@@ -185,6 +190,8 @@ class Llama(nn.Module):
             Layer(size, self.make_network(size)) for _ in range(size.layers)
         )
         self.norm = nn.RMSNorm(size.width, eps=NORM_EPSILON)
+        if not size.tied:
+            self.lm_head = nn.Linear(size.width, size.vocabulary, bias=False)
         rotation = rotation_of(size.tokens, size.width // size.heads)
         self.register_buffer("rotation", rotation, persistent=False)
         self.reset_parameters()
@@ -204,7 +211,8 @@ class Llama(nn.Module):
     @property
     def output_weight(self) -> torch.Tensor:
         """The output layer's: vocabulary x width."""
-        weight: torch.Tensor = self.embed_tokens.weight
+        output = getattr(self, "lm_head", self.embed_tokens)
+        weight: torch.Tensor = output.weight
         return weight
 
     def hidden(self, tokens: torch.Tensor) -> torch.Tensor:

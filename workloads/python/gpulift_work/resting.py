@@ -12,12 +12,15 @@ from gpulift_work.training import TWINS, Training, free_memory, make_model
 class Resting:
     """A model in training, whose weights are there only while it is awake."""
 
-    def __init__(self, name: str, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, name: str, device: torch.device, seed: int, training: Training | None = None
+    ) -> None:
+        """`training`: one of this name and seed that is there, drawn on the device."""
         self.seed, self.device = seed, device
         last = TWINS[name].channels_last
         self.memory_format = torch.channels_last if last else torch.preserve_format
         with device:  # which draws a billion weights sooner than a host
-            self.training = Training(name, device, seed)
+            self.training = training or Training(name, device, seed)
         self.resting = False
 
     @property

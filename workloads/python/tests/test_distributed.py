@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -211,8 +212,10 @@ def test_ctrl_c_is_left_to_the_engine(script: Path) -> None:
 def test_a_rank_that_is_killed_in_a_step_ends_the_other(script: Path) -> None:
     with rank_group.RankGroup(script) as group:
         group.hello("killed", {})
+        start_s = monotonic()
         other, killed = group.window(2)
         assert group.exit_codes() == [1, -9]
+        assert monotonic() - start_s < 10
     assert killed == {}
     assert set(other) == {"error"}
     assert is_one_line(other)

@@ -75,11 +75,11 @@ def parts(gpus: int) -> tuple[Part, ...]:
         *(
             Part(
                 DATA_PARALLEL,
-                f"gpus:{most}/model:{model}/scaling:weak",
+                f"gpus:{most}/model:{model}/scaling:weak/compiled:no",
                 ("one_gpu", "ddp"),
                 TRAINING_S,
             )
-            for model in ("gpt2", "resnet50")
+            for model in ("gpt2", "resnet50_256")
         ),
         Part(STRAGGLER, f"ranks:{most}/link:nvlink", ("even",), TRAINING_S),
     )

@@ -27,10 +27,11 @@ LINKS_AND_SIZES = [
     for size in (8192, 1 << 20, 64 << 20, 1 << 30)
 ]
 STEPS = [
-    f"gpus:{gpus}/model:{model}/scaling:{scaling}"
+    f"gpus:{gpus}/model:{model}/scaling:{scaling}/compiled:{compiled}"
     for gpus in (2, 4, 8)
-    for model in ("resnet50", "gpt2", "gpt_small")
+    for model in ("resnet50_256", "gpt2", "llama_1b")
     for scaling in ("weak", "strong")
+    for compiled in ("no", "yes")
 ]
 RANKS_AND_LINKS = [
     f"ranks:{ranks}/link:{link}" for ranks in (2, 4, 8) for link in ("nvlink", "gloo")
@@ -61,9 +62,10 @@ def test_with_time_for_all_every_part_is_there() -> None:
     assert "ceiling/peer_copy/bytes:268435456/through_host" in rows, "the host path"
     for link in ("nvlink", "host"):
         assert f"ceiling/collectives/gpus:8/link:{link}/bytes:67108864/all_reduce" in rows
-    for model in ("gpt2", "resnet50"):
+    for model in ("gpt2", "resnet50_256"):
         for arm in ("one_gpu", "ddp"):
-            assert f"distributed/data_parallel/gpus:8/model:{model}/scaling:weak/{arm}" in rows
+            case = f"gpus:8/model:{model}/scaling:weak/compiled:no"
+            assert f"distributed/data_parallel/{case}/{arm}" in rows
     assert "distributed/straggler/ranks:8/link:nvlink/even" in rows
     assert not [row for row in rows if "gemm" in row or "gloo" in row or "jitter" in row]
 
@@ -83,7 +85,8 @@ def test_ranks_are_as_many_as_there_are_cases_for(gpus: int, ranks: int) -> None
 def test_what_there_is_no_time_for_is_left_out_and_named() -> None:
     little = node.choose(2, KNOWN, EVERYTHING, 31.0)
     assert names(little)[-1] == "ceiling/collectives/gpus:2/link:nvlink/bytes:1073741824/all_reduce"
-    assert "distributed/data_parallel/gpus:2/model:gpt2/scaling:weak" in little.left_out
+    left_out = "distributed/data_parallel/gpus:2/model:gpt2/scaling:weak/compiled:no"
+    assert left_out in little.left_out
     whole = node.choose(2, KNOWN, EVERYTHING, little.all_s)
     assert not whole.left_out
     assert node.choose(2, KNOWN, EVERYTHING, whole.all_s - 1).left_out
