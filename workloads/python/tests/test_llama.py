@@ -44,7 +44,12 @@ def test_loss_and_gradients_are_those_of_transformers(
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("llama_1b", 1_235_814_400), ("llama_8b_slice", 938_119_168)]
+    ("name", "parameters"),
+    [
+        ("llama_1b", 1_235_814_400),
+        ("llama_3b", 3_212_749_824),
+        ("llama_8b_slice", 938_119_168),
+    ],
 )
 def test_the_large_ones_have_the_parameters_that_they_say(name: str, parameters: int) -> None:
     size = llama.LLAMA_SIZES[name]
