@@ -61,7 +61,7 @@ UNSENT = "technique.ZeroRedundancyOptimizer._sync_params = lambda self: None\n"
 def test_wrong_gradients_are_found(what: str, altered: Altered, hellos_of_ranks: Hellos) -> None:
     arm, lines = WRONG[what]
     for hello in hellos_of_ranks(altered(SCRIPT, lines), arm, TOY):
-        assert hello["check_error"] > 0.2
+        assert "the gradient of" in hello.get("failed", "") or hello["check_error"] > 0.2
 
 
 def test_weights_that_are_not_sent_on_are_found(altered: Altered, hellos_of_ranks: Hellos) -> None:

@@ -34,6 +34,7 @@ from gpulift_work.training import (
 
 LARGEST_NORM = 1.0  # of all gradients together
 BF16_TOLERANCE, FP32_TOLERANCE = 0.15, 1e-4  # of gradients
+TENSOR_TOLERANCE = 0.5  # of each by itself: in BF16 2.5 times the error of all; without a rank 0.7
 UPDATE_TOLERANCE = 0.01  # FP32 rounds norms' weights, which are 1, by 6e-4 of what they change
 
 
@@ -160,9 +161,13 @@ class Sharded(Replica):
         self.rest()  # the exact step needs the memory
         exact_step(exact)
         apart = Distance()
-        for gradient, parameter in zip(gradients, exact.model.parameters(), strict=True):
+        for gradient, (name, parameter) in zip(
+            gradients, exact.model.named_parameters(), strict=True
+        ):
             expected = self.share_of(parameter.grad)
-            apart.add(gradient.to(self.device) - expected, expected)
+            of_tensor = apart.add(gradient.to(self.device) - expected, expected)
+            if not of_tensor <= TENSOR_TOLERANCE:  # one of many would not show in all
+                raise Failed(f"the gradient of {name} is {of_tensor:.2g} off")
         del exact, parameter, first, expected
         gc.collect()  # layers that hold themselves, and would count in the peak of a step
         free_memory(self.device)
@@ -190,10 +195,12 @@ class Distance:
     def __init__(self) -> None:
         self.apart = self.expected = 0.0
 
-    def add(self, difference: torch.Tensor, expected: torch.Tensor) -> None:
-        """One more."""
-        self.apart += float(difference.square().sum())
-        self.expected += float(expected.square().sum())
+    def add(self, difference: torch.Tensor, expected: torch.Tensor) -> float:
+        """One more; its own relative distance."""
+        squares = [float(values.square().sum()) for values in (difference, expected)]
+        self.apart += squares[0]
+        self.expected += squares[1]
+        return math.sqrt(squares[0] / squares[1]) if squares[1] else math.inf
 
     def relative(self) -> float:
         """To the norm of what is expected."""
