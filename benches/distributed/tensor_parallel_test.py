@@ -2,115 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_worker import Skip  # noqa: E402
-from technique_script import load, manifest  # noqa: E402
-from testing.rank_group import RankGroup, altered  # noqa: E402
+from gpulift_work.llama import LLAMA_SIZES  # noqa: E402
+from gpulift_worker import Failed, Skip  # noqa: E402
+from technique_script import load  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("tensor_parallel.py")
+POINT: dict[str, int | str] = {"link": "gloo"}
+TOY_BYTES = 78_144 * 12  # weights and two moments in FP32
 
-MANIFEST = manifest(__file__)
-POINT: dict[str, int | str] = {"hidden": 1024, "link": "gloo"}
-SMALL = "technique.ON_PROCESSORS = {1024: technique.Size(256, 2, 2, 16)}\n"
-MEGABYTE = 2 * (12 * 256**2 + 13 * 256) * 4  # weights of two blocks in FP32, and their biases
-
+Hellos = Callable[..., list[dict[str, Any]]]
+Altered = Callable[[Path, str], Path]
 
 tensor_parallel = load(__file__)
 
 
-@pytest.mark.parametrize("arm", MANIFEST["arms"])
-def test_two_ranks_give_what_one_gives_and_say_what_it_costs(arm: str, tmp_path: Path) -> None:
-    with RankGroup(altered(tmp_path, SCRIPT, SMALL)) as group:
-        hellos = group.hello(arm, POINT)
-        windows = group.window(2)
-        assert group.exit_codes() == [0, 0]
-    for hello, window in zip(hellos, windows, strict=True):
-        assert hello["check_error"] <= MANIFEST["check"]["tolerance"]
-        assert hello["cost"]["items"] == 2 * 16
-        assert window["host_s"] > 0
-    found = hellos[0]["metrics"]
-    assert found["exposed_communication_s"] + found["step_without_exchange_s"] > 0
-    if arm == "data_parallel":
-        assert found["exchanged_bytes"] == found["parameter_bytes"] == MEGABYTE
-    else:
-        assert found["exchanged_bytes"] == 2 * 4 * (2 * 16 * 256 * 4)
-        assert 0.5 * MEGABYTE < found["parameter_bytes"] < 0.51 * MEGABYTE
+@pytest.mark.parametrize("arm", ["fsdp2", "tp2"])
+def test_either_way_ranks_share_the_batch_and_the_state(arm: str, hellos_of_ranks: Hellos) -> None:
+    for hello in hellos_of_ranks(SCRIPT, arm, POINT):
+        assert hello["cost"]["items"] == 2 * 8 * 32
+        assert hello["metrics"]["state_bytes"] == pytest.approx(TOY_BYTES / 2, rel=0.01)
 
 
 WRONG = {
-    "data_parallel": "technique.DistributedDataParallel = lambda model, **_: model\n",
     # As if all that a rank needs for the sum were its own part.
-    "tp2": "technique.RowwiseParallel = lambda output_layouts: Own()\n",
-}
-OWN = """
+    "parts of products that are not summed": """
 from torch.distributed.tensor.parallel import RowwiseParallel
 
 class Own(RowwiseParallel):
     @staticmethod
     def _prepare_output_fn(output_layouts, use_local_output, module, outputs, mesh):
-        return outputs.to_local()
-"""
+        return outputs.to_local().chunk(2, dim=1)[mesh.get_rank()]
+
+embedding = RowwiseParallel
+technique.RowwiseParallel = lambda **layouts: (embedding if len(layouts) > 1 else Own)(**layouts)
+""",
+    "gradients of norms of own tokens alone": """
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import SequenceParallel
+
+class Own(SequenceParallel):
+    def _replicate_module_fn(self, name, module, mesh):
+        super()._replicate_module_fn(name, module, mesh)
+        module.weight.register_hook(
+            lambda gradient: DTensor.from_local(gradient.to_local(), mesh, run_check=False)
+        )
+
+technique.SequenceParallel = Own
+""",
+}
 
 
-@pytest.mark.parametrize("arm", WRONG)
-def test_ranks_that_do_not_exchange_are_found(arm: str, tmp_path: Path) -> None:
-    with RankGroup(altered(tmp_path, SCRIPT, SMALL + OWN + WRONG[arm])) as group:
-        said = group.hello(arm, POINT)
-    assert all("off by" in hello["failed"] for hello in said)
+@pytest.mark.parametrize("what", WRONG)
+def test_ranks_that_do_not_exchange_are_found(
+    what: str, altered: Altered, hellos_of_ranks: Hellos
+) -> None:
+    for hello in hellos_of_ranks(altered(SCRIPT, WRONG[what]), "tp2", POINT):
+        assert "the gradient of" in hello["failed"]
 
 
 COUNTED = """
 from gpulift_worker import Arm
 from torch.distributed.tensor.debug import CommDebugMode
-def make(arm, point, seed, gpu):
-    group = technique.join("gloo", None)
-    size = technique.ON_PROCESSORS[1024]
-    shared = technique.Shared(arm, size, group, seed, technique.torch.float32)
+
+def make(*case):
+    arm = technique.make(*case)
     with CommDebugMode() as seen:
-        shared.step()
+        arm.step()
     calls = {str(call).rpartition(".")[2]: times for call, times in seen.get_comm_counts().items()}
     return Arm(step=int, error=float, metrics=lambda: calls)
 """
 
 
-@pytest.mark.parametrize(
-    ("arm", "expected"),
-    [
-        ("tp2", {"all_reduce": 8}),
-        # One more gathers the output; the gradients of norms and biases are summed, too.
-        ("tp2_sequence", {"all_gather_into_tensor": 9, "reduce_scatter_tensor": 8}),
-    ],
-)
-def test_a_block_exchanges_its_activations_four_times(
-    arm: str, expected: dict[str, float], tmp_path: Path
+def test_a_layer_exchanges_its_activations_four_times_in_either_pass(
+    altered: Altered, hellos_of_ranks: Hellos
 ) -> None:
-    with RankGroup(altered(tmp_path, SCRIPT, SMALL + COUNTED)) as group:
-        found = group.hello(arm, POINT)[0]["metrics"]
-    assert {name: found[name] for name in expected} == expected
-    assert set(found) <= {*expected, "all_reduce"}
+    layers = LLAMA_SIZES["llama_toy"].layers
+    calls = hellos_of_ranks(altered(SCRIPT, COUNTED), "tp2", POINT)[0]["metrics"]
+    # Of the embedding and the output layer one in either pass.
+    assert calls["all_gather_into_tensor"] == calls["reduce_scatter_tensor"] == 4 * layers + 2
 
 
-def test_hidden_8192_needs_gpus() -> None:
-    with pytest.raises(Skip, match="hidden 8192 takes minutes") as skip:
-        tensor_parallel.make("tp2", {"hidden": 8192, "link": "gloo"}, 7, None)
-    assert skip.value.remedy == "use GPUs"
+@pytest.mark.parametrize("link", ["host", "gloo"])
+def test_what_reads_the_other_gpus_memory_needs_nvlink(link: str) -> None:
+    with pytest.raises(Skip, match="by NVLink alone"):
+        tensor_parallel.make("tp2_async", {"link": link}, 7, None)
 
 
 def test_a_link_of_gpus_needs_gpus() -> None:
     with pytest.raises(Skip, match="a GPU each"):
-        tensor_parallel.make("tp2", {"hidden": 1024, "link": "nvlink"}, 7, None)
+        tensor_parallel.make("tp2", {"link": "nvlink"}, 7, None)
 
 
-def test_every_hidden_of_the_sweep_has_a_model_of_whole_heads_for_each_rank() -> None:
-    assert list(tensor_parallel.ON_GPUS) == MANIFEST_SWEEP
-    for size in (*tensor_parallel.ON_GPUS.values(), *tensor_parallel.ON_PROCESSORS.values()):
-        assert size.hidden % (2 * tensor_parallel.HEAD_WIDTH) == 0
-        assert size.rows % 2 == size.tokens % 2 == 0
-
-
-MANIFEST_SWEEP = sorted({case["point"]["hidden"] for case in MANIFEST["cases"]})
+def test_a_step_that_the_compiler_fused_nothing_of_failed() -> None:
+    made = tensor_parallel.Arm(step=int, error=float)
+    with pytest.raises(Failed, match="fused no product"):
+        tensor_parallel.error_of_fused(made)

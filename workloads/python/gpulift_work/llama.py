@@ -57,7 +57,9 @@ LLAMA_SIZES = {
     # The shape of Llama 3.2 1B (A. Grattafiori et al., arXiv:2407.21783): 1,235,814,400 parameters
     "llama_1b": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256),
     "llama_1b_untied": LlamaSize(16, 2048, 32, 8, 8192, 4096, 128_256, tied=False),
-    # Its first layers, with a vocabulary as large as Qwen3.5's
+    # That of Llama 3.2 3B, whose training state, 51 GB, two GPUs of 80 GB share with room to spare
+    "llama_3b": LlamaSize(28, 3072, 24, 8, 8192, 4096, 128_256),
+    # The first layers of the smaller, with a vocabulary as large as Qwen3.5's
     "llama_248k": LlamaSize(4, 2048, 32, 8, 8192, 4096, 248_320),
     # An eighth of Llama 3.1 8B (the same paper), 4 of 32 layers and 16032 of 128256 words, so
     # that output layer and loss have the share of a step that they have of the whole.

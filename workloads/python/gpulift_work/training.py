@@ -104,6 +104,7 @@ TWINS = {
     "llama_1b": Twin(2, bf16=True),
     "llama_1b_untied": Twin(2, bf16=True),
     "llama_248k": Twin(2, bf16=True),
+    "llama_3b": Twin(1, bf16=True),
     "llama_8b_slice": Twin(1, bf16=True),
     "llama_bytes": Twin(8, bf16=True),
     "llama_toy": Twin(8, bf16=False),

@@ -48,6 +48,7 @@ def test_loss_and_gradients_are_those_of_transformers(
     [
         ("llama_1b", 1_235_814_400),
         ("llama_1b_untied", 1_498_482_688),
+        ("llama_3b", 3_212_749_824),
         ("llama_8b_slice", 938_119_168),
     ],
 )

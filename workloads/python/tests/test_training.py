@@ -110,7 +110,7 @@ def test_trains_at_the_sizes_of_the_cpp_arms() -> None:
     )
     alone = {"gpt2_large", "gpt2_unpadded", "gpt_baby", "gpt_toy_unpadded", "llama_248k"}
     alone |= {"resnet50_256", "vit_l16", "vit_toy", "moe_8e", "moe_64e", "moe_toy"}
-    alone |= {"llama_8b_slice", "gpt2_bytes", "gpt_bytes_toy", "llama_bytes"}
+    alone |= {"llama_3b", "llama_8b_slice", "gpt2_bytes", "gpt_bytes_toy", "llama_bytes"}
     alone |= {"llama_1b_untied", "llama_toy_untied"}
     in_python = {name: twin for name, twin in in_python.items() if name not in alone}
     assert in_python == in_cpp
