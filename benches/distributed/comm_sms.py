@@ -117,6 +117,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     log = log_choices()
     group = join(link, gpu)
     beside = Beside(arm, group, seed)
+    torch.cuda.synchronize(group.device)
     beside.gather()
     torch.cuda.synchronize(group.device)
     choice = "copies" if arm == "symmetric_memory" else choice_in(log, "AllGather")

@@ -196,6 +196,8 @@ class Exchanging(Replica):
             self.begin()
             WAYS[self.arm](self)
             self.is_awake = True
+            if self.rests:
+                self.period()  # the first updates make moments and buckets
 
     def rest(self) -> None:
         """Gives up what others need."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -494,11 +494,12 @@ def exchange_metrics(replica: Replica) -> dict[str, float]:
 def times_with_and_without(replica: Replica) -> tuple[float, float]:
     """What the exchange adds to a step, and the step without it. Groups of both take turns, so that
     clocks that drift move both: the difference is a few per cent of either."""
+    calls = LONG_STEPS_OF_GROUP if replica.model_name in LLAMA_SIZES else 0
     added_s, without_s = [], []
     for _ in range(TIMED_GROUPS):
-        with_s = time_of_group(replica.step, replica)
+        with_s = time_of_group(replica.step, replica, calls)
         replica.is_exchanging = False
-        without_s.append(time_of_group(replica.step, replica))
+        without_s.append(time_of_group(replica.step, replica, calls))
         replica.is_exchanging = True
         added_s.append(with_s - without_s[-1])
     for tensor in replica.state():
@@ -506,20 +507,28 @@ def times_with_and_without(replica: Replica) -> tuple[float, float]:
     return statistics.median(added_s), statistics.median(without_s)
 
 
-def time_of(work: Callable[[], object], replica: Replica) -> float:
+class Timed(Protocol):
+    """What works on a device."""
+
+    device: torch.device
+
+    def synchronize(self) -> None:
+        """Waits for the device."""
+
+
+def time_of(work: Callable[[], object], timed: Timed) -> float:
     """Of one call, in seconds: the median of several groups."""
-    return statistics.median(time_of_group(work, replica) for _ in range(TIMED_GROUPS))
+    return statistics.median(time_of_group(work, timed) for _ in range(TIMED_GROUPS))
 
 
-def time_of_group(work: Callable[[], object], replica: Replica) -> float:
+def time_of_group(work: Callable[[], object], timed: Timed, calls: int = 0) -> float:
     """Of one call of a group that all ranks begin together, in seconds: by marks in the GPU's queue
     where there is one. A call ahead of them fills the queue, as the steps of a window find it."""
-    is_long = replica.model_name in LLAMA_SIZES
-    calls = LONG_STEPS_OF_GROUP if is_long else STEPS_OF_GROUP[replica.device.type]
-    replica.synchronize()
+    calls = calls or STEPS_OF_GROUP[timed.device.type]
+    timed.synchronize()
     dist.barrier()
     work()
-    time_s = measured_on(replica.device)
+    time_s = measured_on(timed.device)
     for _ in range(calls):
         work()
     return time_s() / calls

@@ -70,9 +70,13 @@ def mapped_empty(
     numbers: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.cuda.MemPool]:
     """So many numbers in memory of NCCL's own that all ranks register together, which lets it take
-    kernels and copies that reach into it. The pool lives as long as the tensor."""
+    kernels and copies that reach into it. The pool lives as long as the tensor. Throws Skip where
+    NCCL has none."""
     backend: Any = dist.group.WORLD._get_backend(device)
-    pool = torch.cuda.MemPool(backend.mem_allocator)
+    try:
+        pool = torch.cuda.MemPool(backend.mem_allocator)
+    except RuntimeError as error:
+        raise Skip(f"NCCL gives no memory of its own: {error}", "use GPUs with NVSwitch") from error
     with torch.cuda.use_mem_pool(pool):
         tensor = torch.empty(numbers, dtype=dtype, device=device)
     backend.register_mem_pool(pool, symm=True)

@@ -16,6 +16,7 @@ from gpulift_work.distributed import Group, library_versions, time_of, time_of_g
 from gpulift_work.training import mark_on, memory_of_step
 
 PAIRS = 3  # of timed groups
+CALLS = 1  # in a group: steps of several models take half a second
 
 
 class Trained(Protocol):
@@ -87,7 +88,7 @@ def exposed(trained: Any, without: Callable[[], object]) -> dict[str, float]:
     nobody to exchange with, below 0 where noise has more than that. Groups of both take turns, so
     that clocks that drift move both."""
     pairs = [
-        (time_of_group(trained.step, trained), time_of_group(without, trained))
+        (time_of_group(trained.step, trained, CALLS), time_of_group(without, trained, CALLS))
         for _ in range(PAIRS)
     ]
     with_s, without_s = (statistics.median(times) for times in zip(*pairs, strict=True))
