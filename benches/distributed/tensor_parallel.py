@@ -108,6 +108,9 @@ class Split(Sharded):
     def __init__(self, name: str, group: Group, seed: int, mesh: DeviceMesh) -> None:
         super().__init__(name, group, seed, drives_all=True)
         parallelize_module(self.model, mesh, plan())
+        # Of a tensor that is still on its way, which its exchange leaves, torch 2.11 compiles the
+        # first layer by itself, and its gradients were wrong. A copy has arrived.
+        self.model.embed_tokens.register_forward_hook(lambda *called: called[-1].clone())
         self.forward = self.loss_of = LossByParts(self.model)
         self.compile_layers()
         self.optimizer = make_optimizer(name, list(self.model.parameters()))
