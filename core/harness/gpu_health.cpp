@@ -48,6 +48,7 @@ Json nvlinks_json(const std::vector<GpuHealth::NvLink>& links) {
     put(one, "errors", link.errors);
     put(one, "crc_errors", link.crc_errors);
     put(one, "replays", link.replays);
+    put(one, "ecc_errors", link.ecc_errors);
     json.push_back(std::move(one));
   }
   return json;

@@ -38,6 +38,7 @@ struct GpuHealth {
     Count errors;      // replays, recoveries, CRC and ECC errors together
     Count crc_errors;  // of them: what arrived damaged, and came again without anybody else noticing
     Count replays;     // of them: what was sent again, since it arrived damaged at the other end
+    Count ecc_errors;  // of them: what arrived damaged and was mended there
   };
   struct Memory {
     std::uint64_t total_bytes = 0;

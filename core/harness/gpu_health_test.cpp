@@ -44,7 +44,7 @@ TEST(GpuHealth, EveryFactHasItsKey) {
   health.row_remapping = GpuHealth::RowRemapping{5, 6, true, false};
   health.retired_pages_pending = true;
   health.pcie_replays = 7;
-  health.nvlinks = {{0, true, 4, 8, 6, 1}, {3, false, {}, {}, {}, {}}};
+  health.nvlinks = {{0, true, 4, 10, 6, 1, 2}, {3, false, {}, {}, {}, {}, {}}};
   health.min_power_limit_w = 200;
   health.max_power_limit_w = 700;
   health.application_sm_clock_hz = 1.98e9;
@@ -62,7 +62,8 @@ TEST(GpuHealth, EveryFactHasItsKey) {
     "row_remapping": {"correctable": 5, "uncorrectable": 6, "pending": true, "failure": false},
     "retired_pages_pending": true,
     "pcie": {"generation": 1, "width": 8, "max_generation": 5, "max_width": 16, "replays": 7},
-    "nvlinks": [{"link": 0, "active": true, "version": 4, "errors": 8, "crc_errors": 6, "replays": 1},
+    "nvlinks": [{"link": 0, "active": true, "version": 4, "errors": 10, "crc_errors": 6, "replays": 1,
+                 "ecc_errors": 2},
                 {"link": 3, "active": false}],
     "power": {"limit_w": 600.0, "default_limit_w": 700.0, "min_limit_w": 200.0, "max_limit_w": 700.0},
     "clocks": {"sm_hz": 3.45e8, "max_sm_hz": 1.98e9, "application_sm_hz": 1.98e9},

@@ -94,7 +94,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, 
 }
 nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter,
                                              unsigned long long* count) {
-  if (link != 0 || counter == NVML_NVLINK_ERROR_DL_ECC_DATA) return NVML_ERROR_NOT_SUPPORTED;
+  if (link != 0 || counter == NVML_NVLINK_ERROR_DL_RECOVERY) return NVML_ERROR_NOT_SUPPORTED;
   return answer(device, count, 100);
 }
 

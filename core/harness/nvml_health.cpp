@@ -73,6 +73,7 @@ void count_errors(const Functions& functions, nvmlDevice_t device, GpuHealth::Nv
     const bool is_crc = counter == NVML_NVLINK_ERROR_DL_CRC_FLIT || counter == NVML_NVLINK_ERROR_DL_CRC_DATA;
     if (is_crc) link.crc_errors = link.crc_errors.value_or(0) + *count;
     if (counter == NVML_NVLINK_ERROR_DL_REPLAY) link.replays = *count;
+    if (counter == NVML_NVLINK_ERROR_DL_ECC_DATA) link.ecc_errors = *count;
   }
 }
 
@@ -84,6 +85,7 @@ std::vector<GpuHealth::NvLink> nvlinks(const Functions& functions, nvmlDevice_t 
     links.push_back({static_cast<int>(link),
                      *state == NVML_FEATURE_ENABLED,
                      nvlink_generation(get<unsigned int>(functions.nvlink_version, device, link)),
+                     {},
                      {},
                      {},
                      {}});

@@ -71,7 +71,7 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         "--gpu",
-        metavar="INDEX|UUID,...",
+        metavar="INDEX|UUID,...|all",
         help="The GPU by index or UUID, or several: 0,1; the first by default.",
     ),
 ]

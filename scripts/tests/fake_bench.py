@@ -129,6 +129,7 @@ def wait_for_interrupt() -> int:
 
 def tell_indices(names: list[str]) -> int:
     """Of two cards whose UUIDs begin with GPU-a and GPU-b."""
+    names = ["0", "1"] if names == ["all"] else names
     places = [name if name.isdecimal() else str("ab".find(name[4:5])) for name in names]
     if "-1" in places:
         print(f"gpulift-bench: --gpus {','.join(names)}: no such UUID", file=sys.stderr)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr const char* kUuid = "GPU-";
 constexpr const char* kMig = "MIG-";
+constexpr const char* kAll = "all";
+constexpr const char* kNoneVisible = "no GPU is visible; ./gpulift doctor says why";
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw std::invalid_argument("--gpus " + name + ": " + why);
@@ -30,7 +33,7 @@ std::string lower_case(std::string text) {
 }
 
 int index_of(const std::string& name, const std::vector<std::string>& uuids) {
-  if (uuids.empty()) refuse(name, "no GPU is visible; ./gpulift doctor says why");
+  if (uuids.empty()) refuse(name, kNoneVisible);
   const auto fits = [start = lower_case(name)](const std::string& uuid) { return lower_case(uuid).starts_with(start); };
   const auto found = std::find_if(uuids.begin(), uuids.end(), fits);
   if (found == uuids.end()) refuse(name, "no visible GPU has this UUID; nvidia-smi -L lists them");
@@ -43,6 +46,12 @@ int index_of(const std::string& name, const std::vector<std::string>& uuids) {
 std::vector<int> gpu_indices(const std::vector<std::string>& names,
                              const std::function<std::vector<std::string>()>& uuids) {
   std::vector<int> indices;
+  if (names == std::vector<std::string>{kAll}) {
+    indices.resize(uuids().size());
+    std::iota(indices.begin(), indices.end(), 0);
+    if (indices.empty()) refuse(kAll, kNoneVisible);
+    return indices;
+  }
   for (const std::string& name : names) {
     if (const auto index = as_index(name)) {
       indices.push_back(*index);

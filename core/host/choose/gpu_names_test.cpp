@@ -25,6 +25,13 @@ TEST(GpuNames, AreUuidsOrTheirStartsInAnyCase) {
   EXPECT_THAT(gpu_indices({"GPU-3A2B1"}, three), ElementsAre(0));
 }
 
+TEST(GpuNames, AreAllThatAreVisible) {
+  EXPECT_THAT(gpu_indices({"all"}, three), ElementsAre(0, 1, 2));
+  EXPECT_THAT([] { gpu_indices({"all"}, [] { return std::vector<std::string>(); }); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("--gpus all: no GPU is visible")));
+  EXPECT_THROW(gpu_indices({"all", "0"}, three), std::invalid_argument);
+}
+
 TEST(GpuNames, OfNoCardOrOfSeveralAreRefused) {
   EXPECT_THAT([] { gpu_indices({"GPU-77"}, three); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("--gpus GPU-77: no visible GPU has this UUID")));

@@ -89,8 +89,8 @@ Options parse_options(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Seed of inputs and orders (default 1)");
   app.add_option("--gpus,--gpu", options.gpu_names,
-                 "The GPUs by index, as 0,1, or by UUID or its start: one alone is measured on the first (default: 0, "
-                 "and as many more as the chosen cases need)")
+                 "The GPUs by index, as 0,1, or by UUID or its start, or all: one alone is measured on the first "
+                 "(default: 0, and as many more as the chosen cases need)")
       ->delimiter(',');
   app.add_option("--scratch", options.scratch,
                  "Folder on the disk to measure, for files that are removed again (default /var/tmp)");

@@ -136,7 +136,10 @@ def describe_all(bench: Path, gpus: Sequence[int]) -> Context:
 
 
 def gpus_named(bench: Path, text: str, *, several: bool = True) -> tuple[int, ...]:
-    """The indices of `0`, `0,1` or `GPU-3a2b1c4d`; gpulift-bench knows whose UUID begins so."""
+    """The indices of `0`, `0,1`, `GPU-3a2b1c4d` or `all`; gpulift-bench knows whose UUID begins so,
+    and which are there."""
+    if several and text == "all":
+        return _asked(bench, text)
     option = "--gpus" if several else "--gpu"
     parts = gpu_names(option, text, several=several)
     indices = tuple(map(int, parts)) if all(map(str.isdecimal, parts)) else _asked(bench, text)

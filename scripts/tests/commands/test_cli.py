@@ -230,7 +230,13 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_run(
 
 @pytest.mark.parametrize(
     ("given", "reaches"),
-    [("GPU-b1", "--gpu 1"), ("0,GPU-b1", "--gpus 0,1"), ("1", "--gpu 1"), ("1,0", "--gpus 1,0")],
+    [
+        ("GPU-b1", "--gpu 1"),
+        ("0,GPU-b1", "--gpus 0,1"),
+        ("1", "--gpu 1"),
+        ("1,0", "--gpus 1,0"),
+        ("all", "--gpus 0,1"),
+    ],
 )
 def test_a_gpu_is_named_by_its_uuid_too(
     root: Path,

@@ -188,20 +188,23 @@ def test_errors_that_came_while_links_were_busy_are_named_by_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("crc", "replays", "others", "verdict", "said"),
+    ("crc", "replays", "ecc", "others", "verdict", "said"),
     [
-        (300, 0, 0, PASS, "600 CRC errors and 0 replays, 30.0 a second on the worst link: usual"),
-        (0, 300, 0, PASS, "0 CRC errors and 600 replays, 30.0 a second on the worst link: usual"),
-        (900, 990, 0, PASS, "1800 CRC errors and 1980 replays, 99.0 a second on the worst link"),
-        (1000, 0, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
-        (0, 1000, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
-        (300, 2, 1, INCONCLUSIVE, "606 errors on NVLinks .*; 600 of them CRC errors, 4 replays"),
+        (300, 0, 0, 0, PASS, "600 CRC errors, 0 replays and 0 mended by ECC, 30.0 a second on the"),
+        (0, 300, 0, 0, PASS, "0 CRC errors, 600 replays and 0 mended by ECC, 30.0 a second on the"),
+        (0, 0, 300, 0, PASS, "0 CRC errors, 0 replays and 600 mended by ECC, 30.0 a second on the"),
+        (900, 990, 9, 0, PASS, "1800 CRC errors, 1980 replays and 18 mended by ECC, 99.0 a second"),
+        (1000, 0, 0, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
+        (0, 1000, 0, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
+        (0, 0, 1000, 0, INCONCLUSIVE, "2000 errors on NVLinks during the run"),
+        (300, 2, 3, 1, INCONCLUSIVE, "612 errors .*; 600 of them CRC errors, 4 replays, 6 mended"),
     ],
 )
-def test_what_was_sent_again_alone_matters_by_its_rate(
-    crc: int, replays: int, others: int, verdict: str, said: str
+def test_what_was_mended_matters_by_its_rate(
+    crc: int, replays: int, ecc: int, others: int, verdict: str, said: str
 ) -> None:
-    counts = {"errors": crc + replays + others, "crc_errors": crc, "replays": replays}
+    counts = {"crc_errors": crc, "replays": replays, "ecc_errors": ecc}
+    counts["errors"] = sum(counts.values()) + others
     later = [{"link": i, "active": True, **counts} for i in range(2)]
     earlier = [{"link": i, "active": True, **dict.fromkeys(counts, 0)} for i in range(2)]
     links, _ = judge_links(health(nvlinks=earlier, time_s=5.0), health(nvlinks=later, time_s=15.0))
