@@ -97,4 +97,4 @@ def test_sums_are_exact_on_two_gpus(arm: str) -> None:
         said = group.hello(arm, {"link": "nvlink", "bytes": 1048576}, on_gpus=True)
         assert group.exit_codes() == [0, 0]
     assert [one["check_error"] for one in said] == [0, 0]
-    assert said[0]["notes"]["all_reduce"] != "not told"
+    assert said[0]["notes"][f"all_reduce_{arm}"] != "not told"
