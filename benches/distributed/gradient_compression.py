@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import statistics
 from collections.abc import Callable, Mapping
@@ -18,13 +17,12 @@ from gpulift_work.distributed import (
     arm_of,
     exact_gradients,
     flat,
-    gradient_error,
     join,
     require_same_on_all_ranks,
     time_of,
 )
 from gpulift_work.llama import LLAMA_SIZES
-from gpulift_work.training import Loss, distance, free_memory, require_gpu_for
+from gpulift_work.training import Loss, distance, require_gpu_for
 from gpulift_worker import Arm, Skip
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
@@ -145,29 +143,18 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     if link == "tcp" and name in LLAMA_SIZES:
         raise Skip("5 GB take seconds over TCP", "take gpt2")
     replica = Exchanging(arm, name, join_by(link, gpu), seed)
-    made = arm_of(replica, tolerance=TOLERANCES.get(arm))
-
-    def error() -> float:
-        replica.wake()
-        found = ERRORS.get(arm, gradient_error)(replica)
-        replica.rest()
-        return found
+    made = arm_of(
+        replica,
+        exchanging=lambda _: WAYS[arm](replica),
+        error=partial(ERRORS[arm], replica) if arm in ERRORS else None,
+        tolerance=TOLERANCES.get(arm),
+    )
 
     def metrics() -> dict[str, float]:
-        replica.wake()
-        found = {**made.metrics(), **replica.cost_of_average()}
-        replica.rest()
-        return found if arm == "fp32" else {**found, "lost_share": lost_share(replica)}
+        costs = {**made.metrics(), **replica.cost_of_average()}
+        return costs if arm == "fp32" else {**costs, "lost_share": lost_share(replica)}
 
-    return replace(
-        made,
-        step=replica.period,
-        error=error,
-        metrics=metrics,
-        items=PERIOD * made.items,
-        rest=replica.rest,
-        wake=replica.wake,
-    )
+    return replace(made, step=replica.period, metrics=metrics, items=PERIOD * made.items)
 
 
 def join_by(link: str, gpu: int | None) -> Group:
@@ -179,34 +166,12 @@ def join_by(link: str, gpu: int | None) -> Group:
 
 
 class Exchanging(Replica):
-    """A replica that exchanges in an arm's way. Several of a large model do not fit a card: at rest
-    such a one is nothing, and awake it begins anew."""
+    """A replica that exchanges in an arm's way."""
 
     def __init__(self, arm: str, name: str, group: Group, seed: int) -> None:
+        super().__init__(name, group, seed)
         self.arm = arm
-        self.rests = name in LLAMA_SIZES
         self.averager: PeriodicModelAverager | None = None
-        self.begin = partial(super().__init__, name, group, seed)
-        self.is_awake = False
-        self.wake()
-
-    def wake(self) -> None:
-        """Where it is at rest: makes model, optimizer and exchange."""
-        if not self.is_awake:
-            self.begin()
-            WAYS[self.arm](self)
-            self.is_awake = True
-            if self.rests:
-                self.period()  # the first updates make moments and buckets
-
-    def rest(self) -> None:
-        """Gives up what others need."""
-        self.synchronize()
-        if self.rests and self.is_awake:
-            del self.model, self.optimizer, self.forward, self.loss_of
-            gc.collect()  # DistributedDataParallel refers to itself
-            self.is_awake = False
-        free_memory(self.device)
 
     def step(self) -> None:
         """An update, and where it is due an average."""
@@ -228,10 +193,17 @@ class Exchanging(Replica):
         return {"average_s": time_of(lambda: average(self.model.parameters()), self)}
 
 
+def small_replica(arm: str, group: Group, seed: int) -> Exchanging:
+    """Of a GPT that is checked in place of a large model."""
+    replica = Exchanging(arm, SMALL_MODEL, group, seed)
+    WAYS[arm](replica)
+    return replica
+
+
 def error_of_mean(replica: Exchanging) -> float:
     """Of many exchanges of the same gradients of a small GPT. Throws Failed where ranks hold other
     bits."""
-    small = Exchanging(replica.arm, SMALL_MODEL, replica.group, replica.seed)
+    small = small_replica(replica.arm, replica.group, replica.seed)
     expected = exact_gradients(small, small.rows)
     total = torch.zeros_like(expected)
     for place in range(FIRST_COMPRESSED + EXCHANGES):
@@ -280,7 +252,7 @@ def lost_share(replica: Exchanging) -> float:
 
 def losses(arm: str, group: Group, seed: int) -> tuple[float, float]:
     """Of all ranks' rows, before the first and after the last update."""
-    small = Exchanging(arm, SMALL_MODEL, group, seed)
+    small = small_replica(arm, group, seed)
     first = loss_of_all(small)
     for _ in range(LOSS_UPDATES):
         small.step()

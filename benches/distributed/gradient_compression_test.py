@@ -82,27 +82,6 @@ def test_ranks_that_hold_other_weights_after_an_average_are_found(
     assert any("does not hold what rank 0 holds" in hello.get("failed", "") for hello in hellos)
 
 
-def test_a_large_model_is_nothing_at_rest_and_begins_anew_awake(
-    altered: Altered, hellos_of_ranks: Hellos
-) -> None:
-    lines = """
-import weakref
-
-technique.LLAMA_SIZES = {"gpt_toy": None}
-rested = technique.Exchanging.rest
-
-def rest(self):
-    weight = weakref.ref(next(self.model.parameters())) if self.is_awake else lambda: None
-    rested(self)
-    assert weight() is None, "something still refers to the model"
-
-technique.Exchanging.rest = rest
-"""
-    for arm in ("int8", "local_steps"):
-        for hello in hellos_of_ranks(altered(SCRIPT, SHORT + lines), arm, TOY):
-            assert hello["check_error"] < TOLERANCES[arm]
-
-
 def test_what_takes_too_long_or_has_no_gpu_is_skipped() -> None:
     for point in ({"model": "gpt2", "link": "gloo"}, {"model": "llama_1b", "link": "tcp"}):
         with pytest.raises(Skip, match="seconds"):
