@@ -29,8 +29,8 @@ FREE_SHARE = 0.90
 # Of one link: where NVIDIA/DCGM's health watch (dcgm_gpu_hardware_limits.h) begins to mind CRC
 # errors. It minds the first replay, but a packet is sent again for a CRC error at the other end:
 # one is as usual as the other, and what ECC mends arrives whole. Four H200 whose links were busy at
-# their full rate counted up to 16 errors a second on a link, a third of them CRC errors; two H100
-# some 10, four of ten CRC errors and no replays.
+# their full rate counted up to 16 errors a second on a link, a third of them CRC errors. Of those
+# that two H100 counted, 4 of 10 were CRC errors and none replays.
 MENDED_PER_S = 100.0
 # Below three quarters of the clock a card is held back (NVIDIA/nvbench discards such samples, by
 # its default clock). From nine tenths on it boosts: the maximum of GeForce cards is above what
