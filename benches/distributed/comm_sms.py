@@ -68,9 +68,9 @@ TECHNIQUE = {
     ],
     "found": """
         One launch on two H100 with NVLink, nearly as predicted: 0.97 with 4 channels, 0.98 to 1.0
-        with 8 to 32, 1.01 and 1.02 by copy engines. Beside products, which have 0.92 of their speed, the
-        default gathers at 0.44 of the 248 GB/s that it has alone; copy engines at 0.85 of NCCL's
-        311 and at all of torch's 296, and leave products 0.97 to 0.98 of theirs.
+        with 8 to 32, 1.01 and 1.02 by copy engines. Beside products, which have 0.92 of their
+        speed, the default gathers at 0.44 of the 248 GB/s that it has alone; copy engines at 0.85
+        of NCCL's 311 and at all of torch's 296, and leave products 0.97 to 0.98 of theirs.
     """,
     "claims": [],
     "gpus": 0,
