@@ -234,12 +234,14 @@ class Program:
         """What it says until it ends is in `said`."""
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self.said, _ = self._process.communicate(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self.said, _ = self._process.communicate()
+        process, too_late = self._process, threading.Timer(STOP_S, self._process.kill)
+        assert process.stdout is not None
+        too_late.start()
+        with process:
+            process.send_signal(signal.SIGINT)
+            # communicate() with a limit would lose what start() read ahead.
+            self.said = process.stdout.read()
+        too_late.cancel()
         self._process = None
 
     def metrics(self) -> dict[str, float]:
