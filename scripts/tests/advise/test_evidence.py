@@ -28,8 +28,8 @@ def window(block: int, place: int, arm: str = "as it is") -> str:
 def test_messages_by_their_kinds(tmp_path: Path) -> None:
     content = (
         f"{HELLO}\n"
-        '{"say": "arm", "arm": "fused", "label": "fused AdamW", "state": "tried", "keeps": "step"}\n'
-        '{"say": "arm", "arm": "fused", "label": "fused AdamW", "state": "failed", "why": "OOM"}\n'
+        '{"say": "arm", "arm": "fused", "label": "fused", "state": "tried", "keeps": "step"}\n'
+        '{"say": "arm", "arm": "fused", "label": "fused", "state": "failed", "why": "OOM"}\n'
         '{"say": "live", "steps_s": [1, 2], "waits_s": [0, 0]}\n'
         '{"say": "live", "steps_s": [3]}\n'
         '{"say": "course", "losses": [NaN, 1.5]}\n'
@@ -45,7 +45,8 @@ def test_messages_by_their_kinds(tmp_path: Path) -> None:
     assert process.steps_s == [1, 2, 3]
     assert process.losses[1:] == (1.5, 2)
     assert process.ended is not None
-    assert process.facts is process.memory is None
+    assert process.facts is None
+    assert process.memory is None
 
 
 def test_windows_in_the_order_in_which_they_were_taken(tmp_path: Path) -> None:
