@@ -13,6 +13,8 @@ from .flags import (
     Tf32,
     Threads,
 )
+from .forward import Bf16, Compile
+from .optimizers import Foreach, Fused, SetToNone
 from .switch import Seen, Switch
 from .waits import Reads, Synchronize, item, synchronize, wait_event, wait_stream
 
@@ -32,6 +34,11 @@ _ALL: tuple[type[Switch], ...] = (
     CudnnAttention,
     FlashAttention,
     EfficientAttention,
+    Bf16,
+    Foreach,
+    Fused,
+    SetToNone,
+    Compile,
     Reads,
     Synchronize,
     Threads,

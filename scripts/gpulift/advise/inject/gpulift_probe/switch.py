@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -44,13 +44,15 @@ class Seen:
 
     def dtypes(self) -> set[torch.dtype]:
         """Floating-point types of all parameters."""
-        parameters = [one for module in self.modules for one in module.parameters()]
-        parameters += [one for group in self.groups() for one in group["params"]]
-        return {one.dtype for one in parameters if one.is_floating_point()}
+        return {one.dtype for one in self.parameters() if one.is_floating_point()}
 
-    def groups(self) -> list[dict[str, Any]]:
-        """Groups of parameters of all optimizers."""
-        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those of all optimizers, then those of all modules, some of them twice."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                yield from group["params"]
+        for module in self.modules:
+            yield from module.parameters()
 
     def is_low_precision(self) -> bool:
         """Whether all products are in BF16 or FP16."""

@@ -50,8 +50,9 @@ class Reads(Switch):
 
     def _stale(self, name: str, read: Callable[..., Any]) -> Callable[..., Any]:
         def stale(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            line = script_line() if is_read(name, tensor, self.seen.device.type) else None
-            if line is None:
+            line = script_line()
+            is_here = tensor.device.type == self.seen.device.type
+            if line is None or not is_here or not is_read(name, tensor):
                 return read(tensor, *args, **kwargs)
             key = (line, name, tensor.shape, tensor.dtype)
             count = self._counts[key] = self._counts.get(key, -1) + 1
@@ -62,13 +63,9 @@ class Reads(Switch):
         return stale
 
 
-def is_read(name: str, tensor: Any, device: str) -> bool:
-    """Whether a call of this name reads one value that is on the device, and leaves autograd."""
-    return (
-        tensor.device.type == device
-        and tensor.numel() == 1
-        and not (name == "cpu" and tensor.requires_grad)
-    )
+def is_read(name: str, tensor: Any) -> bool:
+    """Whether a call of this name gives one value to the script, and none to autograd."""
+    return tensor.numel() == 1 and not (name == "cpu" and tensor.requires_grad)
 
 
 class Synchronize(Switch):
