@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,65 @@ def _convolves(seen: Seen) -> bool:
     return any("convolution" in operator for operator in seen.operators)
 
 
-class Tf32(Switch):
-    """FP32 products of matrices and convolutions with operands rounded to TF32.
+class _Precision:
+    """What an older setting and, from torch 2.9 on, newer ones say.
 
-    torch 2.9 has two sets of settings, and raises where one is read after the other was written.
+    Written as the script does: torch raises where the older is read after a newer was written.
     """
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None], *newer: Any) -> None:
+        self._read, self._write = read, write
+        self._newer = [owner for owner in newer if hasattr(owner, "fp32_precision")]
+
+    def older(self) -> Any:
+        """None where the script uses the newer settings."""
+        try:
+            return self._read()
+        except RuntimeError:
+            return None
+
+    def is_tf32(self) -> bool:
+        """Whether TF32 is allowed."""
+        older = self.older()
+        if older is None:
+            return bool(self._newer[0].fp32_precision == "tf32")
+        return older not in (False, "highest")
+
+    def allow(self, on: bool, undo: ExitStack) -> None:
+        """Allows TF32, or does not."""
+        for owner in self._newer:
+            undo.callback(setattr, owner, "fp32_precision", owner.fp32_precision)
+        older = self.older()
+        if older is not None:
+            undo.callback(self._write, older)
+            names = ("highest", "high")
+            self._write(on if isinstance(older, bool) else names[on])
+        else:
+            for owner in self._newer:
+                owner.fp32_precision = "tf32" if on else "ieee"
+
+
+def _products() -> _Precision:
+    return _Precision(
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        torch.backends.cuda.matmul,
+        getattr(torch.backends.mkldnn, "matmul", None),
+    )
+
+
+def _convolutions() -> _Precision:
+    cudnn = torch.backends.cudnn
+    return _Precision(
+        lambda: cudnn.allow_tf32,
+        lambda value: setattr(cudnn, "allow_tf32", value),
+        getattr(cudnn, "conv", None),
+        getattr(cudnn, "rnn", None),
+    )
+
+
+class Tf32(Switch):
+    """FP32 products of matrices and convolutions with operands rounded to TF32."""
 
     name = "tf32"
     label = "TF32 products"
@@ -44,58 +100,19 @@ class Tf32(Switch):
 
     def already(self, seen: Seen) -> str:
         """See base."""
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        on = _products().is_tf32()
         # What surely runs no convolution gains nothing by cuDNN's setting.
-        no_convolution = seen.operators and not seen.compiled and not _convolves(seen)
-        on = _is_tf32(matmul, matmul) and (no_convolution or _is_tf32(cudnn, _convolution()))
+        if _convolves(seen) or seen.compiled or not seen.operators:
+            on = on and _convolutions().is_tf32()
         return "it is allowed" if on else ""
 
     def flip(self) -> None:
         """See base."""
         on = not self.already(self.seen)
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         with warnings.catch_warnings():  # some versions ask for the newer settings
             warnings.simplefilter("ignore")
-            newer = (matmul, _convolution(), cudnn.rnn)
-            for owner in newer:
-                self._keep(owner, "fp32_precision")
-            # The older setting knows no "medium", which counts as allowed.
-            if _read(matmul, "allow_tf32") and torch.get_float32_matmul_precision() == "medium":
-                self._undo.callback(torch.set_float32_matmul_precision, "medium")
-            for owner in (matmul, cudnn):
-                self._keep(owner, "allow_tf32")
-            _allow(matmul, newer[:1], on)
-            _allow(cudnn, newer[1:], on)
-
-    def _keep(self, owner: Any, name: str) -> None:
-        value = _read(owner, name)
-        if value is not None:
-            self._undo.callback(setattr, owner, name, value)
-
-
-def _convolution() -> Any:
-    return getattr(torch.backends.cudnn, "conv", None)
-
-
-def _read(owner: Any, name: str) -> Any:
-    """A setting; None where this torch lacks it, or the script uses the other set."""
-    try:
-        return getattr(owner, name)
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def _is_tf32(older: Any, newer: Any) -> bool:
-    allowed = _read(older, "allow_tf32")
-    return bool(_read(newer, "fp32_precision") == "tf32" if allowed is None else allowed)
-
-
-def _allow(older: Any, newer: tuple[Any, ...], on: bool) -> None:
-    if _read(older, "allow_tf32") is not None:
-        older.allow_tf32 = on
-    else:
-        for owner in newer:
-            owner.fp32_precision = "tf32" if on else "ieee"
+            _products().allow(on, self._undo)
+            _convolutions().allow(on, self._undo)
 
 
 class CudnnSearch(Switch):
@@ -203,7 +220,7 @@ class Threads(Switch):
         super().__init__(seen)
         now, cores = torch.get_num_threads(), physical_cores()
         self.threads = cores if now < cores else now // 2
-        self.label = f"{self.threads} threads on {cores} cores"
+        self.label = f"torch.set_num_threads({self.threads}), {now} as it is"
 
     def obstacle(self, seen: Seen) -> str:
         """See base."""

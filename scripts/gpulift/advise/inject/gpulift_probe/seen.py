@@ -26,6 +26,9 @@ COPIED_BYTES = "bytes from pageable memory"
 
 Function = Callable[..., Any]
 
+# torch 2.2 has the other alone; both are constants to a compiler that comes across them.
+_is_compiling = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+
 
 class Observer:
     """Watches from `begin` to `end`, which may be called when an optimizer's step has ended."""
@@ -73,7 +76,7 @@ class Observer:
 
     def _module_called(self, call: Function) -> Function:
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if _is_compiling():
                 return call(module, *args, **kwargs)
             # Parts of a module are called in backward where it is checkpointed.
             if not self._depth and torch._C._current_graph_task_id() < 0:

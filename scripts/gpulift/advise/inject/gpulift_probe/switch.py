@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -108,10 +109,12 @@ class Switch:
 
 def put(owner: Any, name: str, value: Any) -> Callable[[], None]:
     """Sets an attribute, and gives what undoes that."""
-    inherits = name not in vars(owner)
-    before = getattr(owner, name) if inherits else vars(owner)[name]
+    own = vars(owner)
+    undo = (
+        partial(setattr, owner, name, own[name]) if name in own else partial(delattr, owner, name)
+    )
     setattr(owner, name, value)
-    return (lambda: delattr(owner, name)) if inherits else (lambda: setattr(owner, name, before))
+    return undo
 
 
 def script_line() -> tuple[CodeType, int] | None:
