@@ -12,7 +12,7 @@ from gpulift_probe import arms, flags, optimizers, switch  # noqa: E402
 
 from tests.advise.steps import named, seen, settings, state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 
 def everything() -> Any:

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 from tests.advise.steps import CUDA, SDPA, named, seen, state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 
 @pytest.mark.usefixtures("ampere")

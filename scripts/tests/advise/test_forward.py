@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 from tests.advise.steps import named, seen, state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 
 @pytest.fixture(name="native")

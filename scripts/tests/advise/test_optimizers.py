@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from tests.advise.steps import CUDA, named, seen, state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 KINDS = {"foreach": (torch.optim.AdamW, torch.optim.RMSprop), "fused": (torch.optim.AdamW,)}
 

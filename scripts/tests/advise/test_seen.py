@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tests.advise import steps  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 ROWS = torch.ones(2, 4)
 

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from tests.advise.steps import CUDA, named, seen, state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("unchanged")
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 
 def test_what_waits_is_tried_where_it_was_called() -> None:
