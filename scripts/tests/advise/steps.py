@@ -42,6 +42,15 @@ def state(name: str, watched: Any) -> tuple[str, str]:
     return named(name, watched).state(watched)  # type: ignore[no-any-return]
 
 
+def scaled(scaler: Any, optimizer: Any, parameter: Any, factor: float) -> Any:
+    """A step of mixed precision; the parameter behind it."""
+    optimizer.zero_grad()
+    scaler.scale((parameter * factor).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return parameter.detach().clone()
+
+
 def settings() -> dict[str, Any]:
     """All of the process that a switch may change."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn

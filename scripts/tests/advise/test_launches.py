@@ -9,8 +9,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from gpulift.advise import launches
-from gpulift.advise.evidence import BASELINE
-from tests.advise.made import STEP_S, replay, silent, turn
+from gpulift.advise.evidence import BASELINE, Live
+from tests.advise.made import replay, silent, turn
 
 
 def test_holm_rejects_from_the_smallest_on_until_one_is_kept() -> None:
@@ -52,5 +52,8 @@ def test_a_process_without_steps() -> None:
     assert launches.over_values([None]) is None
 
 
-def test_a_live_step_is_the_median() -> None:
-    assert launches.live_s(turn(BASELINE, 0, STEP_S)) == pytest.approx(STEP_S)
+def test_waits_of_a_loader_that_delivers_in_bursts_are_in_the_step() -> None:
+    bursts = replace(turn(BASELINE, 0, 1.0), live=(Live(steps_s=(0.1, 0.1, 0.1, 0.5) * 3),))
+    even = turn("workers_8", 0, 0.1)
+    assert launches.live_s(bursts) == pytest.approx(0.2)
+    assert launches.paired_gain_log(even, [bursts]) == pytest.approx(math.log(2))

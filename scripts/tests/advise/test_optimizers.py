@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from gpulift_probe import optimizers  # noqa: E402
 from torch import nn  # noqa: E402
 
+from tests.advise import steps  # noqa: E402
 from tests.advise.steps import CUDA, named, seen, state  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
@@ -244,11 +245,7 @@ def test_a_scaler_works_with_either(asked: Any) -> None:
     weights = []
     for factor in (1.0, float("inf"), 1.0):
         turned.flip()
-        optimizer.zero_grad()
-        scaler.scale((parameter * factor).sum()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        weights.append(parameter.detach().clone())
+        weights.append(steps.scaled(scaler, optimizer, parameter, factor))
         turned.back()
     torch.testing.assert_close(torch.cat(weights), torch.tensor([0.9, 0.9, 0.8]))
     assert getattr(optimizer, "_step_supports_amp_scaling", None) is asked

@@ -31,9 +31,7 @@ class Seen:
     device: torch.device
     modules: list[nn.Module]  # outermost ones that were called
     optimizers: list[torch.optim.Optimizer]
-    operators: Mapping[
-        str, int
-    ]  # by profiler's name; empty where the script runs a profiler itself
+    operators: Mapping[str, int]  # by profiler's name; empty where the script profiles itself
     calls: Mapping[str, int]  # by the name that seen.py gives
     compiled: bool  # the script compiled something
     autocast: bool  # was active in a module's forward
