@@ -17,7 +17,7 @@ EXPORTED = {"tcmalloc": "tc_version", "jemalloc": "mallctl", "mimalloc": "mi_ver
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of <malloc.h>
 MMAP_BYTES = 32 << 20  # to which glibc's own threshold rises in the end
 ARENAS_PER_CORE = 8  # which glibc has if not told otherwise
-WARM_UP_STEPS = 10  # in which the heap grows
+WARM_UP_STEPS = 30  # in which the heap grows, with up to ten steps in between that find room
 COUNTED_STEPS = 5
 MINOR_FAULTS = 7  # in proc_pid_stat(5), counted from the state
 
