@@ -1,0 +1,105 @@
+"""A step of each arm beside the same step as it is: how far results are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from .anchors import Anchors
+from .arms import Switch
+from .exact import Exact
+from .gradients import Gradients
+from .rounded import Rounded
+from .said import Said
+from .saved import Saved, drawn_alike, random_numbers
+from .seen import Seen
+from .span import Course
+from .windows import BASELINE
+
+# How far gradients may be from those as it is, relative to their norm: rounding in FP32, and what
+# products lose that keep 10 or 7 bits. More where the step itself is further from FP32.
+ROUNDING, BANDS = 1e-3, {"tf32": 1e-2, "bf16": 0.1}
+OF_FP32, OF_ITSELF = 3, 10  # times its own distance from FP32, and by rounding or chance alone
+TELLING = 0.5  # a wider band tells nothing of gradients: losses have to do
+
+
+class Flipped(Protocol):
+    """A switch, or another way of taking a step."""
+
+    def flip(self) -> None:
+        """From the next step on."""
+
+    def back(self) -> None:
+        """As it was."""
+
+
+class Checks:
+    """Steps from the saved state."""
+
+    def __init__(self, anchors: Anchors, saved: Saved, seen: Seen, say: Said) -> None:
+        self.arm = ""  # whose step is taken now
+        self._anchors, self._saved, self._seen, self._say = anchors, saved, seen, say
+        self._gradients = Gradients()
+
+    def steps(self, arms: Sequence[Switch]) -> Course:
+        """All checks, told; first what the script as it is turns by chance, by the last bit of
+        its weights, and by its own precision."""
+        yield from self._once(None, self._gradients.keep)
+        self._loss, self._marks = self._mean_loss(), self._saved.marks()
+        self._numbers = random_numbers()
+        null = yield from self._distance(None)
+        self._tell(BASELINE, null, ROUNDING)
+        rounded = yield from self._distance(Rounded(self._anchors.optimizers.values()))
+        exact = yield from self._distance(Exact(self._seen))
+        itself = max(null or 0, rounded or 0)
+        inherent = max(ROUNDING, OF_ITSELF * itself, OF_FP32 * (exact or 0))
+        for arm in arms:
+            self._say.phase(f"checks a step: {arm.name}")
+            self.arm = arm.name
+            distance = yield from self._distance(arm)
+            self.arm = ""
+            band = max(inherent, BANDS.get(arm.name, 0))
+            if band <= TELLING:
+                self._tell(arm.name, distance, band)
+            else:
+                band = max(ROUNDING, BANDS.get(arm.name, 0))
+                self._tell(arm.name, None, band, "rounding alone turns its gradients")
+
+    def _distance(self, arm: Flipped | None) -> Generator[None, None, float | None]:
+        """Takes the step; how far its gradients are, where it drew the same random numbers."""
+        yield from self._once(arm, self._gradients.compare)
+        self._drew_alike = drawn_alike(self._numbers, random_numbers())
+        return self._gradients.distance() if self._drew_alike else None
+
+    def _once(self, arm: Flipped | None, look: Callable[[], None]) -> Course:
+        """The step behind another, since some loops ask for a batch ahead of using the last."""
+        self._saved.restore()
+        self._anchors.batches.rewind()
+        yield
+        self._saved.restore()
+        look()
+        if arm is not None:
+            arm.flip()
+        yield
+        self._gradients.stop()
+        if arm is not None:
+            arm.back()
+
+    def _tell(self, name: str, gradient: float | None, band: float, why: str = "") -> None:
+        losses = self._loss, self._mean_loss()
+        self._say(
+            "check",
+            arm=name,
+            losses=[loss for loss in losses if loss is not None],
+            bits=self._saved.marks() == self._marks,
+            gradient=gradient,
+            band=band,
+            why=why if self._drew_alike else "it draws other random numbers, as for dropout",
+        )
+
+    def _mean_loss(self) -> float | None:
+        """Of the batches of the last step."""
+        losses = self._anchors.losses
+        return float(torch.stack(losses).double().mean()) if losses else None

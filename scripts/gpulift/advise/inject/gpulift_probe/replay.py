@@ -1,0 +1,72 @@
+"""Steps that were saved, and are taken again by each arm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from .arms import Switch
+from .checks import Checks
+from .saved import Saved
+from .span import Course
+from .windows import Windows
+
+KEPT_STEPS = 4  # whose batches are replayed
+
+
+class Replay(Windows):
+    """Live steps, a check of each arm, their windows in turns, live steps again."""
+
+    multiple = KEPT_STEPS
+
+    def steps(self) -> Course:
+        """All of it."""
+        yield from self.until_flat()
+        yield from self.observe()
+        yield from self.live()
+        batches = self.anchors.batches
+        batches.notes = True
+        for _ in range(KEPT_STEPS):
+            yield
+        batches.notes, batches.playing = False, True
+        self.synchronize()
+        self.saved = Saved(self.anchors.optimizers.values())
+        self.tell_facts(self.saved.bytes)
+        _stop_schedules()
+        register_optimizer_step_pre_hook(self.saved.hold_settings)
+        arms = list(self.told(("bits", "step", "work")))
+        self.checks = Checks(self.anchors, self.saved, self.seen, self.say)
+        yield from self.checks.steps(arms)
+        self.begin(None)
+        yield from self.taken(2 * KEPT_STEPS)
+        yield from self.windows(arms)
+        self.saved.restore()
+        batches.playing = False
+        yield from self.taken(self.per_span())  # what the loader's processes had ready by now
+        yield from self.live()
+
+    def current(self) -> str:
+        """See base."""
+        return self.checks.arm or self.arm if hasattr(self, "checks") else ""
+
+    def begin(self, arm: Switch | None) -> None:
+        """The saved state and the first batch again, the arm's way."""
+        self.saved.restore()
+        self.anchors.batches.rewind()
+        super().begin(arm)
+
+
+def _stop_schedules() -> None:
+    """Learning rates stay as they are: a schedule would count steps that were taken again, and
+    some raise an error behind their last."""
+    kinds = [LRScheduler]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        if "step" in vars(kind):
+            kind.step = _no_step
+
+
+def _no_step(_schedule: Any, *_args: Any, **_options: Any) -> None:
+    """In place of a schedule's."""

@@ -1,0 +1,159 @@
+"""Spans of steps, and what they tell of a script."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .anchors import Anchors
+from .arms import synchronize
+from .said import Said
+from .seen import Observer, Seen, notes
+
+LEAST_STEPS, LEAST_S = 8, 1.0  # of a span that tells how fast steps are
+FLAT = 0.05  # by which two spans may differ
+
+Course = Iterator[None]  # goes on once for each step that the script takes
+
+
+class NeverFlat(Exception):
+    """No two spans of steps took as long as each other."""
+
+
+def machine(anchors: Anchors) -> dict[str, Any]:
+    """Where the process runs."""
+    device = device_of(anchors)
+    return {
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "cores": len(os.sched_getaffinity(0)),
+        "world": int(os.environ.get("WORLD_SIZE", "1")),
+    }
+
+
+def device_of(anchors: Anchors) -> torch.device:
+    """Of the first parameter that is trained."""
+    optimizer = next(iter(anchors.optimizers.values()))
+    device: torch.device = optimizer.param_groups[0]["params"][0].device
+    return device
+
+
+class Span:
+    """Steps of a script as it runs: until they are flat, and some that are timed."""
+
+    def __init__(self, plan: dict[str, Any], anchors: Anchors, say: Said) -> None:
+        self.plan, self.anchors, self.say = plan, anchors, say
+        self.arm = ""  # whose steps are taken now
+        self.step_s = math.inf  # as the last span had it
+        self.flat_after: int | None = None
+
+    def steps(self) -> Course:
+        """All of the course."""
+        raise NotImplementedError
+
+    def current(self) -> str:
+        """The arm whose steps are taken now; empty where it is none."""
+        return self.arm
+
+    @property
+    def device(self) -> torch.device:
+        """What is waited for."""
+        return device_of(self.anchors)
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether there is something to wait for."""
+        return bool(self.device.type == "cuda")
+
+    def synchronize(self) -> None:
+        """Waits for all that was issued."""
+        if self.on_cuda:
+            synchronize(self.device)
+
+    def taken(self, count: int, least_s: float = 0.0) -> Course:
+        """Lets so many steps be taken, and more until that time is over; `times` has them."""
+        anchors = self.anchors
+        self.times: list[tuple[float, float]] = []
+        self.synchronize()
+        anchors.waited_s = anchors.own_s = 0.0
+        began_s = last_s = time.perf_counter()
+        while len(self.times) < count or last_s - began_s < least_s:
+            yield
+            now_s = time.perf_counter()
+            self.times.append((now_s - last_s, anchors.waited_s))
+            anchors.waited_s, last_s = 0.0, now_s
+        self.hooks_s = anchors.own_s / len(self.times)
+        self.issued_s = last_s - began_s
+        self.synchronize()
+        self.seconds = time.perf_counter() - began_s
+        # The device's part of the last step, which the host does not wait for.
+        self.times[-1] = (self.times[-1][0] + self.seconds - self.issued_s, self.times[-1][1])
+        self.step_s = self.seconds / len(self.times)
+
+    def until_flat(self) -> Course:
+        """Spans until one takes as long as that before; raises NeverFlat."""
+        limit_s = float(self.plan["flat_s"])
+        until_s = time.monotonic() + limit_s
+        last_s = math.inf
+        while time.monotonic() < until_s:
+            self.say.phase(f"waits until steps take as long as before: {self.anchors.steps} so far")
+            yield from self.taken(self.per_span(), LEAST_S)
+            if abs(self.step_s / last_s - 1) < FLAT:
+                self.flat_after = self.anchors.steps
+                return
+            last_s = self.step_s
+        raise NeverFlat(f"steps never took as long as those before, for {limit_s:.0f} s")
+
+    def per_span(self) -> int:
+        """Steps: loaders of several processes deliver by turns."""
+        workers = getattr(self.anchors.loader, "num_workers", 0) if self.anchors.by_loader else 0
+        return max(LEAST_STEPS, 2 * workers) if self.step_s < LEAST_S else 2
+
+    def observe(self) -> Course:
+        """A step that is watched, and another for what watching leaves behind."""
+        observer = Observer()
+        observer.begin()
+        yield
+        self.synchronize()
+        self.seen: Seen = observer.end()
+        yield
+
+    def live(self) -> Course:
+        """A span as the script runs without us, told."""
+        self.say.phase("measures steps as they are")
+        yield from self.taken(self.per_span(), float(self.plan["live_s"]))
+        steps_s, waits_s = zip(*self.times)
+        self.say("live", steps_s=list(steps_s), waits_s=list(waits_s))
+
+    def tell_facts(self, state_bytes: int) -> None:
+        """What the script does, and what the probe costs it."""
+        anchors = self.anchors
+        self.say(
+            "facts",
+            anchor="loader" if anchors.by_loader else "optimizer",
+            steps_before=self.flat_after,
+            optimizers=[type(optimizer).__name__ for optimizer in anchors.optimizers.values()],
+            loader=_loader_facts(anchors.loader) if anchors.by_loader else None,
+            batches_per_step=max(1, anchors.batches_count),
+            compiled=self.seen.compiled,
+            convolutions=any("convolution" in name for name in self.seen.operators),
+            notes=notes(self.seen),
+            hooks_s=self.hooks_s,
+            state_bytes=state_bytes,
+        )
+
+
+def _loader_facts(loader: Any) -> dict[str, Any]:
+    return {
+        "workers": loader.num_workers,
+        "prefetch": loader.prefetch_factor,
+        "pin_memory": bool(loader.pin_memory),
+        "batch": loader.batch_size,
+    }
