@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import random
 import sys
@@ -26,6 +25,7 @@ class Saved:
     def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
         self._optimizers = list(optimizers)
         self._buffers = buffers()
+        self._schedules = [vars(schedule) for schedule in instances(LRScheduler)]
         tensors = self._tensors()
         self.bytes = sum(bytes_of(tensor) for tensor in tensors)
         beside = fits(self.bytes, tensors)
@@ -34,9 +34,14 @@ class Saved:
             (entries, {name: held(value) for name, value in entries.items()})
             for entries in self._containers()
         ]
-        self._others = [(one, copy.deepcopy(one.state_dict())) for one in stateful()]
+        self._scalers = [(scaler, scaler.state_dict()) for scaler in scalers()]
         self._numbers = random_numbers()
         self._holds = False
+        self._rates = [
+            (group, {name: value for name, value in group.items() if is_rate(value)})
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+        ]
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(self._hold_rates)
 
@@ -47,12 +52,12 @@ class Saved:
         for tensor, values in self._copies:
             tensor.copy_(values)
         for entries, values in self._entries:
-            for name in set(entries) - set(values):
+            for name in set(entries.keys()) - set(values):
                 del entries[name]
             for name, value in values.items():
                 entries[name] = held(value)
-        for one, state in self._others:
-            one.load_state_dict(copy.deepcopy(state))
+        for scaler, state in self._scalers:
+            scaler.load_state_dict(state)
         set_random_numbers(self._numbers)
         self._holds = True
 
@@ -66,16 +71,13 @@ class Saved:
         same, and hardly otherwise."""
         return [mark for tensor in self._tensors() for mark in marks_of(tensor)]
 
-    def _hold_rates(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if not self._holds:
-            return
-        groups = {id(group) for group in optimizer.param_groups}
-        for entries, values in self._entries:
-            if id(entries) in groups:
-                entries.update((name, values[name]) for name in values if is_rate(values[name]))
+    def _hold_rates(self, *_: Any) -> None:
+        if self._holds:
+            for group, rates in self._rates:
+                group.update(rates)
 
     def _containers(self) -> Iterator[Entries]:
-        yield from self._buffers
+        yield from (*self._buffers, *self._schedules)
         for optimizer in self._optimizers:
             yield from (optimizer.state, *optimizer.state.values(), *optimizer.param_groups)
 
@@ -109,15 +111,10 @@ def instances(kind: type) -> Iterator[Any]:
     return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
 
 
-def stateful() -> list[Any]:
-    """Scalers of mixed precision, and schedules of learning rates."""
-    scaler: type = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-    return [
-        one
-        for kind in (scaler, LRScheduler)
-        for one in instances(kind)
-        if getattr(one, "_enabled", True)  # else a scaler takes no state
-    ]
+def scalers() -> list[Any]:
+    """Those of mixed precision that scale."""
+    kind: type = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    return [scaler for scaler in instances(kind) if scaler.is_enabled()]
 
 
 def is_rate(value: Any) -> bool:
