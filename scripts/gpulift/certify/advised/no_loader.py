@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-FAULTS = ("pageable", "item", "attention_by_hand", "fp32", "small_batch", "optimizer_loop")
-FAULTS += ("synchronize",)
+FAULTS = "pageable item attention_by_hand fp32 small_batch optimizer_loop synchronize"
 VOCABULARY, ACCUMULATION = 50_304, 2
 
 
@@ -57,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--size", choices=["small", "large"], default="large")
-    parser.add_argument("--plant", choices=FAULTS)
+    parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
     cuda = torch.cuda.is_available()

@@ -11,8 +11,7 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-FAULTS = ("slow_decoding", "one_worker", "pageable", "item", "fp32", "small_batch")
-FAULTS += ("optimizer_loop", "synchronize")
+FAULTS = "slow_decoding one_worker pageable item fp32 small_batch optimizer_loop synchronize"
 PIXELS, CLASSES = 64, 10
 
 
@@ -46,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--size", choices=["small", "large"], default="large")
-    parser.add_argument("--plant", choices=FAULTS)
+    parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
     workers, batch, side = (12, 128, 192) if large else (1, 8, 384)

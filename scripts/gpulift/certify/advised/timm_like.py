@@ -12,8 +12,7 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-FAULTS = ("slow_decoding", "one_worker", "pageable", "item", "small_batch", "optimizer_loop")
-FAULTS += ("synchronize",)
+FAULTS = "slow_decoding one_worker pageable item small_batch optimizer_loop synchronize"
 PIXELS, CLASSES = 128, 100
 MEAN, DEVIATION = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 
@@ -54,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--size", choices=["small", "large"], default="large")
-    parser.add_argument("--plant", choices=FAULTS)
+    parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
     workers, batch, side, pixels = (12, 256, 160, 128) if large else (1, 8, 320, 32)
