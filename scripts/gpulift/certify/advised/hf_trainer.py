@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
-    length, batch = (1024, 16) if large else (64, 8)
+    length, batch, merges = (1024, 16, 8) if large else (64, 8, 20)
     if not large:
         torch.set_num_threads(1)  # the other core tokenizes
 
@@ -102,7 +102,7 @@ def main() -> None:
         trainer = kind(
             GPT2LMHeadModel(GPT2Config(bos_token_id=0, eos_token_id=0, **shape)),
             arguments,
-            train_dataset=Texts(length, merges=64 if fault == "slow_decoding" else 8),
+            train_dataset=Texts(length, 80 if fault == "slow_decoding" else merges),
             callbacks=[clock],
         )
         trainer.remove_callback(PrinterCallback)

@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
-    workers, batch, side, crop = (12, 128, 256, 224) if large else (1, 4, 256, 64)
+    workers, batch, side, crop = (12, 128, 256, 224) if large else (1, 4, 512, 64)
 
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)

@@ -62,6 +62,8 @@ def main() -> None:
     cuda = torch.cuda.is_available()
 
     torch.manual_seed(1)
+    if not large:
+        torch.set_num_threads(1)  # more have nothing to do
     device = torch.device("cuda" if cuda else "cpu")
     vocabulary, length = (VOCABULARY, 1024) if large else (256, 64)
     layers, width, heads = (12, 768, 12) if large else (3, 64, 4)

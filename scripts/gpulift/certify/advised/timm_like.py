@@ -57,13 +57,14 @@ def main() -> None:
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
     workers, batch, side, pixels = (12, 256, 160, 128) if large else (1, 8, 320, 32)
+    slow_side = 960 if large else 1280
 
     torch.manual_seed(1)
     if not large:
         torch.set_num_threads(1)  # the other core decodes
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
-    dataset = Photos(960 if fault == "slow_decoding" else side, pixels)
+    dataset = Photos(slow_side if fault == "slow_decoding" else side, pixels)
     batch = batch // 2 if fault == "small_batch" else batch
     loader = DataLoader(
         dataset,
