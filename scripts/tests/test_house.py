@@ -13,7 +13,7 @@ from tests.conftest import CHECKOUT
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
     *("ground", "records", "engine", "verdicts", "gate", "analysis", "certify"),
-    *("report", "exchange", "watch", "commands", "cli", "__main__"),
+    *("report", "exchange", "advise", "watch", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},

@@ -1,0 +1,185 @@
+"""Watches one training step: what ran, what was called, and what could be said of that."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from .optimizers import ZEROED
+from .switch import Seen, put, script_line
+from .waits import READS, WAITS, is_read
+
+__all__ = ["Observer", "Seen", "notes"]
+
+COPIES = "copies from pageable memory"
+COPIED_BYTES = "bytes from pageable memory"
+
+Function = Callable[..., Any]
+
+# torch 2.2 has the other alone; both are constants to a compiler that comes across them.
+_is_compiling = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+
+
+class Observer:
+    """Watches from `begin` to `end`, which may be called when an optimizer's step has ended."""
+
+    def begin(self) -> None:
+        """Starts to watch, all counts at zero."""
+        self._modules: dict[int, nn.Module] = {}
+        self._optimizers: dict[int, torch.optim.Optimizer] = {}
+        self._calls: Counter[str] = Counter()
+        self._depth = 0
+        self._autocast = False
+        self._undo = contextlib.ExitStack()
+        self._wrap(nn.Module, "__call__", self._module_called)
+        for name in READS:
+            self._wrap(torch.Tensor, name, functools.partial(self._reading, name))
+        for owner in WAITS:
+            self._wrap(owner, "synchronize", self._synchronizing)
+        for owner in (torch.optim.Optimizer, nn.Module):
+            self._wrap(owner, "zero_grad", self._zeroing)
+        for name in ("to", "cuda"):
+            self._wrap(torch.Tensor, name, self._copying)
+        # Not a hook behind steps: torch may be walking over those right now.
+        self._undo.callback(register_optimizer_step_pre_hook(self._stepping).remove)
+        self._profile = _profile()
+
+    def end(self) -> Seen:
+        """Stops to watch."""
+        operators = _operators(self._profile)
+        self._undo.close()
+        seen = Seen(
+            device=torch.device("cpu"),
+            modules=list(self._modules.values()),
+            optimizers=list(self._optimizers.values()),
+            operators=operators,
+            calls=dict(self._calls),
+            compiled=_has_compiled(),
+            autocast=self._autocast,
+        )
+        devices = (parameter.device for parameter in seen.parameters())
+        seen.device = next((one for one in devices if one.type != "cpu"), seen.device)
+        return seen
+
+    def _wrap(self, owner: Any, name: str, wrapper: Callable[[Function], Function]) -> None:
+        self._undo.callback(put(owner, name, wrapper(getattr(owner, name))))
+
+    def _module_called(self, call: Function) -> Function:
+        def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if _is_compiling():
+                return call(module, *args, **kwargs)
+            # Parts of a module are called in backward where it is checkpointed.
+            if not self._depth and torch._C._current_graph_task_id() < 0:
+                self._modules[id(module)] = module
+            self._autocast |= torch._C._is_any_autocast_enabled()
+            self._depth += 1
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return called
+
+    def _reading(self, name: str, read: Function) -> Function:
+        def counted(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if tensor.device.type != "cpu" and is_read(name, tensor) and script_line():
+                self._calls["item"] += 1
+            return read(tensor, *args, **kwargs)
+
+        return counted
+
+    def _synchronizing(self, synchronize: Function) -> Function:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if script_line():
+                self._calls["synchronize"] += 1
+            return synchronize(*args, **kwargs)
+
+        return counted
+
+    def _zeroing(self, zero_grad: Function) -> Function:
+        def counted(owner: Any, set_to_none: bool = True) -> None:
+            if not set_to_none:
+                self._calls[ZEROED] += 1
+            zero_grad(owner, set_to_none=set_to_none)
+
+        return counted
+
+    def _copying(self, copy: Function) -> Function:
+        def counted(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            copied = copy(tensor, *args, **kwargs)
+            leaves = tensor.device.type == "cpu" and copied.device.type != "cpu"
+            if leaves and not tensor.is_pinned():
+                self._calls[COPIES] += 1
+                self._calls[COPIED_BYTES] += tensor.numel() * tensor.element_size()
+            return copied
+
+        return counted
+
+    def _stepping(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._optimizers[id(optimizer)] = optimizer
+
+
+def _profile() -> Any:
+    """A running profiler without CUPTI; None where the script has one, which could not start."""
+    scripts = torch.profiler.profile
+    if torch.autograd._profiler_enabled() or any(type(one) is scripts for one in gc.get_objects()):
+        return None
+    # torch.profiler's own takes seconds to start, for what nobody reads here.
+    profile = torch.autograd.profiler.profile(use_kineto=True)
+    profile.__enter__()
+    return profile
+
+
+def _operators(profile: Any) -> Counter[str]:
+    if profile is None:
+        return Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profile.__exit__(None, None, None)
+    return Counter(event.name for event in profile.function_events)
+
+
+def _has_compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
+
+
+def notes(seen: Seen) -> list[str]:
+    """What a step does that no switch changes: one short line for each."""
+    said = []
+    if not seen.operators:
+        said.append("operators: not known, since the script runs a profiler itself")
+    if products := _attention_by_hand(seen.operators):
+        said.append(
+            f"attention by hand: {products} products over a softmax a step; "
+            "F.scaled_dot_product_attention does it in one kernel"
+        )
+    if reads := seen.calls.get("item"):
+        said.append(f"values read back: {reads} a step, each of which waits for the device")
+    if synchronizations := seen.calls.get("synchronize"):
+        said.append(f"torch.cuda.synchronize and the like: {synchronizations} a step")
+    if copies := seen.calls.get(COPIES):
+        megabytes = seen.calls[COPIED_BYTES] / 1e6
+        said.append(
+            f"pageable memory: {copies} copies to the device a step, {megabytes:.1f} MB; "
+            "from pinned memory they need not wait"
+        )
+    return said
+
+
+def _attention_by_hand(operators: Mapping[str, int]) -> int:
+    if any("scaled_dot_product" in operator for operator in operators):
+        return 0
+    products = operators.get("aten::bmm", 0) + operators.get("aten::baddbmm", 0)
+    # Each takes the scores and the values; backward adds more.
+    return min(operators.get("aten::_softmax", 0), products // 2)

@@ -1,0 +1,151 @@
+"""Records of what processes measured, which tell neither command nor script."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from math import isfinite
+from typing import Any
+
+from gpulift.advise import results
+from gpulift.advise.evidence import BASELINE, Memory, Process, Window
+from gpulift.exchange.imported import SCHEMA, UNKNOWN, Json
+from gpulift.records.model import IMPORT
+from gpulift.records.private import private_strings
+
+METHOD = "advise 1"
+REPLAY, TURN = "advise/replay", "advise/turn"
+LIVE = "live step"  # the arm of a process whose own setting is what is measured
+UNMEASURED = "the process ended before anything was measured"  # the script's own error is not told
+NOTES = {"clock": "the wall clock, to the end of a window on the device"}
+
+
+def records_of(
+    replays: Sequence[Process], turns: Sequence[Process], command: Sequence[str], started_at: str
+) -> list[Json]:
+    """A record of each process, for `imported.write`; a process of turns is a launch of its
+    setting."""
+    digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    own = [(one, REPLAY, {"command": digest}, _replay(one)) for one in replays]
+    own += [(one, TURN, {"setting": one.setting, "command": digest}, _turn(one)) for one in turns]
+    launches = Counter(str(case) for _, _, case, _ in own)
+    begun: Counter[str] = Counter()
+    records = []
+    for process, technique, case, measured in own:
+        launch = begun[str(case)]
+        begun[str(case)] += 1
+        records.append(
+            {
+                "schema": SCHEMA,
+                "method": METHOD,
+                "kind": IMPORT,
+                "technique": technique,
+                "case": case,
+                "case_id": "/".join(f"{axis}:{value}" for axis, value in case.items()),
+                "regime": UNKNOWN,
+                "launch": launch,
+                "launches": launches[str(case)],
+                "started_at": started_at,
+                "context": _context(process),
+                "notes": NOTES,
+                "imported": {"tool": "advise", "file": technique, "turn": process.turn},
+                **(measured or {"outcome": "error", "reason": UNMEASURED}),
+            }
+        )
+    return records
+
+
+def _replay(process: Process) -> Json:
+    if not any(window.arm == BASELINE for window in process.windows):
+        return {}
+    names = list(dict.fromkeys([BASELINE, *process.arms, *(w.arm for w in process.windows)]))
+    blocks = [
+        [names.index(window.arm) for window in block]
+        for _, block in groupby(process.windows, key=lambda window: window.block)
+    ]
+    return _measured([_arm(process, name) for name in names], blocks)
+
+
+def _turn(process: Process) -> Json:
+    if not process.steps_s:
+        return {}
+    memory = process.memory or Memory()
+    arm = {
+        "name": LIVE,
+        "role": "baseline",
+        "outcome": "ok",
+        "clock": "host",
+        "checked": False,
+        "windows": {"host_s": process.steps_s},
+        **_known(peak_device_bytes=memory.device_bytes, peak_host_bytes=memory.host_bytes),
+    }
+    return _measured([arm], [[0]] * len(process.steps_s))
+
+
+def _measured(arms: Sequence[Json], blocks: Sequence[Sequence[int]]) -> Json:
+    return {
+        "outcome": "ok",
+        "arms": arms,
+        "order": {"blocks": blocks},
+        "stop": {"reason": "measured", "blocks": len(blocks)},
+    }
+
+
+def _arm(process: Process, name: str) -> Json:
+    windows = [window for window in process.windows if window.arm == name]
+    said = process.arms.get(name)
+    failures = [failed.why for failed in process.failed if failed.arm == name]
+    if said and said.state == "failed":
+        failures.append(said.why)
+    made: Json = {"name": name, "role": "baseline" if name == BASELINE else "technique"}
+    if failures:
+        return made | {"outcome": "failed", "reason": _public(failures[0])}
+    if not windows:
+        why = said.why if said else ""
+        return made | {"outcome": "skipped", "reason": _public(why or "it had no window")}
+    return made | {"outcome": "ok", "clock": "host", **_windows(windows), **_check(process, name)}
+
+
+def _windows(windows: Sequence[Window]) -> Json:
+    """All as if of as many steps as the first."""
+    steps = windows[0].steps
+    return {
+        "steps_per_window": steps,
+        "windows": {
+            "host_s": [window.seconds * steps / window.steps for window in windows],
+            "enqueue_s": [window.issued_s * steps / window.steps for window in windows],
+        },
+        **_known(peak_device_bytes=max(window.peak_bytes for window in windows)),
+    }
+
+
+def _known(**peaks: int) -> Json:
+    """Those that were read: none is 0."""
+    return {name: peak for name, peak in peaks.items() if peak}
+
+
+def _check(process: Process, name: str) -> Json:
+    check = process.checks.get(name)
+    apart = None if check is None else results.distance(check)
+    if check is None or apart is None or not isfinite(apart):
+        return {"checked": False}
+    return {"check_error": apart, "check_tolerance": check.band}
+
+
+def _context(process: Process) -> Json:
+    hello = process.hello
+    cores = {"cores": hello.cores} if hello and hello.cores else {}
+    made: dict[str, Any] = {"host": {"cpu": UNKNOWN, **cores}, "options": {}}
+    if hello is not None:
+        made["versions"] = {"torch": hello.torch, "python": hello.python}
+    if hello is not None and process.on_gpu:
+        return made | {"gpu": {"name": hello.device}}
+    return made | {"gpu_missing": "the script trains on the processor"}
+
+
+def _public(reason: str) -> str:
+    """A script's own error may name its files."""
+    line = " ".join(reason.split()) or "it failed"
+    return "what it said names what is private" if any(private_strings(line)) else line

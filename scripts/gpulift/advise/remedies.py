@@ -1,0 +1,63 @@
+"""The line of a script or shell that brings each change to stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpulift.advise.evidence import Facts
+
+ATTENTION = "with torch.nn.attention.sdpa_kernel(SDPBackend.{}): around the forward pass"
+# By the name of a change, which may end in a number.
+LINES = {
+    "tf32": 'torch.set_float32_matmul_precision("high")',
+    "cudnn_search": "torch.backends.cudnn.benchmark = True",
+    "attention_cudnn": ATTENTION.format("CUDNN_ATTENTION"),
+    "attention_flash": ATTENTION.format("FLASH_ATTENTION"),
+    "attention_efficient": ATTENTION.format("EFFICIENT_ATTENTION"),
+    "bf16": 'with torch.autocast("{device}", torch.bfloat16): around forward pass and loss',
+    "foreach": "{optimizer}(..., foreach=True)",
+    "fused": "{optimizer}(..., fused=True)",
+    "set_to_none": "optimizer.zero_grad(set_to_none=True)",
+    "compile": "model.compile() ahead of the first step",
+    "compile_all": "model.compile() ahead of the first step",
+    "reads": "read values (.item(), float(loss), .cpu()) every 50 steps, not at each",
+    "synchronize": "leave out torch.cuda.synchronize()",
+    "workers": "DataLoader(..., num_workers={number})",
+    "prefetch": "DataLoader(..., prefetch_factor={number})",
+    "pinned": "DataLoader(..., pin_memory=True), and .to(device, non_blocking=True) of its batches",
+    "expandable_segments": "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    "omp": "export OMP_NUM_THREADS={number}",
+    "channels_last": "model.to(memory_format=torch.channels_last), and inputs likewise",
+}
+KINDS = {  # of changes that exclude one another; others are of their own
+    "fused": "foreach",
+    "threads": "omp",
+    "compile_all": "compile",
+    "attention_cudnn": "attention",
+    "attention_flash": "attention",
+    "attention_efficient": "attention",
+}
+NUMBERED = ("workers", "prefetch", "omp")
+
+
+def remedy(name: str, label: str, facts: Iterable[Facts], on_gpu: bool) -> str:
+    """What to do for a change: its label, and the line where there is one."""
+    kind, number = _parted(name)
+    optimizers = [optimizer for one in facts for optimizer in one.optimizers]
+    line = LINES.get(kind, "").format(
+        number=number,
+        optimizer=optimizers[0] if optimizers else "AdamW",
+        device="cuda" if on_gpu else "cpu",
+    )
+    return f"{label}: {line}" if line else label
+
+
+def kind(name: str) -> str:
+    """Of the changes of one kind only one can be made."""
+    parted, _ = _parted(name)
+    return KINDS.get(parted, parted)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    beginning, _, number = name.rpartition("_")
+    return (beginning, number) if beginning in NUMBERED else (name, "")

@@ -1,0 +1,34 @@
+"""The probe is imported as in a user's process: from the folder that is put on its path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import CHECKOUT
+
+sys.path.append(str(CHECKOUT / "scripts" / "gpulift" / "advise" / "inject"))
+
+
+@pytest.fixture
+def unchanged() -> Iterator[None]:
+    """Whatever the test does, torch is behind it as it was."""
+    from tests.advise import steps
+
+    before = steps.settings()
+    yield
+    assert steps.settings() == before
+
+
+@pytest.fixture
+def ampere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some GPU with TF32 and BF16."""
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (8, 0))
+
+
+@pytest.fixture
+def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without."""
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))

@@ -1,0 +1,58 @@
+"""All switches alike: known by name, and undone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gpulift_probe import arms, flags, optimizers, switch  # noqa: E402
+
+from tests.advise.steps import named, seen, settings, state  # noqa: E402
+
+pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
+
+
+def everything() -> Any:
+    """A step in which each switch has something to change."""
+    calls = {"item": 1, "synchronize": 1, optimizers.ZEROED: 1}
+    return seen(calls=calls, compiled=True, operators={"aten::convolution": 1})
+
+
+def test_the_switches_are_known_by_their_names() -> None:
+    names = [one.name for one in arms.switches(seen())]
+    assert names == [
+        *("tf32", "cudnn_search", "attention_cudnn", "attention_flash", "attention_efficient"),
+        *("bf16", "foreach", "fused", "set_to_none", "compile", "reads", "synchronize", "threads"),
+    ]
+    assert {one.keeps for one in arms.switches(seen())} == {"bits", "step", "work"}
+
+
+@pytest.mark.parametrize("name", [one.name for one in arms.switches(seen())])
+def test_a_flip_is_undone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = torch.get_num_threads() + 1
+    monkeypatch.setattr(flags, "physical_cores", lambda: more)
+    watched = everything()
+    module, group = watched.modules[0], watched.optimizers[0].param_groups[0]
+    before = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
+    turned = named(name, watched)
+    for _ in range(2):
+        turned.flip()
+        during = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
+        turned.back()
+        assert during != before
+        after = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
+        assert after == before
+
+
+def test_back_without_a_flip_does_nothing() -> None:
+    for turned in arms.switches(everything()):
+        turned.back()
+
+
+def test_without_cuda_what_is_of_cuda_is_not_applicable() -> None:
+    watched = everything()
+    for name in ("tf32", "cudnn_search", "attention_flash", "reads", "synchronize"):
+        assert state(name, watched) == ("not applicable", switch.NO_CUDA)
