@@ -56,8 +56,8 @@ def main() -> None:
     parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
-    workers, batch, side, pixels = (12, 256, 160, 128) if large else (1, 8, 320, 32)
-    slow_side = 960 if large else 1280
+    workers, batch, side, pixels = (12, 256, 160, 128) if large else (1, 8, 480, 32)
+    slow_side = 960 if large else 1440
 
     torch.manual_seed(1)
     if not large:
