@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpulift.advise.advice import HELPS, HURTS, NO_CHANGE, OTHER_WORK, UNDECIDED, UPPER_BOUND
 from gpulift.certify.check import differences
 from gpulift.ground.errors import GpuliftError, RecordError
 from gpulift.ground.whole import write_whole
@@ -26,8 +27,7 @@ from gpulift.verdicts import stats
 
 SCHEMA = "1.0"
 FOLDER = "advise"  # below results
-HELPS, UPPER_BOUND, OTHER_WORK = "helps", "upper bound", "other work"
-JUDGED = (HELPS, "hurts", "no change", "undecided")
+JUDGED = (HELPS, HURTS, NO_CHANGE, UNDECIDED)
 NAMED, MISSED, NOT_MEASURED = "named", "missed", "not measured"
 COSTS_NOTHING = "costs nothing here"
 NOTE = "a note"
@@ -118,16 +118,16 @@ FAULTS = {
 PLAIN_FP32 = Fault(("tf32", "bf16"), on_gpu=True, large=True)  # its script has no autocast
 
 SCRIPTS = ("plain", "no_loader", "hf_trainer", "lightning_fit", "timm_like")
-PLAIN, NO_LOADER, HF, LIGHTNING, TIMM = SCRIPTS
+PLAIN, NO_LOADER, HF, _, TIMM = SCRIPTS
 IDLE = {  # rows, and the scripts in which they do nothing
+    "vary_*": SCRIPTS,  # an option once more, as it is
     "synchronize": SCRIPTS,
     "expandable_segments": SCRIPTS,
-    "reads": (PLAIN, NO_LOADER, LIGHTNING),  # the other two read what tells of infinities
     "cudnn_search": (NO_LOADER, HF),  # there is no convolution
     "channels_last": (NO_LOADER, HF),
     "attention_*": (PLAIN, TIMM),  # there is no attention
 }
-IDLE_WITHOUT_GPU = {"tf32", "cudnn_search", "pinned", "reads"}
+IDLE_WITHOUT_GPU = {"tf32", "cudnn_search", "pinned"}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gpulift.certify.advise import Advice, Case, fault_of
 from gpulift.ground.errors import INCONCLUSIVE, OK, GpuliftError
@@ -92,9 +93,12 @@ class Trials:
 
     def _advised(self, case: Case) -> Case:
         self.say(f"advice: {_name(case)}")
-        program = [sys.executable, str(PROGRAM), "advise", "--json", "--"]
         try:
-            done = _finished([*program, *self._command(case)], ADVICE_LIMIT_S)
+            with TemporaryDirectory() as folder:
+                program = [sys.executable, str(PROGRAM), "advise", "--json", "--out", folder]
+                # What is there already does nothing more.
+                program += ["--vary", f"--size {self.size}", "--", *self._command(case)]
+                done = _finished(program, ADVICE_LIMIT_S)
             if done.returncode not in (OK, INCONCLUSIVE):
                 raise NotTaken(_last_line(done))
             advice = decoded(done.stdout.strip(), Advice, "gpulift advise --json")

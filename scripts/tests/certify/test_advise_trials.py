@@ -89,6 +89,10 @@ def test_each_is_advised_with_its_fault(programs: FakePrograms) -> None:
     assert [one[-1] for one in advised] == [
         *("small", "attention_by_hand", "small_batch", "optimizer_loop"),
     ]
+    for command in advised:
+        varied, script = command[command.index("--vary") + 1], command[command.index("--") + 1 :]
+        assert varied == "--size small"
+        assert {"--size", "small"} < set(script)
     advice = kept[""].advice
     assert advice is not None
     assert (advice.rows[0].name, advice.torch) == ("foreach", "2.11.0")
