@@ -20,6 +20,7 @@ from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
 from gpulift.commands import reference as reference_command
 from gpulift.commands import run_further
+from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
 from gpulift.commands.certify import certify
 from gpulift.commands.citing import cite, show
@@ -100,6 +101,7 @@ app.command()(claims)
 app.command()(cost)
 app.command()(predictions)
 app.command()(watch)
+app.command()(advise)
 app.command()(publish)
 app.command()(submit)
 app.command()(siblings)

@@ -16,6 +16,7 @@ from typing import Any
 from gpulift.advise.evidence import BASELINE, Failed, Process, read_process
 from gpulift.advise.following import SEVERAL_RANKS, Following, Hearing, Tail
 from gpulift.advise.settings import Setting
+from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.programs import text_of
 from gpulift.ground.signals import Signals
@@ -114,9 +115,16 @@ def run(
     Raises GpuliftError where it cannot be started, and of several ranks."""
     with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:
         said, outputs = folder / "said.jsonl", (folder / "stdout", folder / "stderr")
+
+        def all_said() -> None:
+            try:
+                on_end(read_process(setting.name, turn, said))
+            except (GpuliftError, OSError) as error:  # for which no training is stopped
+                say(f"warning: {error}")
+
         began_s = time.monotonic()
         process = _started(command, setting, plan, said, signals, opened, outputs)
-        hearing = Hearing(said, on_phase, lambda: on_end(read_process(setting.name, turn, said)))
+        hearing = Hearing(said, on_phase, all_said)
         shown = [Tail(file) for file in outputs] if command.verbose else []
         silence_s, goes_on = command.silence_s, command.passes
         following = Following(process, signals, hearing, silence_s, goes_on, shown)
