@@ -59,20 +59,21 @@ def advise(
     turns: Sequence[Process],
     settings: Sequence[Setting],
     together: Sequence[Process],
+    cached: bool = True,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
-    Holm's test among all of them says so at 5 %."""
+    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once."""
     every = [*replays, *turns, *together]
     plain = [one for one in every if one.setting == BASELINE]
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
     step = launches.over_values([launches.live_s(one) for one in live])
-    fed = [one for one in replays if one.facts and one.facts.anchor == "loader"]
-    cached = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
+    fed = [one for one in replays if cached and one.facts and one.facts.anchor == "loader"]
+    cached_step = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
     rest = launches.over_launches(list(_rest_logs(fed)))
     trials = [_of_arm(replays, name) for name in _arm_names(replays)]
     trials += [_of_setting(turns, one, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached), *judged]
+    rows = [*_head_space(rest, cached_step), *judged]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(
@@ -81,7 +82,7 @@ def advise(
         launches=len(live),
         steps=sum(one.ended.steps for one in every if one.ended),
         step_s=Span.of(step),
-        cached_s=Span.of(cached),
+        cached_s=Span.of(cached_step),
         wait_share=_complement(rest),
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),

@@ -99,8 +99,8 @@ def _input_share(process: Process) -> float | None:
         return None
     if replayed_s is not None:
         return 1 - replayed_s / live_s
-    waited_s = sum(wait_s for span in process.live for wait_s in span.waits_s)
-    return waited_s / sum(process.steps_s)
+    waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
+    return sum(waits_s) / sum(process.steps_s) if waits_s else None
 
 
 def _setting(name: str, label: str, keeps: Keeps, *why_not: str, **more: Any) -> Setting:

@@ -39,6 +39,7 @@ class Measured:
     turns: list[Process] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
     together: list[Process] = field(default_factory=list)
+    cached: bool = True  # whether replays had their batches at once
     interrupted: bool = False
     code: int = 0
 
@@ -49,7 +50,7 @@ class Measured:
 
     def advice(self) -> Advice:
         """The answer."""
-        return advise(self.replays, self.turns, self.settings, self.together)
+        return advise(self.replays, self.turns, self.settings, self.together, self.cached)
 
 
 class Interrupted(Exception):
@@ -82,7 +83,7 @@ class _Rounds:
         self._without: list[str] = []  # arms in which a process died
         self._round = 0
         self._begun, self._expected = 0, ""
-        self.measured = Measured()
+        self.measured = Measured(cached=asked.mode != "live")
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died."""
@@ -115,6 +116,7 @@ class _Rounds:
         parts = [one for one in self.measured.settings if one.name in names]
         switches = [name for name in names if name not in {one.name for one in parts}]
         if switches or len(parts) > 1:
+            self._expected = f" of about {self._begun + 2 * self._asked.launches}"
             for _ in range(self._asked.launches):
                 self._take_round([merged(ALL, parts, switches)], self.measured.together)
 

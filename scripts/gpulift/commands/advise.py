@@ -13,7 +13,6 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift.advise import rounds
-from gpulift.advise.evidence import PROCESSOR
 from gpulift.advise.plan import require_known
 from gpulift.advise.process import Command, require_open
 from gpulift.advise.progress import Progress
@@ -29,7 +28,6 @@ from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Wide, named, require_above_0
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
-from gpulift.records.model import slug
 
 SILENCE_S = 600.0
 THROWN_AWAY = (
@@ -158,9 +156,8 @@ class _Shown:
             print_advice(advice, terminal.console(wide=self._wide))
         turns = [*measured.turns, *measured.together]
         started_at = self._started.strftime("%Y-%m-%dT%H:%M:%SZ")
-        records = records_of(measured.replays, turns, self._job.arguments, started_at)
-        out = self._out or make_new(
-            Path(RESULTS) / slug(advice.device or PROCESSOR), f"{started_at[:10]}-advise"
-        )
+        command = self._job.arguments
+        records = records_of(measured.replays, turns, command, started_at, measured.cached)
+        out = self._out or make_new(Path(RESULTS) / "advise", started_at[:10])
         imported.write(records, out)
         say(f"records: {out}")

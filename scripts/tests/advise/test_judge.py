@@ -184,6 +184,12 @@ def test_input_that_the_step_waits_for() -> None:
     assert any("until input is faster" in note for note in advice.notes)
 
 
+def test_steps_that_wait_for_their_batches_tell_nothing_of_input() -> None:
+    advice = advise([replay({"fused": 1.1}, wait_share=0.3)], (), (), (), cached=False)
+    assert (advice.cached_s, advice.wait_share) == (None, None)
+    assert [row.name for row in advice.rows] == ["fused"]
+
+
 def test_a_script_without_a_loader_has_no_word_on_input() -> None:
     facts = Facts(anchor="optimizer", optimizers=("AdamW",))
     advice = of_replays([replay({"fused": 1.1}, facts=facts) for _ in range(3)])

@@ -142,7 +142,7 @@ WAITING = replay({}, wait_share=0.25)
     ("process", "share"),
     [
         (WAITING, 0.25),
-        (replace(turn("as it is", 0, 0.1), live=WAITING.live), 0.0),
+        (replace(turn("as it is", 0, 0.1), live=WAITING.live), None),
         (replay({}, wait_share=0.25, facts=Facts(anchor="optimizer")), None),
     ],
 )

@@ -27,7 +27,8 @@ LONG_S = 60.0
 
 def command(way: str = "", *more: str, **changes: Any) -> Command:
     arguments = (sys.executable, str(STAND_IN), way, *more)
-    return Command(arguments, **{"environment": {**os.environ}, "silence_s": LONG_S} | changes)
+    options: dict[str, Any] = {"environment": {**os.environ}, "silence_s": LONG_S}
+    return Command(arguments, **options | changes)
 
 
 def ran(job: Command, setting: Setting = AS_IT_IS, plan: Mapping[str, Any] = REPLAY) -> Ran:
@@ -168,7 +169,7 @@ def test_a_training_goes_on_whatever_fails_here(capfd: pytest.CaptureFixture[str
     def fail(_: Process) -> None:
         raise GpuliftError("no space")
 
-    told = process.run(command("trains on", passes=True), AS_IT_IS, 0, REPLAY, str, fail)
+    told = process.run(command("trains on", passes=True), AS_IT_IS, 0, REPLAY, lambda _: None, fail)
     out, err = capfd.readouterr()
     assert (told.code, out, err) == (4, "trained\n", "gpulift: warning: no space\n")
 
