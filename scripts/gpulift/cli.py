@@ -20,8 +20,11 @@ from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
 from gpulift.commands import reference as reference_command
 from gpulift.commands import run_further
+from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
 from gpulift.commands.certify import certify
+from gpulift.commands.certify_advise import NAME as CERTIFY_ADVISE
+from gpulift.commands.certify_advise import certify_advise, with_advise
 from gpulift.commands.citing import cite, show
 from gpulift.commands.claims import claims
 from gpulift.commands.compare import compare
@@ -91,6 +94,7 @@ app.command()(compare)
 app.command()(gate)
 app.command()(bisect)
 app.command()(certify)
+app.command(CERTIFY_ADVISE, hidden=True)(certify_advise)
 app.command()(show)
 app.command()(cite)
 app.command()(verify)
@@ -100,6 +104,7 @@ app.command()(claims)
 app.command()(cost)
 app.command()(predictions)
 app.command()(watch)
+app.command()(advise)
 app.command()(publish)
 app.command()(submit)
 app.command()(siblings)
@@ -344,7 +349,8 @@ def command_lines() -> dict[str, str]:
 def _name_commands() -> None:
     lines = command_lines()
     for command in app.registered_commands:
-        command.short_help = lines[str(command.name or getattr(command.callback, "__name__", ""))]
+        name = str(command.name or getattr(command.callback, "__name__", ""))
+        command.short_help = lines[name.split()[0]]
     for group in app.registered_groups:
         group.short_help = lines[str(group.typer_instance and group.typer_instance.info.name)]
 
@@ -358,4 +364,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _name_commands()
     # A shell completes `./gpulift` by the name behind the last slash.
     name = "gpulift" if given[:1] and given[0] in TO_SHELLS else "./gpulift"
-    return call(app, with_command(with_default(given)) or ["--help"], name)
+    return call(app, with_advise(with_command(with_default(given))) or ["--help"], name)

@@ -19,11 +19,13 @@ WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},
     "certify": {"ground", "records", "engine", "verdicts", "gate"},
     "watch": {"ground", "records", "engine"},
+    "advise": {"ground", "records", "verdicts", "analysis", "exchange"},
 }
 DOORS = {  # what may use them
     "gate": {"analysis", "certify", "commands", "report"},
     "certify": {"commands"},
     "watch": {"commands"},
+    "advise": {"commands", "certify"},
     "report": {"commands", "cli"},
 }
 

@@ -92,12 +92,13 @@ def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, 
     assert builder.lines() == [*before, f"python scripts {command} x"]
 
 
-def test_a_watched_job_gets_the_environment_of_the_call_and_not_that_of_our_python(builder: Sandbox) -> None:
+@pytest.mark.parametrize("command", ["watch", "advise"])
+def test_a_job_gets_the_environment_of_the_call_and_not_that_of_our_python(builder: Sandbox, command: str) -> None:
     builder.call("gpulift", "setup")
     dump = 'tr "\\0" "\\n" <&"$GPULIFT_JOB_ENVIRONMENT" > "$LOG"'
     told = dump + '; echo "ours $PYTHONSAFEPATH ${PYTHONPATH##*/}" >> "$LOG"'
     builder.fake("python", told)
-    done = builder.call("gpulift", "watch", "--", "x", PYTHONPATH="theirs", TEXT="of two\nlines")
+    done = builder.call("gpulift", command, "--", "x", PYTHONPATH="theirs", TEXT="of two\nlines")
     assert (done.returncode, done.stderr) == (0, "")
     *theirs, ours = builder.lines()
     assert {"PYTHONPATH=theirs", f"PATH={builder.bin}", "TEXT=of two", "lines"} <= set(theirs)

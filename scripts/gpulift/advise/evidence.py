@@ -48,11 +48,12 @@ class Facts(Message, frozen=True):
     """Of the training loop, when its steps are flat."""
 
     anchor: Literal["loader", "optimizer"]
-    steps_before: int = 0
+    steps_before: int | None = None  # they were flat
     optimizers: tuple[str, ...] = ()
     loader: Loader | None = None
     batches_per_step: float = 1
     compiled: bool = False
+    convolutions: bool = False
     notes: tuple[str, ...] = ()
     hooks_s: float = 0.0  # what the probe itself takes of a step
     state_bytes: Whole = 0

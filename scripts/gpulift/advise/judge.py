@@ -37,6 +37,8 @@ LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
 SAID_NOTHING = "the process never imported torch"
 NO_STEPS = "the process ended ahead of its first measured step"
 NO_WINDOWS = "the process ended ahead of its windows"
+READS = "reads"  # the arm that leaves out waiting for values
+OTHER_NUMBERS = "other random numbers in other worker processes"
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,21 @@ def advise(
     turns: Sequence[Process],
     settings: Sequence[Setting],
     together: Sequence[Process],
+    cached: bool = True,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
-    Holm's test among all of them says so at 5 %."""
+    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once."""
     every = [*replays, *turns, *together]
     plain = [one for one in every if one.setting == BASELINE]
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
     step = launches.over_values([launches.live_s(one) for one in live])
-    fed = [one for one in replays if one.facts and one.facts.anchor == "loader"]
-    cached = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
+    fed = [one for one in replays if cached and one.facts and one.facts.anchor == "loader"]
+    cached_step = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
     rest = launches.over_launches(list(_rest_logs(fed)))
     trials = [_of_arm(replays, name) for name in _arm_names(replays)]
-    trials += [_of_setting(turns, setting) for setting in settings]
+    trials += [_of_setting(turns, one, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached), *judged]
+    rows = [*_head_space(rest, cached_step), *judged]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(
@@ -79,12 +82,12 @@ def advise(
         launches=len(live),
         steps=sum(one.ended.steps for one in every if one.ended),
         step_s=Span.of(step),
-        cached_s=Span.of(cached),
+        cached_s=Span.of(cached_step),
         wait_share=_complement(rest),
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),
         rows=tuple(rows),
-        together=_together(together),
+        together=_together(together, winners(rows)),
         do=tuple(_lines(rows, every, on_gpu)),
         not_tried=tuple(_not_tried(rows)),
         notes=tuple(dict.fromkeys(_notes(rest, replays, plain))),
@@ -145,7 +148,7 @@ def _of_arm(replays: Sequence[Process], name: str) -> Trial:
     return _timed(_with_result(row, arms[0].keeps == "work"), logs)
 
 
-def _of_setting(turns: Sequence[Process], setting: Setting) -> Trial:
+def _of_setting(turns: Sequence[Process], setting: Setting, draws_anew: bool) -> Trial:
     row = Row(setting.name, setting.label)
     own = [one for one in turns if one.setting == setting.name]
     if setting.why_not or not own:
@@ -157,18 +160,20 @@ def _of_setting(turns: Sequence[Process], setting: Setting) -> Trial:
     pairs = launches.paired(turns, setting.name)
     if not pairs:
         return Trial(replace(row, verdict=NOT_TRIED, why="no process as it is beside it"))
+    result = results.of_setting(pairs, setting.keeps, draws_anew)
     step = launches.over_values([launches.live_s(one) for one in own])
     row = replace(
         row,
-        result=results.of_setting(pairs, setting.keeps),
+        result=result,
+        why=OTHER_NUMBERS if draws_anew and result == results.NOT_COMPARABLE else "",
         step_s=step.value if step else None,
         memory_bytes=launches.memory_difference(pairs, "device_bytes"),
         host_bytes=launches.memory_difference(pairs, "host_bytes"),
     )
     logs = [launches.paired_gain_log(*pair) for pair in pairs]
-    if setting.keeps != "work":
-        return _timed(_with_result(row, works=False), logs)
     items = [log for pair in pairs if (log := launches.items_log(*pair)) is not None]
+    if setting.keeps != "work" and not any(items):
+        return _timed(_with_result(row, works=False), logs)
     if len(items) == len(logs):
         row, logs = replace(row, why="per item"), list(map(add, logs, items))
     return _timed(_with_result(row, works=True), logs)
@@ -224,11 +229,12 @@ def _ordered(rows: Iterator[Row]) -> list[Row]:
     )
 
 
-def _together(processes: Sequence[Process]) -> Row | None:
+def _together(processes: Sequence[Process], chosen: Sequence[Row]) -> Row | None:
     """Judged alone: what is in it was chosen by other processes."""
     if not processes:
         return None
-    (row,) = _judged([_of_setting(processes, ALL)])
+    draws_anew = any(remedies.draws_anew(row.name) for row in chosen)
+    (row,) = _judged([_of_setting(processes, ALL, draws_anew)])
     return row
 
 
@@ -240,7 +246,9 @@ def _bounds(rest: Estimate | None, on_gpu: Sequence[Process]) -> Iterator[str]:
         yield f"input takes {100 * wait.mid:.0f} %{shown} of the step"
     issued = [share for one in on_gpu if (share := launches.issued_share(one)) is not None]
     if issued:
-        yield f"the host issues {100 * median(issued):.0f} % of the step"
+        reads = any(one.arms[READS].state != NOT_APPLICABLE for one in on_gpu if READS in one.arms)
+        waits = ", waiting for values that it reads" if reads else ""
+        yield f"the host issues {100 * median(issued):.0f} % of the step{waits}"
 
 
 def _probe_share(live: Sequence[Process]) -> float | None:
@@ -256,7 +264,8 @@ def _lines(rows: Sequence[Row], every: Sequence[Process], on_gpu: bool) -> Itera
     facts = [one.facts for one in every if one.facts]
     for row in winners(rows):
         line = remedies.remedy(row.name, row.label, facts, on_gpu)
-        yield line if row.result in results.SAME else f"{line} (result {row.result})"
+        why = f": {row.why}" if row.why else ""
+        yield line if row.result in results.SAME else f"{line} (result {row.result}{why})"
     for row in rows:
         if row.verdict == ALREADY_ON and row.why:
             yield f"{row.label}: turn it off, {row.why}"

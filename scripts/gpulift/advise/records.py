@@ -16,19 +16,24 @@ from gpulift.records.model import IMPORT
 from gpulift.records.private import private_strings
 
 METHOD = "advise 1"
-REPLAY, TURN = "advise/replay", "advise/turn"
+REPLAY, GOING_ON, TURN = "advise/replay", "advise/live", "advise/turn"
 LIVE = "live step"  # the arm of a process whose own setting is what is measured
 UNMEASURED = "the process ended before anything was measured"  # the script's own error is not told
 NOTES = {"clock": "the wall clock, to the end of a window on the device"}
 
 
 def records_of(
-    replays: Sequence[Process], turns: Sequence[Process], command: Sequence[str], started_at: str
+    replays: Sequence[Process],
+    turns: Sequence[Process],
+    command: Sequence[str],
+    started_at: str,
+    cached: bool = True,
 ) -> list[Json]:
     """A record of each process, for `imported.write`; a process of turns is a launch of its
-    setting."""
+    setting. `cached`: replays had their batches at once."""
     digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    own = [(one, REPLAY, {"command": digest}, _replay(one)) for one in replays]
+    kind = REPLAY if cached else GOING_ON
+    own = [(one, kind, {"command": digest}, _replay(one)) for one in replays]
     own += [(one, TURN, {"setting": one.setting, "command": digest}, _turn(one)) for one in turns]
     launches = Counter(str(case) for _, _, case, _ in own)
     begun: Counter[str] = Counter()

@@ -26,18 +26,19 @@ LINES = {
     "prefetch": "DataLoader(..., prefetch_factor={number})",
     "pinned": "DataLoader(..., pin_memory=True), and .to(device, non_blocking=True) of its batches",
     "expandable_segments": "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-    "omp": "export OMP_NUM_THREADS={number}",
+    "malloc": "set it in the environment of the command",
+    "threads": "call it ahead of the first step",
     "channels_last": "model.to(memory_format=torch.channels_last), and inputs likewise",
+    "vary": "append it to the command",
 }
 KINDS = {  # of changes that exclude one another; others are of their own
     "fused": "foreach",
-    "threads": "omp",
     "compile_all": "compile",
     "attention_cudnn": "attention",
     "attention_flash": "attention",
     "attention_efficient": "attention",
 }
-NUMBERED = ("workers", "prefetch", "omp")
+NUMBERED = ("workers", "prefetch", "vary")
 
 
 def remedy(name: str, label: str, facts: Iterable[Facts], on_gpu: bool) -> str:
@@ -55,7 +56,17 @@ def remedy(name: str, label: str, facts: Iterable[Facts], on_gpu: bool) -> str:
 def kind(name: str) -> str:
     """Of the changes of one kind only one can be made."""
     parted, _ = _parted(name)
-    return KINDS.get(parted, parted)
+    return name if parted == "vary" else KINDS.get(parted, parted)
+
+
+def draws_anew(name: str) -> bool:
+    """Whether the change gives the loader other processes, each with random numbers of its own."""
+    return kind(name) == "workers"
+
+
+def without_number(name: str) -> str:
+    """The name as it is in LINES."""
+    return _parted(name)[0]
 
 
 def _parted(name: str) -> tuple[str, str]:

@@ -46,8 +46,11 @@ def _beyond(null: Check, band: float) -> bool:
     return far is not None and not far <= band
 
 
-def of_setting(pairs: Sequence[tuple[Process, Sequence[Process]]], keeps: Keeps) -> str:
-    """Of the losses of live steps, against those of the same round as it is."""
+def of_setting(
+    pairs: Sequence[tuple[Process, Sequence[Process]]], keeps: Keeps, draws_anew: bool = False
+) -> str:
+    """Of the losses of live steps, against those of the same round as it is. Where other processes
+    draw what augments the batches at random, losses may differ for that alone."""
     if keeps == "work":
         return OTHER_WORK
     courses = [(own.losses, base.losses) for own, bases in pairs for base in bases]
@@ -61,7 +64,7 @@ def of_setting(pairs: Sequence[tuple[Process, Sequence[Process]]], keeps: Keeps)
         return SAME_COURSE
     plain = [base.losses for _, bases in pairs for base in bases]
     null = [_apart(first, second) for first, second in combinations(plain, 2)]
-    if any(far is not None and not far <= BAND for far in null):
+    if draws_anew or any(far is not None and not far <= BAND for far in null):
         return NOT_COMPARABLE
     return f"{DIFFERS} by {100 * max(known, key=_as_order):.2g} %"
 

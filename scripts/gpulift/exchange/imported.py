@@ -116,6 +116,17 @@ def word(name: str) -> str:
     return f"{plain}_{digest}" if plain else digest
 
 
+def require_new(out: Path) -> None:
+    """Raises GpuliftError for a folder that holds anything, or that cannot be read."""
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise GpuliftError(f"{out}: is there already and not empty; name another folder")
+        if out.is_dir() and out.samefile(Path.cwd()):  # a shell would stay in the one it replaces
+            raise GpuliftError(f"{out}: is the current folder; name a new one in it")
+    except OSError as error:
+        raise write_error(out, error) from None
+
+
 def write(records: Sequence[Json], out: Path) -> None:
     """The records as the files of a run folder, all of them or none. Raises GpuliftError for a
     folder that holds anything, and for what cannot be written."""
@@ -125,11 +136,8 @@ def write(records: Sequence[Json], out: Path) -> None:
         name = f"{record['technique'].replace('/', '.')}.jsonl"
         line = json.dumps(record, separators=(",", ":"), allow_nan=False)
         files.setdefault(name, []).append(line)
+    require_new(out)
     try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise GpuliftError(f"{out}: is there already and not empty; name another folder")
-        if out.is_dir() and out.samefile(Path.cwd()):  # a shell would stay in the one it replaces
-            raise GpuliftError(f"{out}: is the current folder; name a new one in it")
         with whole_folder(out.resolve()) as aside:
             for name, lines in files.items():
                 (aside / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

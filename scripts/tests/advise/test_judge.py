@@ -184,6 +184,12 @@ def test_input_that_the_step_waits_for() -> None:
     assert any("until input is faster" in note for note in advice.notes)
 
 
+def test_steps_that_wait_for_their_batches_tell_nothing_of_input() -> None:
+    advice = advise([replay({"fused": 1.1}, wait_share=0.3)], (), (), (), cached=False)
+    assert (advice.cached_s, advice.wait_share) == (None, None)
+    assert [row.name for row in advice.rows] == ["fused"]
+
+
 def test_a_script_without_a_loader_has_no_word_on_input() -> None:
     facts = Facts(anchor="optimizer", optimizers=("AdamW",))
     advice = of_replays([replay({"fused": 1.1}, facts=facts) for _ in range(3)])
@@ -195,6 +201,13 @@ def test_a_script_without_a_loader_has_no_word_on_input() -> None:
 
 def test_a_step_that_the_host_issues_to_its_end() -> None:
     assert "the host issues 97 % of the step" in of_replays([replay({}, issued=0.97)]).bound
+
+
+def test_a_host_that_waits_for_values_is_said_to() -> None:
+    advice = of_replays([replay({"reads": 1.1}, issued=0.97)])
+    assert "issues 97 % of the step, waiting for values that it reads" in advice.bound
+    away = Arm(arm="reads", label="reads", state="not applicable", why="no value is read back")
+    assert of_replays([replay({}, arms=(away,), issued=0.97)]).bound.endswith("97 % of the step")
 
 
 def test_on_a_processor_the_host_is_no_bound() -> None:
@@ -251,10 +264,32 @@ def test_memory_of_a_setting() -> None:
     assert (row.memory_bytes, row.host_bytes) == (None, 1000 * MIB)
 
 
+OTHER_LOSSES = (2.0, 1.5, 1.2)
+
+
 def test_a_setting_with_other_losses() -> None:
-    row = of_rounds(rounds("workers_8", GAINS, keeps=(2.0, 1.5, 1.2)))
+    pinned = Setting("pinned", "pinned memory", "bits")
+    row = of_rounds(rounds("pinned", GAINS, keeps=OTHER_LOSSES), pinned)
     assert row.verdict == "result differs"
     assert row.result.startswith("differs by ")
+
+
+def test_losses_of_other_workers_tell_nothing() -> None:
+    advice = advise((), rounds("workers_8", GAINS, keeps=OTHER_LOSSES), [WORKERS], ())
+    row = named(advice, "workers_8")
+    assert (row.verdict, row.result) == ("helps", "not comparable")
+    assert row.why == "other random numbers in other worker processes"
+    (line,) = advice.do
+    assert line.endswith("(result not comparable: other random numbers in other worker processes)")
+    assert of_rounds(rounds("workers_8", GAINS)).result == "same bits"
+
+
+def test_losses_of_other_workers_together_with_others() -> None:
+    processes = rounds("workers_8", GAINS)
+    together = rounds("together", GAINS, keeps=OTHER_LOSSES)
+    row = advise((), processes, [WORKERS], together).together
+    assert row is not None
+    assert row.result == "not comparable"
 
 
 def test_a_larger_batch_is_told_per_item_and_never_advised() -> None:
@@ -271,6 +306,17 @@ def test_a_larger_batch_is_told_per_item_and_never_advised() -> None:
     assert row.gain is not None
     assert row.gain.mid == pytest.approx(1.2, rel=0.001)
     assert advice.do == ()
+
+
+def test_arguments_that_change_the_batch_are_other_work() -> None:
+    assert FACTS.loader is not None
+    twice = msgspec.structs.replace(FACTS, loader=msgspec.structs.replace(FACTS.loader, batch=64))
+    processes = [
+        replace(one, facts=twice) if one.setting == "vary_1" else one
+        for one in rounds("vary_1", [gain / 2 for gain in GAINS])
+    ]
+    row = of_rounds(processes, Setting("vary_1", "--batch 64", "step"))
+    assert (row.verdict, row.why) == ("other work", "per item")
 
 
 def test_other_work_of_an_unknown_number_of_items_is_told_per_step() -> None:

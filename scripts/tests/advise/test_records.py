@@ -89,3 +89,8 @@ def test_a_script_on_a_processor_names_no_gpu() -> None:
     (record,) = records_of([replay({}, device="cpu")], [], COMMAND, STARTED)
     assert "gpu" not in record["context"]
     assert record["context"]["host"]["cores"] == 16
+
+
+def test_a_training_that_went_on_replayed_nothing() -> None:
+    (record,) = records_of([replay({"fused": 1.1})], (), COMMAND, STARTED, cached=False)
+    assert record["technique"] == "advise/live"

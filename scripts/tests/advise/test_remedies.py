@@ -12,10 +12,12 @@ from tests.advise.made import FACTS
     ("name", "line"),
     [
         ("workers_8", "x: DataLoader(..., num_workers=8)"),
-        ("omp_4", "x: export OMP_NUM_THREADS=4"),
+        ("malloc", "x: set it in the environment of the command"),
+        ("threads", "x: call it ahead of the first step"),
         ("fused", "x: AdamW(..., fused=True)"),
         ("channels_last", "x: model.to(memory_format=torch.channels_last), and inputs likewise"),
-        ("vary_0", "x"),
+        ("vary_1", "x: append it to the command"),
+        ("batch_2x", "x"),
     ],
 )
 def test_the_line_of_a_change(name: str, line: str) -> None:
@@ -29,6 +31,5 @@ def test_lines_name_the_device() -> None:
 
 def test_changes_that_exclude_one_another() -> None:
     assert kind("workers_4") == kind("workers_8")
-    assert kind("threads") == kind("omp_4")
     assert kind("attention_cudnn") == kind("attention_flash")
-    assert kind("vary_0") != kind("vary_1")
+    assert kind("vary_1") != kind("vary_2")

@@ -27,7 +27,7 @@ COPIED_BYTES = "bytes from pageable memory"
 Function = Callable[..., Any]
 
 # torch 2.2 has the other alone; both are constants to a compiler that comes across them.
-_is_compiling = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
+is_compiling = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
 
 
 class Observer:
@@ -76,7 +76,7 @@ class Observer:
 
     def _module_called(self, call: Function) -> Function:
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if _is_compiling():
+            if is_compiling():
                 return call(module, *args, **kwargs)
             # Parts of a module are called in backward where it is checkpointed.
             if not self._depth and torch._C._current_graph_task_id() < 0:

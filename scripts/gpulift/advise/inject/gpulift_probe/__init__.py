@@ -1,0 +1,12 @@
+"""Measures a training from inside its process: what `gpulift advise` puts into scripts."""
+
+from __future__ import annotations
+
+
+def start() -> None:
+    """Hooks torch, which was just imported; what it is to do stands in the environment."""
+    from . import anchors, course, said
+
+    plan, say = said.plan(), said.Said()
+    probe = anchors.Anchors(say)
+    probe.follow(course.of(plan, probe, say))

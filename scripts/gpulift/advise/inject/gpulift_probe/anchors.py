@@ -1,0 +1,265 @@
+"""Where a training step ends: the hooks that no script notices."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+from weakref import WeakSet, WeakValueDictionary
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader
+
+from .batches import Batches
+from .said import Said
+
+# Of optimizers between two batches; behind more a loop is no longer taken for one over a loader.
+MOST_STEPS = 32
+MOST_LOSSES = 1024  # of one step: a script that never steps shall not fill memory with them
+
+
+class Anchors:
+    """Has a course go on at each boundary, where a step has ended and the next has not begun.
+
+    Of a loop over a DataLoader it is where the next batch is asked for, of others behind the step
+    of the optimizer; of several optimizers that take turns, behind that of the last.
+    """
+
+    def __init__(self, say: Said) -> None:
+        self.steps = 0
+        self.by_loader = False
+        self.loader: Any = None  # that the last step's batch came from
+        self.batches_count = 0  # of the last step
+        self.losses: list[torch.Tensor] = []  # of the last step
+        self.waited_s = 0.0  # for a loader, since it was set to 0
+        self.own_s = 0.0  # what the hooks took, likewise
+        self.optimizers: WeakValueDictionary[int, torch.optim.Optimizer] = WeakValueDictionary()
+        self.batches = Batches()
+        self._say = say
+        self._course: Generator[None, None, None] = (_ for _ in ())
+        self._active, self._owns = False, False
+        self._thread = 0  # that took the last step
+        self._taken, self._taken_before = 0, 0  # steps of optimizers, and at the last boundary
+        self._turn: list[int] = []  # optimizers since their turns began again
+        self._last = 0  # of a turn
+        self._passes: WeakSet[Handing] = WeakSet()  # over loaders, that may be a training's
+        self._handed = 0  # batches for the last step
+        self._losses: deque[torch.Tensor] = deque(maxlen=MOST_LOSSES)
+
+    def follow(self, course: Generator[None, None, None]) -> None:
+        """Hooks torch. The course goes on once for each step."""
+        self._course, self._active = course, True
+        os.register_at_fork(after_in_child=self.leave)  # a loader's processes train nothing
+        register_optimizer_step_post_hook(_uncompiled(self._after_step))
+        self._wrap_loader()
+        self._wrap_backward()
+        self._wrap_scaler()
+
+    def leave(self) -> None:
+        """The hooks do nothing from now on."""
+        self._active = False
+
+    def _wrap_loader(self) -> None:
+        iterate = DataLoader.__iter__
+
+        @functools.wraps(iterate)
+        def handing(loader: Any) -> Any:
+            if not self._active:
+                return iterate(loader)
+            passing = Handing(self, loader, functools.partial(iterate, loader))
+            self._arrive(passing)
+            # Replayed batches need no processes.
+            if not self._replays(passing):
+                self._wait(passing, passing.iterator)
+            return passing
+
+        DataLoader.__iter__ = handing
+
+    def _wrap_backward(self) -> None:
+        backward = torch.autograd.backward
+        note = _uncompiled(self._note_loss)
+
+        @functools.wraps(backward)
+        def noting(tensors: Any, grad_tensors: Any = None, *args: Any, **options: Any) -> Any:
+            if self._active and grad_tensors is None and isinstance(tensors, torch.Tensor):
+                note(tensors)
+            return backward(tensors, grad_tensors, *args, **options)
+
+        torch.autograd.backward = noting  # which Tensor.backward calls
+
+    def _wrap_scaler(self) -> None:
+        scaler_class: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+        step = scaler_class.step
+
+        @functools.wraps(step)
+        def scaled(scaler: Any, optimizer: Any, *args: Any, **options: Any) -> Any:
+            before = self._taken
+            value = step(scaler, optimizer, *args, **options)
+            # Left out where gradients overflowed, at the end of a step all the same.
+            if self._taken == before and isinstance(optimizer, torch.optim.Optimizer):
+                self._after_step(optimizer)
+            return value
+
+        scaler_class.step = scaled
+
+    def hand_over(self, passing: Handing) -> Any:
+        """The loader's next batch, or one that was kept; raises StopIteration as the loader."""
+        if not self._active:
+            return next(passing.iterator())
+        self._arrive(passing)
+        began_s = time.perf_counter()
+        try:
+            if self._replays(passing):
+                passing.raise_at_length()
+                batch = self.batches.play(passing.loader)
+            else:
+                batch = self._wait(passing, lambda: next(passing.iterator()))
+                self._keep(passing, batch)
+            if torch.is_grad_enabled():  # else it is for an evaluation
+                passing.count += 1
+                passing.thread = threading.get_ident()
+                self._passes.add(passing)
+        finally:
+            self.own_s += time.perf_counter() - began_s
+        return batch
+
+    def _wait(self, passing: Handing, call: Callable[[], Any]) -> Any:
+        """What the loader gives; the time is its own."""
+        began_s = time.perf_counter()
+        try:
+            return call()
+        except StopIteration:
+            if not passing.trains:  # no step was taken with all of its batches: an evaluation
+                self._passes.discard(passing)
+            raise
+        finally:
+            waited_s = time.perf_counter() - began_s
+            self.own_s -= waited_s
+            if self._trains(passing):
+                self.waited_s += waited_s
+
+    def _keep(self, passing: Handing, batch: Any) -> None:
+        if not self._trains(passing):
+            return
+        try:
+            self.batches.note(passing.loader, batch)
+        except Exception as error:  # the course's to tell, and no error of the script
+            self.leave()
+            with contextlib.suppress(Exception):
+                self._course.throw(error)
+
+    def _trains(self, passing: Handing) -> bool:
+        """Whether what is asked for now is for training, as far as steps have shown."""
+        known = passing.trains or passing.loader is self.loader
+        return known and torch.is_grad_enabled() and threading.get_ident() == self._thread
+
+    def _replays(self, passing: Handing) -> bool:
+        return self.batches.plays(passing.loader) and self._trains(passing)
+
+    def _arrive(self, passing: Handing) -> None:
+        """At a boundary, where a step was taken since the last batch."""
+        if self.by_loader and self._taken > self._taken_before and self._trains(passing):
+            self._end_step()
+
+    def _note_loss(self, loss: torch.Tensor) -> None:
+        began_s = time.perf_counter()
+        # A copy, as scripts and captured graphs write into theirs. Nothing waits for it.
+        self._losses.append(loss.detach().clone())
+        self.own_s += time.perf_counter() - began_s
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if not self._active:
+            return
+        began_s = time.perf_counter()
+        self._thread = threading.get_ident()
+        self._taken += 1
+        ends_turn = self._ends_turn(optimizer)
+        self._look_at_passes()
+        self.own_s += time.perf_counter() - began_s
+        if ends_turn and not self.by_loader:
+            self._end_step()
+
+    def _ends_turn(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether none comes behind it before the first comes again."""
+        own = id(optimizer)
+        if own not in self.optimizers:
+            self.optimizers[own] = optimizer
+            self._last = own
+        elif own in self._turn:
+            self._last = self._turn[-1]
+            self._turn.clear()
+        self._turn.append(own)
+        return own == self._last
+
+    def _look_at_passes(self) -> None:
+        """Those that are still under way are what the step was taken with."""
+        if self._taken - self._taken_before > MOST_STEPS:
+            self._passes.clear()
+        passes = [passing for passing in list(self._passes) if passing.thread == self._thread]
+        for passing in passes:
+            passing.trains, self.loader = True, passing.loader
+        self.by_loader = bool(passes)
+        self._handed = sum(passing.count for passing in passes)
+
+    def _end_step(self) -> None:
+        self._owns = self._owns or self._say.owns()
+        if not self._owns:
+            self.leave()
+            return
+        self._taken_before = self._taken
+        self._turn.clear()
+        for passing in list(self._passes):
+            passing.count = 0
+        self.steps += 1
+        self.batches_count = self._handed
+        self.losses = list(self._losses)
+        self._losses.clear()
+        if next(self._course, self) is self:
+            self.leave()
+
+
+class Handing:
+    """A loader's iterator that asks the anchors for each batch: one pass over the loader."""
+
+    def __init__(self, anchors: Anchors, loader: Any, iterate: Callable[[], Iterator[Any]]) -> None:
+        self.loader = loader
+        self.trains = False  # a step was taken with a batch of this pass
+        self.count = 0  # of batches since the last boundary
+        self.thread = 0  # that asked last
+        self._anchors, self._iterate = anchors, iterate
+        self._iterator: Iterator[Any] | None = None
+
+    def iterator(self) -> Iterator[Any]:
+        """The loader's own."""
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        return self._iterator
+
+    def raise_at_length(self) -> None:
+        """Raises StopIteration as the loader would; whoever takes no step might ask forever."""
+        with contextlib.suppress(TypeError):  # a loader without a length
+            if self.count >= len(self.loader):
+                raise StopIteration
+
+    def __iter__(self) -> Handing:
+        return self
+
+    def __next__(self) -> Any:
+        return self._anchors.hand_over(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.iterator(), name)
+
+    def __len__(self) -> int:
+        return len(self.iterator())  # type: ignore[arg-type]
+
+
+def _uncompiled(hook: Callable[..., None]) -> Callable[..., None]:
+    """Called between compiled code, which would take clocks and counts for constants."""
+    return torch._disable_dynamo(lambda *args: hook(*args))  # type: ignore[no-any-return]

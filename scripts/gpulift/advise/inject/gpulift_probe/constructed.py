@@ -1,0 +1,191 @@
+"""What has to be set ahead of a script's start: how its loaders and its model are made."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from .saved import instances
+from .seen import is_compiling
+
+_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+_PROCESSES = Path("/proc")
+
+
+def change_loaders(plan: dict[str, Any]) -> None:
+    """Those that are made from now on get the plan's options, unless their dataset is iterable.
+
+    The batch is changed only where the script itself gives its size to a DataLoader: a class of
+    somebody's own may be made of a loader whose batch was changed already.
+    """
+    options, factor = plan.get("loader") or {}, plan.get("batch_factor")
+    if not options and not factor:
+        return
+    construct = DataLoader.__init__
+    signature = inspect.signature(construct)
+
+    @functools.wraps(construct)
+    def constructing(loader: Any, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(loader, *args, **kwargs)
+        values = bound.arguments
+        # Those deal their items out to workers themselves.
+        if not isinstance(values["dataset"], IterableDataset):
+            _give(values, options)
+            if factor and type(loader) is DataLoader and values.get("batch_size"):
+                values["batch_size"] = max(1, int(values["batch_size"] * factor))
+        construct(*bound.args, **bound.kwargs)
+
+    DataLoader.__init__ = constructing
+
+
+def _give(values: dict[str, Any], options: dict[str, Any]) -> None:
+    has_cuda = torch.cuda.is_available()
+    values.update({k: v for k, v in options.items() if k != "pin_memory" or has_cuda})
+    if not values.get("num_workers"):
+        for name in _NEED_WORKERS:
+            values.pop(name, None)
+
+
+def copy_unwaited(plan: dict[str, Any]) -> None:
+    """Copies from pinned memory do not wait for the GPU, where the script leaves that open.
+
+    A pinned tensor that the script writes to again behind a copy may be copied with what it wrote.
+    """
+    if not (plan.get("loader") or {}).get("pin_memory"):
+        return
+    for name in ("to", "cuda"):
+        copy = _unwaited(getattr(torch.Tensor, name))
+        # A compiler that walked into it would break its graph at torch's own.
+        torch.compiler.allow_in_graph(copy)
+        setattr(torch.Tensor, name, copy)
+
+
+def _unwaited(copy: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(copy)
+    def copying(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        is_said = "non_blocking" in kwargs or any(isinstance(value, bool) for value in args)
+        if not is_said and _is_pinned(tensor):
+            kwargs["non_blocking"] = True
+        return copy(tensor, *args, **kwargs)
+
+    return copying
+
+
+def _is_pinned(tensor: Any) -> bool:
+    # Asked of a process that a CUDA process forked, torch raises.
+    is_plain = type(tensor) is torch.Tensor and tensor.is_cpu
+    return is_plain and torch.cuda.is_initialized() and bool(tensor.is_pinned())
+
+
+def change_first_step(plan: dict[str, Any], optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    """What takes the model, once there is one: behind its first step."""
+    optimizers = list(optimizers)
+    if plan.get("channels_last"):
+        _to_channels_last(optimizers)
+    if plan.get("compile"):
+        _compile(optimizers)
+
+
+def _to_channels_last(optimizers: list[torch.optim.Optimizer]) -> None:
+    """All weights of four dimensions, and what optimizers know of them.
+
+    A convolution takes the format of its weight: the first converts the script's batches at each
+    step, and what follows stays in it. A script that hands over such batches saves that copy.
+    """
+    for module in instances(nn.Module):
+        for parameter in (module.__dict__.get("_parameters") or {}).values():
+            if parameter is not None:
+                _convert(parameter)
+    for optimizer in optimizers:
+        for parameter in _trained(optimizer):
+            _convert(parameter)
+            state = optimizer.state.get(parameter, {})
+            state.update({name: _channels_last(value) for name, value in state.items()})
+
+
+def _convert(parameter: nn.Parameter) -> None:
+    parameter.data = _channels_last(parameter.data)
+    if parameter.grad is not None:
+        parameter.grad = _channels_last(parameter.grad)
+
+
+def _channels_last(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.ndim == 4:
+        return value.to(memory_format=torch.channels_last)
+    return value
+
+
+def _compile(optimizers: list[torch.optim.Optimizer]) -> None:
+    """Modules that the script calls and that are trained, each when it is called next.
+
+    Those inside of them belong to their graphs. What the script runs outside of a module's call
+    stays as it is, such as the training step of a LightningModule around the model that it calls;
+    so does a module of which the script compiled some part.
+    """
+    waiting = {id(parameter) for optimizer in optimizers for parameter in _trained(optimizer)}
+    called: set[int] = set()
+    call = nn.Module.__call__
+
+    def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if not is_compiling() and id(module) not in called:
+            called.add(id(module))
+            _compile_if_trained(module, waiting)
+            if not waiting and nn.Module.__call__ is calling:
+                nn.Module.__call__ = call
+        return call(module, *args, **kwargs)
+
+    nn.Module.__call__ = calling
+
+
+def _compile_if_trained(module: nn.Module, waiting: set[int]) -> None:
+    own = {id(parameter) for parameter in module.parameters()}
+    if not waiting.isdisjoint(own):
+        waiting.difference_update(own)
+        if not any(map(_is_compiled, module.modules())):
+            module.compile()
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    from torch._dynamo import OptimizedModule
+
+    return isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
+
+
+def _trained(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def host_bytes() -> int:
+    """Of this process and all that it started; what they share counts once, where Linux says."""
+    parents = {}
+    for folder in _PROCESSES.glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text("utf-8", "replace")
+        except OSError:  # it has ended
+            continue
+        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    tree = [os.getpid()]
+    for process in tree:
+        tree += [child for child, parent in parents.items() if parent == process]
+    return sum(map(_bytes_of, tree))
+
+
+def _bytes_of(process: int) -> int:
+    folder = _PROCESSES / str(process)
+    try:
+        lines = (folder / "smaps_rollup").read_text("ascii").splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except OSError:  # of an older kernel, or it has ended
+        pass
+    try:
+        return int((folder / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

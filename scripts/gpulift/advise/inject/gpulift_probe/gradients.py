@@ -1,0 +1,68 @@
+"""How far the gradients of a step are from those of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+
+class Gradients:
+    """Looks at them when an optimizer takes them, unscaled and clipped."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, torch.Tensor] = {}
+        self._keeps, self._compares = False, False
+        self._squares: list[tuple[torch.Tensor, torch.Tensor]] = []
+        register_optimizer_step_pre_hook(self._before_step)
+
+    def keep(self) -> None:
+        """Those of the next step are what others are held against."""
+        self._kept.clear()
+        self._keeps, self._compares = True, False
+
+    def compare(self) -> None:
+        """Those of the next step are held against the ones that were kept."""
+        self._squares.clear()
+        self._keeps, self._compares = False, True
+
+    def distance(self) -> float | None:
+        """Of the step since, relative to the norm of what was kept; None without gradients."""
+        self._keeps = self._compares = False
+        apart = sum(float(difference) for difference, _ in self._squares)
+        whole = sum(float(square) for _, square in self._squares)
+        return math.sqrt(apart / whole) if whole > 0 else None
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
+        if self._keeps or self._compares:
+            for place, gradient in gradients_of(optimizer):
+                self._look_at(place, gradient)
+
+    def _look_at(self, place: int, gradient: torch.Tensor) -> None:
+        if self._keeps:
+            # On the host: beside its gradients a GPU may have no room for as many again.
+            self._kept[place] = gradient.to("cpu", copy=True)
+        elif place in self._kept:
+            kept = self._kept[place].to(gradient.device)
+            self._squares.append((square(gradient - kept), square(kept)))
+
+
+def gradients_of(optimizer: Any) -> Iterator[tuple[int, torch.Tensor]]:
+    """With the parameter that each is of. A scaler leaves some optimizers to unscale theirs."""
+    scale = getattr(optimizer, "grad_scale", None)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                gradient = parameter.grad.detach()
+                yield id(parameter), gradient if scale is None else gradient / scale
+
+
+def square(gradient: torch.Tensor) -> torch.Tensor:
+    """Of the norm."""
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    norm: torch.Tensor = torch.linalg.vector_norm(values, dtype=torch.float64)
+    return norm**2

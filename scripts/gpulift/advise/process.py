@@ -1,0 +1,212 @@
+"""One process of the user's command, with the probe in it, from its start to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gpulift.advise.evidence import BASELINE, Failed, Process, read_process
+from gpulift.advise.following import SEVERAL_RANKS, Following, Hearing, Tail
+from gpulift.advise.settings import Setting
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.programs import text_of
+from gpulift.ground.signals import Signals
+from gpulift.ground.text import visible
+from gpulift.ground.whole import temporary_folder
+
+INJECT = Path(__file__).with_name("inject")
+PLAN, SAID = "GPULIFT_ADVISE", "GPULIFT_ADVISE_SAID"
+LAST_BYTES = 4096  # of an output, in which its last line is looked for
+LAST_LETTERS = 300
+NO_TORCH = (
+    "no Python that reads PYTHONPATH imported torch and took a step of an optimizer, so that"
+    " nothing could be measured"
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the user runs. `passes`: it is no trial; its output goes where ours goes, and what would
+    interrupt us is for it first."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    silence_s: float  # after which it hangs
+    passes: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that ended. `phase` is what it did last."""
+
+    process: Process
+    seconds: float
+    code: int | None = None  # None where it was stopped
+    phase: str = ""
+    interrupted: bool = False
+
+    @property
+    def why(self) -> str:
+        """How it ended short of its last message; empty where it did not."""
+        return next((one.why for one in self.process.failed if not one.arm), "")
+
+    @property
+    def culprit(self) -> str:
+        """The arm in which it died; empty where it did not, or none is known."""
+        if self.process.ended is not None or self.interrupted:
+            return ""
+        said = [failed.arm for failed in self.process.failed if failed.arm]
+        named = self.phase.rpartition(": ")[2]
+        known = named in self.process.arms and named != BASELINE
+        return said[-1] if said else named if known else ""
+
+
+def require_open(command: Command) -> None:
+    """Raises GpuliftError for a command into which the probe cannot get."""
+    if int(command.environment.get("WORLD_SIZE") or 1) > 1:
+        raise GpuliftError(f"WORLD_SIZE: {SEVERAL_RANKS}")
+    for option in _interpreter_options(command.arguments):
+        if option in "IES":
+            raise GpuliftError(
+                f"python -{option} ignores PYTHONPATH or sitecustomize, by which the probe gets in:"
+                " leave it out"
+            )
+
+
+def _interpreter_options(arguments: Sequence[str]) -> Iterator[str]:
+    """Letters of a Python's own options, up to the script."""
+    if not re.fullmatch(r"python[\d.]*", Path(arguments[0]).name):
+        return
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if not re.match("-[A-Za-z]", argument):
+            return
+        for at, letter in enumerate(argument[1:], 2):
+            yield letter
+            if letter in "cm":
+                return
+            if letter in "WX":  # the rest is its value, or what follows
+                if at == len(argument):
+                    next(rest, None)
+                break
+
+
+def run(
+    command: Command,
+    setting: Setting,
+    turn: int,
+    plan: Mapping[str, Any],
+    on_phase: Callable[[str], None],
+    on_end: Callable[[Process], None] = lambda _: None,
+) -> Ran:
+    """Starts the command with the setting and follows it to its end, which is that of all that it
+    started. `on_end` gets what was said with the last message, as the command may go on.
+
+    Raises GpuliftError where it cannot be started, and of several ranks."""
+    with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:
+        said, outputs = folder / "said.jsonl", (folder / "stdout", folder / "stderr")
+
+        def all_said() -> None:
+            try:
+                on_end(read_process(setting.name, turn, said))
+            except (GpuliftError, OSError) as error:  # for which no training is stopped
+                say(f"warning: {error}")
+
+        began_s = time.monotonic()
+        process = _started(command, setting, plan, said, signals, opened, outputs)
+        hearing = Hearing(said, on_phase, all_said)
+        shown = [Tail(file) for file in outputs] if command.verbose else []
+        silence_s, goes_on = command.silence_s, command.passes
+        following = Following(process, signals, hearing, silence_s, goes_on, shown)
+        try:
+            why = following.to_end()
+        finally:
+            following.end()
+        following.listen()
+        ran = Ran(
+            read_process(setting.name, turn, said),
+            time.monotonic() - began_s,
+            None if why else process.returncode,
+            hearing.phase,
+            following.interrupted,
+        )
+        return replace(ran, process=_with_end(ran, why, _last_line(outputs[1])))
+
+
+def _started(
+    command: Command,
+    setting: Setting,
+    plan: Mapping[str, Any],
+    said: Path,
+    signals: Signals,
+    opened: ExitStack,
+    outputs: Sequence[Path],
+) -> subprocess.Popen[bytes]:
+    stdout, stderr = (
+        None if command.passes else opened.enter_context(file.open("wb")) for file in outputs
+    )
+    try:
+        return subprocess.Popen(
+            [*command.arguments, *setting.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment_of(command, setting, plan, said),
+            start_new_session=True,
+            preexec_fn=signals.restore_mask,
+        )
+    except OSError as error:
+        what = command.arguments[0]
+        raise GpuliftError(f"{what}: cannot be started: {error.strerror}") from None
+
+
+def environment_of(
+    command: Command, setting: Setting, plan: Mapping[str, Any], said: Path
+) -> dict[str, str]:
+    """The caller's, with the setting's and with the probe ahead of all other modules."""
+    made = {**command.environment, **setting.environment}
+    theirs = made.get("PYTHONPATH")
+    made["PYTHONPATH"] = os.pathsep.join([str(INJECT), *([theirs] if theirs else [])])
+    if not command.passes:
+        made.setdefault("WANDB_MODE", "disabled")
+    return made | {PLAN: json.dumps({**plan, **setting.told}), SAID: str(said)}
+
+
+def _with_end(ran: Ran, why: str, last_line: str) -> Process:
+    """What the process said, and first of all how it ended short of its last message."""
+    process = ran.process
+    if process.ended is not None:
+        return process
+    if ran.interrupted:
+        return replace(process, failed=tuple(one for one in process.failed if one.arm))
+    return replace(process, failed=(Failed(why=why or _ended(ran, last_line)), *process.failed))
+
+
+def _ended(ran: Ran, last_line: str) -> str:
+    said = f": {last_line}" if last_line else ""
+    code = ran.code or 0
+    if code:
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        return f"it ended with {how}{said}"
+    if ran.process.hello is None:
+        return NO_TORCH
+    return ran.why or "it ended ahead of its last message"
+
+
+def _last_line(file: Path) -> str:
+    """Of what the command wrote there; empty where it wrote nothing, or to somewhere else."""
+    with suppress(FileNotFoundError), file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - LAST_BYTES))
+        lines = [line for line in text_of(opened.read()).splitlines() if line.strip()]
+        return visible(lines[-1].strip()[-LAST_LETTERS:]) if lines else ""
+    return ""

@@ -1,0 +1,198 @@
+"""In which order processes of a command are started, and what is kept of those that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from gpulift.advise import plan, process
+from gpulift.advise.advice import Advice, winners
+from gpulift.advise.evidence import Failed, Process
+from gpulift.advise.judge import ALL, advise
+from gpulift.advise.process import Command, Ran
+from gpulift.advise.progress import Progress
+from gpulift.advise.settings import AS_IT_IS, Setting, merged
+from gpulift.ground.entry import say
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
+
+FLAT_S, LIVE_S, WINDOWS_S = 120.0, 2.0, 20.0
+Mode: TypeAlias = Literal["replay", "launch", "live"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for. `only` is empty where all is tried."""
+
+    command: Command
+    mode: Mode = "replay"
+    launches: int = 3
+    only: tuple[str, ...] = ()
+    vary: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass
+class Measured:
+    """What came of the processes until now. `code` is the exit code of a training that went on."""
+
+    replays: list[Process] = field(default_factory=list)
+    turns: list[Process] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
+    together: list[Process] = field(default_factory=list)
+    cached: bool = True  # whether replays had their batches at once
+    interrupted: bool = False
+    code: int = 0
+
+    @property
+    def processes(self) -> list[Process]:
+        """All, of whatever kind."""
+        return [*self.replays, *self.turns, *self.together]
+
+    def advice(self) -> Advice:
+        """The answer."""
+        return advise(self.replays, self.turns, self.settings, self.together, self.cached)
+
+
+class Interrupted(Exception):
+    """While a process ran."""
+
+
+def measure(
+    asked: Asked, progress: Progress, on_end: Callable[[Measured], None] = lambda _: None
+) -> Measured:
+    """All processes, or those until an interruption. `on_end` gets what was measured of a training
+    that goes on.
+
+    Raises GpuliftError where the first process came to no result."""
+    rounds = _Rounds(asked, progress)
+    try:
+        if asked.mode == "live":
+            rounds.live(on_end)
+        else:
+            rounds.replays() if asked.mode == "replay" else rounds.first_turn()
+            rounds.turns()
+            rounds.all_that_help()
+    except (Interrupted, KeyboardInterrupt):
+        rounds.measured.interrupted = True
+    return rounds.measured
+
+
+class _Rounds:
+    def __init__(self, asked: Asked, progress: Progress) -> None:
+        self._asked, self._progress = asked, progress
+        self._without: list[str] = []  # arms in which a process died
+        self._round = 0
+        self._begun, self._expected = 0, ""
+        self.measured = Measured(cached=asked.mode != "live")
+
+    def replays(self) -> None:
+        """A process for each launch, and one more for each arm in which one died."""
+        replays = self.measured.replays
+        for launch in range(self._asked.launches):
+            ran = self._replay(launch)
+            while (arm := ran.culprit) and arm not in self._without:
+                say(f"{arm}: {ran.why}; the process is started once more, without it")
+                self._without.append(arm)
+                died = Failed(why=ran.why, arm=arm)
+                replays[-1] = replace(ran.process, windows=(), failed=(died,))
+                ran = self._replay(launch)
+            if launch == 0:
+                self._choose(ran)
+
+    def first_turn(self) -> None:
+        """What settings are chosen by, where nothing is replayed."""
+        turn = self._take(AS_IT_IS, self._round, self._told("turn"), self.measured.turns)
+        self._choose(turn)
+
+    def turns(self) -> None:
+        """Rounds of all settings and the step as it is, each the other way round."""
+        tried = [one for one in self.measured.settings if not one.why_not]
+        for _ in range(self._asked.launches if tried else 0):
+            self._take_round(tried, self.measured.turns)
+
+    def all_that_help(self) -> None:
+        """The same of all changes that help at once. One setting alone was measured already."""
+        names = [row.name for row in winners(self.measured.advice().rows)]
+        parts = [one for one in self.measured.settings if one.name in names]
+        switches = [name for name in names if name not in {one.name for one in parts}]
+        if switches or len(parts) > 1:
+            self._expected = f" of about {self._begun + 2 * self._asked.launches}"
+            for _ in range(self._asked.launches):
+                self._take_round([merged(ALL, parts, switches)], self.measured.together)
+
+    def live(self, on_end: Callable[[Measured], None]) -> None:
+        """One process, which goes on to its own end."""
+
+        def told_all(training: Process) -> None:
+            self.measured.replays = [training]
+            if training.steps_s:
+                on_end(self.measured)
+
+        told = self._told("live")
+        ran = process.run(self._asked.command, AS_IT_IS, 0, told, self._progress.phase, told_all)
+        self.measured.replays = [ran.process]
+        self.measured.code = ran.code or 0
+        if ran.interrupted:
+            raise Interrupted
+        _require_measured(ran)
+
+    def _replay(self, launch: int) -> Ran:
+        return self._take(AS_IT_IS, launch, self._told("replay"), self.measured.replays)
+
+    def _take_round(self, settings: Sequence[Setting], kept: list[Process]) -> None:
+        order = [AS_IT_IS, *settings]
+        for setting in order if self._round % 2 == 0 else reversed(order):
+            if not any(self._spares(setting, one) for one in kept if one.setting == setting.name):
+                self._take(setting, self._round, self._told("turn"), kept)
+        self._round += 1
+
+    def _spares(self, setting: Setting, earlier: Process) -> bool:
+        """Whether a process of the setting need not be started, for another that there was."""
+        failed = any(not one.arm for one in earlier.failed)
+        return earlier.turn == self._round or (failed and setting is not AS_IT_IS)
+
+    def _take(
+        self, setting: Setting, turn: int, told: Mapping[str, Any], kept: list[Process]
+    ) -> Ran:
+        self._begun += 1
+        self._progress.begin(f"process {self._begun}{self._expected}: {setting.label}")
+        ran = process.run(self._asked.command, setting, turn, told, self._progress.phase)
+        if not ran.interrupted or ran.process.steps_s:
+            kept.append(ran.process)
+        if ran.interrupted:
+            raise Interrupted
+        return ran
+
+    def _told(self, mode: str) -> dict[str, Any]:
+        told = {"mode": mode, "flat_s": FLAT_S, "live_s": LIVE_S}
+        if mode == "turn":
+            return told
+        only = list(self._asked.only) or None
+        return told | {"windows_s": WINDOWS_S, "only": only, "without": [*self._without]}
+
+    def _choose(self, ran: Ran) -> None:
+        """The settings, for what a process showed; tells how long all will take."""
+        _require_measured(ran)
+        asked = self._asked
+        seen = plan.Seen.of(ran.process, asked.command.environment)
+        settings = self.measured.settings = plan.settings(seen, asked.only, asked.vary)
+        tried = sum(not one.why_not for one in settings)
+        replays = asked.launches if asked.mode == "replay" else 0
+        count = max(1, replays + (asked.launches * (1 + tried) if tried else 0))
+        self._expected = f" of about {self._begun - 1 + count}"
+        if left := count - 1:
+            minutes = left * ran.seconds / 60
+            say(
+                f"about {left} more processes of {ran.seconds:.0f} s, {minutes:.1f} min; and"
+                f" {2 * asked.launches} of all that helps together"
+            )
+
+
+def _require_measured(ran: Ran) -> None:
+    """Raises GpuliftError where the process came to no result."""
+    if ran.process.ended is None:
+        too_short = ran.code == 0 and ran.process.hello is not None
+        raise GpuliftError(f"the command: {ran.why}", INCONCLUSIVE if too_short else FAILED)
+    if ran.why or ran.process.facts is None:
+        why = ran.why or "its steps showed nothing to go by"
+        raise GpuliftError(f"the command: {why}", INCONCLUSIVE)

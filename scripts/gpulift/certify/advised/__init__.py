@@ -1,0 +1,1 @@
+"""Training scripts as users write them, each with faults that can be planted in it."""
