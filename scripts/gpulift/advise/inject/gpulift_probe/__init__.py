@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def start() -> None:
     """Hooks torch, which was just imported; what it is to do stands in the environment."""
-    from . import anchors, course, said
+    from . import anchors, constructed, course, said
 
     plan, say = said.plan(), said.Said()
+    constructed.change_loaders(plan)
+    constructed.copy_unwaited(plan)
     probe = anchors.Anchors(say)
     probe.follow(course.of(plan, probe, say))

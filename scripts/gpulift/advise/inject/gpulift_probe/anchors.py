@@ -41,6 +41,7 @@ class Anchors:
         self.own_s = 0.0  # what the hooks took, likewise
         self.optimizers: WeakValueDictionary[int, torch.optim.Optimizer] = WeakValueDictionary()
         self.batches = Batches()
+        self.on_step: Callable[[torch.optim.Optimizer], None] | None = None
         self._say = say
         self._course: Generator[None, None, None] = (_ for _ in ())
         self._active, self._owns = False, False
@@ -91,7 +92,8 @@ class Anchors:
                 note(tensors)
             return backward(tensors, grad_tensors, *args, **options)
 
-        torch.autograd.backward = noting  # which Tensor.backward calls
+        # Tensor.backward calls it. A compiler leaves it out, but not what is called in it.
+        torch.autograd.backward = torch._disable_dynamo(noting, recursive=False)
 
     def _wrap_scaler(self) -> None:
         scaler_class: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
@@ -179,6 +181,8 @@ class Anchors:
         began_s = time.perf_counter()
         self._thread = threading.get_ident()
         self._taken += 1
+        if self.on_step is not None:
+            self.on_step(optimizer)
         ends_turn = self._ends_turn(optimizer)
         self._look_at_passes()
         self.own_s += time.perf_counter() - began_s

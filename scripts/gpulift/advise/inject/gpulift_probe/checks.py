@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -18,11 +18,13 @@ from .seen import Seen
 from .span import Course
 from .windows import BASELINE
 
-# How far gradients may be from those as it is, relative to their norm: rounding in FP32, and what
-# products lose that keep 10 or 7 bits. More where the step itself is further from FP32.
+# How far gradients may be from those as it is, relative to their norm: at least what these are in
+# usual models, more where the step is that far from FP32 or from itself, or turns by the rounding.
 ROUNDING, BANDS = 1e-3, {"tf32": 1e-2, "bf16": 0.1}
-OF_FP32, OF_ITSELF = 3, 10  # times its own distance from FP32, and by rounding or chance alone
+SHARES = {"tf32": 2.0**-11, "bf16": 2.0**-8}  # by which these round
+OF_ROUNDING, OF_ITSELF = 3, 10  # times
 TELLING = 0.5  # a wider band tells nothing of gradients: losses have to do
+OF_LOSSES = 1e-2
 
 
 class Flipped(Protocol):
@@ -42,6 +44,7 @@ class Checks:
         self.arm = ""  # whose step is taken now
         self._anchors, self._saved, self._seen, self._say = anchors, saved, seen, say
         self._gradients = Gradients()
+        anchors.on_step = self._gradients.look
 
     def steps(self, arms: Sequence[Switch]) -> Course:
         """All checks, told; first what the script as it is turns by chance, by the last bit of
@@ -51,21 +54,29 @@ class Checks:
         self._numbers = random_numbers()
         null = yield from self._distance(None)
         self._tell(BASELINE, null, ROUNDING)
-        rounded = yield from self._distance(Rounded(self._anchors.optimizers.values()))
+        itself = max(null or 0, (yield from self._rounded(0)))
         exact = yield from self._distance(Exact(self._seen))
-        itself = max(null or 0, rounded or 0)
-        inherent = max(ROUNDING, OF_ITSELF * itself, OF_FP32 * (exact or 0))
+        inherent = max(ROUNDING, OF_ITSELF * itself, OF_ROUNDING * (exact or 0))
         for arm in arms:
-            self._say.phase(f"checks a step: {arm.name}")
-            self.arm = arm.name
-            distance = yield from self._distance(arm)
-            self.arm = ""
-            band = max(inherent, BANDS.get(arm.name, 0))
-            if band <= TELLING:
-                self._tell(arm.name, distance, band)
-            else:
-                band = max(ROUNDING, BANDS.get(arm.name, 0))
-                self._tell(arm.name, None, band, "rounding alone turns its gradients")
+            yield from self._check(arm, inherent)
+
+    def _check(self, arm: Switch, inherent: float) -> Course:
+        self._say("phase", text=f"checks a step: {arm.name}")
+        band = max(inherent, BANDS.get(arm.name, ROUNDING))
+        if arm.name in SHARES:
+            band = max(band, OF_ROUNDING * (yield from self._rounded(SHARES[arm.name])))
+        self.arm = arm.name
+        distance = yield from self._distance(arm)
+        self.arm = ""
+        if band <= TELLING:
+            self._tell(arm.name, distance, band)
+        else:
+            self._tell(arm.name, None, OF_LOSSES, "rounding alone turns its gradients")
+
+    def _rounded(self, share: float) -> Generator[None, None, float]:
+        """The distance of a step whose weights are off by that share."""
+        rounded = Rounded(self._anchors.optimizers.values(), share)
+        return (yield from self._distance(rounded)) or 0.0
 
     def _distance(self, arm: Flipped | None) -> Generator[None, None, float | None]:
         """Takes the step; how far its gradients are, where it drew the same random numbers."""

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class Gradients:
-    """Looks at them when an optimizer takes them, unscaled and clipped."""
+    """Looks at them behind an optimizer's step: clipped and unscaled, also of one that makes them
+    itself, by a closure."""
 
     def __init__(self) -> None:
         self._kept: dict[int, torch.Tensor] = {}
         self._keeps, self._compares = False, False
         self._squares: list[tuple[torch.Tensor, torch.Tensor]] = []
-        register_optimizer_step_pre_hook(self._before_step)
 
     def keep(self) -> None:
         """Those of the next step are what others are held against."""
@@ -29,15 +27,19 @@ class Gradients:
         self._squares.clear()
         self._keeps, self._compares = False, True
 
+    def stop(self) -> None:
+        """Steps from now on are not looked at."""
+        self._keeps = self._compares = False
+
     def distance(self) -> float | None:
         """Of the step since, relative to the norm of what was kept; None without gradients."""
-        self._keeps = self._compares = False
         apart = sum(float(difference) for difference, _ in self._squares)
         whole = sum(float(square) for _, square in self._squares)
         return math.sqrt(apart / whole) if whole > 0 else None
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _before_step(self, optimizer: Any, _args: Any, _options: Any) -> None:
+    def look(self, optimizer: torch.optim.Optimizer) -> None:
+        """Behind each step of an optimizer."""
         if self._keeps or self._compares:
             for place, gradient in gradients_of(optimizer):
                 self._look_at(place, gradient)
@@ -51,14 +53,12 @@ class Gradients:
             self._squares.append((square(gradient - kept), square(kept)))
 
 
-def gradients_of(optimizer: Any) -> Iterator[tuple[int, torch.Tensor]]:
-    """With the parameter that each is of. A scaler leaves some optimizers to unscale theirs."""
-    scale = getattr(optimizer, "grad_scale", None)
+def gradients_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, torch.Tensor]]:
+    """With the parameter that each is of."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
-                gradient = parameter.grad.detach()
-                yield id(parameter), gradient if scale is None else gradient / scale
+                yield id(parameter), parameter.grad.detach()
 
 
 def square(gradient: torch.Tensor) -> torch.Tensor:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-
 from .arms import Switch
 from .checks import Checks
 from .saved import Saved
@@ -34,8 +29,6 @@ class Replay(Windows):
         self.synchronize()
         self.saved = Saved(self.anchors.optimizers.values())
         self.tell_facts(self.saved.bytes)
-        _stop_schedules()
-        register_optimizer_step_pre_hook(self.saved.hold_settings)
         arms = list(self.told(("bits", "step", "work")))
         self.checks = Checks(self.anchors, self.saved, self.seen, self.say)
         yield from self.checks.steps(arms)
@@ -43,6 +36,7 @@ class Replay(Windows):
         yield from self.taken(2 * KEPT_STEPS)
         yield from self.windows(arms)
         self.saved.restore()
+        self.saved.release()
         batches.playing = False
         yield from self.taken(self.per_span())  # what the loader's processes had ready by now
         yield from self.live()
@@ -56,17 +50,3 @@ class Replay(Windows):
         self.saved.restore()
         self.anchors.batches.rewind()
         super().begin(arm)
-
-
-def _stop_schedules() -> None:
-    """Learning rates stay as they are: a schedule would count steps that were taken again, and
-    some raise an error behind their last."""
-    kinds = [LRScheduler]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        if "step" in vars(kind):
-            kind.step = _no_step
-
-
-def _no_step(_schedule: Any, *_args: Any, **_options: Any) -> None:
-    """In place of a schedule's."""

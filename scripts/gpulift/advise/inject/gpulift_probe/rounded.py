@@ -1,4 +1,4 @@
-"""A step whose weights are off by their last bit, which tells how far rounding alone turns it."""
+"""A step whose weights are off by a little, which tells how far rounding alone turns it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import torch
 
 
 class Rounded:
-    """Every weight up or down by chance; no random number of the script is drawn for it."""
+    """Every weight up or down by chance, by a share of itself, but at least by its last bit; no
+    random number of the script is drawn for it."""
 
-    def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        self._optimizers = list(optimizers)
+    def __init__(self, optimizers: Iterable[torch.optim.Optimizer], share: float = 0.0) -> None:
+        self._optimizers, self._share = list(optimizers), share
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def flip(self) -> None:
         """Of the weights as they are now."""
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if parameter.is_floating_point():
-                        _nudge(parameter)
+                        _nudge(parameter, self._share)
 
     def back(self) -> None:
         """Whoever restores the weights does."""
 
 
-def _nudge(weights: torch.Tensor) -> None:
+def _nudge(weights: torch.Tensor, share: float) -> None:
     chance = torch.Generator(weights.device).manual_seed(1)
-    last_bit = torch.finfo(weights.dtype).eps
+    share = max(share, torch.finfo(weights.dtype).eps)
     ups = torch.randint(2, weights.shape, generator=chance, device=weights.device)
-    weights.mul_(torch.where(ups == 1, 1 + last_bit, 1 - last_bit).to(weights.dtype))
+    weights.mul_(torch.where(ups == 1, 1 + share, 1 - share).to(weights.dtype))

@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from .seen import Observer, Seen, notes
 LEAST_STEPS, LEAST_S = 8, 1.0  # of a span that tells how fast steps are
 FLAT = 0.05  # by which two spans may differ
 
-Course = Iterator[None]  # goes on once for each step that the script takes
+Course = Generator[None, None, None]  # goes on once for each step that the script takes
 
 
 class NeverFlat(Exception):
@@ -129,8 +129,8 @@ class Span:
         """A span as the script runs without us, told."""
         self.say.phase("measures steps as they are")
         yield from self.taken(self.per_span(), float(self.plan["live_s"]))
-        steps_s, waits_s = zip(*self.times)
-        self.say("live", steps_s=list(steps_s), waits_s=list(waits_s))
+        steps_s = [step_s for step_s, _ in self.times]
+        self.say("live", steps_s=steps_s, waits_s=[wait_s for _, wait_s in self.times])
 
     def tell_facts(self, state_bytes: int) -> None:
         """What the script does, and what the probe costs it."""

@@ -59,7 +59,7 @@ class Windows(Span):
             turn = block % len(every)
             order = every[turn:] + every[:turn]
             for place, arm in enumerate((*order, *reversed(order))):
-                self.say.phase(f"block {block + 1} of {blocks}: {name_of(arm)}")
+                self.say("phase", text=f"block {block + 1} of {blocks}: {name_of(arm)}")
                 self.begin(arm)
                 yield from self.taken(1)
                 slow = self.step_s > SLOW * as_it_is_s
