@@ -91,7 +91,8 @@ class Anchors:
                 note(tensors)
             return backward(tensors, grad_tensors, *args, **options)
 
-        torch.autograd.backward = noting  # which Tensor.backward calls
+        # Tensor.backward calls it. A compiler leaves it out, but not what is called in it.
+        torch.autograd.backward = torch._disable_dynamo(noting, recursive=False)
 
     def _wrap_scaler(self) -> None:
         scaler_class: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
