@@ -425,9 +425,7 @@ def test_a_batch_that_cannot_be_kept(watched: Watched) -> None:
     assert watched.anchors.steps == 1
 
 
-def test_waiting_is_no_cost_of_the_hooks(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_is_no_cost_of_the_hooks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = itertools.count()
     model, batches = Model(watched), iter(loader(9))
     next(batches)
