@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from gpulift_probe import anchors  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 
 pytestmark = pytest.mark.world
 
@@ -33,7 +33,7 @@ class Watched:
         self.counts: list[int] = []  # of batches
         self.losses: list[list[float]] = []
         self.errors: list[BaseException] = []
-        self.anchors = anchors.Anchors(self)  # type: ignore[arg-type]
+        self.anchors = anchors.Anchors(self)
         self.anchors.follow(self.course())
 
     def owns(self) -> bool:
@@ -255,7 +255,8 @@ def test_a_batch_that_is_used_for_ever(watched: Watched) -> None:
 
 
 def test_a_loader_of_another_thread(watched: Watched) -> None:
-    model, got = Model(watched), []
+    model = Model(watched)
+    got: list[Any] = []
 
     def load() -> None:
         got.extend(traced(watched, loader(2)))
@@ -400,7 +401,7 @@ def test_whoever_takes_no_step_is_not_given_batches_for_ever(watched: Watched) -
 
 
 def test_a_loader_without_a_length_is_replayed(watched: Watched) -> None:
-    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    class Stream(IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
             return iter(range(3))
 

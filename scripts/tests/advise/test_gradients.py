@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,11 +20,11 @@ pytestmark = pytest.mark.world
 
 
 @pytest.fixture(name="gradients")
-def _gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gradients]:
+def _gradients(monkeypatch: pytest.MonkeyPatch) -> Gradients:
     """The hook goes with the test."""
     hooks = "_global_optimizer_pre_hooks"
     monkeypatch.setattr(sys.modules["torch.optim.optimizer"], hooks, OrderedDict())
-    yield Gradients()
+    return Gradients()
 
 
 class Training:
