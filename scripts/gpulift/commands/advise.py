@@ -32,7 +32,7 @@ from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
 SILENCE_S = 600.0
 THROWN_AWAY = (
     "the command is started several times and stopped when it was measured: whatever it writes,"
-    " checkpoints too, is of no use, and Weights & Biases is off (WANDB_MODE)"
+    " checkpoints too, is of no use, and Weights & Biases is off unless WANDB_MODE is set"
 )
 
 

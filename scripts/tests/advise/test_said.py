@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch")
-
-from gpulift_probe import said  # noqa: E402
+from gpulift_probe import said
 
 
 @pytest.fixture(name="file")
@@ -38,10 +35,10 @@ def test_messages_are_lines(file: Path) -> None:
 
 
 def test_phases_are_few(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 0.0
-    monkeypatch.setattr(said.time, "monotonic", lambda: now_s)
+    times_s = iter([0.0, 0.25, 0.5])
+    monkeypatch.setattr(said.time, "monotonic", lambda: next(times_s))
     say = said.Said()
-    for now_s, text in ((0.0, "a"), (0.25, "b"), (0.5, "c")):
+    for text in "abc":
         say.phase(text)
     assert [one["text"] for one in messages(file)] == ["a", "c"]
 

@@ -74,7 +74,12 @@ def cloned(tensor: torch.Tensor) -> torch.Tensor:
 def versions(batch: Any) -> list[int]:
     """How often each tensor was written to."""
     counts: list[int] = []
-    rebuilt(batch, lambda tensor: counts.append(tensor._version))
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        counts.append(0 if tensor.is_inference() else tensor._version)
+        return tensor
+
+    rebuilt(batch, count)
     return counts
 
 

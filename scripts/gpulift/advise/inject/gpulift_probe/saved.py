@@ -167,7 +167,7 @@ def marks_of(tensor: torch.Tensor) -> list[int]:
     for part in parts_of(tensor):
         numbers = torch.view_as_real(part) if part.is_complex() else part
         whole = numbers.detach().reshape(-1).view(WHOLE[numbers.element_size()])
-        places = torch.arange(1, 2 * min(LOT, whole.numel()), 2, device=whole.device)
+        places = 2 * torch.arange(min(LOT, whole.numel()), device=whole.device) + 1
         sums += [(lot * places[: lot.numel()]).sum() for lot in whole.split(LOT)]
     return [int(total) for total in sums]
 
