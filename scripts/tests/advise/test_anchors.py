@@ -428,7 +428,8 @@ def test_a_batch_that_cannot_be_kept(watched: Watched) -> None:
 
 def test_waiting_is_no_cost_of_the_hooks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = itertools.count()
-    model, batches = Model(watched), iter(loader(9))
+    model, every = Model(watched), loader(9)
+    batches = iter(every)
     next(batches)
     model.step()
     monkeypatch.setattr(anchors.time, "perf_counter", lambda: float(next(now_s)))
@@ -440,6 +441,9 @@ def test_waiting_is_no_cost_of_the_hooks(watched: Watched, monkeypatch: pytest.M
     assert watched.anchors.own_s == 3.0
     model.backward()
     assert watched.anchors.own_s == 4.0
+    iter(every)
+    assert watched.anchors.waited_s == 2.0
+    assert watched.anchors.own_s == 6.0
 
 
 def test_losses_that_are_written_to(watched: Watched) -> None:

@@ -83,6 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
     workers, batch, side, crop = (12, 128, 256, 224) if large else (1, 4, 512, 64)
+    slow_side = 1024 if large else 1536
 
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -90,7 +91,7 @@ def main() -> None:
     if not large:
         torch.set_num_threads(1)  # the other core decodes
     loader = DataLoader(
-        Photos(4 * side if fault == "slow_decoding" else side, crop),
+        Photos(slow_side if fault == "slow_decoding" else side, crop),
         batch // 2 if fault == "small_batch" else batch,
         shuffle=True,
         num_workers=0 if fault == "one_worker" else workers,

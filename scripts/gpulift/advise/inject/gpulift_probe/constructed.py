@@ -80,7 +80,7 @@ def _unwaited(copy: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_pinned(tensor: Any) -> bool:
-    # Asked of a process that a CUDA process forked, torch raises.
+    # A loader's forked process must not ask CUDA.
     is_plain = type(tensor) is torch.Tensor and tensor.is_cpu
     return is_plain and torch.cuda.is_initialized() and bool(tensor.is_pinned())
 
