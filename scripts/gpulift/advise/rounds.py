@@ -26,7 +26,7 @@ class Asked:
 
     command: Command
     mode: Mode = "replay"
-    launches: int = 3
+    launches: int = 4
     only: tuple[str, ...] = ()
     vary: tuple[tuple[str, ...], ...] = ()
 

@@ -40,7 +40,7 @@ def advise(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD...", help="What trains, after `--`.")
     ],
-    launches: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 3,
+    launches: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 4,
     only: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(metavar="NAME,...", help="Only these changes, as `fused,workers`."),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from gpulift_probe.gradients import Gradients  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
 from tests.advise import steps  # noqa: E402
 
@@ -20,11 +20,12 @@ pytestmark = pytest.mark.world
 
 
 @pytest.fixture(name="gradients")
-def _gradients(monkeypatch: pytest.MonkeyPatch) -> Gradients:
-    """The hook goes with the test."""
-    hooks = "_global_optimizer_pre_hooks"
-    monkeypatch.setattr(sys.modules["torch.optim.optimizer"], hooks, OrderedDict())
-    return Gradients()
+def _gradients() -> Iterator[Gradients]:
+    """Behind each step of any optimizer, as anchors have it."""
+    made = Gradients()
+    hook = register_optimizer_step_post_hook(lambda optimizer, *_: made.look(optimizer))
+    yield made
+    hook.remove()
 
 
 class Training:
@@ -49,6 +50,7 @@ def test_relative_to_the_first_step(gradients: Gradients) -> None:
         gradients.compare()
         training.step(*gradient)
         assert gradients.distance() == pytest.approx(distance)
+    gradients.stop()
     training.step(9.0, 9.0)  # of nobody's interest
     assert gradients.distance() == pytest.approx(1.0)
 
@@ -86,9 +88,26 @@ def test_sparse_ones(gradients: Gradients) -> None:
 
 def test_of_one_that_unscales_itself(gradients: Gradients) -> None:
     parameter = nn.Parameter(torch.ones(1))
+    """A fused kernel leaves its gradients unscaled."""
     for look, options in ((gradients.keep, {}), (gradients.compare, {"fused": True})):
         look()
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
         optimizer = torch.optim.SGD([parameter], lr=0.1, **options)
         steps.scaled(scaler, optimizer, parameter, 1.0)
     assert gradients.distance() == 0
+
+
+def test_of_one_that_makes_them_by_a_closure(gradients: Gradients) -> None:
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (parameter * factor).sum()
+        loss.backward()
+        return loss
+
+    for look, factor in ((gradients.keep, 1.0), (gradients.compare, 1.5)):
+        look()
+        optimizer.step(closure)
+    assert gradients.distance() == pytest.approx(0.5)

@@ -155,5 +155,5 @@ def _loader_facts(loader: Any) -> dict[str, Any]:
         "workers": loader.num_workers,
         "prefetch": loader.prefetch_factor,
         "pin_memory": bool(loader.pin_memory),
-        "batch": loader.batch_size,
+        "batch": loader.batch_size or getattr(loader.batch_sampler, "batch_size", None),
     }

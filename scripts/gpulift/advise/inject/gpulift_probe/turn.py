@@ -8,21 +8,29 @@ from .arms import switches
 from .constructed import change_first_step, host_bytes
 from .span import Course, Span
 
+COMPILED_IN = 2  # steps, for which no limit of time holds
+
 
 class Turn(Span):
     """Live steps, with the losses of all and the memory they took."""
 
     def steps(self) -> Course:
         """All of it."""
-        self.losses: list[torch.Tensor] = []
+        self._losses = list(self.anchors.losses)
+        for _ in self._course():
+            yield
+            self._losses += self.anchors.losses
+
+    def _course(self) -> Course:
         change_first_step(self.plan, self.anchors.optimizers.values())
+        for _ in range(COMPILED_IN):
+            yield
         yield from self.until_flat()
         yield from self.observe()
         flipped = self.plan.get("switches")
         if flipped:
             for switch in switches(self.seen):
                 if switch.name in flipped:
-                    self.arm = switch.name
                     switch.flip()
             yield from self.until_flat()
         if self.on_cuda:
@@ -31,10 +39,4 @@ class Turn(Span):
         self.tell_facts(0)
         device_bytes = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
         self.say("memory", device_bytes=device_bytes, host_bytes=host_bytes())
-        self.say("course", losses=[float(loss) for loss in self.losses])
-
-    def taken(self, count: int, least_s: float = 0.0) -> Course:
-        """With the losses of each."""
-        for _ in super().taken(count, least_s):
-            yield
-            self.losses += self.anchors.losses
+        self.say("course", losses=[float(loss) for loss in self._losses])
