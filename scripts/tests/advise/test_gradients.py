@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -101,13 +101,16 @@ def test_of_one_that_makes_them_by_a_closure(gradients: Gradients) -> None:
     parameter = nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
 
-    def closure() -> Any:
-        optimizer.zero_grad()
-        loss = (parameter * factor).sum()
-        loss.backward()
-        return loss
+    def closed(factor: float) -> Callable[[], Any]:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = (parameter * factor).sum()
+            loss.backward()
+            return loss
+
+        return closure
 
     for look, factor in ((gradients.keep, 1.0), (gradients.compare, 1.5)):
         look()
-        optimizer.step(closure)
+        optimizer.step(closed(factor))
     assert gradients.distance() == pytest.approx(0.5)
