@@ -55,7 +55,7 @@ def guarded() -> int:
             traceback.print_exc()
             return _told(f"internal error: {error}", INTERNAL)
         lacks = f"{sys.executable} lacks the package {error.name}"
-        remedy = "pip install gpulift" if place.INSTALLED else "./gpulift setup"
+        remedy = f"pip install {error.name}" if place.INSTALLED else "./gpulift setup"
         return _told(f"error: {lacks}; {remedy} installs what is missing", USAGE)
     except Exception as error:
         traceback.print_exc()
