@@ -25,6 +25,7 @@ OF_TORCH = (
     "libcublas.so.13",
     "libcublasLt.so.13",
     "libcudnn.so.9",
+    "libcupti.so.13",
     "libcusparseLt.so.0",
     "libnccl.so.2",
 )
@@ -33,6 +34,7 @@ NEEDS_CHECKOUT = "measure it from a checkout of gpulift"
 FOLDERS = ("core/instrument", "core/python", "core/registers", "workloads/python/gpulift_work")
 RESULTS = ("certificates", "errata.toml", "reference")
 LEAVE = shutil.ignore_patterns("__pycache__", "testing", "tests", "*.cpp", "*.stamp", "*.trials")
+PROGRAMS = ("gpulift-bench", "libgpulift_launch_counter.so")
 MODULES = ("modules", "instrument-modules")
 MOST_MB = 40
 
@@ -105,7 +107,9 @@ def lay_results(results: Path, there: Path) -> None:
 def lay_build(build: Path, there: Path) -> None:
     """The engine, and the modules that need no LibTorch."""
     there.mkdir(parents=True)
-    shutil.copy(build / "gpulift-bench", there)
+    for name in PROGRAMS:
+        if (build / name).is_file():  # without CUPTI there is nothing to count with
+            shutil.copy(build / name, there)
     for name in MODULES:
         shutil.copytree(build / name, there / name, ignore=LEAVE)
         for manifest in (there / name).glob("*.json"):

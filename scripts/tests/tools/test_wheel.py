@@ -25,7 +25,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "build"
     for folder in wheel.MODULES:
         (made / folder).mkdir(parents=True)
-    (made / "gpulift-bench").touch()
+    for name in wheel.PROGRAMS:
+        (made / name).touch()
     for name in (*NEEDED, "script"):
         manifest = {"id": f"a/{name}", "arms": ["one"]}
         (made / "modules" / f"a.{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
