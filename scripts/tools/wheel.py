@@ -1,7 +1,7 @@
 """Makes a wheel of a build: the package, and below it what the build and the checkout have of it.
 
-`./gpulift wheel` builds, then runs `python -m tools.wheel` in scripts/. NVIDIA's libraries that are
-large stay out: modules take those of the user's torch. What needs LibTorch stays out, and says so.
+NVIDIA's large libraries stay out: modules take those of the user's torch. What needs LibTorch stays
+out, and says so.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST_MB = 40
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("dist"), help="folder for the wheel")
+    parser = argparse.ArgumentParser("./gpulift wheel", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("dist"), help="its folder: dist")
     everywhere = "with code for every GPU of compute capability 7.5 or later; ./gpulift builds it"
     parser.add_argument("--all-gpus", action="store_true", help=everywhere)
     out: Path = parser.parse_args(words).out

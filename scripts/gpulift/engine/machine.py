@@ -91,6 +91,13 @@ def own_results() -> Path:
     return place.RESULTS if place.INSTALLED else results_folder()
 
 
+def all_records() -> Path:
+    """Those that were committed. Raises GpuliftError where a wheel brings a few of them alone."""
+    if place.INSTALLED:
+        raise GpuliftError("the committed records are in a checkout of gpulift: name RESULTS")
+    return results_folder()
+
+
 def own_folder() -> Path:
     """Above what this user's gates and trials keep: the checkout, or else the current folder."""
     return Path() if place.INSTALLED else checkout_root()

@@ -37,6 +37,11 @@ def test_runs_go_below_the_current_folder(root: Path, installed: Path) -> None:
     assert machine.searched() == [root / "results", place.RESULTS]
 
 
+def test_what_needs_all_records_asks_for_them(installed: Path) -> None:
+    with pytest.raises(GpuliftError, match="in a checkout of gpulift: name RESULTS"):
+        machine.all_records()
+
+
 def test_techniques_of_ones_own_go_to_the_cache(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
