@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from platform import machine as machine_type
 from tempfile import TemporaryDirectory
 
 from gpulift.engine import machine
@@ -133,7 +134,7 @@ def told(file: Path) -> dict[str, object]:
 
 def packed(stage: Path) -> Path:
     """The wheel as setuptools makes it."""
-    settings = ["--config-settings", "--build-option=--plat-name=linux_x86_64"]
+    settings = ["--config-settings", f"--build-option=--plat-name=linux_{machine_type()}"]
     output(
         *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", *settings),
         *("--wheel-dir", stage.parent, stage),
