@@ -2,10 +2,12 @@
 commands are imported."""
 
 import gc
+import os
 import sys
 import traceback
 from importlib import import_module
 
+from gpulift.ground import place
 from gpulift.ground.errors import INTERNAL, INTERRUPTED, USAGE
 
 ALONE = {  # module and function of commands that need no others
@@ -22,6 +24,11 @@ COLLECTED_AFTER = 50_000
 def main() -> int:
     """The exit code."""
     gc.set_threshold(COLLECTED_AFTER)
+    if place.INSTALLED:
+        from gpulift.engine import libraries
+
+        os.environ.setdefault("GPULIFT_SETUP_PYTHON", sys.executable)  # that of Python arms
+        libraries.offer()
     name = sys.argv[1] if sys.argv[1:] else ""
     if name not in ALONE:
         from gpulift import cli
@@ -33,7 +40,7 @@ def main() -> int:
 
     app = make_app()
     app.command()(command)
-    return call(app, sys.argv[2:], f"./gpulift {name}")
+    return call(app, sys.argv[2:], f"{place.PROGRAM} {name}")
 
 
 def guarded() -> int:
@@ -48,7 +55,8 @@ def guarded() -> int:
             traceback.print_exc()
             return _told(f"internal error: {error}", INTERNAL)
         lacks = f"{sys.executable} lacks the package {error.name}"
-        return _told(f"error: {lacks}; ./gpulift setup installs what is missing", USAGE)
+        remedy = f"pip install {error.name}" if place.INSTALLED else "./gpulift setup"
+        return _told(f"error: {lacks}; {remedy} installs what is missing", USAGE)
     except Exception as error:
         traceback.print_exc()
         return _told(f"internal error: {type(error).__name__}: {error}; please report it", INTERNAL)

@@ -51,10 +51,10 @@ from gpulift.commands.submit import submit
 from gpulift.commands.verify import verify
 from gpulift.commands.watch import watch
 from gpulift.engine import doctor as doctors
-from gpulift.engine import machine, measuring, schema
+from gpulift.engine import libraries, machine, measuring, schema
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.engine.quick import with_default
-from gpulift.ground import terminal
+from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Filter, Json, Results, Wide, named, one_filter, time_s
 from gpulift.ground.entry import COMPLETION, call, make_app, say, tell
 from gpulift.ground.errors import FAILED, OK, GpuliftError
@@ -66,7 +66,7 @@ from gpulift.verdicts.duets import duet_rows
 
 app = make_app(completion=True)
 TO_SHELLS = ("--install-completion", "--show-completion")
-LAUNCHERS = ("setup", "test")  # commands that ./gpulift has without us
+LAUNCHERS = ("setup", "test", "wheel")  # commands that ./gpulift has without us
 
 # typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Gpus = Annotated[
@@ -202,7 +202,7 @@ def run(
             return None
         return run_further.measure(folder, options, say)
 
-    measured = measuring.run(options, results_folder(), out, context, say, further)
+    measured = measuring.run(options, machine.own_results(), out, context, say, further)
     if measured.exit_code in measuring.FINISHED and measured.folder.exists():
         typer.echo(measured.folder)
     raise typer.Exit(measured.exit_code)
@@ -242,7 +242,7 @@ def bench(
             timeout=timeout,
         )
         options, context = _on_gpus(options, gpus)
-        measured = measuring.run(options, Path(benching.RESULTS), out, context, say, reported=True)
+        measured = measuring.run(options, place.RESULTS, out, context, say, reported=True)
     if measuring.kept_records(measured.folder):
         benching.show(measured.folder, wide)
     raise typer.Exit(measured.exit_code)
@@ -326,7 +326,12 @@ def duet(results: Results, wide: Wide = False, as_json: Json = False) -> None:
 
 
 def _interpreter(named: str | None) -> Path | None:
-    return None if named is None else machine.find_interpreter("--python", named)
+    if named is None:
+        return None
+    python = machine.find_interpreter("--python", named)
+    if place.INSTALLED:
+        libraries.offer(python)
+    return python
 
 
 def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Options, Context]:
@@ -363,5 +368,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             app.command(command)(lambda: None)
     _name_commands()
     # A shell completes `./gpulift` by the name behind the last slash.
-    name = "gpulift" if given[:1] and given[0] in TO_SHELLS else "./gpulift"
+    name = "gpulift" if given[:1] and given[0] in TO_SHELLS else place.PROGRAM
     return call(app, with_advise(with_command(with_default(given))) or ["--help"], name)

@@ -23,6 +23,7 @@ python=$(dirname "$0")/python; bin=$(dirname "$0")
 NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
 TABLE = (SETUP.parent / "scripts" / "gpulift" / "commands.tsv").read_text()
 COMMANDS = {usage.split()[0]: reads for usage, reads, _ in (row.split("\t") for row in TABLE.splitlines())}
+OF_LAUNCHER = {"setup", "test", "wheel"}
 READING = [name for name, reads in COMMANDS.items() if reads == "yes"]
 
 
@@ -394,6 +395,23 @@ def test_a_bench_of_a_script_builds_the_program_alone(builder: Sandbox) -> None:
     assert built.count("gpulift-bench") == 2
 
 
+def test_a_wheel_is_made_of_the_build_that_is_there(builder: Sandbox) -> None:
+    assert built(builder, "wheel", "--out", "x") == "techniques"
+    assert builder.lines()[-1] == "python scripts/tools/wheel.py --out x"
+
+
+def test_a_wheel_for_all_gpus_has_a_build_of_its_own(builder: Sandbox) -> None:
+    own = builder.root / "build-wheel"
+    builder.fake("cmake", f'echo "cmake $*" >> "$LOG"; mkdir -p {own}; touch {own}/build.ninja')
+    builder.fake("python", 'echo "python $GPULIFT_BUILD" >> "$LOG"')
+    builder.fake("python3", WRITE_STATE.replace("with_torch=OFF", "with_torch=ON"))
+    assert builder.call("gpulift", "wheel", "--all-gpus").returncode == 0
+    configured, used = builder.lines()[-2:]
+    assert f"-B {own} " in configured
+    assert "-DGPULIFT_TORCH=OFF -DGPULIFT_ARCHITECTURES=75-real;80-real;" in configured
+    assert used == f"python {own}"
+
+
 def built(builder: Sandbox, *command: str) -> str:
     """The last target that a call builds."""
     builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
@@ -501,5 +519,5 @@ def test_table_and_command_line_know_the_same_commands() -> None:
     )
     scripts = SETUP.parent / "scripts"
     listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
-    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "certify", "verify", "test", "setup"}
-    assert set(COMMANDS) - {"test", "setup"} == set(listed.stdout.split())
+    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "certify", "verify", *OF_LAUNCHER}
+    assert set(COMMANDS) - OF_LAUNCHER == set(listed.stdout.split())

@@ -17,7 +17,8 @@ class ModuleError : public std::runtime_error {
 /// A loaded technique. Its symbols stay its own (RTLD_LOCAL), so two builds of one technique fit in one process.
 class Module {
  public:
-  /// Throws ModuleError when the file is missing, is no module, or was built against other headers.
+  /// Libraries that the loader does not find are taken from the folders in GPULIFT_LIBRARIES. Throws Skipped where one
+  /// is in none, ModuleError when the file is missing, is no module, or was built against other headers.
   explicit Module(const std::filesystem::path& file);
   /// Loads a private copy of the file: the loader takes the same file loaded twice for one.
   static Module load_copy(const std::filesystem::path& file);

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "core/host/record/catalogue.hpp"
+#include "trial.hpp"
 
 namespace gpulift {
 namespace {
@@ -65,6 +68,16 @@ TEST(Module, ThatIsMissingOrNoLibraryIsNamedWithoutItsFolder) {
     EXPECT_THAT(loading(kBuild / name),
                 ThrowsMessage<ModuleError>(AllOf(HasSubstr(name), Not(HasSubstr(kBuild.string())))));
   }
+}
+
+TEST(Module, WithoutALibraryThatItNeedsIsSkippedUntilAFolderHasIt) {
+  const auto folder = kBuild / "testing-odd";
+  const auto load = loading(folder / "testing_needs_library.so");
+  EXPECT_THAT(load, ThrowsMessage<Skipped>("libtesting_library.so is not there"));
+  const std::string folders = "/nowhere:" + (folder / "elsewhere").string();
+  setenv("GPULIFT_LIBRARIES", folders.c_str(), 1);
+  EXPECT_THAT(load, ThrowsMessage<ModuleError>(HasSubstr("no symbol gpulift_module")));
+  unsetenv("GPULIFT_LIBRARIES");
 }
 
 TEST(Module, ACopyOfWhatIsMissingIsNamed) {

@@ -22,7 +22,6 @@ ARM_TIME_S = 1.0  # so that steps of 50 ms get enough windows
 TIMEOUT_S = 960.0  # as whole training steps have elsewhere: an arm may compile its model
 # Not the script's folder: its name may be private, or that of a theme, and another tomorrow.
 THEME = "bench"
-RESULTS = "gpulift-results"  # below the current folder
 
 
 @contextmanager

@@ -302,7 +302,7 @@ def _require_all_of_model(trials: list[Trial]) -> None:
     """Refuses to have the certificate forget trials that lie beside it and go with these."""
     if not trials:
         return
-    above = commands.results_folder() / FOLDER / trials[0].machine
+    above = machine.own_results() / FOLDER / trials[0].machine
     named = {one.id for one in trials}
     lacking = [
         file.name
@@ -359,7 +359,7 @@ def _holds_citable(file: Path) -> bool:
 
 
 def _publish(certificate: Certificate, as_json: bool) -> None:
-    file = file_of(commands.results_folder(), certificate.machine)
+    file = file_of(machine.own_results(), certificate.machine)
     if not certificate.citable and _holds_citable(file):
         say(f"{file} is citable and stays as it is: these trials are {certificate.caveat}")
     else:
@@ -415,7 +415,7 @@ def _keep_trials(trials: list[Trial]) -> Path:
     """Beside the certificates; the same session goes to the same file again."""
     first = trials[0]
     stem = f"{first.started_at[:10]}-{first.commit}{'-dirty' if first.dirty else ''}"
-    above = commands.results_folder() / FOLDER / first.machine
+    above = machine.own_results() / FOLDER / first.machine
     file, number = above / f"{stem}{TRIALS_SUFFIX}", 1
     while file.exists() and read_trials(file)[0][:1] != [first]:
         number += 1
@@ -428,7 +428,7 @@ def _folder(out: Path | None, want: Wanted) -> Path:
     """The folder of the session, which exists then."""
     if out is None:
         date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-        above = machine.checkout_root() / RAW_FOLDER
+        above = machine.own_folder() / RAW_FOLDER
         return runs.make_new(above, f"{date}-{want.slug}-{want.stem}")
     try:
         held = {one.name for one in out.iterdir()} if out.is_dir() else set()

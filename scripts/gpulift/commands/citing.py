@@ -13,7 +13,7 @@ from gpulift.analysis.errata import Erratum, errata_of, read_errata
 from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.commands import citation as citations
 from gpulift.commands.show import WIDTH, lines
-from gpulift.engine.machine import results_folder
+from gpulift.engine.machine import results_folder, searched
 from gpulift.ground import terminal
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
@@ -68,12 +68,12 @@ def cite(wanted: Id, places: Places = None) -> None:
 
 def _of_model(record: Record, places: list[Path] | None) -> list[Record]:
     """Those of its technique on its model; what cannot be read was said in finding it."""
-    files = files_at(places or [results_folder()])
+    files = files_at(places or searched())
     return records_of_models(files, [record.context.slug], [record.technique], lambda _: None)
 
 
 def _find(wanted: str, places: list[Path] | None) -> Record:
-    return find_record(wanted, places or [results_folder()], say)
+    return find_record(wanted, places or searched(), say)
 
 
 def _errata(record: Record) -> tuple[Erratum, ...]:

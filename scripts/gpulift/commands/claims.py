@@ -24,6 +24,7 @@ from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.ledger import Claim, read_ledger, read_statements
 from gpulift.commands import articles
 from gpulift.commands import shared as commands
+from gpulift.engine import machine
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Wide, named
 from gpulift.ground.entry import say
@@ -60,7 +61,7 @@ def claims(
 ) -> None:
     """Published statements: confirmed, corrected or still open, for each GPU model with records."""
     ledger = read_ledger()
-    models = records_by_model(results or commands.results_folder(), ledger)
+    models = records_by_model(results or machine.all_records(), ledger)
     if gpu is not None:
         model = require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}

@@ -15,6 +15,7 @@ from gpulift.analysis.errata import read_errata
 from gpulift.analysis.facts import UNKNOWN
 from gpulift.analysis.standing import HOST_BOUND, ONE_LAUNCH
 from gpulift.commands import shared as commands
+from gpulift.engine import machine
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, Price, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
@@ -34,7 +35,7 @@ def cost(
 
     Without RESULTS those of the checkout. A case counts where its records name these items.
     """
-    runs = read_results(results or [commands.results_folder()], every_case=True)
+    runs = read_results(results or [machine.all_records()], every_case=True)
     summaries = [commands.summary_of(run) for run in selected(runs, filter)]
     models = list(dict.fromkeys(one.run.records[0].context.slug for one in summaries))
     prices = read_prices(usd_per_hour or [], models)

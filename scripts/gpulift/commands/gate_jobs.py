@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import sys
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading,
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
 from gpulift.gate.setup import require_new
+from gpulift.ground import place
 from gpulift.ground.arguments import require_above_0
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
@@ -206,8 +208,14 @@ def _tool(doors: Doors) -> tuple[str, tuple[str, ...], Read]:
     if doors.pytest:
         flags = ("-q", "-p", "no:cacheprovider", f"--benchmark-json={OUT}")
         return "pytest", ("python", "-m", "pytest", doors.pytest, *flags), _pytest
-    bench = (str(machine.checkout_root() / "gpulift"), "bench", doors.script)
-    return Path(doors.script).stem, (*bench, "--launches", "1", "--out", OUT), _script
+    launcher = str(machine.checkout_root() / "gpulift")
+    program = (sys.executable, sys.argv[0]) if place.INSTALLED else (launcher,)
+    bench = (*program, "bench", doors.script)
+    return (
+        Path(doors.script).stem,
+        (*bench, "--launches", "1", "--out", OUT),
+        _script,
+    )
 
 
 def _program(named: str) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from gpulift.analysis.predictions import Predicted
 from gpulift.analysis.predictions import predictions as held_against
 from gpulift.commands import shared as commands
+from gpulift.engine import machine
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
@@ -32,7 +33,7 @@ def predictions(
     Without RESULTS those of the checkout; of each machine and case the newest run, the largest
     misses first, and why, where the technique says it.
     """
-    runs = selected(read_results(results or [commands.results_folder()], every_case=True), filter)
+    runs = selected(read_results(results or [machine.all_records()], every_case=True), filter)
     told = {info.id: info for info in commands.known_techniques()}
     found = held_against([record for run in runs for record in run.records], told)
     if not found:

@@ -155,7 +155,7 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     cards = {str(index): card_of(context) for index, context in contexts.items()}
     whole = {"cards": cards, "filter": asked.filter, "quick_s": asked.quick_s}
     want = runs.wanted(first, {**options.given(), "qualify": whole}, bench)
-    with runs.choose(commands.results_folder(), want) as chosen:
+    with runs.choose(machine.own_results(), want) as chosen:
         runs.save_state(chosen.path, want, runs.RUNNING)
         say(f"{'going on with' if chosen.resumed else 'records go beside'} {chosen.path}")
         parts = Parts(chosen.path, beside=True)
@@ -246,9 +246,7 @@ def _measure(
     def more(folder: Path) -> int:
         return rounds.measure(folder, options, _speeds, ends_s, say)
 
-    measured = measuring.run(
-        options, commands.results_folder(), out, context, say, more, reported=True
-    )
+    measured = measuring.run(options, machine.own_results(), out, context, say, more, reported=True)
     recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)

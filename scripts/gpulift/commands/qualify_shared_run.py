@@ -42,7 +42,7 @@ def measure_shared(
         return _judged(folder, OK, cards, saved.kept_health(folder) or ())
     say(f"{len(contexts)} GPUs with each other")
     before = _health_of_each(bench, contexts)
-    measured = measuring.run(options, commands.results_folder(), folder, first, say)
+    measured = measuring.run(options, machine.own_results(), folder, first, say)
     if measured.exit_code not in measuring.FINISHED or not record_files(measured.folder):
         raise GpuliftError("GPUs with each other: not measured", measured.exit_code or FAILED)
     after = _health_of_each(bench, contexts)

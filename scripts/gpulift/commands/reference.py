@@ -60,7 +60,7 @@ def build(
     made = reference_build.build(runs, existing, partial(typer.echo, err=True))
     if out is None and existing is not None:
         _require_as_many_cards(made, existing)
-    file = out or commands.results_folder() / FOLDER / f"{model}.json"
+    file = out or machine.own_results() / FOLDER / f"{model}.json"
     reference_build.write(made, file)
     typer.echo(f"{file}: {len(made.measured)} measured entries, {_behind(made, model)}")
 

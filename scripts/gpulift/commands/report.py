@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from gpulift.engine.machine import results_folder
+from gpulift.engine.machine import own_results, results_folder
 from gpulift.ground.arguments import Filter, Price, SomeResults, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
@@ -71,7 +71,7 @@ def report(
         raise GpuliftError("--compare needs RESULTS..., and --across needs --compare")
     if models:
         results = _of_models(results or [], results_folder())
-        out = out or results_folder() / "report"
+        out = out or own_results() / "report"
     places = [_as_beside(path) for path in results or []]
     found = selected(read_results(places, every_case=True), filter)
     from gpulift.analysis.model_records import records_beside

@@ -10,7 +10,7 @@ import typer
 
 from gpulift.analysis import arms, prediction
 from gpulift.commands.citing import Id, Places
-from gpulift.commands.shared import Gpu, Out, print_json, results_folder
+from gpulift.commands.shared import Gpu, Out, print_json
 from gpulift.commands.verified import Verification, as_dict, lines, table
 from gpulift.engine import machine, measuring
 from gpulift.engine.again import filter_of
@@ -42,7 +42,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Measure one record's case again here: do the new launches fall where the old ones predict?"""
-    record = find_record(wanted, places or [results_folder()], say)
+    record = find_record(wanted, places or machine.searched(), say)
     then = launches_of(record)
     bench = machine.find_bench()
     context = machine.describe_asked(bench, gpu)
@@ -50,7 +50,7 @@ def verify(
     count = max(LEAST_LAUNCHES, len(then)) if launches is None else launches
     options = options_again(record, count, gpu)
     measuring.require_known(options)
-    measured = measuring.run(options, results_folder(), out, context, say)
+    measured = measuring.run(options, machine.own_results(), out, context, say)
     if measured.exit_code not in measuring.FINISHED:
         raise typer.Exit(measured.exit_code)
     found = held_against(record, then, new_launches(record, measured.folder), measured.folder)

@@ -10,13 +10,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from gpulift.engine import packages
-from gpulift.engine.machine import TechniqueInfo, checkout_root
-from gpulift.ground import folders
-from gpulift.ground.entry import say
-from gpulift.ground.programs import finished, text_of
+from gpulift.engine import libraries, packages
+from gpulift.engine.machine import TechniqueInfo, own_results
+from gpulift.ground import folders, place
+from gpulift.ground.programs import finished
 from gpulift.records.model import Context
 
 PRELOADS = (
@@ -43,7 +41,7 @@ def examine(context: Context, techniques: Sequence[TechniqueInfo]) -> list[Findi
     return [
         _gpu(context),
         _driver(context),
-        _toolkit(),
+        *([] if place.INSTALLED else [_toolkit()]),
         _torch(),
         _jax(),
         *_folders(),
@@ -92,11 +90,13 @@ def _nvcc_version(nvcc: str) -> str:
 
 def _torch() -> Finding:
     """LibTorch comes with the Python package; asking for its version does not load it."""
+    what = "torch" if place.INSTALLED else "LibTorch"
     try:
-        return Finding("LibTorch", True, f"torch {importlib.metadata.version('torch')}")
+        return Finding(what, True, f"torch {importlib.metadata.version('torch')}")
     except importlib.metadata.PackageNotFoundError:
         remedy = "./gpulift setup without GPULIFT_TORCH=off, or GPULIFT_PYTHON with a torch"
-        return Finding("LibTorch", False, "no torch in this Python", remedy)
+        told = packages.remedy("torch") if place.INSTALLED else remedy
+        return Finding(what, False, "no torch in this Python", told)
 
 
 def _jax() -> Finding:
@@ -110,11 +110,12 @@ def _jax() -> Finding:
 def _folders() -> list[Finding]:
     """Those that runs write to."""
     temporary, scratch = folders.temporary(), folders.scratch()
-    results = folders.Chosen(checkout_root() / "results", "")
+    results = own_results()
+    nearest = results if results.is_dir() else results.absolute().parent
     return [
         _folder("temporary files", temporary, temporary.variable or "TMPDIR", runs_code=True),
         _folder("files of cases", scratch, scratch.variable or "--scratch"),
-        _folder("results", results, "--out"),
+        _folder("results", folders.Chosen(nearest, ""), "--out"),
     ]
 
 
@@ -128,28 +129,9 @@ def _folder(what: str, chosen: folders.Chosen, by: str, *, runs_code: bool = Fal
 
 def _preload(library: str, package: str) -> Finding:
     what = f"preload {library}"
-    if _library_is_there(library):
+    if libraries.is_there(library):
         return Finding(what, True, "installed")
     return Finding(what, False, "not installed", f"apt-get install {package}")
-
-
-def _library_is_there(library: str) -> bool:
-    """Whether the loader would find that very file name."""
-    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    if any(folder and (Path(folder) / library).exists() for folder in folders):
-        return True
-    return f"\t{library} " in _loader_cache()
-
-
-def _loader_cache() -> str:
-    try:
-        listed = finished(["/sbin/ldconfig", "-p"], ANSWER_LIMIT_S)
-    except OSError:
-        return ""
-    except subprocess.TimeoutExpired:
-        say(f"ldconfig has not ended in {ANSWER_LIMIT_S} s: libraries to preload are not found")
-        return ""
-    return text_of(listed.stdout)
 
 
 def _unavailable(techniques: Sequence[TechniqueInfo]) -> list[Finding]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpulift.ground import place
 from gpulift.ground.errors import FAILED, PATTERN_ERRORS, GpuliftError, RecordError
 from gpulift.ground.near import near_filter
 from gpulift.ground.programs import finished
@@ -53,6 +54,7 @@ class TechniqueInfo:
     arms: tuple[str, ...]
     cases: tuple[CaseInfo, ...]
     python: tuple[str, ...] = ()  # of the arms, those that Python workers run
+    libraries: tuple[str, ...] = ()  # that a module of a wheel takes from torch
     unavailable: str = ""
     remedy: str = ""
     launch_bound: bool = False
@@ -74,14 +76,37 @@ class TechniqueInfo:
 
 
 def checkout_root() -> Path:
-    """GPULIFT_ROOT, or else the folder that holds this package's `scripts`."""
+    """GPULIFT_ROOT, or else this checkout, or what a wheel brings in its place."""
     named = os.environ.get("GPULIFT_ROOT")
-    return Path(named) if named else Path(__file__).resolve().parents[3]
+    return Path(named) if named else place.FILES
 
 
 def results_folder() -> Path:
     """The checkout's results."""
     return checkout_root() / "results"
+
+
+def own_results() -> Path:
+    """Where this user's runs go: beside the checkout's, or else below the current folder."""
+    return place.RESULTS if place.INSTALLED else results_folder()
+
+
+def all_records() -> Path:
+    """Those that were committed. Raises GpuliftError where a wheel brings a few of them alone."""
+    if place.INSTALLED:
+        raise GpuliftError("the committed records are in a checkout of gpulift: name RESULTS")
+    return results_folder()
+
+
+def own_folder() -> Path:
+    """Above what this user's gates and trials keep: the checkout, or else the current folder."""
+    return Path() if place.INSTALLED else checkout_root()
+
+
+def searched() -> list[Path]:
+    """Where a record is looked for."""
+    own = [place.RESULTS] if place.INSTALLED and place.RESULTS.is_dir() else []
+    return [results_folder(), *own]
 
 
 def find_bench() -> Path:

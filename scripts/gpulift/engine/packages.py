@@ -12,6 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpulift.engine import libraries
 from gpulift.engine.machine import TechniqueInfo, script_of
 
 INSTALLED_AS = {"PIL": "pillow"}  # packages whose distributions have other names
@@ -35,11 +36,15 @@ def remedy(package: str) -> str:
 
 def with_missing(infos: Iterable[TechniqueInfo], modules: Sequence[Path]) -> list[TechniqueInfo]:
     """The techniques of folders of modules; those without an arm that can run, for want of a
-    package, are unavailable."""
+    package or library, are unavailable."""
     return [_with_missing(info, modules) for info in infos]
 
 
 def _with_missing(info: TechniqueInfo, modules: Sequence[Path]) -> TechniqueInfo:
+    for library in info.libraries:
+        if not libraries.is_there(library):
+            told = f"{library} is not there"
+            return replace(info, unavailable=told, remedy=libraries.REMEDY)
     if info.unavailable or not info.arms or set(info.arms) - set(info.python):
         return info
     scripts = (script_of(folder, info.id) for folder in modules)

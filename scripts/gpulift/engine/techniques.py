@@ -18,6 +18,7 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import cached
+from gpulift.ground import place
 from gpulift.ground.errors import FAILED, USAGE, GpuliftError
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import finished, tool_output
@@ -69,6 +70,8 @@ def prepare(folders: Sequence[Path], say: Say) -> list[Path]:
     every = [source for sources in sources_of.values() for source in sources]
     _require_distinct(every, build / "modules")
     compiled = [source for source in every if source.compiled]
+    if compiled and place.INSTALLED:
+        raise GpuliftError(f"{compiled[0].file}: C++ and CUDA need a checkout of gpulift")
     if compiled:
         _compile(build, folders, compiled, say)
     prepared = []
@@ -110,9 +113,11 @@ def source_of(file: Path, theme: str = "") -> Source:
 
 
 def modules_of(build: Path, folder: Path) -> Path:
-    """Where the modules of a folder of techniques lie; core/cmake names the same."""
+    """Where the modules of a folder of techniques lie; core/cmake names the same in a build."""
+    kept = place.cache() if place.INSTALLED else None
+    above = kept / "gpulift" if kept else build
     digits = hashlib.sha256(str(folder).encode()).hexdigest()[:PATH_DIGITS]
-    return build / "techniques" / f"{_word(folder.name)}-{digits}"
+    return above / "techniques" / f"{_word(folder.name)}-{digits}"
 
 
 def add_script(source: Source, modules: Path) -> None:

@@ -185,7 +185,7 @@ def _new_folder(out: Path | None, base: str, head: str) -> Path:
         require_new(out)
         return out
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    return make_new(machine.checkout_root() / FOLDER / "runs", f"{date}-{base}-{head}")
+    return make_new(machine.own_folder() / FOLDER / "runs", f"{date}-{base}-{head}")
 
 
 def _names_rows(asked: Asked) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[3] / "core" / "registers"
+from gpulift.ground import place
+
+FOLDER = place.FILES / "core" / "registers"
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpulift.ground import place
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.whole import write_whole
 
@@ -60,11 +61,8 @@ class KnownIds:
 
 def _cache() -> Path | None:
     """None of a user who has no home."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    try:
-        return (named if named.is_absolute() else Path.home() / ".cache") / FILE
-    except RuntimeError:
-        return None
+    above = place.cache()
+    return above and above / FILE
 
 
 def _read(cache: Path) -> _Kept:

@@ -102,3 +102,10 @@ def test_doctor_names_the_version_of_jax(monkeypatch: pytest.MonkeyPatch) -> Non
     context = read_context(sample.CPU_CONTEXT, "context")
     said = {one.what: one for one in doctor.examine(context, [])}
     assert (said["JAX"].usable, said["JAX"].found) == (True, "jax 1.2.3")
+
+
+def test_a_library_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    info = TechniqueInfo("gemm/set", "", 1, False, ("one",), (), libraries=("libno_such.so.13",))
+    one = found(tmp_path, info)
+    assert one.unavailable == "libno_such.so.13 is not there"
+    assert one.remedy == "install torch for CUDA 13, which brings it"
