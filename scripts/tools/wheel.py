@@ -34,7 +34,9 @@ LIBTORCH = "libtorch.so"
 NEEDS_CHECKOUT = "measure it from a checkout of gpulift"
 FOLDERS = ("core/instrument", "core/python", "core/registers", "workloads/python/gpulift_work")
 RESULTS = ("certificates", "errata.toml", "reference")
-LEAVE = shutil.ignore_patterns("__pycache__", "testing", "tests", "*.cpp", "*.stamp", "*.trials")
+LEAVE = shutil.ignore_patterns(
+    ".*", "__pycache__", "testing", "tests", "*.cpp", "*.stamp", "*.trials"
+)
 PROGRAMS = ("gpulift-bench", "libgpulift_launch_counter.so")
 MODULES = ("modules", "instrument-modules")
 MOST_MB = 40

@@ -19,12 +19,11 @@ from gpulift.advise.progress import Progress
 from gpulift.advise.records import records_of
 from gpulift.advise.rounds import Asked, Measured
 from gpulift.advise.table import print_advice
-from gpulift.commands.bench import RESULTS
 from gpulift.commands.gate_jobs import callers_environment
 from gpulift.commands.shared import print_json
 from gpulift.engine.runs import make_new
 from gpulift.exchange import imported
-from gpulift.ground import terminal
+from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Json, Wide, named, require_above_0
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
@@ -71,7 +70,7 @@ def advise(
         typer.Option(
             parser=named,
             metavar="DIR",
-            help=f"Folder for the records, a new one; by default one in {RESULTS}.",
+            help=f"Folder for the records, a new one; by default one in {place.RESULTS}.",
         ),
     ] = None,
     as_json: Json = False,
@@ -158,6 +157,6 @@ class _Shown:
         started_at = self._started.strftime("%Y-%m-%dT%H:%M:%SZ")
         command = self._job.arguments
         records = records_of(measured.replays, turns, command, started_at, measured.cached)
-        out = self._out or make_new(Path(RESULTS) / "advise", started_at[:10])
+        out = self._out or make_new(place.RESULTS / "advise", started_at[:10])
         imported.write(records, out)
         say(f"records: {out}")
