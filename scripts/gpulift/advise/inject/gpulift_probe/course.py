@@ -22,12 +22,12 @@ FAILED = 70  # exit code of a process whose probe failed
 
 
 def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
-    """The course of a plan. It ends the process, but where the training is to go on."""
-    yield  # the first step: what is made in it is there from now on
+    """The course of a plan, from behind the first step on. It ends the process, but where the
+    training is to go on."""
     course = KINDS[plan["mode"]](plan, anchors, say)
-    sys.excepthook = _telling(course, sys.excepthook)
     ended_early = _telling_end(course)
     atexit.register(ended_early)
+    sys.excepthook = _telling(course, sys.excepthook, ended_early)
     try:
         facts = machine(anchors)
         say("hello", **facts)
@@ -45,10 +45,13 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
     atexit.unregister(ended_early)
 
 
-def _telling(course: Span, show: Callable[..., Any]) -> Callable[..., Any]:
+def _telling(
+    course: Span, show: Callable[..., Any], ended_early: Callable[[], None]
+) -> Callable[..., Any]:
     """What Python does with an error of the script, after it was said which arm it came in."""
 
     def tell(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        atexit.unregister(ended_early)
         course.say("failed", why=kind.__name__, arm=course.current())
         show(kind, error, trace)
 

@@ -31,4 +31,4 @@ def _nudge(weights: torch.Tensor, share: float) -> None:
     chance = torch.Generator(weights.device).manual_seed(1)
     share = max(share, torch.finfo(weights.dtype).eps)
     ups = torch.randint(2, weights.shape, generator=chance, device=weights.device)
-    weights.mul_(torch.where(ups == 1, 1 + share, 1 - share).to(weights.dtype))
+    weights.mul_(1 + share * (2 * ups - 1).to(weights.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import platform
@@ -120,8 +121,10 @@ class Span:
         """A step that is watched, and another for what watching leaves behind."""
         observer = Observer()
         observer.begin()
+        atexit.register(observer.end)  # torch crashes at an exit with its profiler on
         yield
         self.synchronize()
+        atexit.unregister(observer.end)
         self.seen: Seen = observer.end()
         yield
 
