@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulift.advise.advice import HELPS, HURTS, NO_CHANGE, OTHER_WORK, UNDECIDED, UPPER_BOUND
+from gpulift.advise.plan import NAMES
 from gpulift.certify.check import differences
 from gpulift.ground.errors import GpuliftError, RecordError
 from gpulift.ground.whole import write_whole
@@ -127,6 +128,7 @@ IDLE = {  # rows, and the scripts in which they do nothing
     "channels_last": (NO_LOADER, HF),
     "attention_*": (PLAIN, TIMM),  # there is no attention
 }
+IDLE_SWITCHES = ("synchronize", "cudnn_search", "attention_*")
 IDLE_WITHOUT_GPU = {"tf32", "cudnn_search", "pinned"}
 
 
@@ -182,6 +184,22 @@ class AdviceCertificate:
 def fault_of(script: str, name: str) -> Fault:
     """How that fault of that script is told."""
     return PLAIN_FP32 if (script, name) == (PLAIN, "fp32") else FAULTS[name]
+
+
+def names_to_try(script: str, fault: str) -> list[str]:
+    """For `advise --only`: of a fault what may name it, and switches that do nothing, as settings
+    take processes. None for a script as it is: all is tried."""
+    if not fault:
+        return []
+    patterns = [
+        *fault_of(script, fault).rows,
+        *(one for one in IDLE_SWITCHES if script in IDLE[one]),
+    ]
+    return [
+        name
+        for name in NAMES
+        if any(name == one.removesuffix("_*") or fnmatch(name, one) for one in patterns)
+    ]
 
 
 def issue(facts: Facts, cases: Sequence[Case]) -> AdviceCertificate:

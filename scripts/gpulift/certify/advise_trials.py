@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gpulift.certify.advise import Advice, Case, fault_of
+from gpulift.certify.advise import Advice, Case, fault_of, names_to_try
 from gpulift.ground.errors import INCONCLUSIVE, OK, GpuliftError
 from gpulift.ground.programs import finished, text_of
 from gpulift.records.decode import decoded
@@ -96,8 +96,10 @@ class Trials:
         try:
             with TemporaryDirectory() as folder:
                 program = [sys.executable, str(PROGRAM), "advise", "--json", "--out", folder]
+                names = names_to_try(case.script, case.fault)
                 # What is there already does nothing more.
-                program += ["--vary", f"--size {self.size}", "--", *self._command(case)]
+                tried = ["--only", ",".join(names)] if names else ["--vary", f"--size {self.size}"]
+                program += [*tried, "--", *self._command(case)]
                 done = _finished(program, ADVICE_LIMIT_S)
             if done.returncode not in (OK, INCONCLUSIVE):
                 raise NotTaken(_last_line(done))

@@ -21,6 +21,7 @@ from gpulift.certify.advise import (
     Span,
     fault_of,
     issue,
+    names_to_try,
     read_certificate,
     write_certificate,
 )
@@ -177,3 +178,9 @@ def test_a_certificate_whose_tables_were_changed_is_refused(tmp_path: Path) -> N
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="cannot be read"):
         read_certificate(tmp_path / "none.json")
+
+
+def test_what_names_a_fault_is_tried_and_what_does_nothing() -> None:
+    assert names_to_try("lightning_fit", "one_worker") == ["synchronize", "workers"]
+    assert "attention_flash" in names_to_try("plain", "fp32")
+    assert names_to_try("plain", "") == []  # all
