@@ -54,6 +54,7 @@ class Facts(Message, frozen=True):
     batches_per_step: float = 1
     compiled: bool = False
     convolutions: bool = False
+    cudnn_search: bool = False
     notes: tuple[str, ...] = ()
     hooks_s: float = 0.0  # what the probe itself takes of a step
     state_bytes: Whole = 0

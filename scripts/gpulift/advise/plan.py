@@ -16,6 +16,7 @@ from gpulift.ground.near import near
 
 BATCHES = {"batch_2x": 2.0, "batch_half": 0.5}
 NAMES = (*remedies.LINES, *BATCHES)  # of all that can be tried; of settings without their numbers
+DEFAULT = tuple(name for name in NAMES if name != "batch_half")
 FIRST_WORKERS = 4  # where a script has none
 PREFETCH, USUAL_PREFETCH = 4, 2
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -27,6 +28,7 @@ GLIBC = {  # some versions refuse a higher first one
 }
 NO_LOADER = "no DataLoader in the training loop"
 NO_WORKERS = "the loader has no workers"
+NO_CONVOLUTION = "no convolution ran"
 ON_PROCESSOR = "the script trains on the processor"
 
 
@@ -66,10 +68,10 @@ class Seen:
 
 
 def settings(seen: Seen, only: Sequence[str], vary: Sequence[Sequence[str]]) -> list[Setting]:
-    """Those that `only` names, all where it is empty, and the user's own; of each that is not tried
+    """Those that `only` names, else those of default, and the user's own; of each that is not tried
     it is told why not."""
     every = [*_of_input(seen), *_of_memory(seen), *_of_model(seen), *_of_batch(seen)]
-    chosen = [one for one in every if not only or is_named(one.name, only)]
+    chosen = [one for one in every if is_named(one.name, only or DEFAULT)]
     for number, arguments in enumerate(vary, 1):
         label = " ".join(arguments)
         chosen.append(Setting(f"vary_{number}", label, "step", arguments=tuple(arguments)))
@@ -175,10 +177,19 @@ def host_allocator() -> dict[str, str]:
 
 def _of_model(seen: Seen) -> Iterator[Setting]:
     yield _setting(
+        "cudnn_search",
+        "cudnn.benchmark",
+        "step",
+        "" if seen.on_gpu else ON_PROCESSOR,
+        "" if seen.facts.convolutions else NO_CONVOLUTION,
+        "the script sets it" if seen.facts.cudnn_search else "",
+        told={"cudnn_search": True},
+    )
+    yield _setting(
         "channels_last",
         "channels last",
         "step",
-        "" if seen.facts.convolutions else "no convolution ran",
+        "" if seen.facts.convolutions else NO_CONVOLUTION,
         told={"channels_last": True},
     )
     yield _setting(

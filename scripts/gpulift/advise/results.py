@@ -12,6 +12,7 @@ OTHER_WORK, NOT_COMPARABLE, NOT_CHECKED = "other work", "not comparable", "not c
 DIFFERS = "differs"  # and by how much
 SAME = (SAME_BITS, SAME_STEP, SAME_COURSE)
 BAND = 0.01  # of losses of two courses, relative to their mean
+DRAWS = "random numbers"  # in what a probe says of a step that draws others
 COURSE_LOSSES = 10  # from the first on: rounding alone sends later ones of some trainings apart
 
 
@@ -22,6 +23,8 @@ def of_arm(replays: Sequence[Process], arm: str) -> str:
         return NOT_CHECKED
     if all(own.bits and null is not None and null.bits for own, null in checked):
         return SAME_BITS
+    if any(own.gradient is None and DRAWS in own.why for own, _ in checked):
+        return NOT_COMPARABLE
     distances = [distance(own) for own, _ in checked]
     known = [one for one in distances if one is not None]
     if len(known) < len(distances):

@@ -124,12 +124,11 @@ IDLE = {  # rows, and the scripts in which they do nothing
     "vary_*": SCRIPTS,  # an option once more, as it is
     "synchronize": SCRIPTS,
     "expandable_segments": SCRIPTS,
-    "cudnn_search": (NO_LOADER, HF),  # there is no convolution
-    "channels_last": (NO_LOADER, HF),
+    "channels_last": (NO_LOADER, HF),  # there is no convolution
     "attention_*": (PLAIN, TIMM),  # there is no attention
 }
-IDLE_SWITCHES = ("synchronize", "cudnn_search", "attention_*")
-IDLE_WITHOUT_GPU = {"tf32", "cudnn_search", "pinned"}
+IDLE_SWITCHES = ("synchronize", "attention_*")
+IDLE_WITHOUT_GPU = {"tf32", "pinned"}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gpulift_probe import arms, flags, waits  # noqa: E402
 from torch import nn  # noqa: E402
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 SDPA = "aten::_scaled_dot_product_{}_attention"
 FP32_PRODUCTS = {"aten::mm": 4}
 
@@ -61,7 +62,8 @@ def settings() -> dict[str, Any]:
         "precision": [owner.fp32_precision for owner in newer],
         "older": [flags._products().older(), flags._convolutions().older()],
         "benchmark": cudnn.benchmark,
-        "attention": [getattr(cuda, f"{one}_sdp_enabled")() for one in flags._BACKENDS],
+        "attention": [getattr(cuda, f"{one}_sdp_enabled")() for one in BACKENDS],
+        "order": torch._C._get_sdp_priority_order(),
         "threads": torch.get_num_threads(),
         "functions": [vars(owner).get(name) for owner in patched for name in names],
         "stance": torch._dynamo.eval_frame._stance,

@@ -387,6 +387,22 @@ def test_replays_start_no_processes(watched: Watched) -> None:
         assert passing._iterator is None
 
 
+@pytest.mark.parametrize(("count", "left"), [(64, 60), (15, 15)])
+def test_what_is_ready_is_thrown_away_unless_it_is_much(
+    watched: Watched, count: int, left: int
+) -> None:
+    """Two processes that prefetch two batches each."""
+    model, batches = Model(watched), loader(count, num_workers=2)
+    steps = 0
+    for _ in traced(watched, batches):
+        model.backward()
+        model.step()
+        steps += 1
+        if steps == 1:
+            watched.anchors.skip_ready()
+    assert steps == left
+
+
 def test_whoever_takes_no_step_is_not_given_batches_for_ever(watched: Watched) -> None:
     batches = loader(3)
     model = replayed(watched, batches)

@@ -73,6 +73,15 @@ def test_nothing_is_changed_without_a_plan(plan: dict[str, Any]) -> None:
     assert (DataLoader.__init__, torch.Tensor.to) == (construct, to)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_cudnn_searches_from_the_first_convolution_on(
+    monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    constructed.search_algorithms({"cudnn_search": asked})
+    assert torch.backends.cudnn.benchmark == asked
+
+
 def test_what_a_loader_without_workers_must_not_have_is_dropped() -> None:
     change(num_workers=0)
     loader = DataLoader(

@@ -72,21 +72,6 @@ def test_tf32_of_a_script_with_the_newer_settings() -> None:
         matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = raw
 
 
-def test_cudnn_searches_where_a_convolution_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    convolves = seen(CUDA, operators={"aten::cudnn_convolution": 3})
-    assert state("cudnn_search", convolves) == ("tried", "")
-    assert state("cudnn_search", seen(CUDA)) == ("not applicable", "no convolution ran")
-    assert "not known" in state("cudnn_search", seen(CUDA, operators={}))[1]
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.backends.cudnn, "benchmark", True)
-        assert state("cudnn_search", convolves)[0] == "already on"
-        turned = named("cudnn_search", convolves)
-        turned.flip()
-        assert not torch.backends.cudnn.benchmark
-        turned.back()
-        assert torch.backends.cudnn.benchmark
-
-
 @pytest.mark.usefixtures("ampere")
 @pytest.mark.parametrize(
     ("taken", "dtype", "applicable"),
@@ -122,21 +107,34 @@ def test_attention_that_cannot_be_changed(changes: dict[str, Any], why: str) -> 
     assert state("attention_flash", seen(CUDA, **changes)) == ("not applicable", why)
 
 
-def test_a_torch_without_a_back_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.backends.cuda, "enable_cudnn_sdp")
-    assert state("attention_cudnn", seen(CUDA))[1] == "this torch has no such back end"
-    turned = named("attention_flash", seen(CUDA))
-    turned.flip()
-    turned.back()
+def test_a_torch_that_cannot_order_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_set_sdp_priority_order")
+    assert state("attention_cudnn", seen(CUDA)) == ("not applicable", "it needs torch 2.6")
 
 
-def test_one_back_end_and_the_fallback_are_enabled() -> None:
-    cuda = torch.backends.cuda
+def test_one_back_end_comes_ahead_of_the_others() -> None:
+    before = torch._C._get_sdp_priority_order()
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
     turned = named("attention_efficient", seen(CUDA))
-    turned.flip()
-    enabled = [getattr(cuda, f"{one}_sdp_enabled")() for one in flags._BACKENDS]
-    turned.back()
-    assert enabled == [one in ("mem_efficient", "math") for one in flags._BACKENDS]
+    try:
+        turned.flip()
+        order = torch._C._get_sdp_priority_order()
+        assert torch.backends.cuda.mem_efficient_sdp_enabled()
+        turned.back()
+        assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_mem_efficient_sdp(True)
+    first = int(torch._C._SDPBackend.EFFICIENT_ATTENTION)
+    assert order == [first, *(one for one in before if one != first)]
+    assert torch._C._get_sdp_priority_order() == before
+
+
+@pytest.mark.usefixtures("ampere")
+def test_what_was_compiled_with_tf32_would_be_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flags.Tf32, "already", lambda *_: "it is allowed")
+    assert state("tf32", seen(CUDA, compiled=True)) == ("not applicable", "it is compiled with it")
 
 
 def with_cores(patch: pytest.MonkeyPatch, folder: Path, siblings: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 from gpulift_probe import forward  # noqa: E402
 from torch import nn  # noqa: E402
 
-from tests.advise.steps import named, seen, state  # noqa: E402
+from tests.advise.steps import CUDA, named, seen, state  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
@@ -26,10 +27,22 @@ def _native(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_when_bf16_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert state("bf16", seen()) == ("tried", "")
     assert state("bf16", seen(autocast=True)) == ("already on", "the script uses autocast")
+    compiled = seen(autocast=True, compiled=True)
+    assert state("bf16", compiled) == ("not applicable", "it is compiled with it")
     assert state("bf16", seen(modules=[nn.Linear(4, 4).half()]))[0] == "not applicable"
     assert "outside of compiled code" in state("bf16", seen(modules=[], optimizers=[]))[1]
     monkeypatch.setattr(forward, "has_native_bf16", lambda: False)
     assert state("bf16", seen()) == ("not applicable", "the processor has no BF16")
+
+
+@pytest.mark.usefixtures("ampere")
+def test_autocast_stays_where_fp32_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(total_memory=100)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
+    for peak, told in ((44, "already on"), (46, "not applicable")):
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _, peak=peak: peak)
+        assert state("bf16", seen(CUDA, autocast=True))[0] == told
+        assert state("bf16", seen(CUDA))[0] == "tried"
 
 
 @pytest.mark.parametrize(

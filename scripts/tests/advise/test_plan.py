@@ -18,7 +18,7 @@ SEEN = Seen(FACTS, cores=16, on_gpu=True, input_share=0.3, environment={})
 
 
 def named(seen: Seen, name: str) -> Setting:
-    (setting,) = (one for one in settings(seen, (), ()) if one.name.startswith(name))
+    (setting,) = (one for one in settings(seen, plan.NAMES, ()) if one.name.startswith(name))
     return setting
 
 
@@ -73,7 +73,7 @@ def test_a_script_without_a_loader() -> None:
     whys = {one.name: one.why_not for one in settings(seen, (), ())}
     away = "no DataLoader in the training loop"
     assert [name for name, why in whys.items() if why == away] == [
-        *("workers_4", "prefetch_4", "pinned", "malloc", "batch_2x", "batch_half")
+        *("workers_4", "prefetch_4", "pinned", "malloc", "batch_2x")
     ]
     assert whys["expandable_segments"] == whys["compile_all"] == ""
 
@@ -102,7 +102,12 @@ def test_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_models() -> None:
-    assert named(SEEN, "channels_last").why_not == "no convolution ran"
+    for name in ("channels_last", "cudnn_search"):
+        assert named(SEEN, name).why_not == "no convolution ran"
+    searches = named(with_facts(convolutions=True, cudnn_search=True), "cudnn_search")
+    assert searches.why_not == "the script sets it"
+    searches = named(with_facts(convolutions=True), "cudnn_search")
+    assert (searches.why_not, searches.told) == ("", {"cudnn_search": True})
     assert named(with_facts(convolutions=True), "channels_last").told == {"channels_last": True}
     assert named(SEEN, "compile_all").told == {"compile": True}
     assert named(with_facts(compiled=True), "compile_all").why_not == "the script compiles already"

@@ -52,6 +52,13 @@ def test_a_step_that_is_not_even_itself_compares_with_nothing() -> None:
     assert of_arm([far, Check(arm=BASELINE, gradient=0.2)]) == "not comparable"
 
 
+def test_other_random_numbers_cannot_be_compared() -> None:
+    drawn = Check(
+        arm="tf32", losses=(1.0, 1.2), why="it draws other random numbers, as for dropout"
+    )
+    assert of_arm([drawn, NULL]) == "not comparable"
+
+
 def test_a_step_that_was_not_checked() -> None:
     assert of_arm([NULL]) == "not checked"
     assert of_arm([NEAR], [Check(arm="tf32", why="no loss was seen")]) == "not checked"

@@ -131,7 +131,7 @@ def test_all_is_tried_where_nothing_is_named(start: Callable[..., Started]) -> N
     assert started.plans[0]["only"] is None
     tried = [one.name for one in found.settings if not one.why_not]
     assert started.names == [BASELINE, BASELINE, *tried]
-    assert {"workers_8", "pinned", "compile_all", "batch_half"} <= set(tried)
+    assert {"workers_8", "pinned", "compile_all", "batch_2x"} <= set(tried)
 
 
 def test_all_that_helps_is_measured_together(start: Callable[..., Started]) -> None:

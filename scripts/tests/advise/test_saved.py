@@ -312,10 +312,10 @@ class OnGpu:
 
 def test_copies_lie_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu: Any = OnGpu()
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, device))
-    assert saved.fits(800 - 1, [torch.ones(1), gpu])
-    assert not saved.fits(800, [torch.ones(1), gpu])
-    assert saved.fits(800, [torch.ones(1)])
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 1200))
+    assert saved.fits(640 - 1, [torch.ones(1), gpu])  # 200 are left to arms
+    assert not saved.fits(640, [torch.ones(1), gpu])
+    assert saved.fits(640, [torch.ones(1)])
     empty = torch.empty(1)
     made: list[Any] = []
 

@@ -28,6 +28,8 @@ class Spanned(span.Span):  # type: ignore[misc]
             steps=0, by_loader=loader is not None, loader=loader, waited_s=9.0, own_s=9.0
         )
         made.optimizers, made.batches_count = {}, 1
+        made.skipped_at = []
+        made.skip_ready = lambda: made.skipped_at.append(made.steps)
         super().__init__(plan, made, self.told)
 
     def synchronize(self) -> None:
@@ -75,15 +77,23 @@ def test_the_devices_rest_is_in_the_last_step(clock: SimpleNamespace) -> None:
     assert (own.seconds, own.issued_s, own.step_s) == (2.5, 2.0, 1.25)
 
 
-@pytest.mark.parametrize(("third_s", "steps_before"), [(0.515, 20), (0.53, 28)])
+@pytest.mark.parametrize(("third_s", "steps_before"), [(0.515, 24), (0.53, 32)])
 def test_steps_that_are_flat(clock: SimpleNamespace, third_s: float, steps_before: int) -> None:
-    """Spans of 4, as these take a second, then of 8 steps."""
+    """Spans of 4, as these take a second, then of 8 steps; 4 ahead of all."""
     own = Spanned(clock, flat_s=1000.0)
-    spans = {4: 0.25, 12: 0.5}
+    spans = {4: 900.0, 8: 0.25, 16: 0.5}
     own.take(
         own.until_flat(), lambda step: next((spans[end] for end in spans if step < end), third_s)
     )
     assert own.anchors.steps == own.flat_after == steps_before
+    assert own.anchors.skipped_at == [2]  # what was ready behind the compiler's steps
+
+
+def test_a_training_that_goes_on_keeps_all_of_its_batches(clock: SimpleNamespace) -> None:
+    own = Spanned(clock, live_s=1.0)
+    own.throws_away = False
+    assert own.take(own.live(), lambda _: 1.0) == 2
+    assert not own.anchors.skipped_at
 
 
 def test_steps_that_are_never_flat(clock: SimpleNamespace) -> None:
@@ -142,6 +152,7 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
             "loader": {"workers": 0, "prefetch": None, "pin_memory": False, "batch": batch},
             "batches_per_step": 3,
             "compiled": False,
+            "cudnn_search": False,
             "convolutions": True,
             "notes": [],
             "hooks_s": 0.25,

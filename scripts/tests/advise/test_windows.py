@@ -73,7 +73,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_order(clock: SimpleNamespace) -> None:
-    own = Windowed(clock)
+    own = Windowed(clock, windows_s=2 * 36 * STEP_S)
     told = own.take([Arm("a", own.log), Arm("b", own.log)])
     order = [[one["arm"] for one in told if one["block"] == block] for block in (0, 1)]
     assert order[0] == ["as it is", "a", "b", "b", "a", "as it is"]
@@ -82,14 +82,14 @@ def test_order(clock: SimpleNamespace) -> None:
 
 
 def test_an_arm_is_flipped_for_its_window_alone(clock: SimpleNamespace) -> None:
-    own = Windowed(clock)
+    own = Windowed(clock, windows_s=2 * 36 * STEP_S)
     own.multiple = 8
     own.take([Arm("a", own.log)])
     plain, flipped = [""] * 9, ["+a", *["a"] * 9, "-a"]
     assert own.log == [*plain, *flipped, *flipped, *plain, *flipped, *plain, *plain, *flipped]
 
 
-@pytest.mark.parametrize(("windows_s", "blocks"), [(0.0, 2), (9.6, 4), (1000.0, 6)])
+@pytest.mark.parametrize(("windows_s", "blocks"), [(0.0, 1), (9.6, 4), (1000.0, 6)])
 def test_blocks(clock: SimpleNamespace, windows_s: float, blocks: int) -> None:
     """One of two arms takes four times 6 steps."""
     own = Windowed(clock, windows_s=windows_s)

@@ -10,5 +10,6 @@ def start() -> None:
     plan, say = said.plan(), said.Said()
     constructed.change_loaders(plan)
     constructed.copy_unwaited(plan)
+    constructed.search_algorithms(plan)
     probe = anchors.Anchors(say)
     probe.follow(course.of(plan, probe, say))

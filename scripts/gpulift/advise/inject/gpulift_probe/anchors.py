@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 import time
@@ -21,6 +22,7 @@ from .said import Said
 
 # Of optimizers between two batches; behind more a loop is no longer taken for one over a loader.
 MOST_STEPS = 32
+FEW = 4  # times the batches that are ready: of a shorter loader none is thrown away
 MOST_LOSSES = 1024  # of one step: a script that never steps shall not fill memory with them
 
 
@@ -111,6 +113,17 @@ class Anchors:
             return value
 
         scaler_class.step = scaled
+
+    def skip_ready(self) -> None:
+        """At a boundary of a loop over a loader: throws away as many batches as its processes may
+        have ready, unless that is much of what it has."""
+        loader = self.loader
+        count = loader.num_workers * (loader.prefetch_factor or 0) if self.by_loader else 0
+        with contextlib.suppress(TypeError):  # a loader without a length
+            if len(loader) < FEW * count:
+                return
+        for passing in [one for one in self._passes if one.trains and one.loader is loader]:
+            deque(itertools.islice(passing.iterator(), count), maxlen=0)
 
     def hand_over(self, passing: Handing) -> Any:
         """The loader's next batch, or one that was kept; raises StopIteration as the loader."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .flags import (
     CudnnAttention,
-    CudnnSearch,
     EfficientAttention,
     FlashAttention,
     Tf32,
@@ -30,7 +29,6 @@ __all__ = [
 
 _ALL: tuple[type[Switch], ...] = (
     Tf32,
-    CudnnSearch,
     CudnnAttention,
     FlashAttention,
     EfficientAttention,

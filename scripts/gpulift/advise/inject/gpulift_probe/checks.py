@@ -10,6 +10,7 @@ import torch
 from .anchors import Anchors
 from .arms import Switch
 from .exact import Exact
+from .forward import is_crowded
 from .gradients import Gradients
 from .rounded import Rounded
 from .said import Said
@@ -43,7 +44,7 @@ class Checks:
     def __init__(self, anchors: Anchors, saved: Saved, seen: Seen, say: Said) -> None:
         self.arm = ""  # whose step is taken now
         self._anchors, self._saved, self._seen, self._say = anchors, saved, seen, say
-        self._gradients = Gradients()
+        self._gradients = Gradients(saved.beside)
         anchors.on_step = self._gradients.look
 
     def steps(self, arms: Sequence[Switch]) -> Course:
@@ -55,7 +56,9 @@ class Checks:
         null = yield from self._distance(None)
         self._tell(BASELINE, null, ROUNDING)
         itself = max(null or 0, (yield from self._rounded(0)))
-        exact = yield from self._distance(Exact(self._seen))
+        exact = None
+        if not (self._seen.autocast and is_crowded(self._seen.device)):
+            exact = yield from self._distance(Exact(self._seen))
         inherent = max(ROUNDING, OF_ITSELF * itself, OF_ROUNDING * (exact or 0))
         for arm in arms:
             yield from self._check(arm, inherent)

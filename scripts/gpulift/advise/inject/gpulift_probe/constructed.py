@@ -54,6 +54,12 @@ def _give(values: dict[str, Any], options: dict[str, Any]) -> None:
             values.pop(name, None)
 
 
+def search_algorithms(plan: dict[str, Any]) -> None:
+    """Of convolutions, ahead of the first: torch keeps what it took once for each shape."""
+    if plan.get("cudnn_search"):
+        torch.backends.cudnn.benchmark = True
+
+
 def copy_unwaited(plan: dict[str, Any]) -> None:
     """Copies from pinned memory do not wait for the GPU, where the script leaves that open.
 

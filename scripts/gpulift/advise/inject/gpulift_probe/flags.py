@@ -93,6 +93,8 @@ class Tf32(Switch):
             return "the GPU has no TF32"
         if seen.is_low_precision():
             return "all products are in BF16 or FP16"
+        if seen.compiled and self.already(seen):
+            return "it is compiled with it"
         known = seen.operators and not seen.compiled
         if known and not _convolves(seen) and not any(one in seen.operators for one in _PRODUCTS):
             return "no product of matrices and no convolution ran"
@@ -115,35 +117,11 @@ class Tf32(Switch):
             _convolutions().allow(on, self._undo)
 
 
-class CudnnSearch(Switch):
-    """cuDNN tries its algorithms on each new shape, and keeps the fastest."""
-
-    name = "cudnn_search"
-    label = "cudnn.benchmark"
-
-    def obstacle(self, seen: Seen) -> str:
-        """See base."""
-        if not seen.on_cuda:
-            return NO_CUDA
-        if not seen.operators:
-            return _UNKNOWN
-        return "" if _convolves(seen) else "no convolution ran"
-
-    def already(self, seen: Seen) -> str:
-        """See base."""
-        return "the script sets it" if torch.backends.cudnn.benchmark else ""
-
-    def flip(self) -> None:
-        """See base."""
-        before = torch.backends.cudnn.benchmark
-        self._undo.callback(setattr, torch.backends.cudnn, "benchmark", before)
-        torch.backends.cudnn.benchmark = not before
-
-
 class Attention(Switch):
-    """One back end of scaled_dot_product_attention, and products with a softmax as its fallback."""
+    """One back end of scaled_dot_product_attention ahead of all others."""
 
     backend = ""  # as in torch.backends.cuda.enable_*_sdp
+    place = ""  # as torch orders them
     operator = ""
     takes_fp32 = False
 
@@ -151,8 +129,8 @@ class Attention(Switch):
         """See base."""
         if not seen.on_cuda:
             return NO_CUDA
-        if not hasattr(torch.backends.cuda, f"enable_{self.backend}_sdp"):
-            return "this torch has no such back end"
+        if not hasattr(torch._C, "_set_sdp_priority_order"):
+            return "it needs torch 2.6"
         if not seen.operators:
             return _UNKNOWN
         if seen.compiled:
@@ -168,12 +146,15 @@ class Attention(Switch):
 
     def flip(self) -> None:
         """See base."""
-        cuda = torch.backends.cuda
-        for backend in _BACKENDS:
-            enable = getattr(cuda, f"enable_{backend}_sdp", None)
-            if enable is not None:
-                self._undo.callback(enable, getattr(cuda, f"{backend}_sdp_enabled")())
-                enable(backend in (self.backend, "math"))
+        enabled = getattr(torch.backends.cuda, f"{self.backend}_sdp_enabled")()
+        enable = getattr(torch.backends.cuda, f"enable_{self.backend}_sdp")
+        self._undo.callback(enable, enabled)
+        enable(True)
+        # Where this one refuses, the script's own is taken, and its step is what it was.
+        order = torch._C._get_sdp_priority_order()
+        self._undo.callback(torch._C._set_sdp_priority_order, order)
+        own = int(getattr(torch._C._SDPBackend, self.place))
+        torch._C._set_sdp_priority_order([own, *(other for other in order if other != own)])
 
 
 class CudnnAttention(Attention):
@@ -182,6 +163,7 @@ class CudnnAttention(Attention):
     name = "attention_cudnn"
     label = "attention by cuDNN"
     backend = "cudnn"
+    place = "CUDNN_ATTENTION"
     operator = "aten::_scaled_dot_product_cudnn_attention"
 
 
@@ -191,6 +173,7 @@ class FlashAttention(Attention):
     name = "attention_flash"
     label = "flash attention"
     backend = "flash"
+    place = "FLASH_ATTENTION"
     operator = "aten::_scaled_dot_product_flash_attention"
 
 
@@ -200,11 +183,11 @@ class EfficientAttention(Attention):
     name = "attention_efficient"
     label = "memory-efficient attention"
     backend = "mem_efficient"
+    place = "EFFICIENT_ATTENTION"
     operator = "aten::_scaled_dot_product_efficient_attention"
     takes_fp32 = True
 
 
-_BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 ATTENTION = {
     "aten::_scaled_dot_product_attention_math",
     *(one.operator for one in (CudnnAttention, FlashAttention, EfficientAttention)),

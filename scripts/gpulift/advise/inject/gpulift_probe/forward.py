@@ -16,6 +16,9 @@ _PROCESSOR = Path("/proc/cpuinfo")
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last on Arm
 
 
+FULL = 0.45  # of memory: what activations and saved state take besides is not known
+
+
 class Bf16(Switch):
     """Autocast around each outermost module, whose results are FP32 as without.
 
@@ -23,7 +26,10 @@ class Bf16(Switch):
     """
 
     name = "bf16"
-    label = "BF16 autocast"
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen)
+        self.label = "autocast" if seen.autocast else "BF16 autocast"
 
     def obstacle(self, seen: Seen) -> str:
         """See base."""
@@ -35,6 +41,10 @@ class Bf16(Switch):
             return "the processor has no BF16"
         if not seen.autocast and seen.is_low_precision():
             return "all parameters are BF16 or FP16"
+        if seen.compiled and seen.autocast:
+            return "it is compiled with it"
+        if seen.autocast and is_crowded(seen.device):
+            return "without it the step would not fit"
         return ""
 
     def already(self, seen: Seen) -> str:
@@ -60,6 +70,14 @@ class Bf16(Switch):
             return _with_fp32(output) if on else output
 
         return cast
+
+
+def is_crowded(device: torch.device) -> bool:
+    """Whether a step in FP32, whose activations are twice as large, may not fit."""
+    if device.type != "cuda":
+        return False
+    total_bytes = torch.cuda.get_device_properties(device).total_memory
+    return bool(torch.cuda.max_memory_allocated(device) > FULL * total_bytes)
 
 
 def _with_fp32(output: Any) -> Any:

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 
 import torch
 
+from .saved import kept
+
 
 class Gradients:
     """Looks at them behind an optimizer's step: clipped and unscaled, also of one that makes them
     itself, by a closure."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: bool = True) -> None:
+        """`beside`: there is room for copies where gradients are, else on the host."""
+        self._beside = beside
         self._kept: dict[int, torch.Tensor] = {}
         self._keeps, self._compares = False, False
         self._squares: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -46,11 +50,10 @@ class Gradients:
 
     def _look_at(self, place: int, gradient: torch.Tensor) -> None:
         if self._keeps:
-            # On the host: beside its gradients a GPU may have no room for as many again.
-            self._kept[place] = gradient.to("cpu", copy=True)
+            self._kept[place] = kept(gradient, self._beside)
         elif place in self._kept:
-            kept = self._kept[place].to(gradient.device)
-            self._squares.append((square(gradient - kept), square(kept)))
+            first = self._kept[place].to(gradient.device)
+            self._squares.append((square(gradient - first), square(first)))
 
 
 def gradients_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, torch.Tensor]]:

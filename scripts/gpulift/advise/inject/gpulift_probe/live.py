@@ -9,6 +9,8 @@ from .windows import Windows
 class Live(Windows):
     """Nothing is saved, cached or taken again."""
 
+    throws_away = False
+
     def steps(self) -> Course:
         """All of it."""
         yield from self.until_flat()

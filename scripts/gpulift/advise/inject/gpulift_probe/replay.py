@@ -8,13 +8,11 @@ from .saved import Saved
 from .span import Course
 from .windows import Windows
 
-KEPT_STEPS = 4  # whose batches are replayed
+KEPT_STEPS, SLOW_S = 4, 0.25  # whose batches are replayed; of slow steps that of one
 
 
 class Replay(Windows):
     """Live steps, a check of each arm, their windows in turns, live steps again."""
-
-    multiple = KEPT_STEPS
 
     def steps(self) -> Course:
         """All of it."""
@@ -22,8 +20,9 @@ class Replay(Windows):
         yield from self.observe()
         yield from self.live()
         batches = self.anchors.batches
+        self.multiple = KEPT_STEPS if self.step_s < SLOW_S else 1
         batches.notes = True
-        for _ in range(KEPT_STEPS):
+        for _ in range(self.multiple):
             yield
         batches.notes, batches.playing = False, True
         self.synchronize()
@@ -33,12 +32,11 @@ class Replay(Windows):
         self.checks = Checks(self.anchors, self.saved, self.seen, self.say)
         yield from self.checks.steps(arms)
         self.begin(None)
-        yield from self.taken(2 * KEPT_STEPS)
+        yield from self.taken(2 * self.multiple)
         yield from self.windows(arms)
         self.saved.restore()
         self.saved.release()
         batches.playing = False
-        yield from self.taken(self.per_span())  # what the loader's processes had ready by now
         yield from self.live()
 
     def current(self) -> str:

@@ -13,7 +13,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-ROOM = 1.25  # of a GPU's free memory that copies of the state need, as the arms need some, too
+ROOM = 1.25  # that copies of the state and of gradients take, relative to the state
+LEFT = 1 / 6  # of a GPU's memory, to the arms
 LOT = 1 << 20  # numbers that are marked at a time, as it takes four times their memory
 
 Entries = MutableMapping[Any, Any]
@@ -28,8 +29,8 @@ class Saved:
         self._schedules = [vars(schedule) for schedule in instances(LRScheduler)]
         tensors = self._tensors()
         self.bytes = sum(bytes_of(tensor) for tensor in tensors)
-        beside = fits(self.bytes, tensors)
-        self._copies = [(tensor, kept(tensor, beside)) for tensor in tensors]
+        self.beside = fits(self.bytes, tensors)
+        self._copies = [(tensor, kept(tensor, self.beside)) for tensor in tensors]
         self._entries = [
             (entries, {name: held(value) for name, value in entries.items()})
             for entries in self._containers()
@@ -127,8 +128,8 @@ def fits(needed_bytes: int, tensors: list[torch.Tensor]) -> bool:
     device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
     if device is None:
         return True
-    free_bytes: int = torch.cuda.mem_get_info(device)[0]
-    return needed_bytes * ROOM < free_bytes
+    free_bytes, total_bytes = torch.cuda.mem_get_info(device)
+    return bool(needed_bytes * ROOM + total_bytes * LEFT < free_bytes)
 
 
 def kept(tensor: torch.Tensor, beside: bool) -> torch.Tensor:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import gc
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,11 +51,11 @@ class Observer:
             self._wrap(torch.Tensor, name, self._copying)
         # Not a hook behind steps: torch may be walking over those right now.
         self._undo.callback(register_optimizer_step_pre_hook(self._stepping).remove)
-        self._profile = _profile()
+        self._profiles = _starts_profiler()
 
     def end(self) -> Seen:
         """Stops to watch."""
-        operators = _operators(self._profile)
+        operators = _operators() if self._profiles else Counter()
         self._undo.close()
         seen = Seen(
             device=torch.device("cpu"),
@@ -129,24 +128,21 @@ class Observer:
         self._optimizers[id(optimizer)] = optimizer
 
 
-def _profile() -> Any:
-    """A running profiler without CUPTI; None where the script has one, which could not start."""
+def _starts_profiler() -> bool:
+    """Not where the script has one, which could not start."""
     scripts = torch.profiler.profile
     if torch.autograd._profiler_enabled() or any(type(one) is scripts for one in gc.get_objects()):
-        return None
-    # torch.profiler's own takes seconds to start, for what nobody reads here.
-    profile = torch.autograd.profiler.profile(use_kineto=True)
-    profile.__enter__()
-    return profile
+        return False
+    # The later ones, also for processors alone, attach CUPTI, which stays and slows every launch.
+    off, options = [False] * 5, torch._C._profiler._ExperimentalConfig()
+    config = torch.autograd.ProfilerConfig(torch.autograd.ProfilerState.CPU, *off, options)
+    torch.autograd._enable_profiler_legacy(config)
+    return True
 
 
-def _operators(profile: Any) -> Counter[str]:
-    if profile is None:
-        return Counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        profile.__exit__(None, None, None)
-    return Counter(event.name for event in profile.function_events)
+def _operators() -> Counter[str]:
+    threads = torch.autograd._disable_profiler_legacy()
+    return Counter(event.name() for thread in threads for event in thread if event.kind() == "push")
 
 
 def _has_compiled() -> bool:

@@ -19,6 +19,7 @@ from .seen import Observer, Seen, notes
 
 LEAST_STEPS, LEAST_S = 8, 1.0  # of a span that tells how fast steps are
 FLAT = 0.05  # by which two spans may differ
+COMPILED_IN = 2  # steps, for which no limit of time holds
 
 Course = Generator[None, None, None]  # goes on once for each step that the script takes
 
@@ -48,6 +49,8 @@ def device_of(anchors: Anchors) -> torch.device:
 
 class Span:
     """Steps of a script as it runs: until they are flat, and some that are timed."""
+
+    throws_away = True  # batches: the training is of no use
 
     def __init__(self, plan: dict[str, Any], anchors: Anchors, say: Said) -> None:
         self.plan, self.anchors, self.say = plan, anchors, say
@@ -99,7 +102,11 @@ class Span:
         self.step_s = self.seconds / len(self.times)
 
     def until_flat(self) -> Course:
-        """Spans until one takes as long as that before; raises NeverFlat."""
+        """Spans until one takes as long as that before, behind some in which all is compiled;
+        raises NeverFlat."""
+        for _ in range(COMPILED_IN):
+            yield
+        yield from self.fed()
         limit_s = float(self.plan["flat_s"])
         until_s = time.monotonic() + limit_s
         last_s = math.inf
@@ -111,6 +118,13 @@ class Span:
                 return
             last_s = self.step_s
         raise NeverFlat(f"steps never took as long as those before, for {limit_s:.0f} s")
+
+    def fed(self) -> Course:
+        """Behind what a loader had ready, which hides how slow it is."""
+        if self.throws_away:
+            self.anchors.skip_ready()
+            yield
+            yield
 
     def per_span(self) -> int:
         """Steps: loaders of several processes deliver by turns."""
@@ -131,6 +145,7 @@ class Span:
     def live(self) -> Course:
         """A span as the script runs without us, told."""
         self.say.phase("measures steps as they are")
+        yield from self.fed()
         yield from self.taken(self.per_span(), float(self.plan["live_s"]))
         steps_s = [step_s for step_s, _ in self.times]
         self.say("live", steps_s=steps_s, waits_s=[wait_s for _, wait_s in self.times])
@@ -146,6 +161,7 @@ class Span:
             loader=_loader_facts(anchors.loader) if anchors.by_loader else None,
             batches_per_step=max(1, anchors.batches_count),
             compiled=self.seen.compiled,
+            cudnn_search=torch.backends.cudnn.benchmark,
             convolutions=any("convolution" in name for name in self.seen.operators),
             notes=notes(self.seen),
             hooks_s=self.hooks_s,

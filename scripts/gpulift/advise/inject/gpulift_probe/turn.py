@@ -8,8 +8,6 @@ from .arms import switches
 from .constructed import change_first_step, host_bytes
 from .span import Course, Span
 
-COMPILED_IN = 2  # steps, for which no limit of time holds
-
 
 class Turn(Span):
     """Live steps, with the losses of all and the memory they took."""
@@ -23,8 +21,6 @@ class Turn(Span):
 
     def _course(self) -> Course:
         change_first_step(self.plan, self.anchors.optimizers.values())
-        for _ in range(COMPILED_IN):
-            yield
         yield from self.until_flat()
         yield from self.observe()
         flipped = self.plan.get("switches")

@@ -12,7 +12,7 @@ from .span import Course, Span
 BASELINE = "as it is"
 WINDOW_S = 0.5
 SLOW = 3  # times the step as it is: fewer steps of such an arm tell as much
-LEAST_BLOCKS, MOST_BLOCKS = 2, 6
+MOST_BLOCKS = 6
 
 
 class Windows(Span):
@@ -54,7 +54,7 @@ class Windows(Span):
         every: list[Switch | None] = [None, *arms]
         block_s = 2 * len(every) * (count + 1) * as_it_is_s
         blocks = round(float(self.plan["windows_s"]) / block_s)
-        blocks = min(MOST_BLOCKS, max(LEAST_BLOCKS, blocks))
+        blocks = min(MOST_BLOCKS, max(1, blocks))  # one has each arm twice
         for block in range(blocks):
             turn = block % len(every)
             order = every[turn:] + every[:turn]
