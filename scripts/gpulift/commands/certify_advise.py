@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from gpulift.certify.advise import (
+    FAULTS,
     FOLDER,
     NAMED,
     SCRIPTS,
@@ -54,6 +55,10 @@ def certify_advise(
     scripts: Annotated[
         str, typer.Option(metavar="NAME,...", help="Only these scripts.")
     ] = ",".join(SCRIPTS),
+    faults: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="Only these faults; each script without one, too."),
+    ] = ",".join(FAULTS),
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -72,9 +77,8 @@ def certify_advise(
     """Plant faults in training scripts and see whether `advise` names and prices them.
 
     Takes about an hour without a GPU. Each case is kept as soon as it is measured."""
-    chosen = scripts.split(",")
-    if unknown := [name for name in chosen if name not in SCRIPTS]:
-        raise GpuliftError(f"--scripts {unknown[0]!r} is none of {', '.join(SCRIPTS)}")
+    chosen = _chosen("--scripts", scripts, SCRIPTS)
+    planted = _chosen("--faults", faults, FAULTS)
     if size not in (None, SMALL, LARGE):
         raise GpuliftError(f"--size {size}: give {SMALL} or {LARGE}")
     interpreter = machine.find_interpreter("--python", python or sys.executable)
@@ -87,7 +91,7 @@ def certify_advise(
         cases[case.script, case.fault] = case
         _write(issue(facts, tuple(cases.values())), file)
 
-    trials = Trials(interpreter, facts.size, facts.on_gpu, keep, say)
+    trials = Trials(interpreter, facts.size, facts.on_gpu, keep, say, planted)
     for script in chosen:
         trials.take(script, tuple(cases.values()))
     certificate = issue(facts, tuple(cases.values()))
@@ -96,6 +100,13 @@ def certify_advise(
         print_json(asdict(certificate))
     else:
         _show(certificate)
+
+
+def _chosen(option: str, names: str, known: Collection[str]) -> list[str]:
+    chosen = names.split(",")
+    if unknown := [name for name in chosen if name not in known]:
+        raise GpuliftError(f"{option} {unknown[0]!r} is none of {', '.join(known)}")
+    return chosen
 
 
 def _facts(context: Context, size: str) -> Facts:

@@ -53,6 +53,12 @@ def test_it_goes_on_with_a_certificate_that_is_there(
     assert {case["script"] for case in made["cases"]} == {"no_loader", "plain"}
 
 
+def test_only_some_faults_are_planted(programs: FakePrograms) -> None:
+    file = Path("of.json")
+    assert cli.main([*NO_LOADER, "--faults", "small_batch,item", "--out", str(file)]) == 0
+    assert [case.fault for case in read_certificate(file).cases] == ["item", "", "small_batch"]
+
+
 def test_cases_of_another_commit_are_refused(
     programs: FakePrograms, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +74,7 @@ def test_cases_of_another_commit_are_refused(
     ("arguments", "words"),
     [
         (["--scripts", "plain,nope"], "--scripts 'nope' is none of plain, no_loader"),
+        (["--faults", "item,nope"], "--faults 'nope' is none of slow_decoding, one_worker"),
         (["--size", "huge"], "--size huge: give small or large"),
         (["--python", "nowhere"], "is neither an interpreter nor a virtual environment"),
     ],
