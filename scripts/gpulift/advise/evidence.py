@@ -101,7 +101,7 @@ class Check(Message, frozen=True):
 
 
 class Course(Message, frozen=True):
-    """The loss of each live step."""
+    """The losses of the first steps: rounding alone sends later ones of some trainings apart."""
 
     losses: tuple[float, ...]
 

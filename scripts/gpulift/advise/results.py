@@ -13,7 +13,6 @@ DIFFERS = "differs"  # and by how much
 SAME = (SAME_BITS, SAME_STEP, SAME_COURSE)
 BAND = 0.01  # of losses of two courses, relative to their mean
 DRAWS = "random numbers"  # in what a probe says of a step that draws others
-COURSE_LOSSES = 10  # from the first on: rounding alone sends later ones of some trainings apart
 
 
 def of_arm(replays: Sequence[Process], arm: str) -> str:
@@ -79,7 +78,7 @@ def _equal(own: Sequence[float], base: Sequence[float]) -> bool:
 
 def _apart(base: Sequence[float], own: Sequence[float]) -> float | None:
     """Mean distance of losses over their mean size; None without a loss, NaN of a NaN."""
-    both = list(zip(base[:COURSE_LOSSES], own, strict=False))
+    both = list(zip(base, own, strict=False))
     if not both:
         return None
     if all(one == other for one, other in both):

@@ -219,14 +219,14 @@ def test_live(forks: Forks, tmp_path: Path, printed: list[str]) -> None:
 
 
 def test_turn(forks: Forks, tmp_path: Path, printed: list[str]) -> None:
-    """A process of its own takes the same steps as this one, and tells all of their losses."""
+    """A process of its own takes the same steps as this one, and tells the losses of ten."""
     ended = forks.run(tmp_path, training(EPOCHS * 100), "turn")
     require_no_failure(ended)
     said = ended.said
-    assert ended.printed == [str(loss) for loss in said.losses]
+    assert ended.printed[:10] == [str(loss) for loss in said.losses]
     assert ended.printed == printed[: len(ended.printed)]
     assert said.ended is not None
-    assert said.ended.steps == len(said.losses)
+    assert said.ended.steps == len(ended.printed)
     assert said.memory is not None
     assert said.memory.host_bytes > 0
     assert len(said.live) == 1

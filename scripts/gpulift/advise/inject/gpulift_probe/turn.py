@@ -8,19 +8,19 @@ from .arms import switches
 from .constructed import change_first_step, host_bytes
 from .span import Course, Span
 
+COURSE_STEPS = 10  # whose losses are told: behind them batches are thrown away
+
 
 class Turn(Span):
-    """Live steps, with the losses of all and the memory they took."""
+    """The losses of the first steps, live steps, and the memory they took."""
 
     def steps(self) -> Course:
         """All of it."""
-        self._losses = list(self.anchors.losses)
-        for _ in self._course():
-            yield
-            self._losses += self.anchors.losses
-
-    def _course(self) -> Course:
+        losses = list(self.anchors.losses)
         change_first_step(self.plan, self.anchors.optimizers.values())
+        for _ in range(COURSE_STEPS - 1):
+            yield
+            losses += self.anchors.losses
         yield from self.until_flat()
         yield from self.observe()
         flipped = self.plan.get("switches")
@@ -35,4 +35,4 @@ class Turn(Span):
         self.tell_facts(0)
         device_bytes = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
         self.say("memory", device_bytes=device_bytes, host_bytes=host_bytes())
-        self.say("course", losses=[float(loss) for loss in self._losses])
+        self.say("course", losses=[float(loss) for loss in losses])
