@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Any, Literal, TypeAlias
 
-from gpulift.advise import plan, process
+from gpulift.advise import launches, plan, process
 from gpulift.advise.advice import Advice, winners
 from gpulift.advise.evidence import Failed, Process
 from gpulift.advise.judge import ALL, advise
@@ -16,6 +17,7 @@ from gpulift.advise.settings import AS_IT_IS, Setting, merged
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
 
+FIRST_ROUNDS, LEAST_GAIN = 2, 1.01
 FLAT_S, LIVE_S, WINDOWS_S = 120.0, 2.0, 20.0
 Mode: TypeAlias = Literal["replay", "launch", "live"]
 
@@ -105,10 +107,21 @@ class _Rounds:
         self._choose(turn)
 
     def turns(self) -> None:
-        """Rounds of all settings and the step as it is, each the other way round."""
+        """Rounds of all settings and the step as it is, each the other way round. What helped in
+        none of the first is not gone on with."""
         tried = [one for one in self.measured.settings if not one.why_not]
-        for _ in range(self._asked.launches if tried else 0):
-            self._take_round(tried, self.measured.turns)
+        for launch in range(self._asked.launches):
+            if launch == FIRST_ROUNDS:
+                tried = [one for one in tried if self._has_helped(one)]
+            if tried:
+                self._take_round(tried, self.measured.turns)
+
+    def _has_helped(self, setting: Setting) -> bool:
+        pairs = launches.paired(self.measured.turns, setting.name)
+        logs = [
+            launches.paired_gain_log(*pair) + (launches.items_log(*pair) or 0) for pair in pairs
+        ]
+        return max(logs, default=0.0) > log(LEAST_GAIN)
 
     def all_that_help(self) -> None:
         """The same of all changes that help at once. One setting alone was measured already."""

@@ -19,7 +19,7 @@ from tests.advise.made import STEP_S, replay, turn
 
 JOB = Command(("train",), {}, 60.0)
 WORKERS, BATCH = "workers_8", "batch_2x"
-GAINS = {BASELINE: 1.0, WORKERS: 1.5, BATCH: 0.6, TOGETHER: 1.8, "vary_1": 1.2}
+GAINS = {BASELINE: 1.0, WORKERS: 1.5, BATCH: 0.6, TOGETHER: 1.8, "vary_1": 1.2, "vary_2": 1.0}
 Answer = Callable[[int, Ran], Ran]
 
 
@@ -106,10 +106,10 @@ def test_replays_come_first_and_then_rounds(
         *[BASELINE] * 3,
         *(BASELINE, WORKERS, BATCH),
         *(BATCH, WORKERS, BASELINE),
-        *(BASELINE, WORKERS, BATCH),
+        *(BASELINE, WORKERS),
     ]
-    assert started.turns == [0, 1, 2, 0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert [plan["mode"] for plan in started.plans] == ["replay"] * 3 + ["turn"] * 9
+    assert started.turns == [0, 1, 2, 0, 0, 0, 1, 1, 1, 2, 2]
+    assert [plan["mode"] for plan in started.plans] == ["replay"] * 3 + ["turn"] * 8
     assert started.plans[0] == {
         "mode": "replay",
         "only": ["workers", "batch_2x"],
@@ -121,8 +121,7 @@ def test_replays_come_first_and_then_rounds(
     assert not found.interrupted
     err = capsys.readouterr().err
     assert "about 11 more processes of 20 s, 3.7 min; and 6 of all that helps together" in err
-    assert "process 12 of about 12: num_workers 4 -> 8\n" not in err
-    assert "process 12 of about 12: batch 32 -> 64\n" in err
+    assert "process 11 of about 12: num_workers 4 -> 8\n" in err
 
 
 def test_all_is_tried_where_nothing_is_named(start: Callable[..., Started]) -> None:
@@ -132,6 +131,25 @@ def test_all_is_tried_where_nothing_is_named(start: Callable[..., Started]) -> N
     tried = [one.name for one in found.settings if not one.why_not]
     assert started.names == [BASELINE, BASELINE, *tried]
     assert {"workers_8", "pinned", "compile_all", "batch_2x"} <= set(tried)
+
+
+def test_a_setting_that_helped_in_no_round_is_not_gone_on_with(
+    start: Callable[..., Started],
+) -> None:
+    started = start()
+    found = measured("workers", launches=4, vary=(("--fast",), ("--slow",)))
+    again = [BASELINE, WORKERS, "vary_1"]
+    assert started.names[4 + 2 * 4 :][:6] == [*again, *reversed(again)]
+    row = next(row for row in found.advice().rows if row.name == "vary_2")
+    assert row.verdict in ("hurts", "undecided", "no change")
+
+
+def test_nothing_more_is_started_where_no_setting_helped(start: Callable[..., Started]) -> None:
+    started = start()
+    measured("expandable_segments", launches=4)
+    assert started.names == [BASELINE] * 4 + [BASELINE, "expandable_segments"] + [
+        *("expandable_segments", BASELINE)
+    ]
 
 
 def test_all_that_helps_is_measured_together(start: Callable[..., Started]) -> None:
