@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,3 +33,12 @@ def ampere(monkeypatch: pytest.MonkeyPatch) -> None:
 def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """One without."""
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """That of spans, which stands still until a test moves `now_s`."""
+    made = SimpleNamespace(now_s=0.0)
+    made.perf_counter = made.monotonic = lambda: made.now_s
+    monkeypatch.setattr("gpulift_probe.span.time", made)
+    return made

@@ -47,14 +47,6 @@ class Spanned(span.Span):  # type: ignore[misc]
         return int(self.anchors.steps - first)
 
 
-@pytest.fixture(name="clock")
-def _clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    clock = SimpleNamespace(now_s=100.0)
-    clock.perf_counter = clock.monotonic = lambda: clock.now_s
-    monkeypatch.setattr(span, "time", clock)
-    return clock
-
-
 def test_so_many_steps(clock: SimpleNamespace) -> None:
     own = Spanned(clock)
     own.waited_s = 0.5

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_probe import span, windows  # noqa: E402
+from gpulift_probe import windows  # noqa: E402
 
 from tests.advise import scripts, steps  # noqa: E402
 
@@ -62,14 +62,6 @@ class Windowed(windows.Windows):  # type: ignore[misc]
             self.log.append(self.current())
             self.clock.now_s += STEP_S * times.get(self.current(), 1.0)
         return self.told_messages.of("window")
-
-
-@pytest.fixture(name="clock")
-def _clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    clock = SimpleNamespace(now_s=0.0)
-    clock.perf_counter = clock.monotonic = lambda: clock.now_s
-    monkeypatch.setattr(span, "time", clock)
-    return clock
 
 
 def test_order(clock: SimpleNamespace) -> None:
