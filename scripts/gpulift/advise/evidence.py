@@ -104,6 +104,7 @@ class Course(Message, frozen=True):
     """The losses of the first steps: rounding alone sends later ones of some trainings apart."""
 
     losses: tuple[float, ...]
+    rounded: bool = False  # its weights were off by their last bit behind the first
 
 
 class Memory(Message, frozen=True):
@@ -146,6 +147,7 @@ class Process:
     windows: tuple[Window, ...]  # in the order in which they were taken
     checks: dict[str, Check]
     losses: tuple[float, ...]
+    rounded: bool  # see Course
     memory: Memory | None
     failed: tuple[Failed, ...]
     ended: End | None
@@ -189,6 +191,7 @@ def read_process(setting: str, turn: int, file: Path) -> Process:
         windows=tuple(windows),
         checks={check.arm: check for check in of(Check)},
         losses=tuple(loss for course in of(Course) for loss in course.losses),
+        rounded=any(course.rounded for course in of(Course)),
         memory=_last(of(Memory)),
         failed=tuple(of(Failed)),
         ended=_last(of(End)),

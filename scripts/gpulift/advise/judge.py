@@ -71,7 +71,8 @@ def advise(
     cached_step = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
     rest = launches.over_launches(list(_rest_logs(fed)))
     trials = [_of_arm(replays, name) for name in _arm_names(replays)]
-    trials += [_of_setting(turns, one, remedies.draws_anew(one.name)) for one in settings]
+    rounding = results.rounding(plain)
+    trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
     rows = [*_head_space(rest, cached_step), *judged]
     on_gpu = any(one.on_gpu for one in every)
@@ -87,7 +88,7 @@ def advise(
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),
         rows=tuple(rows),
-        together=_together(together, winners(rows)),
+        together=_together(together, winners(rows), rounding),
         do=tuple(_lines(rows, every, on_gpu)),
         not_tried=tuple(_not_tried(rows)),
         notes=tuple(dict.fromkeys(_notes(rest, replays, plain))),
@@ -148,7 +149,9 @@ def _of_arm(replays: Sequence[Process], name: str) -> Trial:
     return _timed(_with_result(row, arms[0].keeps == "work"), logs)
 
 
-def _of_setting(turns: Sequence[Process], setting: Setting, draws_anew: bool) -> Trial:
+def _of_setting(
+    turns: Sequence[Process], setting: Setting, rounding: float, draws_anew: bool
+) -> Trial:
     row = Row(setting.name, setting.label)
     own = [one for one in turns if one.setting == setting.name]
     if setting.why_not or not own:
@@ -160,7 +163,7 @@ def _of_setting(turns: Sequence[Process], setting: Setting, draws_anew: bool) ->
     pairs = launches.paired(turns, setting.name)
     if not pairs:
         return Trial(replace(row, verdict=NOT_TRIED, why="no process as it is beside it"))
-    result = results.of_setting(pairs, setting.keeps, draws_anew)
+    result = results.of_setting(pairs, setting.keeps, rounding, draws_anew)
     step = launches.over_values([launches.live_s(one) for one in own])
     row = replace(
         row,
@@ -229,12 +232,12 @@ def _ordered(rows: Iterator[Row]) -> list[Row]:
     )
 
 
-def _together(processes: Sequence[Process], chosen: Sequence[Row]) -> Row | None:
+def _together(processes: Sequence[Process], chosen: Sequence[Row], rounding: float) -> Row | None:
     """Judged alone: what is in it was chosen by other processes."""
     if not processes:
         return None
     draws_anew = any(remedies.draws_anew(row.name) for row in chosen)
-    (row,) = _judged([_of_setting(processes, ALL, draws_anew)])
+    (row,) = _judged([_of_setting(processes, ALL, rounding, draws_anew)])
     return row
 
 

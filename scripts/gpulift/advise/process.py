@@ -73,7 +73,10 @@ class Ran:
 
 def require_open(command: Command) -> None:
     """Raises GpuliftError for a command into which the probe cannot get."""
-    if int(command.environment.get("WORLD_SIZE") or 1) > 1:
+    ranks = command.environment.get("WORLD_SIZE") or "1"
+    if not ranks.isdecimal():
+        raise GpuliftError(f"WORLD_SIZE={ranks} is no number")
+    if int(ranks) > 1:
         raise GpuliftError(f"WORLD_SIZE: {SEVERAL_RANKS}")
     for option in _interpreter_options(command.arguments):
         if option in "IES":

@@ -12,6 +12,7 @@ OTHER_WORK, NOT_COMPARABLE, NOT_CHECKED = "other work", "not comparable", "not c
 DIFFERS = "differs"  # and by how much
 SAME = (SAME_BITS, SAME_STEP, SAME_COURSE)
 BAND = 0.01  # of losses of two courses, relative to their mean
+OF_ROUNDING = 3  # times what rounding turns a course by, where that is more
 DRAWS = "random numbers"  # in what a probe says of a step that draws others
 
 
@@ -49,13 +50,25 @@ def _beyond(null: Check, band: float) -> bool:
     return far is not None and not far <= band
 
 
+def rounding(plain: Sequence[Process]) -> float:
+    """How far the course of the step as it is turns with the last bit of its weights; 0 where that
+    was not measured."""
+    courses = [one.losses for one in plain if not one.rounded and one.losses]
+    apart = [_apart(courses[0], one.losses) for one in plain if one.rounded and courses]
+    return max((far for far in apart if far is not None), default=0.0, key=_as_order)
+
+
 def of_setting(
-    pairs: Sequence[tuple[Process, Sequence[Process]]], keeps: Keeps, draws_anew: bool = False
+    pairs: Sequence[tuple[Process, Sequence[Process]]],
+    keeps: Keeps,
+    rounding: float = 0.0,
+    draws_anew: bool = False,
 ) -> str:
     """Of the losses of live steps, against those of the same round as it is. Where other processes
     draw what augments the batches at random, losses may differ for that alone."""
     if keeps == "work":
         return OTHER_WORK
+    pairs = [(own, [base for base in bases if not base.rounded]) for own, bases in pairs]
     courses = [(own.losses, base.losses) for own, bases in pairs for base in bases]
     apart = [_apart(base, own) for own, base in courses]
     known = [one for one in apart if one is not None]
@@ -63,7 +76,7 @@ def of_setting(
         return NOT_CHECKED
     if all(_equal(own, base) for own, base in courses):
         return SAME_BITS
-    if all(far <= BAND for far in known):
+    if all(far <= max(BAND, OF_ROUNDING * rounding) for far in known):
         return SAME_COURSE
     plain = [base.losses for _, bases in pairs for base in bases]
     null = [_apart(first, second) for first, second in combinations(plain, 2)]

@@ -18,6 +18,7 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
 
 FIRST_ROUNDS, LEAST_GAIN = 2, 1.01
+ROUNDED = 1  # the round whose process as it is tells how far rounding alone turns its losses
 FLAT_S, LIVE_S, WINDOWS_S = 120.0, 2.0, 20.0
 Mode: TypeAlias = Literal["replay", "launch", "live"]
 
@@ -156,7 +157,9 @@ class _Rounds:
         order = [AS_IT_IS, *settings]
         for setting in order if self._round % 2 == 0 else reversed(order):
             if not any(self._spares(setting, one) for one in kept if one.setting == setting.name):
-                self._take(setting, self._round, self._told("turn"), kept)
+                rounded = setting is AS_IT_IS and self._round == ROUNDED
+                told = self._told("turn") | ({"rounded": True} if rounded else {})
+                self._take(setting, self._round, told, kept)
         self._round += 1
 
     def _spares(self, setting: Setting, earlier: Process) -> bool:
@@ -194,9 +197,10 @@ class _Rounds:
         count = max(1, replays + (asked.launches * (1 + tried) if tried else 0))
         self._expected = f" of about {self._begun - 1 + count}"
         if left := count - 1:
-            minutes = left * ran.seconds / 60
+            turn_s = ran.seconds - sum(window.seconds for window in ran.process.windows)
+            minutes = ((replays or 1) - 1) * (ran.seconds - turn_s) / 60 + left * turn_s / 60
             say(
-                f"about {left} more processes of {ran.seconds:.0f} s, {minutes:.1f} min; and"
+                f"about {left} more processes, {minutes:.1f} min; and"
                 f" {2 * asked.launches} of all that helps together"
             )
 

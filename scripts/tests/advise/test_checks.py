@@ -137,6 +137,18 @@ def test_other_random_numbers() -> None:
     assert told["why"] == "it draws other random numbers, as for dropout"
 
 
+def test_batches_of_a_generator_of_the_scripts_own() -> None:
+    drawing = torch.Generator().manual_seed(1)
+
+    def drawn(training: Training) -> Iterator[Any]:
+        for inputs, targets in training.batches():
+            yield torch.randn(inputs.shape, generator=drawing), targets
+
+    told = checked(Training(usual()), Arm(), drawn)
+    why = "its batches come of random numbers that cannot be put back"
+    assert {(check["gradient"], check["why"]) for check in told.values()} == {(None, why)}
+
+
 class Chaotic(nn.Module):  # type: ignore[misc]
     """The gradient is what rounding leaves: rows are equal, so that they have no variance."""
 

@@ -232,6 +232,17 @@ def test_turn(forks: Forks, tmp_path: Path, printed: list[str]) -> None:
     assert len(said.live) == 1
 
 
+def test_a_turn_whose_weights_are_rounded(forks: Forks, tmp_path: Path, printed: list[str]) -> None:
+    ended = forks.run(tmp_path, training(EPOCHS * 100), "turn", rounded=True)
+    require_no_failure(ended)
+    assert ended.said.rounded
+    assert ended.printed[0] == printed[0]  # of the step behind which they are
+    assert [float(loss) for loss in ended.printed[:10]] == pytest.approx(
+        [float(loss) for loss in printed[:10]], rel=1e-3
+    )
+    assert ended.printed[:10] != printed[:10]
+
+
 def test_a_script_that_ends_early(forks: Forks, tmp_path: Path) -> None:
     ended = forks.run(tmp_path, training(1), "replay")
     assert (ended.code, len(ended.printed)) == (0, 4)

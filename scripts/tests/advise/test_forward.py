@@ -39,7 +39,8 @@ def test_when_bf16_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_autocast_stays_where_fp32_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SimpleNamespace(total_memory=100)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: memory)
-    for peak, told in ((44, "already on"), (46, "not applicable")):
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 20)
+    for peak, told in ((40, "already on"), (41, "not applicable")):
         monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _, peak=peak: peak)
         assert state("bf16", seen(CUDA, autocast=True))[0] == told
         assert state("bf16", seen(CUDA))[0] == "tried"

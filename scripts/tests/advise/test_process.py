@@ -221,3 +221,5 @@ def test_a_command_that_takes_it(arguments: tuple[str, ...]) -> None:
     require_open(Command(arguments, {"WORLD_SIZE": "1"}, LONG_S))
     with pytest.raises(GpuliftError, match=r"WORLD_SIZE: .* several ranks"):
         require_open(Command(arguments, {"WORLD_SIZE": "2"}, LONG_S))
+    with pytest.raises(GpuliftError, match="WORLD_SIZE=two is no number"):
+        require_open(Command(arguments, {"WORLD_SIZE": "two"}, LONG_S))

@@ -101,3 +101,20 @@ def test_losses_of_rounds(
 
 def test_other_work_is_not_compared() -> None:
     assert results.of_setting(pairs([LOSSES], [LOSSES]), "work") == "other work"
+
+
+def test_a_course_that_rounding_turns_as_far_is_the_same() -> None:
+    turned = replace(turn(BASELINE, 1, STEP_S, losses=[2.0, 1.56, 1.0]), rounded=True)
+    far = pairs([[2.0, 1.65, 1.0]], [LOSSES])
+    alone = results.rounding([turn(BASELINE, 0, STEP_S), turned])
+    assert alone == pytest.approx(0.06 / 4.5)
+    assert results.of_setting(far, "step", alone) == "same course"
+    assert results.of_setting(far, "step", alone / 2) == "differs by 3.3 %"
+
+
+def test_no_course_is_held_against_one_that_was_rounded() -> None:
+    turned = replace(turn(BASELINE, 1, STEP_S, losses=NOISY), rounded=True)
+    own = turn("workers_8", 1, STEP_S)
+    assert results.of_setting([*pairs([LOSSES], [LOSSES]), (own, [turned])], "bits") == "same bits"
+    assert results.of_setting([(own, [turned])], "bits") == "not checked"
+    assert results.rounding([turned]) == 0.0

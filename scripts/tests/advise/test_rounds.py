@@ -118,9 +118,11 @@ def test_replays_come_first_and_then_rounds(
         "live_s": 2.0,
         "windows_s": 20.0,
     }
+    assert [plan["mode"] for plan in started.plans if plan.get("rounded")] == ["turn"]
+    assert started.plans[8]["rounded"]
     assert not found.interrupted
     err = capsys.readouterr().err
-    assert "about 11 more processes of 20 s, 3.7 min; and 6 of all that helps together" in err
+    assert "about 11 more processes, 2.9 min; and 6 of all that helps together" in err
     assert "process 11 of about 12: num_workers 4 -> 8\n" in err
 
 

@@ -12,13 +12,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 FAULTS = "slow_decoding one_worker pageable item fp32 small_batch optimizer_loop synchronize"
-PIXELS, CLASSES = 64, 10
+CLASSES = 10
 
 
 class Images(Dataset):
-    """Images out of JPEG files of that many pixels a side."""
+    """Images of some pixels a side out of JPEG files of others."""
 
-    def __init__(self, side: int) -> None:
+    def __init__(self, side: int, pixels: int) -> None:
+        self.pixels = pixels
         draw = np.random.default_rng(1)
         self.files = []
         for _ in range(64):
@@ -32,7 +33,7 @@ class Images(Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         image = Image.open(io.BytesIO(self.files[index % len(self.files)]))
-        pixels = np.array(image.resize((PIXELS, PIXELS)), dtype=np.float32)
+        pixels = np.array(image.resize((self.pixels, self.pixels)), dtype=np.float32)
         return torch.from_numpy(pixels).permute(2, 0, 1) / 255, index % CLASSES
 
 
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--plant", choices=FAULTS.split())
     options = parser.parse_args()
     large, fault = options.size == "large", options.plant
-    workers, batch, side = (12, 128, 192) if large else (1, 8, 384)
+    workers, batch, side, pixels = (12, 128, 192, 160) if large else (1, 8, 384, 64)
 
     torch.manual_seed(1)
     if not large:
@@ -56,7 +57,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = fault != "fp32"
     loader = DataLoader(
-        Images(960 if fault == "slow_decoding" else side),
+        Images(960 if fault == "slow_decoding" else side, pixels),
         batch // 2 if fault == "small_batch" else batch,
         shuffle=True,
         num_workers=0 if fault == "one_worker" else workers,

@@ -12,6 +12,7 @@ from .arms import Switch
 from .exact import Exact
 from .forward import is_crowded
 from .gradients import Gradients
+from .inputs import Inputs
 from .rounded import Rounded
 from .said import Said
 from .saved import Saved, drawn_alike, random_numbers
@@ -44,20 +45,24 @@ class Checks:
     def __init__(self, anchors: Anchors, saved: Saved, seen: Seen, say: Said) -> None:
         self.arm = ""  # whose step is taken now
         self._anchors, self._saved, self._seen, self._say = anchors, saved, seen, say
-        self._gradients = Gradients(saved.beside)
+        self._gradients, self._inputs = Gradients(saved.beside), Inputs(seen.modules)
+        self._repeats = True  # the step, when it is taken once more
         anchors.on_step = self._gradients.look
 
     def steps(self, arms: Sequence[Switch]) -> Course:
         """All checks, told; first what the script as it is turns by chance, by the last bit of
         its weights, and by its own precision."""
         yield from self._once(None, self._gradients.keep)
+        inputs = self._inputs.marks
         self._loss, self._marks = self._mean_loss(), self._saved.marks()
         self._numbers = random_numbers()
         null = yield from self._distance(None)
+        self._repeats = self._inputs.marks == inputs
         self._tell(BASELINE, null, ROUNDING)
         itself = max(null or 0, (yield from self._rounded(0)))
-        exact = None
-        if not (self._seen.autocast and is_crowded(self._seen.device)):
+        if self._seen.autocast and is_crowded(self._seen.device):  # no room for one in FP32
+            exact: float | None = yield from self._rounded(SHARES["bf16"])
+        else:
             exact = yield from self._distance(Exact(self._seen))
         inherent = max(ROUNDING, OF_ITSELF * itself, OF_ROUNDING * (exact or 0))
         for arm in arms:
@@ -94,12 +99,14 @@ class Checks:
         yield
         self._saved.restore()
         look()
+        self._inputs.watch()
         if arm is not None:
             arm.flip()
         yield
         self._gradients.stop()
         if arm is not None:
             arm.back()
+        self._inputs.stop()
 
     def _tell(self, name: str, gradient: float | None, band: float, why: str = "") -> None:
         losses = self._loss, self._mean_loss()
@@ -108,10 +115,16 @@ class Checks:
             arm=name,
             losses=[loss for loss in losses if loss is not None],
             bits=self._saved.marks() == self._marks,
-            gradient=gradient,
+            gradient=gradient if self._repeats else None,
             band=band,
-            why=why if self._drew_alike else "it draws other random numbers, as for dropout",
+            why=self._incomparable() or why,
         )
+
+    def _incomparable(self) -> str:
+        """Why the step cannot be held against the one as it is; empty where it can."""
+        if not self._repeats:
+            return "its batches come of random numbers that cannot be put back"
+        return "" if self._drew_alike else "it draws other random numbers, as for dropout"
 
     def _mean_loss(self) -> float | None:
         """Of the batches of the last step."""

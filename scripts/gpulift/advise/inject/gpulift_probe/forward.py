@@ -16,9 +16,6 @@ _PROCESSOR = Path("/proc/cpuinfo")
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # the last on Arm
 
 
-FULL = 0.45  # of memory: what activations and saved state take besides is not known
-
-
 class Bf16(Switch):
     """Autocast around each outermost module, whose results are FP32 as without.
 
@@ -73,11 +70,13 @@ class Bf16(Switch):
 
 
 def is_crowded(device: torch.device) -> bool:
-    """Whether a step in FP32, whose activations are twice as large, may not fit."""
+    """Whether a step in FP32, whose activations are twice as large, may not fit beside what is kept
+    now."""
     if device.type != "cuda":
         return False
     total_bytes = torch.cuda.get_device_properties(device).total_memory
-    return bool(torch.cuda.max_memory_allocated(device) > FULL * total_bytes)
+    step_bytes = 2 * torch.cuda.max_memory_allocated(device)
+    return bool(step_bytes + torch.cuda.memory_allocated(device) > total_bytes)
 
 
 def _with_fp32(output: Any) -> Any:

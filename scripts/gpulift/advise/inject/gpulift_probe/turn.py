@@ -6,6 +6,7 @@ import torch
 
 from .arms import switches
 from .constructed import change_first_step, host_bytes
+from .rounded import Rounded
 from .span import Course, Span
 
 COURSE_STEPS = 10  # whose losses are told: behind them batches are thrown away
@@ -18,6 +19,9 @@ class Turn(Span):
         """All of it."""
         losses = list(self.anchors.losses)
         change_first_step(self.plan, self.anchors.optimizers.values())
+        rounded = bool(self.plan.get("rounded"))
+        if rounded:
+            Rounded(self.anchors.optimizers.values()).flip()
         for _ in range(COURSE_STEPS - 1):
             yield
             losses += self.anchors.losses
@@ -35,4 +39,4 @@ class Turn(Span):
         self.tell_facts(0)
         device_bytes = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
         self.say("memory", device_bytes=device_bytes, host_bytes=host_bytes())
-        self.say("course", losses=[float(loss) for loss in losses])
+        self.say("course", losses=[float(loss) for loss in losses], rounded=rounded)
