@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -114,6 +115,15 @@ class Split(Sharded):
         self.forward = self.loss_of = LossByParts(self.model)
         self.compile_layers()
         self.optimizer = make_optimizer(name, list(self.model.parameters()))
+        self.clip = partial(self._clip_sums, self.clip)
+
+    def _clip_sums(self, clip: Callable[[], object]) -> None:
+        """Of a norm's weight each rank has its tokens' part of the gradient: Torch 2.11 would clip
+        a sum of those that it drops (_foreach_mul_ on DTensors), and not the gradient."""
+        for parameter in self.model.parameters():
+            weight: Any = parameter
+            weight.grad = weight.grad.redistribute(placements=weight.placements)
+        clip()
 
     def backward(self, *batch: Any, **options: Any) -> None:
         """With logits and their gradients by parts of the vocabulary."""

@@ -31,6 +31,19 @@ def test_either_way_ranks_share_the_batch_and_the_state(arm: str, hellos_of_rank
         assert hello["metrics"]["state_bytes"] == pytest.approx(TOY_BYTES / 2, rel=0.01)
 
 
+# That of the toy is 0.6.
+CLIPPED = """
+from gpulift_work import sharded
+sharded.LARGEST_NORM = 0.1
+"""
+
+
+@pytest.mark.parametrize("arm", ["fsdp2", "tp2"])
+def test_all_gradients_are_clipped(arm: str, altered: Altered, hellos_of_ranks: Hellos) -> None:
+    for hello in hellos_of_ranks(altered(SCRIPT, CLIPPED), arm, POINT):
+        assert hello["check_error"] < 1e-4
+
+
 WRONG = {
     # As if all that a rank needs for the sum were its own part.
     "parts of products that are not summed": """
