@@ -238,7 +238,8 @@ def _together(processes: Sequence[Process], chosen: Sequence[Row], rounding: flo
         return None
     draws_anew = any(remedies.draws_anew(row.name) for row in chosen)
     (row,) = _judged([_of_setting(processes, ALL, rounding, draws_anew)])
-    return row
+    # Its switches are flipped behind the steps whose losses are compared.
+    return replace(row, result=results.worst([row.result, *(one.result for one in chosen)]))
 
 
 def _bounds(rest: Estimate | None, on_gpu: Sequence[Process]) -> Iterator[str]:

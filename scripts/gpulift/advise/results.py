@@ -85,6 +85,11 @@ def of_setting(
     return f"{DIFFERS} by {100 * max(known, key=_as_order):.2g} %"
 
 
+def worst(several: Sequence[str]) -> str:
+    """Of the results of changes that are made at once."""
+    return max(several, key=lambda result: SAME.index(result) if result in SAME else len(SAME))
+
+
 def _equal(own: Sequence[float], base: Sequence[float]) -> bool:
     return all(one == other for one, other in zip(own, base, strict=False))  # as far as both go
 

@@ -135,10 +135,14 @@ def _preload(library: str, package: str) -> Finding:
 
 
 def _unavailable(techniques: Sequence[TechniqueInfo]) -> list[Finding]:
+    """A line for each reason, which in a wheel many share."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for info in techniques:
+        if info.unavailable:
+            names.setdefault((info.unavailable, info.remedy), []).append(info.id)
     return [
-        Finding(info.id, False, info.unavailable, info.remedy)
-        for info in techniques
-        if info.unavailable
+        Finding(ids[0] if len(ids) == 1 else f"{len(ids)} techniques", False, why, remedy)
+        for (why, remedy), ids in names.items()
     ]
 
 

@@ -360,6 +360,15 @@ def test_all_that_help_together() -> None:
     assert advise((), (), (), ()).together is None
 
 
+def test_all_together_keep_no_more_than_each_does() -> None:
+    """Losses are of steps ahead of those with switches."""
+    near = Check(arm="tf32", gradient=1e-3, band=1e-2)
+    processes = with_checks(launches({"tf32": 1.3, "fused": 1.1}), near)
+    row = advise(processes, (), (), rounds("together", (1.4, 1.41, 1.42))).together
+    assert row is not None
+    assert row.result == "same step"
+
+
 def test_of_changes_that_exclude_one_another_the_best_alone_is_done() -> None:
     gains = {"attention_cudnn": 1.2, "attention_flash": 1.3, "fused": 1.1, "tf32": 1.4}
     advice = of_replays(launches(gains))
