@@ -42,6 +42,17 @@ PEER_COPY = {
     "arms": ["write"],
     "cases": [{"id": "bytes:268435456", "quick": True}],
 }
+ROOFS = [
+    {
+        "id": f"ceiling/{name}",
+        "question": "How fast?",
+        "gpus": 1,
+        "ceiling": True,
+        "arms": [arm],
+        "cases": [{"id": "bytes:1073741824", "quick": True}],
+    }
+    for name, arm in (("host_link", "h2d"), ("device_memory", "read"))
+]
 CARDS = ("1a2b3c4d", "2b3c4d5e")
 
 
@@ -152,7 +163,8 @@ def main() -> int:
     if "--catalogue" in flags:
         folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
         more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
-        print(json.dumps(CATALOGUE + [PEER_COPY] * (BEHAVIOUR == "cards") + more))
+        also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
+        print(json.dumps(CATALOGUE + also + more))
         return 0
     if "--gpu-indices" in flags:
         return tell_indices(flags[flags.index("--gpus") + 1].split(","))

@@ -26,6 +26,7 @@ from gpulift.analysis.machine.results import FAIL, CheckResult
 from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
+from gpulift.commands import qualify_first_look as first_look
 from gpulift.commands import qualify_rounds as rounds
 from gpulift.commands import shared as commands
 from gpulift.commands.qualify_shared_run import PART as NODE
@@ -246,7 +247,21 @@ def _measure(
     def more(folder: Path) -> int:
         return rounds.measure(folder, options, _speeds, ends_s, say)
 
-    measured = measuring.run(options, machine.own_results(), out, context, say, more, reported=True)
+    rows = first_look.rows_of(options, commands.known_techniques()) if options.quick else ()
+
+    def first(folder: Path) -> int:
+        return first_look.look(folder, options, rows, say)
+
+    measured = measuring.run(
+        options,
+        machine.own_results(),
+        out,
+        context,
+        say,
+        more,
+        first=first if rows and context.gpu is not None else None,
+        reported=True,
+    )
     recorded = record_files(measured.folder)
     if not recorded or measured.exit_code not in measuring.FINISHED:
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)

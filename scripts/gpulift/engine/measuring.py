@@ -121,10 +121,12 @@ def run(
     say: Say,
     more: More | None = None,
     *,
+    first: More | None = None,
     reported: bool = False,
 ) -> Measured:
     """Measures into a new folder, or goes on with the unfinished run of the same command.
 
+    `first` measures a part of it ahead of the rest, which its exit code keeps from being measured;
     `more` measures further launches once all of the options are there, and tells how that ended. A
     run that was interrupted or broken off stays unfinished, and so resumable; one that is to be
     `reported` is gone on with until its page is there, though nothing is left to measure.
@@ -135,7 +137,8 @@ def run(
     want = runs.wanted(context, options.given(), bench)
     with _begun(options, results, out, want, reported) as chosen:
         say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
-        code = machine.measure(bench, options.flags(chosen.path))
+        code = (first(chosen.path) if first is not None else OK) or OK
+        code = code or machine.measure(bench, options.flags(chosen.path))
         if more is not None and kept_records(chosen.path) and finished(chosen.path, code):
             code = more(chosen.path) or code
         kept = kept_records(chosen.path)

@@ -101,6 +101,34 @@ def test_verdicts_are_kept_beside_the_records_and_told_as_json(
     assert health["health/integrity"] == "skipped"
 
 
+@pytest.mark.parametrize("filter", ["", "host_link"])
+def test_a_quick_run_begins_with_a_look_at_the_card(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], filter: str
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "open")
+    arguments = ["--out", str(root / "run"), *(["--filter", filter] if filter else [])]
+    cli.main(["qualify", "--quick", *arguments])
+    said = capfd.readouterr().err
+    calls = [line for line in said.splitlines() if line.startswith("flags:")]
+    assert "--launches 1" in calls[0]
+    assert "--launches 1" not in calls[1]
+    rates = "from the host 55.3 GB/s" if filter else "memory 4.31 TB/s, from the host 55.3 GB/s"
+    assert f"one launch: GPU 1a2b3c4d: {rates}" in said
+    launches = [one.launch for one in read_run(root / "run").records if "link" in one.technique]
+    assert {0, 1, 2} <= set(launches)
+    assert len(launches) == len(set(launches))
+
+
+def test_a_first_look_that_is_interrupted_ends_the_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_BENCH", "open")
+    monkeypatch.setattr(machine, "measure", lambda *_: INTERRUPTED)
+    run = root / "run"
+    assert cli.main(["qualify", "--quick", "--out", str(run)]) == INTERRUPTED
+    assert "first look" not in capfd.readouterr().err
+
+
 def test_a_check_is_explained_by_a_part_of_its_name(
     root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
