@@ -286,7 +286,8 @@ def folder_for(arm: str, state_bytes: int, group: Group) -> Path:
 
 
 def remove(folder: Path, group: Group) -> None:
-    """All that is in the folder, ahead of the first rank that writes there again."""
+    """All that is in the folder, once each rank has written, ahead of the first that does again."""
+    dist.barrier()
     if group.rank == 0:
         for one in folder.iterdir():
             shutil.rmtree(one)

@@ -1,5 +1,6 @@
 """distributed/data_parallel: one model on several GPUs, each with rows of its own."""
 
+# mypy: disallow-subclassing-any=False
 from __future__ import annotations
 
 import warnings
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from gpulift_work.distributed import Group, Replica, arm_of, idle_arm, join
 from gpulift_work.training import TWINS
 from gpulift_worker import Arm, Skip
+from torch import nn
 from torch.nn.parallel import DataParallel
 
 TECHNIQUE = {
@@ -193,6 +195,20 @@ def rows_of_shard(batch: int, parts: int, scaling: str, arm: str) -> int:
     return batch if arm == "one_gpu" else batch // parts
 
 
+class InBf16(nn.Module):
+    """A model whose autocast is of BF16: in DataParallel's threads torch's is of FP16."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        kind = batch[0].device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=torch.is_autocast_enabled(kind)):
+            loss: torch.Tensor = self.model(*batch)
+        return loss
+
+
 def drive_all(name: str, group: Group, seed: int, rows: int) -> Arm:
     """The first rank trains on the GPUs of all, as DataParallel does; the others leave theirs to
     it."""
@@ -205,7 +221,7 @@ def drive_all(name: str, group: Group, seed: int, rows: int) -> Arm:
     warnings.filterwarnings("ignore", "Was asked to gather along dimension 0")
 
     def scatter(replica: Replica) -> None:
-        parallel = DataParallel(replica.loss_of, device_ids=indices)
+        parallel = DataParallel(InBf16(replica.loss_of), device_ids=indices)
         replica.forward = lambda inputs, targets: parallel(inputs, targets).mean()
 
     return arm_of(replica, exchanging=scatter)

@@ -52,6 +52,13 @@ def test_ranks_have_the_gradients_of_all_rows(
         assert hello["metrics"]["gradient_bytes"] == 424_960
 
 
+def test_what_dataparallel_drives_is_in_bf16_wherever_it_is_called(technique: ModuleType) -> None:
+    layer = technique.InBf16(torch.nn.Linear(4, 4))
+    with torch.autocast("cpu", torch.float16):  # as in a thread of its own
+        assert layer(torch.ones(2, 4)).dtype == torch.bfloat16
+    assert layer(torch.ones(2, 4)).dtype == torch.float32
+
+
 # The compiler's front end alone, which needs no compiler and takes no minute.
 COMPILED = (
     ON_PROCESSORS

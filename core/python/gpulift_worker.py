@@ -624,11 +624,13 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     return {"launches_per_step": launches / steps}
 
 
-def ran_out_of_memory(error: Exception) -> bool:
+def ran_out_of_memory(error: BaseException) -> bool:
     """Whether Python, torch, XLA or a library of CUDA's had no memory left, by name or by what it
-    says: this imports none of them."""
+    says, or what it came of: this imports none of them."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or any(words in text_of(error) for words in EXHAUSTED)
+    if named or any(words in text_of(error) for words in EXHAUSTED):
+        return True
+    return error.__cause__ is not None and ran_out_of_memory(error.__cause__)
 
 
 def said_by(error: BaseException) -> str:

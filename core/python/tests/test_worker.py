@@ -163,6 +163,7 @@ def test_takes_one_step_before_the_check_and_waits_at_both_ends_of_a_window(
         ("", "RuntimeError('CUDA error: out of memory, asked for too much')"),
         ("", 'RuntimeError("DefaultCPUAllocator: can\'t allocate memory: asked for too much")'),
         ("", "MemoryError('asked for too much If reserved but unallocated memory is large try')"),
+        ("", "RuntimeError('a stage asked for too much') from MemoryError()"),
     ],
 )
 @pytest.mark.parametrize("when", ["made", "checked"])

@@ -57,7 +57,8 @@ PAIR = 2  # ranks that every machine is asked for
 CHECKED_ROWS = 2  # of each shard
 CHECKED_LONG_ROWS = 1  # of 4096 tokens, whose FP32 activations take 20 GB
 CHECKED_IMAGES = 8  # batch normalisation of fewer is badly conditioned
-IMAGE_TOLERANCE = 2e-3  # of a deep network with batch normalisation: FP32 alone differs by 4e-4
+IMAGE_TOLERANCE = 1e-2  # of a deep network with batch normalisation: FP32 alone, by cuDNN's choice
+# of algorithms, differs by 4e-4 to 1.7e-3; a rank whose gradients are missing by 0.7
 BF16_TOLERANCE = 0.25  # 0.044 of llama_1b, 0.009 of gpt2, 0.12 of 32 images of resnet18
 RENDEZVOUS_S = 60
 LOOPBACK = "127.0.0.1"

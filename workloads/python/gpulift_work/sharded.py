@@ -104,17 +104,16 @@ class Sharded(Replica):
         self.loss = None
         gradients = [part_of(gradient) for gradient in self.gradients()]
         storages = [tensor.untyped_storage() for tensor in (*self.state(), *gradients)]
-        self._dropped = [
-            (storage, storage.nbytes())
-            for storage in storages
-            if storage.device.type == self.device.type
-        ]
+        own = [storage for storage in storages if storage.device.type == self.device.type]
+        each = {storage.data_ptr(): storage for storage in own}  # which tensors of a bucket share
+        self._dropped = [(storage, storage.nbytes()) for storage in each.values()]
         for storage, _ in self._dropped:
             storage.resize_(0)
         free_memory(self.device)
 
     def wake(self) -> None:
-        """Where it rests: begins the training anew, and takes the step that has memory reserved."""
+        """Where it rests: begins the training anew, and takes the steps that have memory reserved,
+        the second of which the host runs ahead of."""
         if not self._dropped:
             return
         for storage, size_bytes in self._dropped:
@@ -125,6 +124,7 @@ class Sharded(Replica):
         for name, parameter in self.model.named_parameters():
             part = part_of(parameter)
             part.fill_(1) if "norm" in name else part.normal_(std=INITIAL_DEVIATION)
+        self.step()
         self.step()
 
     def metrics(self) -> dict[str, float]:
