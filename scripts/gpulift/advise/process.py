@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -35,14 +36,15 @@ NO_TORCH = (
 
 @dataclass(frozen=True)
 class Command:
-    """What the user runs. `passes`: it is no trial; its output goes where ours goes, and what would
-    interrupt us is for it first."""
+    """What the user runs. `passes`: it is no trial; its output goes where ours goes, or all to
+    stderr, and what would interrupt us is for it first."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     silence_s: float  # after which it hangs
     passes: bool = False
     verbose: bool = False
+    to_stderr: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _started(
         return subprocess.Popen(
             [*command.arguments, *setting.arguments],
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
+            stdout=sys.stderr.fileno() if command.to_stderr else stdout,
             stderr=stderr,
             env=environment_of(command, setting, plan, said),
             start_new_session=True,

@@ -89,7 +89,7 @@ def advise(
         raise GpuliftError("--live starts one process, as it is: leave out --launch and --vary")
     require_above_0("--timeout", timeout)
     environment = callers_environment()
-    job = Command(tuple(command), environment, timeout, live, verbose)
+    job = Command(tuple(command), environment, timeout, live, verbose, live and as_json)
     asked = Asked(
         job,
         "live" if live else "launch" if launch else "replay",

@@ -76,7 +76,7 @@ def certify_advise(
 ) -> None:
     """Plant faults in training scripts and see whether `advise` names and prices them.
 
-    Takes about an hour without a GPU. Each case is kept as soon as it is measured."""
+    Takes some two hours without a GPU. Each case is kept as soon as it is measured."""
     chosen = _chosen("--scripts", scripts, SCRIPTS)
     planted = _chosen("--faults", faults, FAULTS)
     if size not in (None, SMALL, LARGE):

@@ -142,6 +142,13 @@ def test_a_training_that_goes_on(capfd: SHOWN) -> None:
     assert "WANDB_MODE" not in err
 
 
+def test_json_of_a_training_that_goes_on_is_all_of_the_output(capfd: SHOWN) -> None:
+    advise("--live", "--json", way="trains on")
+    out, err = capfd.readouterr()
+    assert json.loads(out)["launches"] == 1
+    assert "trained\n" in err
+
+
 def test_what_is_set_ahead_of_a_process_alone(capsys: SHOWN) -> None:
     assert advise("--launch", "--only", "workers", "--vary", "--x 1", "--launches", "2") == OK
     out, err = capsys.readouterr()
