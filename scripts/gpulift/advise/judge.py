@@ -33,6 +33,7 @@ from gpulift.ground.estimate import Estimate
 
 ALL = Setting(TOGETHER, "all that help, together", "step")
 INPUT = "input: an infinitely fast loader"
+WIDE = 0.1  # of an interval that tells nothing, on either side
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
 SAID_NOTHING = "the process never imported torch"
 NO_STEPS = "the process ended ahead of its first measured step"
@@ -68,8 +69,11 @@ def advise(
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
     step = launches.over_values([launches.live_s(one) for one in live])
     fed = [one for one in replays if cached and one.facts and one.facts.anchor == "loader"]
-    cached_step = launches.over_values([launches.replayed_s(one, BASELINE) for one in fed])
-    rest = launches.over_launches(list(_rest_logs(fed)))
+    rests = [(one, log) for one in fed if (log := launches.rest_log(one)) is not None]
+    rest = launches.over_launches([log for _, log in rests])
+    cached_step = launches.over_values(
+        [live_s * math.exp(log) for one, log in rests if (live_s := launches.live_s(one))]
+    )
     trials = [_of_arm(replays, name) for name in _arm_names(replays)]
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
@@ -93,14 +97,6 @@ def advise(
         not_tried=tuple(_not_tried(rows)),
         notes=tuple(dict.fromkeys(_notes(rest, replays, plain))),
     )
-
-
-def _rest_logs(replays: Sequence[Process]) -> Iterator[float]:
-    """What is left of a live step where input is ready, of each launch."""
-    for one in replays:
-        both = launches.replayed_s(one, BASELINE), launches.live_s(one)
-        if both[0] and both[1]:
-            yield math.log(both[0] / both[1])
 
 
 def _complement(rest: Estimate | None) -> Span | None:
@@ -220,7 +216,10 @@ def _verdict(row: Row, significant: bool) -> Row:
     if gain.low is None or gain.high is None:
         return replace(row, verdict=UNDECIDED, why="one launch has no interval")
     if gain.low <= 1 <= gain.high:
-        return replace(row, verdict=NO_CHANGE, least=gain.half_width)
+        least = gain.half_width
+        if least is not None and least > WIDE:
+            return replace(row, verdict=UNDECIDED, why="too few launches for what they differ by")
+        return replace(row, verdict=NO_CHANGE, least=least)
     if not significant:
         return replace(row, verdict=UNDECIDED, why="may be chance among so many changes")
     return replace(row, verdict=HELPS if gain.value > 1 else HURTS)
@@ -293,7 +292,10 @@ def _notes(
             "other than settings of the process, changes are timed without the wait for input:"
             " they bring less, or nothing, until input is faster"
         )
-    if any(BASELINE in one.checks and not one.checks[BASELINE].bits for one in replays):
+    nulls = [one.checks[BASELINE] for one in replays if BASELINE in one.checks]
+    if whys := [null.why for null in nulls if null.why]:
+        yield f"the same step once more is another: {whys[0]}"
+    elif not all(null.bits for null in nulls):
         yield "the same step once more has other bits: the script is not deterministic"
     for one in (*replays, *plain):
         yield from one.facts.notes if one.facts else ()

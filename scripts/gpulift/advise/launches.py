@@ -17,6 +17,7 @@ from gpulift.verdicts import stats
 LEVEL = 0.05  # the chance that any of several changes that do nothing is told to do something
 MemoryOf: TypeAlias = Literal["device_bytes", "host_bytes"]
 NO_BLOCKS = np.empty(0)
+MOST_INPUT = 0.99  # of a step
 TOLD_SHARE, TOLD_BYTES = 0.01, 16 << 20  # smaller differences of memory are not told
 
 
@@ -30,6 +31,23 @@ def replayed_s(process: Process, arm: str) -> float | None:
     """The median step of an arm on cached batches in seconds; None without a window."""
     windows = _windows(process, arm)
     return stats.middle([_step_s(window) for window in windows]) if windows else None
+
+
+def rest_log(process: Process) -> float | None:
+    """Log of what is left of a live step whose batch is there; None where nothing tells it.
+
+    On a processor that is all but what it spends in the loader. A GPU's work may hide that: steps
+    on cached batches tell, but of batches of very different sizes only a few are cached. Input
+    takes no less than nothing, and no more than is spent in the loader.
+    """
+    live, replayed = live_s(process), replayed_s(process, BASELINE)
+    if live is None or replayed is None:
+        return None
+    waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
+    if not waits_s:
+        return math.log(replayed / live)
+    most = min(sum(waits_s) / sum(process.steps_s), MOST_INPUT)
+    return math.log(1 - (min(max(1 - replayed / live, 0), most) if process.on_gpu else most))
 
 
 def issued_share(process: Process) -> float | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 from gpulift.advise import launches, remedies
-from gpulift.advise.evidence import BASELINE, Facts, Keeps, Loader, Process
+from gpulift.advise.evidence import Facts, Keeps, Loader, Process
 from gpulift.advise.judge import LITTLE
 from gpulift.advise.settings import Setting
 from gpulift.ground.errors import GpuliftError
@@ -96,11 +97,10 @@ def _input_share(process: Process) -> float | None:
     not replayed."""
     if process.facts is None or process.facts.anchor != "loader":
         return None
-    live_s, replayed_s = launches.live_s(process), launches.replayed_s(process, BASELINE)
-    if live_s is None:
+    if not process.steps_s:
         return None
-    if replayed_s is not None:
-        return 1 - replayed_s / live_s
+    if (rest_log := launches.rest_log(process)) is not None:
+        return 1 - exp(rest_log)
     waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
     return sum(waits_s) / sum(process.steps_s) if waits_s else None
 

@@ -28,6 +28,7 @@ INJECT = Path(__file__).with_name("inject")
 PLAN, SAID = "GPULIFT_ADVISE", "GPULIFT_ADVISE_SAID"
 LAST_BYTES = 4096  # of an output, in which its last line is looked for
 LAST_LETTERS = 300
+COUNTED = ("AssertionError", "IndexError", "KeyError", "StopIteration", "ValueError")
 NO_TORCH = (
     "no Python that reads PYTHONPATH imported torch and took a step of an optimizer, so that"
     " nothing could be measured"
@@ -61,6 +62,15 @@ class Ran:
     def why(self) -> str:
         """How it ended short of its last message; empty where it did not."""
         return next((one.why for one in self.process.failed if not one.arm), "")
+
+    @property
+    def ran_over(self) -> bool:
+        """Whether it died while steps were taken again, by what a script does that counts on the
+        end of its epochs."""
+        process = self.process
+        if process.ended is not None or self.interrupted or process.facts is None:
+            return False
+        return not self.culprit or any(one.why in COUNTED for one in process.failed)
 
     @property
     def culprit(self) -> str:

@@ -18,6 +18,8 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
 
 FIRST_ROUNDS, LEAST_GAIN = 2, 1.01
+LONGER = "let it train longer: some ten seconds of steps are needed"
+AGAIN = "that was while steps were taken again, which --launch leaves out"
 ROUNDED = 1  # the round whose process as it is tells how far rounding alone turns its losses
 FLAT_S, LIVE_S, WINDOWS_S = 120.0, 2.0, 20.0
 Mode: TypeAlias = Literal["replay", "launch", "live"]
@@ -84,23 +86,37 @@ class _Rounds:
     def __init__(self, asked: Asked, progress: Progress) -> None:
         self._asked, self._progress = asked, progress
         self._without: list[str] = []  # arms in which a process died
+        self._ends_epochs = False  # while steps are taken again
         self._round = 0
         self._begun, self._expected = 0, ""
         self.measured = Measured(cached=asked.mode != "live")
 
     def replays(self) -> None:
-        """A process for each launch, and one more for each arm in which one died."""
+        """A process for each launch, and one more for each arm in which one died, and for a script
+        that counts on the end of its epochs."""
         replays = self.measured.replays
         for launch in range(self._asked.launches):
             ran = self._replay(launch)
-            while (arm := ran.culprit) and arm not in self._without:
-                say(f"{arm}: {ran.why}; the process is started once more, without it")
-                self._without.append(arm)
-                died = Failed(why=ran.why, arm=arm)
-                replays[-1] = replace(ran.process, windows=(), failed=(died,))
+            while self._leaves_out(ran, replays):
                 ran = self._replay(launch)
             if launch == 0:
                 self._choose(ran)
+
+    def _leaves_out(self, ran: Ran, replays: list[Process]) -> bool:
+        """Whether a process without what this one died of may come to more."""
+        arm = ran.culprit
+        if not self._ends_epochs and ran.ran_over:
+            say(f"{ran.why}; the process is started once more, with epochs that end")
+            self._ends_epochs = True
+            replays.pop()
+            return True
+        if not arm or arm in self._without:
+            return False
+        say(f"{arm}: {ran.why}; the process is started once more, without it")
+        self._without.append(arm)
+        died = Failed(why=ran.why, arm=arm)
+        replays[-1] = replace(ran.process, windows=(), failed=(died,))
+        return True
 
     def first_turn(self) -> None:
         """What settings are chosen by, where nothing is replayed."""
@@ -184,7 +200,8 @@ class _Rounds:
         if mode == "turn":
             return told
         only = list(self._asked.only) or None
-        return told | {"windows_s": WINDOWS_S, "only": only, "without": [*self._without]}
+        told |= {"windows_s": WINDOWS_S, "only": only, "without": [*self._without]}
+        return told | ({"ends_epochs": True} if self._ends_epochs else {})
 
     def _choose(self, ran: Ran) -> None:
         """The settings, for what a process showed; tells how long all will take."""
@@ -209,7 +226,8 @@ def _require_measured(ran: Ran) -> None:
     """Raises GpuliftError where the process came to no result."""
     if ran.process.ended is None:
         too_short = ran.code == 0 and ran.process.hello is not None
-        raise GpuliftError(f"the command: {ran.why}", INCONCLUSIVE if too_short else FAILED)
+        hint = f"; {LONGER}" if too_short else f"; {AGAIN}" if ran.process.facts else ""
+        raise GpuliftError(f"the command: {ran.why}{hint}", INCONCLUSIVE if too_short else FAILED)
     if ran.why or ran.process.facts is None:
         why = ran.why or "its steps showed nothing to go by"
         raise GpuliftError(f"the command: {why}", INCONCLUSIVE)

@@ -14,6 +14,7 @@ from gpulift.advise.advice import (
     NO_CHANGE,
     OTHER_WORK,
     RESULT_DIFFERS,
+    UNDECIDED,
     Advice,
     Row,
     Span,
@@ -23,6 +24,7 @@ from gpulift.ground import terminal, text
 
 COLUMNS = ("change", "step", "gain", "result", "memory")
 NONE_HELPS = "nothing that was tried helps"
+NONE_SHOWN = "nothing is shown to help"
 
 
 def print_advice(advice: Advice, console: Console) -> None:
@@ -91,7 +93,14 @@ def _lines(advice: Advice) -> Iterator[str]:
     yield from _titled("note", advice.notes)
     yield from _titled("not tried", advice.not_tried)
     if any(row.gain for row in rows):
-        yield from _titled("do", advice.do or (NONE_HELPS,))
+        yield from _titled("do", advice.do or (_none_helps(rows),))
+
+
+def _none_helps(rows: Sequence[Row]) -> str:
+    undecided = [row.label for row in rows if row.verdict == UNDECIDED]
+    if not undecided:
+        return NONE_HELPS
+    return f"{NONE_SHOWN}; undecided: {', '.join(undecided)}: more --launches may tell"
 
 
 def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -31,7 +31,8 @@ from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
 SILENCE_S = 600.0
 THROWN_AWAY = (
     "the command is started several times and stopped when it was measured: whatever it writes,"
-    " checkpoints too, is of no use, and Weights & Biases is off unless WANDB_MODE is set"
+    " checkpoints too, is of no use, and takes the place of what was there: run it in a copy of its"
+    " folder if that is wanted; Weights & Biases is off unless WANDB_MODE is set"
 )
 
 
@@ -124,6 +125,8 @@ def _require(asked: Asked, only: str | None, out: Path | None) -> None:
     require_known(asked.only)
     require_open(asked.command)
     program = asked.command.arguments[0]
+    if not program:
+        raise GpuliftError("name a command after --")
     if shutil.which(program, path=asked.command.environment.get("PATH")) is None:
         raise GpuliftError(f"{program}: there is no such program")
     if out is not None:

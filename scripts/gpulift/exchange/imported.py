@@ -117,12 +117,15 @@ def word(name: str) -> str:
 
 
 def require_new(out: Path) -> None:
-    """Raises GpuliftError for a folder that holds anything, or that cannot be read."""
+    """Raises GpuliftError for a folder that holds anything, or that cannot be read or made."""
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise GpuliftError(f"{out}: is there already and not empty; name another folder")
         if out.is_dir() and out.samefile(Path.cwd()):  # a shell would stay in the one it replaces
             raise GpuliftError(f"{out}: is the current folder; name a new one in it")
+        if not out.is_dir():  # it can be made
+            out.mkdir(parents=True)
+            out.rmdir()
     except OSError as error:
         raise write_error(out, error) from None
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ STEP_S, WORKERS_GAIN, FUSED_GAIN = 0.1, 1.5, 1.25
 BASELINE = "as it is"
 LOADER = {"workers": 1, "prefetch": 2, "pin_memory": False, "batch": 32}
 ARMS = ("fused", "tf32")
+PATIENCE_S = 60  # in which it is ended
 
 
 def say(kind: str, **values: Any) -> None:
@@ -140,10 +142,9 @@ def die(arm: str) -> None:
 
 
 def interrupt() -> None:
-    """As Ctrl-C does; the parent ends this process."""
+    """As Ctrl-C does; the parent ends this process, or sends it the same."""
     os.kill(os.getppid(), signal.SIGINT)
-    if PLAN["mode"] != "live":
-        signal.pause()
+    time.sleep(PATIENCE_S)
 
 
 if __name__ == "__main__":

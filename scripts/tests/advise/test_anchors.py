@@ -100,6 +100,40 @@ def traced(watched: Watched, batches: Any, letter: str = "b") -> Iterator[Any]:
         yield batch
 
 
+@pytest.mark.parametrize(("ends", "count"), [(True, 3), (False, 6)])
+def test_epochs_that_end_while_batches_are_replayed(
+    watched: Watched, ends: bool, count: int
+) -> None:
+    model, batches = Model(watched), loader(3)
+    watched.anchors.batches.notes = True
+    for batch in traced(watched, batches):
+        model.backward(float(batch))
+        model.step()
+    watched.anchors.batches.notes, watched.anchors.batches.playing = False, True
+    watched.anchors.ends_epochs = ends
+    steps = 0
+    for batch in traced(watched, batches):
+        model.backward(float(batch))
+        model.step()
+        steps += 1
+        if steps == 6:
+            break
+    assert steps == count
+
+
+def test_an_epoch_ends_though_some_of_its_batches_were_replayed(watched: Watched) -> None:
+    model, batches = Model(watched), loader(3)
+    watched.anchors.batches.notes = watched.anchors.ends_epochs = True
+    for playing in (False, True):
+        steps = 0
+        for batch in traced(watched, batches):
+            watched.anchors.batches.playing = playing and steps < 1
+            model.backward(float(batch))
+            model.step()
+            steps += 1
+        assert steps == 3
+
+
 def test_a_plain_loop_over_epochs(watched: Watched) -> None:
     model, batches = Model(watched), loader(3)
     for _ in range(2):

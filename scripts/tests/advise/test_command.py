@@ -174,6 +174,8 @@ def test_the_command_gets_the_callers_environment(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("--", ""), "name a command after --"),
+        (("--out", "file/none", "--", "true"), "file/none: cannot be written"),
         (("--", "no-such-program"), "no-such-program: there is no such program"),
         (("--only", "fuse", "--", "true"), "near: fused"),
         (("--only", ",", "--", "true"), "--only: name a change"),

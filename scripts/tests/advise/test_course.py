@@ -142,14 +142,14 @@ class Process:
 def test_one_of_several_processes_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     process = Process(monkeypatch)
-    assert process.code() == 0
+    assert process.code() == course.STOPPED == 75
     assert process.said.of("hello")[0]["world"] == 2
     assert process.said.every[1:] == [("end", {"steps": 3})]
 
 
 def test_steps_that_are_never_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(monkeypatch, flat_s=0.0)
-    assert process.code() == 0
+    assert process.code() == course.STOPPED
     why = "steps never took as long as those before, for 0 s"
     assert process.said.every[1:] == [
         ("failed", {"why": why, "arm": ""}),
@@ -184,8 +184,8 @@ def _forks() -> Iterator[Forks]:
     made.close()
 
 
-def require_no_failure(ended: Ended) -> None:
-    assert (ended.code, ended.said.failed) == (0, ())
+def require_no_failure(ended: Ended, code: int = course.STOPPED) -> None:
+    assert (ended.code, ended.said.failed) == (code, ())
     assert "Traceback" not in ended.error
     assert ended.said.ended is not None
 
@@ -212,7 +212,7 @@ def test_replay(tmp_path: Path) -> None:
 
 def test_live(forks: Forks, tmp_path: Path, printed: list[str]) -> None:
     ended = forks.run(tmp_path, training(EPOCHS), "live")
-    require_no_failure(ended)
+    require_no_failure(ended, code=0)
     assert ended.printed == printed
     assert [window.arm for window in ended.said.windows] == [BASELINE] * 2
     assert len(ended.said.live) == 2

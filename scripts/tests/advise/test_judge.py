@@ -409,3 +409,15 @@ def test_changes_that_do_nothing_seldom_help() -> None:
         rows = advise(replays, processes, [WORKERS], ()).rows
         told += any(row.verdict == "helps" for row in rows)
     assert told <= 0.05 * advices + 3 * (0.05 * 0.95 * advices) ** 0.5
+
+
+def test_an_interval_that_tells_nothing_is_no_answer() -> None:
+    row = of_rounds(rounds("workers_8", (1.5, 2.5)))
+    assert (row.verdict, row.why) == ("undecided", "too few launches for what they differ by")
+
+
+def test_a_step_that_cannot_be_taken_again_is_not_called_chance() -> None:
+    why = "its batches come of random numbers that cannot be put back"
+    null = Check(arm=BASELINE, losses=(1.0, 1.1), why=why)
+    advice = of_replays(with_checks(launches({"fused": 1.3}), null))
+    assert advice.notes == (f"the same step once more is another: {why}",)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from gpulift.advise import launches
-from gpulift.advise.evidence import BASELINE, Live
-from tests.advise.made import replay, silent, turn
+from gpulift.advise.evidence import BASELINE, PROCESSOR, Live
+from tests.advise.made import GPU, replay, silent, turn
 
 
 def test_holm_rejects_from_the_smallest_on_until_one_is_kept() -> None:
@@ -28,6 +28,31 @@ def test_p_value_as_of_student() -> None:
 @pytest.mark.parametrize(("logs", "value"), [([0.5], 1.0), ([0.0, 0.0], 1.0), ([0.1, 0.1], 0.0)])
 def test_p_value_without_a_spread(logs: list[float], value: float) -> None:
     assert launches.p_value(logs) == value
+
+
+@pytest.mark.parametrize(
+    ("device", "wait_share", "waits", "left"),
+    [
+        (GPU, 0.3, 0.4, 0.7),
+        (GPU, 0.3, 0.2, 0.8),  # of batches that are shorter than most
+        (GPU, -0.3, 0.2, 1.0),
+        (PROCESSOR, 0.1, 0.4, 0.6),
+        (PROCESSOR, 0.1, 1.0, 0.01),
+        (GPU, 0.3, None, 0.7),
+    ],
+)
+def test_what_is_left_where_input_is_there(
+    device: str, wait_share: float, waits: float | None, left: float
+) -> None:
+    process = replay({}, wait_share=wait_share, device=device)
+    if waits is not None:
+        steps_s = tuple(process.steps_s)
+        told = Live(steps_s=steps_s, waits_s=tuple(waits * step_s for step_s in steps_s))
+        process = replace(process, live=(told,))
+    rest_log = launches.rest_log(process)
+    assert rest_log is not None
+    assert math.exp(rest_log) == pytest.approx(left, rel=1e-3)
+    assert launches.rest_log(replace(process, windows=())) is None
 
 
 def test_a_gain_is_free_of_drift() -> None:

@@ -196,6 +196,31 @@ def test_an_arm_that_kills_its_process_is_left_out(
     )
 
 
+@pytest.mark.parametrize("arm", ["", "fused"])
+def test_a_script_that_counts_on_its_epochs_is_started_once_more(
+    start: Callable[..., Started], capsys: pytest.CaptureFixture[str], arm: str
+) -> None:
+    def answer(_: int, ran: Ran) -> Ran:
+        failed = (Failed(why="code 1: IndexError: 64"), Failed(why="IndexError", arm=arm))
+        return replace(ran, code=1, process=replace(ran.process, ended=None, failed=failed))
+
+    started = start({"fused": 1.25}, at_1=answer)
+    found = measured("fused")
+    assert [plan.get("ends_epochs") for plan in started.plans] == [None, True, True, *[None] * 4]
+    assert [plan["without"] for plan in started.plans[:3]] == [[], [], []]
+    assert len(found.replays) == 2
+    assert (
+        "IndexError: 64; the process is started once more, with epochs" in capsys.readouterr().err
+    )
+
+
+def test_a_script_that_dies_of_steps_that_are_taken_again(start: Callable[..., Started]) -> None:
+    started = start(at_1=died(), at_2=died())
+    with pytest.raises(GpuliftError, match="signal 9; that was while steps were taken again"):
+        measured()
+    assert started.names == [BASELINE] * 2
+
+
 def test_several_arms_that_kill(start: Callable[..., Started]) -> None:
     answers = {"at_1": died("fused"), "at_2": died("tf32"), "at_4": died("tf32")}
     started = start({"fused": 1.25, "tf32": 1.0}, **answers)
@@ -229,7 +254,7 @@ def ended(code: int, **said: Any) -> Answer:
     return answer
 
 
-GONE = {"ended": None, "failed": (Failed(why="the reason"),)}
+GONE = {"ended": None, "facts": None, "failed": (Failed(why="the reason"),)}
 
 
 @pytest.mark.parametrize(

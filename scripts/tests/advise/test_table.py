@@ -98,7 +98,10 @@ def test_it_fits_on_a_screen() -> None:
 
 
 def test_nothing_helps() -> None:
-    assert shown(advice(do=()))[-1] == "do: nothing that was tried helps"
+    undecided = "undecided: BF16: more --launches may tell"
+    assert shown(advice(do=()))[-1] == f"do: nothing is shown to help; {undecided}"
+    decided = tuple(row for row in ROWS if row.verdict != "undecided")
+    assert shown(advice(decided, do=()))[-1] == "do: nothing that was tried helps"
 
 
 def test_nothing_was_measured() -> None:

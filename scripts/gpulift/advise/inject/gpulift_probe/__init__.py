@@ -11,5 +11,5 @@ def start() -> None:
     constructed.change_loaders(plan)
     constructed.copy_unwaited(plan)
     constructed.search_algorithms(plan)
-    probe = anchors.Anchors(say)
+    probe = anchors.Anchors(say, ends_epochs=bool(plan.get("ends_epochs")))
     probe.follow(course.of(plan, probe, say))

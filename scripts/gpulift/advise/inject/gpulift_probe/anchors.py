@@ -33,7 +33,10 @@ class Anchors:
     of the optimizer; of several optimizers that take turns, behind that of the last.
     """
 
-    def __init__(self, say: Said) -> None:
+    def __init__(self, say: Said, ends_epochs: bool = False) -> None:
+        """`ends_epochs`: also while batches are replayed, as for scripts that count on it. What
+        comes between epochs then takes a part of what is measured."""
+        self.ends_epochs = ends_epochs
         self.steps = 0
         self.by_loader = False
         self.loader: Any = None  # that the last step's batch came from
@@ -132,14 +135,17 @@ class Anchors:
         self._arrive(passing)
         began_s = time.perf_counter()
         try:
-            if self._replays(passing):
+            replays = self._replays(passing)
+            if replays or self.ends_epochs:  # an epoch's own batches may come behind replayed ones
                 passing.raise_at_length()
+            if replays:
                 batch = self.batches.play(passing.loader)
             else:
                 batch = self._wait(passing, lambda: next(passing.iterator()))
                 self._keep(passing, batch)
             if torch.is_grad_enabled():  # else it is for an evaluation
                 passing.count += 1
+                passing.given += 1
                 passing.thread = threading.get_ident()
                 self._passes.add(passing)
         finally:
@@ -250,6 +256,7 @@ class Handing:
         self.loader = loader
         self.trains = False  # a step was taken with a batch of this pass
         self.count = 0  # of batches since the last boundary
+        self.given = 0  # of batches in all
         self.thread = 0  # that asked last
         self._anchors, self._iterate = anchors, iterate
         self._iterator: Iterator[Any] | None = None
@@ -263,7 +270,8 @@ class Handing:
     def raise_at_length(self) -> None:
         """Raises StopIteration as the loader would; whoever takes no step might ask forever."""
         with contextlib.suppress(TypeError):  # a loader without a length
-            if self.count >= len(self.loader):
+            count = self.given if self._anchors.ends_epochs else self.count
+            if count >= len(self.loader):
                 raise StopIteration
 
     def __iter__(self) -> Handing:

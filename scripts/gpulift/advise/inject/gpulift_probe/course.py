@@ -19,6 +19,7 @@ from .turn import Turn
 
 KINDS: Mapping[str, type[Span]] = {"replay": Replay, "live": Live, "turn": Turn}
 FAILED = 70  # exit code of a process whose probe failed
+STOPPED = 75  # of one that was measured: whoever waits for it shall not take it for trained
 
 
 def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
@@ -41,7 +42,7 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
         end_process(FAILED)
     say("end", steps=anchors.steps)
     if plan["mode"] != "live":
-        end_process(0)
+        end_process(STOPPED)
     atexit.unregister(ended_early)
 
 
