@@ -19,6 +19,7 @@ FIRST_SHARE = 0.9  # of a qualification's time: the rest is for what is then ope
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
 ARM_S = 0.4  # of an arm in a launch, with its check and lead-in: 16 cases of an H100 took 75 s
 INTERPRETER_S = 1.0  # in which an arm in Python starts, for each launch
+HOST_INTERPRETER_S = 4.0  # without a GPU: input/decode's five arms took 22 s a launch on 2 cores
 STEPS_ARM_S = 8.0  # of an arm of whole steps: its framework loads, and models train for its check
 JOB_ARM_S = 21.0  # of JOB's, an estimate: two are compiled, each window begins a training anew
 
@@ -72,7 +73,8 @@ def choose(
     What needs a GPU or a package takes no time where there is none: its rows say why.
     """
     more_s = (arm_time_s or ARM_TIME_S) - ARM_TIME_S
-    ranked = sorted(_ranked(techniques, context, matches, launches or LAUNCHES, more_s))
+    starts_s = INTERPRETER_S if context.gpu else HOST_INTERPRETER_S
+    ranked = sorted(_ranked(techniques, context, matches, launches or LAUNCHES, more_s, starts_s))
     rows: list[Row] = [
         (info.id, "", "-")
         for info in techniques
@@ -96,14 +98,16 @@ def _ranked(
     matches: Callable[..., bool],
     launches: int,
     more_s: float,
+    starts_s: float,
 ) -> Iterable[tuple[int, float, str, str, tuple[str, ...]]]:
-    """Rank, seconds, technique, case and arms; `more_s` is what an arm takes beyond the usual."""
+    """Rank, seconds, technique, case and arms; `more_s` is what an arm takes beyond the usual,
+    `starts_s` what its interpreter takes."""
     for info in techniques:
         judged = info.ceiling  # the integrity checks are ceilings, too
         first = info.id == (JOB if context.gpu else FEEDING)
         steps = info.whole_steps and context.gpu is not None
         quick = sorted(
-            (_seconds(info, case, len(arms), launches, more_s), case.id, arms)
+            (_seconds(info, case, len(arms), launches, more_s, starts_s), case.id, arms)
             for case in info.cases
             if case.quick and (arms := _arms(info, case, matches))
         )
@@ -118,13 +122,15 @@ def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> 
     return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
 
 
-def _seconds(info: TechniqueInfo, case: CaseInfo, arms: int, launches: int, more_s: float) -> float:
+def _seconds(
+    info: TechniqueInfo, case: CaseInfo, arms: int, launches: int, more_s: float, starts_s: float
+) -> float:
     """Of all launches of a case, of which gpulift-bench takes one alone where each is long."""
     once = info.whole_steps or case.regime == "sustained"
     usual_s = JOB_ARM_S if info.id == JOB else STEPS_ARM_S if info.whole_steps else ARM_S
     arm_s = usual_s + more_s
     in_python = min(arms, len(info.python))
-    return (1 if once else launches) * (arms * arm_s + in_python * INTERPRETER_S)
+    return (1 if once else launches) * (arms * arm_s + in_python * starts_s)
 
 
 def _name(technique: str, case: str) -> str:

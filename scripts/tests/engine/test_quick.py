@@ -13,6 +13,7 @@ from gpulift.engine.quick import (
     ARM_TIME_S,
     DEFAULT,
     FIRST_SHARE,
+    HOST_INTERPRETER_S,
     INTERPRETER_S,
     LAUNCHES,
     STEPS_ARM_S,
@@ -80,6 +81,15 @@ def test_how_many_images_it_can_feed_is_asked_first_of_a_machine_without_a_gpu(
     with_gpu = read_context(sample.GPU_CONTEXT, "here")
     gpu_order = [order[0], order[2], order[1]]
     assert cases(choose(known, with_gpu, 1e6, EVERYTHING).rows) == gpu_order
+
+
+def test_interpreters_start_more_slowly_on_a_machine_without_a_gpu(here: Context) -> None:
+    known = [technique("a/slow", slow=True)]
+    with_gpu = read_context(sample.GPU_CONTEXT, "here")
+    longer = choose(known, here, 1e6, EVERYTHING).all_s
+    more_s = longer - choose(known, with_gpu, 1e6, EVERYTHING).all_s
+    assert more_s == pytest.approx(LAUNCHES * 2 * (HOST_INTERPRETER_S - INTERPRETER_S))
+    assert more_s > 0
 
 
 def steps(name: str = "a/steps", cases: int = 2) -> TechniqueInfo:
