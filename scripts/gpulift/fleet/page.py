@@ -73,7 +73,7 @@ def write_page(fleet: Fleet, folder: Path) -> Path:
 
 def _level(node: NodeVerdict) -> str:
     nearness = node.nearness
-    if nearness is None:
+    if nearness is None or node.verdict == NO_ANSWER:
         return NO_RATE
     if any(place.named for place in node.places):
         return str(LEVELS)
