@@ -6,17 +6,19 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gpulift import cli
+from gpulift.fleet import kept, measuring, ray_nodes, state
 from gpulift.fleet import slurm as fleet_slurm
-from gpulift.fleet import state
-from gpulift.ground.errors import FAILED
+from gpulift.ground.errors import FAILED, OK
 from tests.conftest import CHECKOUT
 from tests.fleet import standins
 
@@ -105,9 +107,34 @@ PartitionName=all Nodes=ALL Default=YES
         wait_until(lambda: not answer_of(["squeue", "-h"], environment), told)
 
 
+@pytest.fixture
+def ray() -> Iterator[str]:
+    """The address of a Ray cluster of two nodes on this machine, which ends with the test."""
+    if shutil.which("ray") is None:
+        pytest.skip("ray is not there")
+    address = f"127.0.0.1:{free_port()}"
+    begin = ["ray", "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
+    head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+    # Its sockets' names have no room for a longer folder's.
+    with ExitStack() as running:
+        folder = running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        for own in ([*head, f"--temp-dir={folder}"], [f"--address={address}"]):
+            told = Path(folder, f"{len(own)}.txt")
+            log = running.enter_context(told.open("wb"))
+            node = subprocess.Popen([*begin, *own], stdout=log, stderr=log)
+            running.callback(node.wait)
+            running.callback(node.terminate)
+            wait_until(partial(has, told, "Ray runtime started"), told)
+        yield address
+
+
 def answer_of(command: list[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.stdout
+
+
+def has(file: Path, words: str) -> bool:
+    return words in file.read_text("utf-8")
 
 
 def wait_until(happens: Callable[[], bool], told_in: Path) -> None:
@@ -118,40 +145,62 @@ def wait_until(happens: Callable[[], bool], told_in: Path) -> None:
 
 
 @pytest.fixture
-def fleet(
-    slurm: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., int]:
-    """Calls `fleet qualify`, with a stand-in of gpulift on the nodes."""
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a stand-in of gpulift, which nodes call."""
     programs = tmp_path / "programs"
     programs.mkdir()
     gpulift = programs / "gpulift of a test"
     standins.write_program(gpulift, standins.GPULIFT)
-    monkeypatch.setattr(fleet_slurm, "own_gpulift", lambda: [str(gpulift)])
-    monkeypatch.setenv("SLURM_CONF", slurm["SLURM_CONF"])
+    for module in (fleet_slurm, ray_nodes):
+        monkeypatch.setattr(module, "own_gpulift", lambda: [str(gpulift)])
     monkeypatch.setenv("STANDIN", str(programs))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return programs
+
+
+@pytest.fixture
+def fleet(slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Calls `fleet qualify` of the nodes of Slurm."""
+    monkeypatch.setenv("SLURM_CONF", slurm["SLURM_CONF"])
     return lambda *arguments: cli.main(["fleet", "qualify", "--slurm", "all", *arguments])
 
 
 def test_jobs_of_slurm_qualify_nodes_and_pairs(
-    fleet: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fleet: Callable[..., int],
+    control: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder, control = tmp_path / "shared by nodes", tmp_path / "programs"
+    folder = tmp_path / "shared by nodes"
     (control / "qualify-n2").write_text("exit 5\n", encoding="utf-8")
     assert fleet("--out", str(folder)) == FAILED, "a node did not answer"
     said = capsys.readouterr().err
     assert f"{DEAD}: no answer: " in said
-    assert [state.exit_code(state.node_folder(folder, name)) for name in NODES] == [0, 5]
-    assert state.exit_code(folder / "pairs" / "n1+n2") == 0
+    assert [kept.exit_code(state.node_folder(folder, name)) for name in NODES] == [0, 5]
+    assert kept.exit_code(folder / "pairs" / "n1+n2") == 0
     calls = (control / "calls").read_text("utf-8").splitlines()
     ranks = sorted(line.split()[:2] for line in calls if " run " in line)
     assert ranks == [["n1", "0"], ["n2", "1"]]
 
 
 def test_a_node_of_slurm_that_hangs_is_named(
-    fleet: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fleet: Callable[..., int],
+    control: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder, control = tmp_path / "shared", tmp_path / "programs"
     (control / "qualify-n1").write_text("sleep 600\n", encoding="utf-8")
-    fleet("--out", str(folder), "--wait", "15s")
+    fleet("--out", str(tmp_path / "shared"), "--wait", "15s")
     assert "n1: no answer: has not answered within 15 s" in capsys.readouterr().err
+
+
+def test_tasks_of_ray_qualify_nodes_and_pairs(
+    ray: str, control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "OWN", tmp_path / "own")
+    folder = tmp_path / "here"
+    assert cli.main(["fleet", "qualify", "--ray", ray, "--out", str(folder)]) == OK
+    nodes = kept.expected(folder).nodes
+    assert [kept.exit_code(state.node_folder(folder, name)) for name in nodes] == [0, 0]
+    assert kept.exit_code(folder / "pairs" / "+".join(nodes)) == 0
+    assert (folder / "pairs" / "+".join(nodes) / "results" / "written").is_file()

@@ -27,7 +27,7 @@ DOORS = {  # what may use them
     "watch": {"commands"},
     "fleet": {"commands"},
     "advise": {"commands", "certify"},
-    "report": {"commands", "cli"},
+    "report": {"commands", "cli", "fleet"},
 }
 
 

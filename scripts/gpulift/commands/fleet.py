@@ -9,7 +9,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from gpulift.analysis.machine.results import PASS
 from gpulift.fleet import state
+from gpulift.fleet.judge import judge_fleet
 from gpulift.fleet.kubernetes import Kubernetes
 from gpulift.fleet.measuring import Fleet, expected_nodes
 from gpulift.fleet.ray_nodes import Ray
@@ -19,6 +21,7 @@ from gpulift.ground.arguments import named, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.lock import alone
+from gpulift.ground.text import visible
 
 FOLDER = Path("gpulift-fleet")
 LOCK_FILE = ".lock"
@@ -108,9 +111,13 @@ def _scheduler(
 
 
 def _judged(folder: Path) -> int:
-    from gpulift.fleet.judge import judge_fleet
-    from gpulift.fleet.page import write_page
+    """Says which nodes do not pass, and why; the exit code."""
+    from gpulift.fleet.page import write_page  # which takes a second
 
     fleet = judge_fleet(folder)
-    typer.echo(f"report: {write_page(fleet, folder)}")
-    return 0
+    page = write_page(fleet, folder)
+    for node in fleet.nodes:
+        if node.verdict != PASS:
+            typer.echo(visible(f"{node.name}: {node.verdict}: {'; '.join(node.reasons)}"))
+    typer.echo(f"{fleet.sentence}; report: {page}")
+    return fleet.exit_code

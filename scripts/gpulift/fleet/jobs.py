@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpulift.fleet.kept import CODE_FILE, LOG_FILE
 from gpulift.fleet.schedulers import Node
-from gpulift.fleet.state import CODE_FILE, LOG_FILE
 from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
 from gpulift.ground.signals import Signals
 from gpulift.ground.whole import write_whole

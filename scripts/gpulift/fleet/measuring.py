@@ -7,13 +7,15 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gpulift.fleet import state
+from gpulift.fleet import kept, state
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job, run_all, write_code
+from gpulift.fleet.kept import LOG_FILE, NO_ANSWER, RESULTS
 from gpulift.fleet.rounds import groups_of, rounds_of_pairs
 from gpulift.fleet.schedulers import Node, Scheduler
 from gpulift.ground import programs
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, GpuliftError
 
+VERDICTS_FILE = "verdicts.txt"  # what qualify says
 TOGETHER = "ceiling/collectives"
 OWN = Path("/tmp/gpulift-fleet")  # where nodes that share no folder keep what is fetched
 FETCH_S = 300.0
@@ -57,7 +59,7 @@ class Fleet:
                 self._no_answer(folder, name, node.lacking)
             else:
                 wanted = ("qualify", *self._options)
-                jobs.append(self._job(name, folder, [node], wanted, state.VERDICTS_FILE))
+                jobs.append(self._job(name, folder, [node], wanted, VERDICTS_FILE))
         done = len(expected) - len(open_ones)
         self._say(
             f"{len(expected)} nodes: {done} qualified already, {len(jobs)} to qualify; what they"
@@ -85,7 +87,7 @@ class Fleet:
         self._run(jobs)
 
     def _answers(self, node: Node) -> bool:
-        code = state.exit_code(state.node_folder(self._folder, node.name))
+        code = kept.exit_code(state.node_folder(self._folder, node.name))
         return not node.lacking and code in (OK, FAILED, INCONCLUSIVE)
 
     def _job(
@@ -94,12 +96,12 @@ class Fleet:
         folder: Path,
         nodes: Sequence[Node],
         arguments: Sequence[str],
-        output: str = state.LOG_FILE,
+        output: str = LOG_FILE,
     ) -> Job:
         at = self._on_node(folder)
         script = IN_SHARED if self._scheduler.shares_folder else IN_OWN
         command = ["sh", "-c", script, str(at), *self._scheduler.gpulift, *arguments]
-        command += ["--out", str(at / state.RESULTS)]
+        command += ["--out", str(at / RESULTS)]
         return Job(name, folder, nodes, self._scheduler.commands(nodes, command), output)
 
     def _on_node(self, folder: Path) -> Path:
@@ -123,9 +125,10 @@ class Fleet:
         why = answer.why
         if answer.code is not None and not self._scheduler.shares_folder:
             why = self._fetched(job)
-        log = job.folder / state.LOG_FILE
+        log = job.folder / LOG_FILE
         if answer.code is None or why:
-            return f"no answer: {why}; see {log}"
+            state.add_no_answer(job.folder, why)
+            return f"{NO_ANSWER}: {why}; see {log}"
         write_code(job, answer.code)
         if not state.is_qualified(job.folder):
             return f"exit code {answer.code} without a verdict; see {log}"
@@ -139,7 +142,7 @@ class Fleet:
             packed = programs.finished(calling, FETCH_S)
         except subprocess.TimeoutExpired:
             return f"its results have not come within {FETCH_S:.0f} s"
-        shutil.rmtree(job.folder / state.RESULTS, ignore_errors=True)
+        shutil.rmtree(job.folder / RESULTS, ignore_errors=True)
         unpacked = subprocess.run(
             ["tar", "-C", job.folder, "-xf", "-"],
             input=packed.stdout,
@@ -152,8 +155,8 @@ class Fleet:
         return ""
 
     def _no_answer(self, folder: Path, name: str, why: str) -> None:
-        self._say(f"{name}: no answer: {why}")
-        state.write_log(folder, f"no answer: {why}")
+        self._say(f"{name}: {NO_ANSWER}: {why}")
+        state.add_no_answer(folder, why)
 
 
 def expected_nodes(

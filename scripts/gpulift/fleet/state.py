@@ -1,35 +1,26 @@
-"""The folder of a fleet: what is expected in it, and what it holds already."""
+"""What a call of `fleet` adds to its folder, and what it need not measure again."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, GpuliftError
+from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
+from gpulift.fleet import kept
+from gpulift.fleet.kept import FLEET_FILE, LOG_FILE, NODES_FILE, RESULTS, SCHEMA, Expected
+from gpulift.ground.errors import (
+    FAILED,
+    INCONCLUSIVE,
+    NOTHING_RAN,
+    OK,
+    GpuliftError,
+    write_error,
+)
 from gpulift.ground.folders import why_unusable
 from gpulift.ground.whole import write_whole
-
-FLEET_FILE = "fleet.json"
-SCHEMA = 1
-CODE_FILE = "exit_code"
-LOG_FILE = "log.txt"
-VERDICTS_FILE = "verdicts.txt"
-NODES_FILE = "nodes.txt"
-RESULTS = "results"
-VERDICTS = ("qualification.json", "siblings.json")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The nodes that a verdict is wanted of, whose racks may be told."""
-
-    scheduler: str
-    nodes: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    schema: int = SCHEMA
 
 
 def prepare(folder: Path) -> None:
@@ -46,20 +37,12 @@ def prepare(folder: Path) -> None:
 def read_expected(folder: Path, scheduler: str) -> Expected:
     """What an earlier call expected there, or nothing yet. Raises GpuliftError where that was
     another scheduler's fleet, or cannot be read."""
-    file = folder / FLEET_FILE
-    if not file.exists():
-        return Expected(scheduler)
-    try:
-        held = Expected(**json.loads(file.read_text(encoding="utf-8")))
-        expected = replace(held, nodes=tuple(held.nodes))
-    except (OSError, ValueError, TypeError):
-        raise GpuliftError(f"{file}: cannot be read: name another folder") from None
-    if (expected.schema, expected.scheduler) != (SCHEMA, scheduler):
-        raise GpuliftError(
-            f"{folder}: holds a fleet of {expected.scheduler}, schema {expected.schema}: name"
-            " another folder"
-        )
-    return expected
+    if not (folder / FLEET_FILE).exists():
+        return Expected(SCHEMA, (), scheduler=scheduler)
+    held = kept.expected(folder)
+    if held.scheduler != scheduler:
+        raise GpuliftError(f"{folder}: holds a fleet of {held.scheduler}: name another folder")
+    return held
 
 
 def write_expected(folder: Path, expected: Expected) -> None:
@@ -84,17 +67,9 @@ def node_folder(folder: Path, node: str) -> Path:
     return folder / "nodes" / node
 
 
-def exit_code(of_one: Path) -> int | None:
-    """What a node, pair or group ended with; None where it did not end."""
-    try:
-        return int((of_one / CODE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
 def is_qualified(node: Path) -> bool:
     """Whether the node has its verdict; one that ended otherwise is measured again."""
-    code = exit_code(node)
+    code = kept.exit_code(node)
     if code == FAILED:  # a full disk is one, too
         return any(True for _ in _verdicts(node / RESULTS))
     return code in (OK, INCONCLUSIVE, NOTHING_RAN)
@@ -102,7 +77,7 @@ def is_qualified(node: Path) -> bool:
 
 def is_measured(together: Path) -> bool:
     """Whether a pair or group measured all."""
-    return exit_code(together) in (OK, NOTHING_RAN)
+    return kept.exit_code(together) in (OK, NOTHING_RAN)
 
 
 def write_nodes(together: Path, nodes: Sequence[str]) -> None:
@@ -110,11 +85,16 @@ def write_nodes(together: Path, nodes: Sequence[str]) -> None:
     write_whole("".join(f"{node}\n" for node in nodes), together / NODES_FILE, lasting=False)
 
 
-def write_log(of_one: Path, line: str) -> None:
-    """Instead of a log: why there is none."""
-    write_whole(f"gpulift: {line}\n", of_one / LOG_FILE, lasting=False)
+def add_no_answer(of_one: Path, why: str) -> None:
+    """Ends its log with the reason, which is shown with its verdict."""
+    try:
+        of_one.mkdir(parents=True, exist_ok=True)
+        with (of_one / LOG_FILE).open("a", encoding="utf-8") as log:
+            log.write(f"gpulift: {kept.NO_ANSWER}: {why}\n")
+    except OSError as error:
+        raise write_error(of_one, error) from None
 
 
 def _verdicts(results: Path) -> Iterator[Path]:
-    for name in VERDICTS:
+    for name in (VERDICT_FILE, SIBLINGS_FILE):
         yield from results.rglob(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ def ray_node(node: str, alive: bool = True, **resources: float) -> dict[str, Any
     }
 
 
-def write_json(file: Path, value: list[Mapping[str, Any]] | Mapping[str, Any]) -> None:
+def write_json(file: Path, value: Any) -> None:
     """For a stand-in that shows it."""
     file.write_text(json.dumps(value), encoding="utf-8")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +12,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.fleet import jobs, measuring, ray_nodes, schedulers, slurm, state
-from gpulift.ground.errors import FAILED, OK, USAGE
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK, USAGE
 from tests.fleet import standins
 from tests.fleet.standins import pod, ray_node
 
@@ -64,11 +62,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(measuring, "OWN", tmp_path / "own")
     for module in (slurm, ray_nodes):
         monkeypatch.setattr(module, "own_gpulift", lambda: [str(own)])
-    for name in ("judge", "page"):  # TEMP
-        module = types.ModuleType(name)
-        module.judge_fleet = lambda folder: None  # type: ignore
-        module.write_page = lambda fleet, folder: folder  # type: ignore
-        monkeypatch.setitem(sys.modules, f"gpulift.fleet.{name}", module)
     made = Cluster(control, tmp_path / "shared by nodes")
     made.has(n1="idle", n2="idle", n3="idle")
     return made
@@ -115,7 +108,7 @@ def test_what_nodes_keep_for_themselves_is_fetched(
 ) -> None:
     prepare(cluster)
     cluster.does("qualify", "n2", "exit 5\n")
-    cluster.qualify(*scheduler, "--", "--quick", "5m")
+    assert cluster.qualify(*scheduler, "--", "--quick", "5m") == INCONCLUSIVE
     for name, code in zip(NODES, (0, 5, 0), strict=True):
         node = state.node_folder(cluster.folder, name)
         assert (node / "exit_code").read_text("utf-8") == f"{code}\n"
@@ -158,8 +151,13 @@ def test_nodes_that_do_not_answer_are_named_and_stay_expected(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.has(n1="idle", n2="down*", n3="idle")
-    cluster.qualify("--slurm", "all")
-    assert "gpulift: n2: no answer: down\n" in capsys.readouterr().err
+    assert cluster.qualify("--slurm", "all") == FAILED
+    told = capsys.readouterr()
+    assert "gpulift: n2: no answer: down\n" in told.err
+    report = cluster.folder / "report" / "index.html"
+    sentence = f"3 nodes: 1 no answer, 2 pass; report: {report}"
+    assert told.out.splitlines() == ["n2: no answer: down", sentence]
+    assert report.is_file()
     assert cluster.text("nodes", "n2", "log.txt") == "gpulift: no answer: down\n"
     assert not (cluster.folder / "nodes" / "n2" / "exit_code").exists()
     assert [at.name for at in (cluster.folder / "pairs").iterdir()] == ["n1+n3"]

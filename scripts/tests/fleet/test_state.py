@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.fleet import state
-from gpulift.fleet.state import Expected
+from gpulift.analysis.machine.saved import VERDICT_FILE
+from gpulift.fleet import kept, state
+from gpulift.fleet.kept import Expected
 from gpulift.ground.errors import GpuliftError
 
 
 def test_what_is_expected_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert state.read_expected(tmp_path, "slurm") == Expected("slurm")
-    expected = Expected("slurm", ("n1", "n2"), {"n1": "rack 1"})
+    assert state.read_expected(tmp_path, "slurm").nodes == ()
+    expected = Expected(kept.SCHEMA, ("n1", "n2"), {"n1": "rack 1"}, "slurm")
     state.write_expected(tmp_path, expected)
     assert state.read_expected(tmp_path, "slurm") == expected
 
@@ -22,14 +23,11 @@ def test_what_is_expected_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ('{"scheduler": "slurm", "more": 1}', "cannot be read"),
-        ('{"scheduler": "ray"}', "holds a fleet of ray"),
-        ('{"scheduler": "slurm", "schema": 2}', "schema 2"),
+        ('{"schema": 1, "nodes": [], "scheduler": "ray"}', "holds a fleet of ray"),
     ],
 )
 def test_what_another_wrote_is_refused(tmp_path: Path, content: str, words: str) -> None:
-    (tmp_path / state.FLEET_FILE).write_text(content, encoding="utf-8")
+    (tmp_path / kept.FLEET_FILE).write_text(content, encoding="utf-8")
     with pytest.raises(GpuliftError, match=words):
         state.read_expected(tmp_path, "slurm")
 
@@ -61,13 +59,22 @@ def test_racks_are_read_from_lines(tmp_path: Path) -> None:
 def test_what_ended_with_a_verdict_is_not_measured_again(
     tmp_path: Path, code: str, verdicts: bool, qualified: bool, measured: bool
 ) -> None:
-    assert state.exit_code(tmp_path) is None
-    (tmp_path / state.CODE_FILE).write_text(f"{code}\n", encoding="utf-8")
+    assert kept.exit_code(tmp_path) is None
+    (tmp_path / kept.CODE_FILE).write_text(f"{code}\n", encoding="utf-8")
     if verdicts:
-        (tmp_path / state.RESULTS / "gpu0").mkdir(parents=True)
-        (tmp_path / state.RESULTS / "gpu0" / state.VERDICTS[0]).touch()
+        (tmp_path / kept.RESULTS / "gpu0").mkdir(parents=True)
+        (tmp_path / kept.RESULTS / "gpu0" / VERDICT_FILE).touch()
     assert state.is_qualified(tmp_path) is qualified
     assert state.is_measured(tmp_path) is measured
+
+
+def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
+    node = state.node_folder(tmp_path, "n1")
+    state.add_no_answer(node, "down")
+    state.add_no_answer(node, "drained")
+    assert kept.kept_node(node, "n1").why == "drained"
+    with pytest.raises(GpuliftError, match="cannot be written"):
+        state.add_no_answer(node / "log.txt", "down")
 
 
 def test_a_folder_that_cannot_serve_is_named(tmp_path: Path) -> None:
