@@ -38,7 +38,7 @@ def qualify(
     options: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
-            metavar="-- OPTIONS...",
+            metavar="-- OPTIONS",
             help=f"Of each node's qualify, instead of {' '.join(OPTIONS)}.",
         ),
     ] = None,
@@ -67,7 +67,9 @@ def qualify(
     ] = None,
     wait: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Of each node, pair or group, its place in the queue."),
+        typer.Option(
+            metavar="TIME", help="For each node, pair or group, its queue included."
+        ),
     ] = "2h",
 ) -> None:
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
@@ -77,7 +79,7 @@ def qualify(
     could run.
     """
     limit_s = time_s("--wait", wait)
-    scheduler = _scheduler(slurm, kubernetes, ray, limit_s)
+    scheduler = _scheduler(slurm, kubernetes, ray)
     racks = None if labels is None else state.read_labels(labels)
     folder = out.absolute()
     listed = scheduler.nodes()
@@ -93,11 +95,9 @@ def qualify(
         raise typer.Exit(_judged(folder))
 
 
-def _scheduler(
-    slurm: str | None, kubernetes: str | None, ray: str | None, limit_s: float
-) -> Scheduler:
+def _scheduler(slurm: str | None, kubernetes: str | None, ray: str | None) -> Scheduler:
     makers: list[tuple[str | None, Callable[[str], Scheduler]]] = [
-        (slurm, lambda partition: Slurm(partition, limit_s)),
+        (slurm, Slurm),
         (kubernetes, Kubernetes),
         (ray, Ray),
     ]

@@ -19,7 +19,6 @@ from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
 from gpulift.ground.signals import Signals
 from gpulift.ground.whole import write_whole
 
-AT_ONCE = 256  # programs of a scheduler's, of 10 MB each
 LOOK_S = 1.0
 ENDED_WITHIN_S = 40.0  # srun waits for 32 s before it kills
 # $0 is the folder. The last line tells the command's exit code from that of the scheduler.
@@ -125,15 +124,17 @@ class _Running:
         return Answer(max(told) or of_programs)
 
 
-def run_all(jobs: Sequence[Job], limit_s: float, ended: Callable[[Job, Answer], None]) -> None:
-    """Runs them; `ended` is told of each as it ends. Raises GpuliftError when interrupted, after
-    all of them were made to end."""
+def run_all(
+    jobs: Sequence[Job], at_once: int, limit_s: float, ended: Callable[[Job, Answer], None]
+) -> None:
+    """Runs them, so many at a time; `ended` is told of each as it ends. Raises GpuliftError when
+    interrupted, after all of them were made to end."""
     waiting = deque(jobs)
     running: list[_Running] = []
     with Signals() as signals:
         try:
             while waiting or running:
-                while waiting and len(running) < AT_ONCE:
+                while waiting and len(running) < at_once:
                     running.append(_Running(waiting.popleft(), limit_s, signals))
                 if signals.wait(LOOK_S):
                     raise GpuliftError(

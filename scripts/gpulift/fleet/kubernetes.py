@@ -18,6 +18,7 @@ class Kubernetes:
 
     name = "kubernetes"
     shares_folder = False
+    at_once = 64
     gpulift: Sequence[str] = ("gpulift",)
 
     def __init__(self, namespace: str) -> None:

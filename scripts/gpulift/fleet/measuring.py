@@ -118,7 +118,7 @@ class Fleet:
             said = self._kept(job, answer)
             self._say(f"{job.name}: {said} ({done} of {len(jobs)})")
 
-        run_all(jobs, self._limit_s, ended)
+        run_all(jobs, self._scheduler.at_once, self._limit_s, ended)
 
     def _kept(self, job: Job, answer: Answer) -> str:
         """What came of it; its exit code is written last."""

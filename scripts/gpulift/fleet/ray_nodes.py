@@ -19,6 +19,7 @@ class Ray:
 
     name = "ray"
     shares_folder = False
+    at_once = 32
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -44,6 +44,7 @@ class Scheduler(Protocol):
 
     name: str
     shares_folder: bool  # else nodes keep what they write, and it is fetched
+    at_once: int  # programs that are here at a time, by the memory that each takes
     gpulift: Sequence[str]  # as nodes call it
 
     def nodes(self) -> list[Node]:

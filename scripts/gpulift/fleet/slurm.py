@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Sequence
@@ -18,14 +17,15 @@ GPUS = re.compile(r"gpu:(?:[^:,()]+:)?(\d+)")
 
 
 class Slurm:
-    """What a job of an account or a reservation needs is taken from SLURM_ACCOUNT and the like."""
+    """A site's account, time or reservation is taken by srun from SLURM_ACCOUNT, SLURM_TIMELIMIT
+    and the like."""
 
     name = "slurm"
     shares_folder = True
+    at_once = 256
 
-    def __init__(self, partition: str, limit_s: float) -> None:
+    def __init__(self, partition: str) -> None:
         self._partition = partition
-        self._minutes = math.ceil(limit_s / 60)
         self.gpulift: Sequence[str] = own_gpulift()
 
     def nodes(self) -> list[Node]:
@@ -51,7 +51,6 @@ class Slurm:
             "ntasks": ranks * len(nodes),
             "ntasks-per-node": ranks,
             "mem": 0,  # all of it
-            "time": self._minutes,
             "cpu-bind": "none",
             # The others go on where one rank ends: they say which it was.
             "kill-on-bad-exit": 0,

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.fleet import kept
-from gpulift.fleet.kept import FLEET_FILE, LOG_FILE, NODES_FILE, RESULTS, SCHEMA, Expected
+from gpulift.fleet.kept import (
+    CODE_FILE,
+    FLEET_FILE,
+    LOG_FILE,
+    NODES_FILE,
+    RESULTS,
+    SCHEMA,
+    Expected,
+)
 from gpulift.ground.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -86,9 +94,10 @@ def write_nodes(together: Path, nodes: Sequence[str]) -> None:
 
 
 def add_no_answer(of_one: Path, why: str) -> None:
-    """Ends its log with the reason, which is shown with its verdict."""
+    """Ends its log with the reason, which is its verdict from now on."""
     try:
         of_one.mkdir(parents=True, exist_ok=True)
+        (of_one / CODE_FILE).unlink(missing_ok=True)
         with (of_one / LOG_FILE).open("a", encoding="utf-8") as log:
             log.write(f"gpulift: {kept.NO_ANSWER}: {why}\n")
     except OSError as error:

@@ -29,7 +29,7 @@ app = make_app()
 @app.command()
 def work(folder: Path) -> None:
     command = ["sh", "-c", f"echo $$ > {folder}/pid; sleep 600"]
-    run_all([Job("n1", folder, [], [command])], 600, print)
+    run_all([Job("n1", folder, [], [command])], 1, 600, print)
 sys.exit(call(app, sys.argv[1:]))
 """
 
@@ -41,7 +41,7 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         for number, programs in enumerate(scripts)
     ]
     told: list[Answer] = []
-    jobs.run_all(made, limit_s, lambda job, answer: told.append(answer))
+    jobs.run_all(made, 2, limit_s, lambda job, answer: told.append(answer))
     return told
 
 
@@ -62,8 +62,7 @@ def test_what_a_command_ended_with(tmp_path: Path, programs: Sequence[str], answ
     assert answers(tmp_path, programs) == [answer]
 
 
-def test_many_run_at_once_but_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "AT_ONCE", 2)
+def test_two_run_at_once_and_not_three(tmp_path: Path) -> None:
     # each of two waits for the other; the third begins when one of them has ended
     meets = "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo gpulift: exit code 0"
     first, second = tmp_path / "first", tmp_path / "second"
@@ -82,6 +81,21 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
     assert answer == Answer(None, "has not answered within 0.5 s")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text("utf-8")), 0)
+
+
+def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    other = f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600"
+    first = f"while [ ! -e {pid} ]; do sleep 0.01; done"
+    made = [Job(one, tmp_path / one[:4], [], [["sh", "-c", one]]) for one in (first, other)]
+
+    def full(job: Job, answer: Answer) -> None:
+        raise GpuliftError("no space left")
+
+    with pytest.raises(GpuliftError, match="no space left"):
+        jobs.run_all(made, 2, LONG_S, full)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text("utf-8")), 0)
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
@@ -106,7 +120,7 @@ def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:
     command = ["sh", "-c", IN_SHARED, str(tmp_path / "nowhere"), "true"]
     told: list[Answer] = []
     job = Job("n1", tmp_path / "here", [], [command])
-    jobs.run_all([job], LONG_S, lambda job, answer: told.append(answer))
+    jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
     assert told[0].code is None
     assert "nowhere is not on this node" in told[0].why
 

@@ -42,7 +42,7 @@ def says(monkeypatch: pytest.MonkeyPatch, module: Any, *answers: str) -> None:
 
 def test_slurm_names_its_nodes_with_their_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     says(monkeypatch, slurm, SINFO)
-    nodes = {node.name: node for node in Slurm("all", 60).nodes()}
+    nodes = {node.name: node for node in Slurm("all").nodes()}
     assert [node.gpus for node in nodes.values()] == [8, 4, 0, 0, 0, 0, 3]
     lacking = {name: node.lacking for name, node in nodes.items() if node.lacking}
     assert lacking == {"n4": "not responding", "n5": "down", "n6": "drained"}
@@ -53,24 +53,24 @@ def test_an_unknown_partition_is_named_with_those_that_are_there(
 ) -> None:
     says(monkeypatch, slurm, "\n", "tests\nothers\n")
     with pytest.raises(GpuliftError, match="no partition with nodes; there is tests, others"):
-        Slurm("test", 60).nodes()
+        Slurm("test").nodes()
 
 
 def test_a_job_of_slurm_starts_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with pytest.raises(GpuliftError, match="call it outside"):
-        Slurm("all", 60).nodes()
+        Slurm("all").nodes()
 
 
 def test_slurm_starts_a_rank_for_each_gpu_that_all_nodes_have() -> None:
-    ((program, *options),) = Slurm("all", 90).commands([Node("n1", 8), Node("n2", 4)], ["go"])
+    ((program, *options),) = Slurm("all").commands([Node("n1", 8), Node("n2", 4)], ["go"])
     assert program == "srun"
     assert options[-1] == "go"
     wanted = {"--nodelist=n1,n2", "--nodes=2", "--ntasks-per-node=4", "--ntasks=8"}
-    assert wanted | {"--gpus-per-node=4", "--time=2", "--exclusive"} <= set(options)
-    ((_, *alone),) = Slurm("all", 90).commands([Node("n1", 8)], ["go"])
+    assert wanted | {"--gpus-per-node=4", "--exclusive"} <= set(options)
+    ((_, *alone),) = Slurm("all").commands([Node("n1", 8)], ["go"])
     assert {"--ntasks=1", "--gpus-per-node=8"} <= set(alone)
-    ((_, *without),) = Slurm("all", 90).commands([Node("n1")], ["go"])
+    ((_, *without),) = Slurm("all").commands([Node("n1")], ["go"])
     assert not [option for option in without if "gpus" in option]
 
 

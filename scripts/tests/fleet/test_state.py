@@ -70,6 +70,8 @@ def test_what_ended_with_a_verdict_is_not_measured_again(
 
 def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
     node = state.node_folder(tmp_path, "n1")
+    node.mkdir(parents=True)
+    (node / kept.CODE_FILE).write_text("75\n", encoding="utf-8")
     state.add_no_answer(node, "down")
     state.add_no_answer(node, "drained")
     assert kept.kept_node(node, "n1").why == "drained"
