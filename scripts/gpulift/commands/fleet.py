@@ -67,9 +67,7 @@ def qualify(
     ] = None,
     wait: Annotated[
         str,
-        typer.Option(
-            metavar="TIME", help="For each node, pair or group, its queue included."
-        ),
+        typer.Option(metavar="TIME", help="For each node, pair or group, its queue included."),
     ] = "2h",
 ) -> None:
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,

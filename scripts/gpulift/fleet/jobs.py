@@ -24,7 +24,7 @@ ENDED_WITHIN_S = 40.0  # srun waits for 32 s before it kills
 # $0 is the folder. The last line tells the command's exit code from that of the scheduler.
 IN_SHARED = """\
 if [ ! -w "$0" ]; then
-  echo "gpulift: $0 is not on this node, or not writable: name a folder that nodes share" >&2
+  echo "gpulift: error: $0 is not on this node, or not writable: name a folder that nodes share" >&2
   exit 1
 fi
 "$@" < /dev/null
@@ -44,6 +44,7 @@ kill "$watch"
 echo "gpulift: exit code $code" >&2
 exit "$code"
 """
+OUR_ERROR = "gpulift: error: "
 TOLD_CODE = re.compile(r"^gpulift: exit code (\d+)$", re.MULTILINE)
 
 
@@ -172,7 +173,10 @@ def _time(limit_s: float) -> str:
 
 
 def _reason(said: str) -> str:
-    """The last line: of ours, where there is one."""
+    """The last line: of our errors, else of others', else of all."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    ours = [line.removeprefix("gpulift: ") for line in lines if line.startswith("gpulift: ")]
-    return (ours or lines or ["said nothing"])[-1]
+    for words in (OUR_ERROR, "error: ", ""):
+        told = [line for line in lines if words in line]
+        if told:
+            return told[-1].removeprefix(OUR_ERROR)
+    return "said nothing"

@@ -55,7 +55,11 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         (["echo gpulift: exit code 0; exit 137"], Answer(137)),
         (["exit 0"], Answer(None, "said nothing")),
         (["echo queued; echo 'srun: no such node'; exit 1"], Answer(None, "srun: no such node")),
-        (["echo gpulift: cannot; echo srun: error"], Answer(None, "cannot")),
+        (["echo gpulift: error: cannot; echo srun: error: n1"], Answer(None, "cannot")),
+        (
+            ["echo gpulift: on; echo srun: error: n1; echo ended"],
+            Answer(None, "srun: error: n1"),
+        ),
     ],
 )
 def test_what_a_command_ended_with(tmp_path: Path, programs: Sequence[str], answer: Answer) -> None:
