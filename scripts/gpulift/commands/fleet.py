@@ -13,7 +13,7 @@ from gpulift.analysis.machine.results import PASS
 from gpulift.fleet import state
 from gpulift.fleet.judge import judge_fleet
 from gpulift.fleet.kubernetes import Kubernetes
-from gpulift.fleet.measuring import Fleet, expected_nodes
+from gpulift.fleet.measuring import FleetRun, expected_nodes
 from gpulift.fleet.ray_nodes import Ray
 from gpulift.fleet.schedulers import Scheduler
 from gpulift.fleet.slurm import Slurm
@@ -89,7 +89,7 @@ def qualify(
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
         for node in sorted(set(given) - set(expected)):
             say(f"--labels: {node} is no node of this fleet")
-        Fleet(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
+        FleetRun(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
 
 

@@ -98,7 +98,7 @@ class _Running:
     def is_over(self) -> bool:
         """Whether it ended; it is made to when its time is over."""
         now_s = time.monotonic()
-        if now_s >= self._ends_s:
+        if now_s >= self._ends_s and not self.has_ended():
             self.end(signal.SIGKILL if self._late else signal.SIGTERM)
             self._late, self._ends_s = True, now_s + ENDED_WITHIN_S
         return self.has_ended()

@@ -18,12 +18,12 @@ from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, Gpulift
 VERDICTS_FILE = "verdicts.txt"  # what qualify says
 TOGETHER = "ceiling/collectives"
 OWN = Path("/tmp/gpulift-fleet")  # where nodes that share no folder keep what is fetched
-FETCH_S = 300.0
+FETCH_S = 60.0
 FETCH = 'tar -C "$0" -cf - . && rm -rf "$0"'
 WORDS = {OK: "pass", FAILED: "fail", INCONCLUSIVE: "inconclusive", NOTHING_RAN: "nothing could run"}
 
 
-class Fleet:
+class FleetRun:
     """A folder and the nodes that it is of, measured with options of `qualify`."""
 
     def __init__(
@@ -52,19 +52,23 @@ class Fleet:
     def _qualify(self, expected: Sequence[str], listed: dict[str, Node]) -> None:
         folders = {name: state.node_folder(self._folder, name) for name in expected}
         open_ones = {name: at for name, at in folders.items() if not state.is_qualified(at)}
-        jobs = []
-        for name, folder in open_ones.items():
-            node = listed.get(name, Node(name, lacking=f"not known to {self._scheduler.name} now"))
-            if node.lacking:
-                self._no_answer(folder, name, node.lacking)
-            else:
-                wanted = ("qualify", *self._options)
-                jobs.append(self._job(name, folder, [node], wanted, VERDICTS_FILE))
+        unknown = f"not known to {self._scheduler.name} now"
+        nodes = [listed.get(name, Node(name, lacking=unknown)) for name in open_ones]
+        wanted = ("qualify", *self._options)
+        jobs = [
+            self._job(node.name, open_ones[node.name], [node], wanted, VERDICTS_FILE)
+            for node in nodes
+            if not node.lacking
+        ]
         done = len(expected) - len(open_ones)
         self._say(
             f"{len(expected)} nodes: {done} qualified already, {len(jobs)} to qualify; what they"
             f" say meanwhile is in {self._folder}/nodes"
         )
+        for node in nodes:
+            if node.lacking:
+                self._say(f"{node.name}: {NO_ANSWER}: {node.lacking}")
+                state.add_no_answer(open_ones[node.name], node.lacking)
         self._run(jobs)
 
     def _together(
@@ -131,7 +135,7 @@ class Fleet:
             return f"{NO_ANSWER}: {why}; see {log}"
         write_code(job, answer.code)
         if not state.is_qualified(job.folder):
-            return f"exit code {answer.code} without a verdict; see {log}"
+            return f"exit code {answer.code}; see {log}"
         return WORDS[answer.code]
 
     def _fetched(self, job: Job) -> str:
@@ -153,10 +157,6 @@ class Fleet:
             said = programs.text_of(packed.stderr + unpacked.stderr).strip().splitlines()
             return f"its results did not come: {(said or ['nothing was said'])[-1]}"
         return ""
-
-    def _no_answer(self, folder: Path, name: str, why: str) -> None:
-        self._say(f"{name}: {NO_ANSWER}: {why}")
-        state.add_no_answer(folder, why)
 
 
 def expected_nodes(

@@ -87,6 +87,13 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
         os.kill(int((tmp_path / "pid").read_text("utf-8")), 0)
 
 
+def test_what_ended_before_it_was_looked_at_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LOOK_S", LONG_S)
+    assert answers(tmp_path, ["echo gpulift: exit code 0"], limit_s=1e-6) == [Answer(0)]
+
+
 def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     other = f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600"

@@ -79,9 +79,14 @@ def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
         state.add_no_answer(node / "log.txt", "down")
 
 
-def test_a_folder_that_cannot_serve_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_serve_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "file"
     file.touch()
     for folder in (file, file / "below"):
         with pytest.raises(GpuliftError, match="cannot be made"):
             state.prepare(folder)
+    monkeypatch.setattr(state, "why_unusable", lambda folder: "full")
+    with pytest.raises(GpuliftError, match=f"{tmp_path}: is full: name another folder"):
+        state.prepare(tmp_path)
