@@ -178,7 +178,7 @@ def meetings(folder: Path) -> Iterator[Meeting]:
 
 
 def _meeting(kind: str, folder: Path) -> Meeting:
-    nodes = tuple((folder / NODES_FILE).read_text("utf-8", "replace").split())
+    nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = _code(folder)
     if code not in (OK, NOTHING_RAN):
         why = _why_open(folder) if code is None else f"exit code {code}"
