@@ -157,8 +157,9 @@ def expected(folder: Path) -> Expected:
     return told
 
 
-def kept_node(folder: Path, name: str) -> KeptNode:
-    """What is in the folder of a node, which may not be there."""
+def kept_node(fleet: Path, name: str) -> KeptNode:
+    """What a fleet's folder has of a node, which may be nothing."""
+    folder = fleet / "nodes" / name
     code = _code(folder)
     if code is None:
         return KeptNode(name, None, _why_open(folder))
