@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,16 +75,9 @@ class Fleet:
 def judge_fleet(folder: Path) -> Fleet:
     """All nodes that are expected in the folder. Raises GpuliftError where it holds no fleet."""
     expected = kept.expected(folder)
-    collects = gc.isenabled()
-    gc.disable()  # of millions of small objects that all stay
-    try:
-        with ThreadPoolExecutor(READERS) as readers:
-            nodes = list(readers.map(lambda name: kept.kept_node(folder, name), expected.nodes))
-        meetings = tuple(kept.meetings(folder))
-        return _judged(nodes, meetings, expected)
-    finally:
-        if collects:
-            gc.enable()
+    with ThreadPoolExecutor(READERS) as readers:
+        nodes = list(readers.map(lambda name: kept.kept_node(folder, name), expected.nodes))
+    return _judged(nodes, tuple(kept.meetings(folder)), expected)
 
 
 def _judged(

@@ -1,6 +1,7 @@
 """What the folder of a fleet holds: verdicts of nodes, rates of pairs and of groups.
 
-Files of ten thousand nodes are read in seconds: of each only what is judged.
+Of each file only what is judged is read: of ten thousand nodes with eight cards, 6 GB, that takes
+half a minute on two cores.
 """
 
 from __future__ import annotations
