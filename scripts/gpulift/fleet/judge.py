@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gpulift.ground import errors
 WORST_FIRST = (FAIL, NO_ANSWER, INCONCLUSIVE, SKIPPED, PASS)
 BY_CODE = {errors.OK: PASS, errors.INCONCLUSIVE: INCONCLUSIVE, errors.NOTHING_RAN: SKIPPED}
 MOST_NAMED = 3
+READERS = 8  # of files, which may be far away
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,9 @@ class Fleet:
 def judge_fleet(folder: Path) -> Fleet:
     """All nodes that are expected in the folder. Raises GpuliftError where it holds no fleet."""
     expected = kept.expected(folder)
-    collects = gc.isenabled()
-    gc.disable()  # of millions of small objects that all stay
-    try:
-        nodes = [kept.kept_node(folder / "nodes" / name, name) for name in expected.nodes]
-        meetings = tuple(kept.meetings(folder))
-        return _judged(nodes, meetings, expected)
-    finally:
-        if collects:
-            gc.enable()
+    with ThreadPoolExecutor(READERS) as readers:
+        nodes = list(readers.map(lambda name: kept.kept_node(folder, name), expected.nodes))
+    return _judged(nodes, tuple(kept.meetings(folder)), expected)
 
 
 def _judged(

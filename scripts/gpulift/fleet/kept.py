@@ -1,6 +1,7 @@
 """What the folder of a fleet holds: verdicts of nodes, rates of pairs and of groups.
 
-Files of ten thousand nodes are read in seconds: of each only what is judged.
+Of each file only what is judged is read: of ten thousand nodes with eight cards, 6 GB, that takes
+half a minute on two cores.
 """
 
 from __future__ import annotations
@@ -157,8 +158,9 @@ def expected(folder: Path) -> Expected:
     return told
 
 
-def kept_node(folder: Path, name: str) -> KeptNode:
-    """What is in the folder of a node, which may not be there."""
+def kept_node(fleet: Path, name: str) -> KeptNode:
+    """What a fleet's folder has of a node, which may be nothing."""
+    folder = fleet / "nodes" / name
     code = exit_code(folder)
     if code is None:
         return KeptNode(name, None, _why_open(folder))
@@ -186,7 +188,7 @@ def exit_code(folder: Path) -> int | None:
 
 
 def _meeting(kind: str, folder: Path) -> Meeting:
-    nodes = tuple((folder / NODES_FILE).read_text("utf-8", "replace").split())
+    nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
         why = _why_open(folder) if code is None else f"exit code {code}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulift.fleet.family import Seen, family_of
+from gpulift.fleet.family import Family, Seen, family_of
 from tests.fleet.made import MEMORY, PRODUCT
 
 
@@ -70,4 +70,4 @@ def test_a_roof_says_from_where_on_one_is_named() -> None:
 
 
 def test_nothing_is_a_family_of_none() -> None:
-    assert family_of([]).places == family_of([]).roofs == ()
+    assert family_of([]) == Family()

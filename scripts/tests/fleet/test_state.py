@@ -74,7 +74,7 @@ def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
     (node / kept.CODE_FILE).write_text("75\n", encoding="utf-8")
     state.add_no_answer(node, "down")
     state.add_no_answer(node, "drained")
-    assert kept.kept_node(node, "n1").why == "drained"
+    assert kept.kept_node(tmp_path, "n1").why == "drained"
     with pytest.raises(GpuliftError, match="cannot be written"):
         state.add_no_answer(node / "log.txt", "down")
 
