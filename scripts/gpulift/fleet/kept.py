@@ -161,7 +161,7 @@ def expected(folder: Path) -> Expected:
 def kept_node(fleet: Path, name: str) -> KeptNode:
     """What a fleet's folder has of a node, which may be nothing."""
     folder = fleet / "nodes" / name
-    code = _code(folder)
+    code = exit_code(folder)
     if code is None:
         return KeptNode(name, None, _why_open(folder))
     results = folder / RESULTS
@@ -179,9 +179,17 @@ def meetings(folder: Path) -> Iterator[Meeting]:
         yield from (_meeting(kind, one) for one in sorted(places) if (one / NODES_FILE).is_file())
 
 
+def exit_code(folder: Path) -> int | None:
+    """What a node, pair or group ended with; None where it did not end."""
+    try:
+        return int((folder / CODE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
 def _meeting(kind: str, folder: Path) -> Meeting:
     nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
-    code = _code(folder)
+    code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
         why = _why_open(folder) if code is None else f"exit code {code}"
         return Meeting(kind, folder.name, nodes, why=why)
@@ -226,13 +234,6 @@ def _files(results: Path) -> Iterator[Path]:
     for name in (VERDICT_FILE, SIBLINGS_FILE):
         yield from results.glob(name)
         yield from sorted(results.glob(f"*/{name}"))
-
-
-def _code(folder: Path) -> int | None:
-    try:
-        return int((folder / CODE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def _why_open(folder: Path) -> str:
