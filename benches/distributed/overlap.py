@@ -174,7 +174,7 @@ def hidden_exchange(replica: Replica) -> dict[str, float]:
     processors."""
     if replica.device.type == "cpu":
         return {}
-    # Or CUPTI stays, in the way of each launch that is timed later and of who counts them.
+    # Torch's profiler reads this. Else CUPTI stays, in the way of launches that are timed later.
     os.environ["TEARDOWN_CUPTI"] = "1"
     traced = profile(activities=[ProfilerActivity.CUDA]) if replica.group.rank == 0 else None
     if traced is not None:

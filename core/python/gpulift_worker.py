@@ -598,7 +598,8 @@ def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO)
 def launches_per_step(arm: Arm, counter: str | None) -> Json:
     """Kernels, copies, fills and graphs that a step hands to the device, each as one.
 
-    The library of that file counts them; the answer is empty where there is none, or it cannot.
+    The library of that file counts them; the answer is empty where there is none, or it cannot, as
+    while another profiler is attached.
     """
     if counter is None:
         return {}
