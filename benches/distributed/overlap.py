@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -173,6 +174,8 @@ def hidden_exchange(replica: Replica) -> dict[str, float]:
     processors."""
     if replica.device.type == "cpu":
         return {}
+    # Torch's profiler reads this. Else CUPTI stays, in the way of launches that are timed later.
+    os.environ["TEARDOWN_CUPTI"] = "1"
     traced = profile(activities=[ProfilerActivity.CUDA]) if replica.group.rank == 0 else None
     if traced is not None:
         traced.start()

@@ -598,7 +598,8 @@ def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO)
 def launches_per_step(arm: Arm, counter: str | None) -> Json:
     """Kernels, copies, fills and graphs that a step hands to the device, each as one.
 
-    The library of that file counts them; the answer is empty where there is none, or it cannot.
+    The library of that file counts them; the answer is empty where there is none, or it cannot, as
+    while another profiler is attached.
     """
     if counter is None:
         return {}
@@ -612,16 +613,16 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     arm.wake()
     arm.before()
     started = start()
-    if started is None:
-        return {}
+    launches = None
     try:
-        for _ in range(steps):
+        for _ in range(steps):  # uncounted, too: other ranks, which may count, exchange with these
             arm.step()
         arm.synchronize()
     finally:
-        launches = stop(started)
+        if started is not None:
+            launches = stop(started)
     arm.rest()
-    return {"launches_per_step": launches / steps}
+    return {} if launches is None else {"launches_per_step": launches / steps}
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
