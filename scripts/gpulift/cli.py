@@ -16,6 +16,7 @@ from rich.progress import track
 from gpulift.analysis.conditions import commit
 from gpulift.commands import bench as benching
 from gpulift.commands import check as checks
+from gpulift.commands import fleet as fleet_command
 from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
 from gpulift.commands import reference as reference_command
@@ -111,6 +112,7 @@ app.command()(siblings)
 app.command("list")(list_techniques)
 app.add_typer(reference_command.app)
 app.add_typer(history_command.app)
+app.add_typer(fleet_command.app)
 
 
 def _tell_version(asked: bool) -> None:

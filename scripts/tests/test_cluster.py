@@ -1,4 +1,4 @@
-"""Nodes that are qualified as one job: by Slurm, where it is installed, and by hand."""
+"""What others run of a fleet: manifests of Kubernetes, and jobs of Slurm where it is installed."""
 
 from __future__ import annotations
 
@@ -6,151 +6,28 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gpulift import cli
+from gpulift.fleet import kept, measuring, ray_nodes, state
+from gpulift.fleet import slurm as fleet_slurm
+from gpulift.ground.errors import FAILED, OK
 from tests.conftest import CHECKOUT
+from tests.fleet import standins
 
 pytestmark = pytest.mark.world
 
 CLUSTER = CHECKOUT / "ci" / "cluster"
-SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo")
-# Takes the place of ./gpulift: what NODE_CODES says of this node, with two failed checks.
-FAKE = """\
-#!/bin/sh
-echo "asked: $*"
-echo progress >&2
-out=; while [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done
-mkdir -p "$out/node"
-cat > "$out/node/qualification.json" << 'END'
-{
- "checks": [
-  {
-   "id": "roof/gpu_link/burst",
-   "verdict": "pass"
-  },
-  {
-   "id": "pairs/0 (1a2b3c4d) to 1 (5e6f7a8b)",
-   "verdict": "fail"
-  },
-  {
-   "id": "time/launch/cuda_graph/n:1/stream",
-   "verdict": "fail"
-  }
- ]
-}
-END
-exit "${CODE:-0}"
-"""
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Path:
-    file = tmp_path / "gpulift of a test"
-    file.write_text(FAKE, encoding="utf-8")
-    file.chmod(0o755)
-    return file
-
-
-def called(
-    program: str, *arguments: str, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CLUSTER / program, *arguments],
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def qualified(fake: Path, folder: Path, host: str, code: int, *arguments: str) -> str:
-    """The node's name."""
-    given = {"GPULIFT": str(fake), "GPULIFT_HOST": host, "CODE": str(code)}
-    done = called("qualify_node", str(folder), *arguments, environment=given)
-    assert done.returncode == 0, "one node's verdict ends no other's"
-    return done.stdout.partition(":")[0]
-
-
-def test_each_node_keeps_all_in_a_folder_that_does_not_name_it(fake: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "shared by nodes"
-    names = {qualified(fake, folder, host, 0) for host in ("rack1-node7", "rack1-node8")}
-    assert names == {one.name for one in folder.iterdir()}
-    assert all(len(name) == 8 and set(name) <= set("0123456789abcdef") for name in names)
-    first = folder / names.pop()
-    asked = f"asked: qualify --out {first}/results --gpus all\n"
-    assert (first / "verdicts.txt").read_text("utf-8") == asked
-    assert (first / "log.txt").read_text("utf-8") == "progress\n"
-    assert (first / "exit_code").read_text("utf-8") == "0\n"
-    again = folder / qualified(fake, folder, "rack1-node7", 5, "--quick", "5m", "--gpus", "0,1")
-    assert "results --quick 5m --gpus 0,1" in (again / "verdicts.txt").read_text("utf-8")
-    assert (again / "exit_code").read_text("utf-8") == "5\n"
-
-
-def test_a_node_may_have_the_name_that_the_user_gives(fake: Path, tmp_path: Path) -> None:
-    given = {"GPULIFT": str(fake), "GPULIFT_NODE_FROM": "NAME"}
-    named = {**given, "NAME": "rack1-node7"}
-    assert called("qualify_node", str(tmp_path / "out"), environment=named).returncode == 0
-    assert (tmp_path / "out" / "rack1-node7" / "exit_code").is_file()
-    for name in ("", "../up", "-x", "a/b"):
-        wrong = called("qualify_node", str(tmp_path), environment={**given, "NAME": name})
-        assert wrong.returncode == 2
-        assert f"GPULIFT_NODE_FROM=NAME: '{name}' is no name" in wrong.stderr
-    assert called("qualify_node").returncode == 2
-
-
-def test_failed_nodes_are_named_with_their_checks(fake: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "shared by nodes"
-    sound, failed = (qualified(fake, folder, host, code) for host, code in (("a", 0), ("b", 1)))
-    done = called("gather", str(folder), "2")
-    assert done.returncode == 1
-    pairs = "pairs/0 (1a2b3c4d) to 1 (5e6f7a8b)"
-    assert f"{sound}: pass\n" in done.stdout
-    assert f"{failed}: fail: {pairs}; see {folder}/{failed}/log.txt\n" in done.stdout
-    assert done.stdout.endswith("2 nodes: 1 failed, 0 inconclusive, 0 without a result\n")
-
-
-@pytest.mark.parametrize(
-    ("codes", "expected", "code", "words"),
-    [
-        ([0, 0], "2", 0, "2 nodes: 0 failed"),
-        ([0, 5], "2", 5, ": inconclusive"),
-        ([0, 77], "2", 0, ": nothing could run"),
-        ([77, 77], "2", 77, "2 without a result"),
-        ([0, 70], "2", 1, ": fail: exit code 70; see "),
-        ([0], "3", 1, "2 of 3 nodes kept nothing"),
-        ([], "", 77, "0 nodes"),
-    ],
-)
-def test_the_exit_code_is_that_of_the_worst_node(
-    fake: Path, tmp_path: Path, codes: list[int], expected: str, code: int, words: str
-) -> None:
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    for number, one in enumerate(codes):
-        qualified(fake, folder, str(number), one)
-    done = called("gather", str(folder), expected)
-    assert (done.returncode, done.stderr) == (code, "")
-    assert words in done.stdout
-
-
-def test_a_node_that_did_not_end_failed(fake: Path, tmp_path: Path) -> None:
-    node = qualified(fake, tmp_path / "shared", "a", 0)
-    (tmp_path / "shared" / node / "exit_code").unlink()
-    done = called("gather", str(tmp_path / "shared"))
-    assert done.returncode == 1
-    assert f"{node}: fail: it did not end; see " in done.stdout
-
-
-@pytest.mark.parametrize("arguments", [[], ["/nowhere"], [".", "two"]])
-def test_gather_refuses_what_it_cannot_read(arguments: list[str]) -> None:
-    done = called("gather", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("gather: ")
+SLURM = ("munged", "slurmctld", "slurmd", "srun", "sinfo", "squeue")
+NODES = ("n1", "n2")
+DEAD = "n3"
 
 
 def test_manifests_are_what_kubernetes_takes() -> None:
@@ -169,7 +46,8 @@ def free_port() -> int:
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a cluster of this machine alone, whose daemons end with the test."""
+    """The environment of a cluster of this machine alone, whose daemons end with the test: two
+    nodes, and one whose daemon was never started."""
     missing = [name for name in SLURM if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"Slurm's daemons need root and {', '.join(missing) or 'nothing else'}")
@@ -179,25 +57,29 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
     conf = tmp_path / "slurm.conf"
     for folder in ("state", "spool"):
         (tmp_path / folder).mkdir()
+    nodes = "\n".join(
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2"
+        for name in (*NODES, DEAD)
+    )
     conf.write_text(
         f"""\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={free_port()}
-SlurmdPort={free_port()}
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={tmp_path}/munge
 CredType=cred/munge
 StateSaveLocation={tmp_path}/state
-SlurmdSpoolDir={tmp_path}/spool
+SlurmdSpoolDir={tmp_path}/spool/%n
 SlurmctldPidFile={tmp_path}/slurmctld.pid
-SlurmdPidFile={tmp_path}/slurmd.pid
+SlurmdPidFile={tmp_path}/slurmd.%n.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs=1
+SelectType=select/cons_tres
+{nodes}
 PartitionName=all Nodes=ALL Default=YES
 """,
         encoding="utf-8",
@@ -209,7 +91,7 @@ PartitionName=all Nodes=ALL Default=YES
     daemons = [
         ["munged", "--foreground", "--force", *munge],
         ["slurmctld", "-D"],
-        ["slurmd", "-D", "-N", host],
+        *(["slurmd", "-D", "-N", name] for name in NODES),
     ]
     with ExitStack() as running:
         log = running.enter_context(told.open("wb"))
@@ -219,9 +101,31 @@ PartitionName=all Nodes=ALL Default=YES
             running.callback(daemon.terminate)
             if command[0] == "munged":
                 wait_until((tmp_path / "munge").exists, told)
-        wait_until(lambda: "idle" in answer_of(["sinfo", "-h", "-o", "%T"], environment), told)
+        idle = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
+        wait_until(lambda: answer_of(idle, environment).split() == [*NODES], told)
         yield environment
         wait_until(lambda: not answer_of(["squeue", "-h"], environment), told)
+
+
+@pytest.fixture
+def ray() -> Iterator[str]:
+    """The address of a Ray cluster of two nodes on this machine, which ends with the test."""
+    if shutil.which("ray") is None:
+        pytest.skip("ray is not there")
+    address = f"127.0.0.1:{free_port()}"
+    begin = ["ray", "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
+    head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+    # Its sockets' names have no room for a longer folder's.
+    with ExitStack() as running:
+        folder = running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        for own in ([*head, f"--temp-dir={folder}"], [f"--address={address}"]):
+            told = Path(folder, f"{len(own)}.txt")
+            log = running.enter_context(told.open("wb"))
+            node = subprocess.Popen([*begin, *own], stdout=log, stderr=log)
+            running.callback(node.wait)
+            running.callback(node.terminate)
+            wait_until(partial(has, told, "Ray runtime started"), told)
+        yield address
 
 
 def answer_of(command: list[str], environment: Mapping[str, str]) -> str:
@@ -229,32 +133,74 @@ def answer_of(command: list[str], environment: Mapping[str, str]) -> str:
     return done.stdout
 
 
+def has(file: Path, words: str) -> bool:
+    return words in file.read_text("utf-8")
+
+
 def wait_until(happens: Callable[[], bool], told_in: Path) -> None:
-    ends_s = time.monotonic() + 30
+    ends_s = time.monotonic() + 60
     while not happens():
         assert time.monotonic() < ends_s, told_in.read_text("utf-8", "replace")
         time.sleep(0.05)
 
 
-def test_a_job_of_slurm_qualifies_its_nodes_and_names_the_failed(
-    slurm: dict[str, str], fake: Path, tmp_path: Path
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a stand-in of gpulift, which nodes call."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    gpulift = programs / "gpulift of a test"
+    standins.write_program(gpulift, standins.GPULIFT)
+    for module in (fleet_slurm, ray_nodes):
+        monkeypatch.setattr(module, "own_gpulift", lambda: [str(gpulift)])
+    monkeypatch.setenv("STANDIN", str(programs))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return programs
+
+
+@pytest.fixture
+def fleet(slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Calls `fleet qualify` of the nodes of Slurm."""
+    monkeypatch.setenv("SLURM_CONF", slurm["SLURM_CONF"])
+    return lambda *arguments: cli.main(["fleet", "qualify", "--slurm", "all", *arguments])
+
+
+def test_jobs_of_slurm_qualify_nodes_and_pairs(
+    fleet: Callable[..., int],
+    control: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder, output = tmp_path / "shared", tmp_path / "job.txt"
-    given = {**slurm, "GPULIFT": str(fake), "CODE": "1", "GPULIFT_NODE_FROM": "SLURMD_NODENAME"}
-    submitted = subprocess.run(
-        ["sbatch", "--nodes=1", f"--output={output}", CLUSTER / "qualify.sbatch", folder],
-        env=given,
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert submitted.returncode == 0, submitted.stderr
-    daemons = tmp_path / "daemons.txt"
-    wait_until(lambda: output.exists() and "nodes:" in output.read_text("utf-8"), daemons)
-    node = socket.gethostname().partition(".")[0]
-    told = output.read_text("utf-8")
-    assert f"{node}: exit code 1\n" in told
-    pairs = "pairs/0 (1a2b3c4d) to 1 (5e6f7a8b)"
-    assert f"{node}: fail: {pairs}; see {folder}/{node}/log.txt\n" in told
-    assert told.endswith("1 nodes: 1 failed, 0 inconclusive, 0 without a result\n")
+    folder = tmp_path / "shared by nodes"
+    (control / "qualify-n2").write_text("exit 5\n", encoding="utf-8")
+    assert fleet("--out", str(folder)) == FAILED, "a node did not answer"
+    said = capsys.readouterr().err
+    assert f"{DEAD}: no answer: " in said
+    assert [kept.exit_code(state.node_folder(folder, name)) for name in NODES] == [0, 5]
+    assert kept.exit_code(folder / "pairs" / "n1+n2") == 0
+    calls = (control / "calls").read_text("utf-8").splitlines()
+    ranks = sorted(line.split()[:2] for line in calls if " run " in line)
+    assert ranks == [["n1", "0"], ["n2", "1"]]
+
+
+def test_a_node_of_slurm_that_hangs_is_named(
+    fleet: Callable[..., int],
+    control: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (control / "qualify-n1").write_text("sleep 600\n", encoding="utf-8")
+    fleet("--out", str(tmp_path / "shared"), "--wait", "15s")
+    assert "n1: no answer: has not answered within 15 s" in capsys.readouterr().err
+
+
+def test_tasks_of_ray_qualify_nodes_and_pairs(
+    ray: str, control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "OWN", tmp_path / "own")
+    folder = tmp_path / "here"
+    assert cli.main(["fleet", "qualify", "--ray", ray, "--out", str(folder)]) == OK
+    nodes = kept.expected(folder).nodes
+    assert [kept.exit_code(state.node_folder(folder, name)) for name in nodes] == [0, 0]
+    assert kept.exit_code(folder / "pairs" / "+".join(nodes)) == 0
+    assert (folder / "pairs" / "+".join(nodes) / "results" / "written").is_file()

@@ -13,7 +13,7 @@ from tests.conftest import CHECKOUT
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
     *("ground", "records", "engine", "verdicts", "gate", "analysis"),
-    *("report", "exchange", "advise", "certify", "watch", "commands", "cli", "__main__"),
+    *("report", "exchange", "advise", "certify", "watch", "fleet", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},
@@ -25,8 +25,9 @@ DOORS = {  # what may use them
     "gate": {"analysis", "certify", "commands", "report"},
     "certify": {"commands"},
     "watch": {"commands"},
+    "fleet": {"commands"},
     "advise": {"commands", "certify"},
-    "report": {"commands", "cli"},
+    "report": {"commands", "cli", "fleet"},
 }
 
 

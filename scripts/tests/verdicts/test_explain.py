@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from gpulift import cli
-from gpulift.analysis.machine import computed_peaks, health, results, siblings
+from gpulift.analysis.machine import computed_peaks, health, results, siblings, spread
 from gpulift.analysis.machine.checks import IMPLAUSIBLE
 from gpulift.commands import compare as compare_command
 from gpulift.ground import steps
@@ -85,7 +85,7 @@ def test_every_section_of_a_step_is_one_of_the_method() -> None:
         ),
         (steps.COMPUTED_PEAKS, f"More than {percent(IMPLAUSIBLE)} of a peak"),
         (steps.SIBLINGS, f"Of {siblings.ENOUGH_CARDS} or more cards"),
-        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(siblings.FLOOR)})"),
+        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(spread.FLOOR)})"),
         (steps.SIBLINGS, f"more than {results.FAR:g} and"),
         (steps.SIBLINGS, f"more than {percent(results.LEAST_DEVIATION)} from the median"),
         (steps.SIBLINGS, f"more than {percent(siblings.WORTH_FAILING)} below"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from gpulift.analysis.machine import results, siblings
+from gpulift.analysis.machine import siblings
 from gpulift.analysis.machine.checks import INTEGRITY_CHECK
 from gpulift.analysis.machine.results import Check, CheckResult, Standing
 from gpulift.analysis.machine.tables import quantity
@@ -141,11 +141,13 @@ def _among_siblings(result: CheckResult) -> Iterator[str]:
             f"{': it stands out' if standing.outlier else ''}",
         )
     if result.standings:
+        leasts = [standing.least for standing in result.standings]
+        off = " to ".join(percent(one) for one in sorted({min(leasts), max(leasts)}))
         yield step(
             steps.SIBLINGS,
-            f"a card stands out by more than {results.FAR:g} deviations with its whole interval"
-            f" more than {percent(results.LEAST_DEVIATION)} off, and fails where a roof is more"
-            f" than {percent(siblings.WORTH_FAILING)} below",
+            f"a card stands out by more than {result.standings[0].far:.2g} deviations with its"
+            f" whole interval more than {off} off, and fails where a roof is more than"
+            f" {percent(siblings.WORTH_FAILING)} below",
         )
 
 

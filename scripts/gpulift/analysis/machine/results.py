@@ -19,7 +19,7 @@ SKIPPED = "skipped"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
 WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 
-FAR = 4.0  # robust standard deviations from the median of the cards
+FAR = 4.0  # robust standard deviations from the median of few cards
 LEAST_DEVIATION = 0.01  # of a card that is named
 
 
@@ -55,7 +55,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Standing:
-    """One check of one card beside its siblings. `deviation` is a fraction, below 0: less."""
+    """One check of one card beside its siblings. `deviation` is a fraction, below 0: less.
+
+    It stands out more than `far` robust standard deviations away, its whole interval more than
+    `least`.
+    """
 
     card: str
     check: str
@@ -66,6 +70,8 @@ class Standing:
     distance: float
     higher_is_better: bool
     nearest: float  # of the card's own interval to the median
+    far: float
+    least: float
     measured: Check = field(compare=False, repr=False)
 
     @property
@@ -80,8 +86,8 @@ class Standing:
 
     @property
     def outlier(self) -> bool:
-        """More than 4 robust standard deviations away, its whole interval more than 1 %."""
-        return abs(self.distance) > FAR and abs(self.nearest_deviation) > LEAST_DEVIATION
+        """Whether it is that far away."""
+        return abs(self.distance) > self.far and abs(self.nearest_deviation) > self.least
 
     @property
     def slower(self) -> bool:

@@ -1,20 +1,16 @@
 """Cards of one machine against each other: which one stands out, and what running together costs.
 
-The distance of a card is that of its log value from the median over all cards, in robust standard
-deviations: 1.4826 x the median absolute deviation, which is the standard deviation of a normal
-distribution (Rousseeuw and Croux, 1993). A floor of 0.25 % keeps cards that are all but identical
-from standing infinitely far apart. Few cards give a poor deviation, so a card stands out only when
-its own interval, over launches, is away from the median as well.
+All cards and checks are one family (`spread`). Few cards give a poor deviation, so one stands out
+only when its own interval, over launches, is away from the median as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from gpulift.analysis.machine.checks import measured_checks
 from gpulift.analysis.machine.results import (
@@ -26,11 +22,12 @@ from gpulift.analysis.machine.results import (
     CheckResult,
     Standing,
 )
+from gpulift.analysis.machine.spread import limits, logs_of, spread_of
+from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.estimate import Estimate
 
-FLOOR = 0.0025
 WORTH_FAILING = 0.05  # sound cards of one model differ by up to 3 % in their products' roofs
 ENOUGH_CARDS = 3
 ALONE = "alone"
@@ -80,8 +77,9 @@ def compare_siblings(
     few = len(cards) < ENOUGH_CARDS
     note = f"{len(cards)} cards: no outlier can be named, that takes {ENOUGH_CARDS}" if few else ""
     quiet, loud = _by_check(alone), _by_check(busy)
-    standings = [] if few else [*_standings(quiet, ALONE), *_standings(loud, TOGETHER)]
-    return Siblings(cards, tuple(standings), tuple(_crowding(quiet, loud)), note)
+    measured = {} if few else {ALONE: quiet, TOGETHER: loud}
+    known = _known([*alone.values(), *busy.values()])
+    return Siblings(cards, _standings(measured, known), tuple(_crowding(quiet, loud)), note)
 
 
 def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
@@ -124,36 +122,58 @@ def _by_check(summaries: Mapping[str, Summary]) -> dict[str, dict[str, Check]]:
     return checks
 
 
-def _standings(checks: Mapping[str, Mapping[str, Check]], setting: str) -> list[Standing]:
-    standings = []
-    for id, cards in sorted(checks.items()):
-        if len(cards) < ENOUGH_CARDS:
-            continue
-        median, distances = distances_from_median([one.estimate.value for one in cards.values()])
-        for (card, check), distance in zip(cards.items(), distances, strict=True):
-            standings.append(
-                Standing(
-                    card=card,
-                    check=id,
-                    setting=setting,
-                    value=check.estimate.value,
-                    unit=check.unit,
-                    median=median,
-                    distance=distance,
-                    higher_is_better=check.higher_is_better,
-                    nearest=nearest_to(check.estimate, median),
-                    measured=check,
-                )
-            )
-    return standings
+def _known(summaries: Sequence[Summary]) -> Mapping[str, Measured]:
+    """What a reference has of the model."""
+    return next((one.reference.measured for one in summaries if one.reference), {})
 
 
-def distances_from_median(values: Sequence[float]) -> tuple[float, list[float]]:
-    """The median of positive values, and how far each is off in robust standard deviations."""
-    logs = [math.log(value) for value in values]
-    center = float(np.median(logs))
-    scale = max(float(scipy.stats.median_abs_deviation(logs, scale="normal")), FLOOR)
-    return math.exp(center), [(log - center) / scale for log in logs]
+def _standings(
+    measured: Mapping[str, Mapping[str, Mapping[str, Check]]], known: Mapping[str, Measured]
+) -> tuple[Standing, ...]:
+    """Of each setting and check that enough cards have."""
+    rows = [
+        (setting, id, cards)
+        for setting, checks in measured.items()
+        for id, cards in sorted(checks.items())
+        if len(cards) >= ENOUGH_CARDS
+    ]
+    tests = sum(len(cards) for *_, cards in rows)
+    return tuple(
+        standing
+        for setting, id, cards in rows
+        for standing in _of_check(id, setting, cards, tests, known.get(id))
+    )
+
+
+def _of_check(
+    id: str, setting: str, cards: Mapping[str, Check], tests: int, entry: Measured | None
+) -> Iterator[Standing]:
+    logs = logs_of([one.estimate.value for one in cards.values()])
+    spread = spread_of(logs)
+    median, distances = math.exp(spread.center), spread.distances(logs).tolist()
+    needed = limits(len(cards), tests, entry.tolerance if entry else None)
+    for (card, check), distance in zip(cards.items(), distances, strict=True):
+        yield Standing(
+            card=card,
+            check=id,
+            setting=setting,
+            value=check.estimate.value,
+            unit=check.unit,
+            median=median,
+            distance=distance,
+            higher_is_better=check.higher_is_better,
+            nearest=nearest_to(check.estimate, median),
+            far=needed.far,
+            least=needed.least,
+            measured=check,
+        )
+
+
+def distances_from_median(rates: Sequence[float]) -> tuple[float, list[float]]:
+    """The median of pairs' rates, and how far each is off in robust standard deviations."""
+    logs = logs_of(rates)
+    spread = spread_of(logs, tails=False)
+    return math.exp(spread.center), spread.distances(logs).tolist()
 
 
 def nearest_to(estimate: Estimate, median: float) -> float:

@@ -10,17 +10,20 @@ from typing import Any
 import pytest
 
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
-from gpulift.analysis.machine.siblings import FLOOR, compare_siblings, judge_siblings
+from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
+from gpulift.analysis.machine.spread import FLOOR, limits
 from gpulift.analysis.machine.tables import crowding_table, siblings_table
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.terminal import console
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
+from tests.analysis.machine.test_qualification import entry, reference
 from tests.sample import GPU_CONTEXT, arm, launches
 
 EXACT: dict[str, Any] = {"noise": 0.0, "launch_noise": 0.0}
 SIZE = float(1 << 30)
+MEMORY = "roof/device_memory/burst"
 
 
 def card(
@@ -42,7 +45,7 @@ def card(
 def test_the_slow_card_is_named() -> None:
     cards = {"a": card(4.0e12), "b": card(4.001e12), "c": card(3.999e12), "d": card(3.7e12)}
     found = compare_siblings(cards)
-    assert [(one.card, one.check) for one in found.outliers] == [("d", "roof/device_memory/burst")]
+    assert [(one.card, one.check) for one in found.outliers] == [("d", MEMORY)]
     assert found.outliers[0].slower
     assert found.outliers[0].deviation == pytest.approx(3.7 / 3.9995 - 1, rel=1e-3)
     verdicts = {result.id: result.verdict for result in judge_siblings(found)}
@@ -102,6 +105,22 @@ def test_far_but_less_than_a_percent_is_no_outlier() -> None:
     assert not less.outliers
 
 
+def test_few_cards_stand_out_by_more_than_the_tolerance_of_the_model() -> None:
+    known = reference(entry(MEMORY, 4e12, tolerance=0.05))
+    rates = {"a": 4.0e12, "b": 4.001e12, "c": 3.999e12, "d": 3.85e12, "e": 3.7e12}
+    cards = {name: replace(card(rate), reference=known) for name, rate in rates.items()}
+    found = compare_siblings(cards)
+    assert [one.card for one in found.outliers] == ["e"], "3.75 % is what sound cards differ by"
+    assert {one.least for one in found.standings if one.check == MEMORY} == {0.05}
+
+
+def test_many_cards_are_one_family() -> None:
+    sound = {f"{number:02}": card(4e12 + 1e9 * (number % 5)) for number in range(29)}
+    found = compare_siblings({**sound, "slow": card(3.9e12)})
+    assert [(one.card, one.check) for one in found.outliers] == [("slow", MEMORY)]
+    assert {one.far for one in found.standings} == {limits(30, 60, None).far}
+
+
 def test_a_faster_card_stands_out_but_does_not_fail() -> None:
     found = compare_siblings({"a": card(4e12), "b": card(4e12), "c": card(4.4e12)})
     assert [one.card for one in found.outliers] == ["c"]
@@ -128,7 +147,7 @@ def test_what_running_together_costs() -> None:
     together = {"a": card(4e12), "b": card(4e12), "c": card(3e12, step_s=2e-3)}
     found = compare_siblings(alone, together)
     rows = {row.check: row for row in found.crowding}
-    memory = rows["roof/device_memory/burst"]
+    memory = rows[MEMORY]
     assert memory.median == pytest.approx(1)
     assert memory.worst_card == "c"
     assert memory.worst == pytest.approx(0.75)

@@ -1,0 +1,121 @@
+"""`gpulift fleet`: the nodes that a scheduler has, measured and judged among each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from gpulift.analysis.machine.results import PASS
+from gpulift.fleet import state
+from gpulift.fleet.judge import judge_fleet
+from gpulift.fleet.kubernetes import Kubernetes
+from gpulift.fleet.measuring import FleetRun, expected_nodes
+from gpulift.fleet.ray_nodes import Ray
+from gpulift.fleet.schedulers import Scheduler
+from gpulift.fleet.slurm import Slurm
+from gpulift.ground.arguments import named, time_s
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.lock import alone
+from gpulift.ground.text import visible
+
+FOLDER = Path("gpulift-fleet")
+LOCK_FILE = ".lock"
+OPTIONS = ("--quick", "--gpus", "all")
+HELP = "All nodes of a scheduler: each qualified, then pairs and groups; which stands out."
+
+app = typer.Typer(
+    name="fleet", help=HELP, no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+@app.command()
+def qualify(
+    options: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="-- OPTIONS",
+            help=f"Of each node's qualify, instead of {' '.join(OPTIONS)}.",
+        ),
+    ] = None,
+    slurm: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="PARTITION", help="Nodes of this partition; they share the folder."),
+    ] = None,
+    kubernetes: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAMESPACE", help="Nodes with a pod of ci/cluster/fleet.yaml."),
+    ] = None,
+    ray: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="ADDRESS", help="Nodes of the Ray cluster that answers there."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(parser=named, metavar="FOLDER", help="Where all of it is kept.")
+    ] = FOLDER,
+    nodes: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="So many nodes; all by default."),
+    ] = None,
+    labels: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=named, metavar="CSV", help="Lines of node,rack, for the heat map."),
+    ] = None,
+    wait: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For each node, pair or group, its queue included."),
+    ] = "2h",
+) -> None:
+    """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
+    one page. What the folder holds is not measured again.
+
+    Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, 77 where nothing
+    could run.
+    """
+    limit_s = time_s("--wait", wait)
+    scheduler = _scheduler(slurm, kubernetes, ray)
+    racks = None if labels is None else state.read_labels(labels)
+    folder = out.absolute()
+    listed = scheduler.nodes()
+    state.prepare(folder)
+    with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
+        held = state.read_expected(folder, scheduler.name)
+        expected = expected_nodes(held.nodes, listed, nodes)
+        given = held.labels if racks is None else racks
+        state.write_expected(folder, replace(held, nodes=expected, labels=given))
+        for node in sorted(set(given) - set(expected)):
+            say(f"--labels: {node} is no node of this fleet")
+        FleetRun(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
+        raise typer.Exit(_judged(folder))
+
+
+def _scheduler(slurm: str | None, kubernetes: str | None, ray: str | None) -> Scheduler:
+    makers: list[tuple[str | None, Callable[[str], Scheduler]]] = [
+        (slurm, Slurm),
+        (kubernetes, Kubernetes),
+        (ray, Ray),
+    ]
+    asked = [(name, make) for name, make in makers if name is not None]
+    if len(asked) != 1:
+        raise GpuliftError("give one of --slurm PARTITION, --kubernetes NAMESPACE, --ray ADDRESS")
+    ((name, make),) = asked
+    if not name:
+        raise GpuliftError("the name of what has the nodes is empty")
+    return make(name)
+
+
+def _judged(folder: Path) -> int:
+    """Says which nodes do not pass, and why; the exit code."""
+    from gpulift.fleet.page import write_page  # which takes a second
+
+    fleet = judge_fleet(folder)
+    page = write_page(fleet, folder)
+    for node in fleet.nodes:
+        if node.verdict != PASS:
+            typer.echo(visible(f"{node.name}: {node.verdict}: {'; '.join(node.reasons)}"))
+    typer.echo(f"{fleet.sentence}; report: {page}")
+    return fleet.exit_code

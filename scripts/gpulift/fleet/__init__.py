@@ -1,0 +1,1 @@
+"""Many nodes: measured by what their scheduler starts there, and judged among each other."""

@@ -1,0 +1,94 @@
+"""Pairs and groups of nodes: whose fabric is slow, or broken.
+
+A pair is as slow as the slower of its nodes. So a node's own rate is the best of its pairs, and it
+is slow where all of them are. A failure or a slow pair that no node explains is told of all that
+had a part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpulift.analysis.machine.siblings import ENOUGH_CARDS
+from gpulift.analysis.machine.spread import limits, logs_of, spread_of
+from gpulift.fleet.family import Seen
+from gpulift.fleet.kept import Meeting
+
+LEAST_MEETINGS = 2  # that tell whose fault it is
+MODEL = "fabric"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A pair or a group that failed, or that is slow among the others."""
+
+    meeting: Meeting
+    told: str
+
+
+def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
+    """The best of each node's pairs, and of its groups, in each case that two or more have."""
+    for (node, kind), own in _by_node(meetings).items():
+        for case in sorted({case for one in own for case in one.rates}):
+            rates = [one.rates[case] for one in own if case in one.rates]
+            if len(rates) >= LEAST_MEETINGS:
+                best = max(rates, key=lambda rate: rate.value)
+                near = None if best.one_launch else best.high
+                yield Seen(node, "", MODEL, f"{kind}/{case}", "B/s", best.value, near)
+
+
+def broken_nodes(meetings: Sequence[Meeting]) -> set[str]:
+    """Nodes of which all pairs and groups failed, two or more, where each partner was in one that
+    did not."""
+    sound = {node for one in meetings if not one.why for node in one.nodes}
+    failed: dict[str, list[Meeting]] = {}
+    for one in meetings:
+        for node in one.nodes if one.why else ():
+            failed.setdefault(node, []).append(one)
+    return {
+        node
+        for node, own in failed.items()
+        if node not in sound
+        and len(own) >= LEAST_MEETINGS
+        and all(other in sound for one in own for other in one.nodes if other != node)
+    }
+
+
+def faults(meetings: Sequence[Meeting], explained_by: Collection[str]) -> Iterator[Fault]:
+    """Pairs and groups that failed or are slow, and that none of these nodes is in."""
+    slow = _slow(meetings)
+    for one in meetings:
+        told = f"failed: {one.why}" if one.why else slow.get((one.kind, one.name))
+        if told and not any(node in explained_by for node in one.nodes):
+            yield Fault(one, told)
+
+
+def _slow(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], str]:
+    """By kind and name."""
+    cases: dict[tuple[str, str], list[Meeting]] = {}
+    for one in meetings:
+        for case in one.rates:
+            cases.setdefault((one.kind, case), []).append(one)
+    enough = {key: rated for key, rated in cases.items() if len(rated) >= ENOUGH_CARDS}
+    tests = sum(map(len, enough.values()))
+    found = {}
+    for (kind, case), rated in enough.items():
+        logs = logs_of([one.rates[case].value for one in rated])
+        spread = spread_of(logs, tails=False)
+        needed = limits(len(rated), tests, None)
+        for one, log, distance in zip(rated, logs, spread.distances(logs), strict=True):
+            off = float(log) - spread.center
+            if distance < -needed.far and off < -needed.least:
+                found[kind, one.name] = (
+                    f"{100 * off:.0f} % from the median of {len(rated)} in {case}"
+                )
+    return found
+
+
+def _by_node(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], list[Meeting]]:
+    found: dict[tuple[str, str], list[Meeting]] = {}
+    for one in meetings:
+        for node in one.nodes:
+            found.setdefault((node, one.kind), []).append(one)
+    return found

@@ -1,0 +1,182 @@
+"""Jobs on nodes, many at a time, each within a limit of time."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulift.fleet.kept import CODE_FILE, LOG_FILE
+from gpulift.fleet.schedulers import Node
+from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
+from gpulift.ground.signals import Signals
+from gpulift.ground.whole import write_whole
+
+LOOK_S = 1.0
+ENDED_WITHIN_S = 40.0  # srun waits for 32 s before it kills
+# $0 is the folder. The last line tells the command's exit code from that of the scheduler.
+IN_SHARED = """\
+if [ ! -w "$0" ]; then
+  echo "gpulift: error: $0 is not on this node, or not writable: name a folder that nodes share" >&2
+  exit 1
+fi
+"$@" < /dev/null
+code=$?
+echo "gpulift: exit code $code" >&2
+exit "$code"
+"""
+# A kubectl that is killed leaves what it started; but then its input ends.
+IN_OWN = """\
+mkdir -p "$0" || exit 1
+exec 3<&0
+{ while read -r _ <&3; do :; done; kill 0; } > /dev/null 2>&1 &
+watch=$!
+"$@" < /dev/null
+code=$?
+kill "$watch"
+echo "gpulift: exit code $code" >&2
+exit "$code"
+"""
+OUR_ERROR = "gpulift: error: "
+TOLD_CODE = re.compile(r"^gpulift: exit code (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Programs that run a command on nodes. Its folder gets what they write: `output` and
+    log.txt, and at last exit_code."""
+
+    name: str
+    folder: Path
+    nodes: Sequence[Node]
+    commands: Sequence[Sequence[str]]
+    output: str = LOG_FILE
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The command's exit code; None where it did not end, and then why."""
+
+    code: int | None
+    why: str = ""
+
+
+class _Running:
+    def __init__(self, job: Job, limit_s: float, signals: Signals) -> None:
+        self.job = job
+        self._limit_s, self._ends_s = limit_s, time.monotonic() + limit_s
+        self._late = False
+        log, output = job.folder / LOG_FILE, job.folder / job.output
+        with ExitStack() as opened:
+            try:
+                job.folder.mkdir(parents=True, exist_ok=True)
+                (job.folder / CODE_FILE).unlink(missing_ok=True)
+                # Several programs add to them.
+                files = {file: opened.enter_context(file.open("wb")) for file in (log, output)}
+                files = {file: opened.enter_context(file.open("ab")) for file in files}
+            except OSError as error:
+                raise write_error(job.folder, error) from None
+            self._processes = [
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=files[output],
+                    stderr=files[log],
+                    start_new_session=True,
+                    preexec_fn=signals.restore_mask,
+                )
+                for command in job.commands
+            ]
+
+    def is_over(self) -> bool:
+        """Whether it ended; it is made to when its time is over."""
+        now_s = time.monotonic()
+        if now_s >= self._ends_s and not self.has_ended():
+            self.end(signal.SIGKILL if self._late else signal.SIGTERM)
+            self._late, self._ends_s = True, now_s + ENDED_WITHIN_S
+        return self.has_ended()
+
+    def has_ended(self) -> bool:
+        return all(process.poll() is not None for process in self._processes)
+
+    def end(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            _close_input(process)
+            if process.poll() is None:
+                os.killpg(process.pid, number)
+
+    def answer(self) -> Answer:
+        for process in self._processes:
+            _close_input(process)
+        if self._late:
+            return Answer(None, f"has not answered within {_time(self._limit_s)}")
+        said = (self.job.folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        told = [int(code) for code in TOLD_CODE.findall(said)]
+        if not told:
+            return Answer(None, _reason(said))
+        of_programs = max(abs(process.returncode) for process in self._processes)
+        return Answer(max(told) or of_programs)
+
+
+def run_all(
+    jobs: Sequence[Job], at_once: int, limit_s: float, ended: Callable[[Job, Answer], None]
+) -> None:
+    """Runs them, so many at a time; `ended` is told of each as it ends. Raises GpuliftError when
+    interrupted, after all of them were made to end."""
+    waiting = deque(jobs)
+    running: list[_Running] = []
+    with Signals() as signals:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running.append(_Running(waiting.popleft(), limit_s, signals))
+                if signals.wait(LOOK_S):
+                    raise GpuliftError(
+                        "interrupted; what is measured is kept, and the same command goes on",
+                        INTERRUPTED,
+                    )
+                for one in [one for one in running if one.is_over()]:
+                    running.remove(one)
+                    ended(one.job, one.answer())
+        finally:
+            _end(running)
+
+
+def write_code(job: Job, code: int) -> None:
+    """At last, so that what has an exit code is whole."""
+    write_whole(f"{code}\n", job.folder / CODE_FILE, lasting=False)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _end(running: Sequence[_Running]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for one in running:
+            one.end(number)
+        ends_s = time.monotonic() + ENDED_WITHIN_S
+        while time.monotonic() < ends_s and not all(one.has_ended() for one in running):
+            time.sleep(0.05)
+
+
+def _time(limit_s: float) -> str:
+    return f"{limit_s:g} s" if limit_s < 60 else f"{limit_s / 60:g} min"
+
+
+def _reason(said: str) -> str:
+    """The last line: of our errors, else of others', else of all."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for words in (OUR_ERROR, "error: ", ""):
+        told = [line for line in lines if words in line]
+        if told:
+            return told[-1].removeprefix(OUR_ERROR)
+    return "said nothing"

@@ -1,0 +1,200 @@
+"""A verdict on each node of a fleet: its own, its place among the others, its pairs and groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
+from gpulift.analysis.machine.siblings import WORTH_FAILING
+from gpulift.fleet import fabric, kept
+from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
+from gpulift.fleet.kept import NO_ANSWER, KeptCard, KeptCheck, KeptNode, Meeting
+from gpulift.ground import errors
+
+WORST_FIRST = (FAIL, NO_ANSWER, INCONCLUSIVE, SKIPPED, PASS)
+BY_CODE = {errors.OK: PASS, errors.INCONCLUSIVE: INCONCLUSIVE, errors.NOTHING_RAN: SKIPPED}
+MOST_NAMED = 3
+READERS = 8  # of files, which may be far away
+
+
+@dataclass(frozen=True)
+class NodeVerdict:
+    """One node: its verdict, what is behind it, and where it stands."""
+
+    name: str
+    rack: str
+    verdict: str
+    reasons: tuple[str, ...]
+    cards: tuple[KeptCard, ...]
+    places: tuple[Place, ...]
+    meetings: tuple[Meeting, ...]
+
+    @property
+    def nearness(self) -> float | None:
+        """Of its worst roof: 1 and more stands out, where its own interval agrees."""
+        return max((place.nearness for place in self.places), default=None)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All nodes, those that fail first, and what they were held against."""
+
+    scheduler: str
+    nodes: tuple[NodeVerdict, ...]
+    roofs: tuple[Roof, ...]
+    faults: tuple[fabric.Fault, ...]  # of pairs and groups that no node explains
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many nodes have each verdict."""
+        found = Counter(node.verdict for node in self.nodes)
+        return {word: found[word] for word in WORST_FIRST if found[word]}
+
+    @property
+    def sentence(self) -> str:
+        """`1000 nodes: 1 fail, 2 no answer, 997 pass`."""
+        counts = ", ".join(f"{count} {word}" for word, count in self.counts.items())
+        return f"{len(self.nodes)} nodes: {counts or 'none'}"
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a node fails or does not answer, else 5 where one is inconclusive, 77 where
+        nothing could run on any, else 0."""
+        words = self.counts
+        if FAIL in words or NO_ANSWER in words:
+            return errors.FAILED
+        if INCONCLUSIVE in words:
+            return errors.INCONCLUSIVE
+        return errors.OK if PASS in words else errors.NOTHING_RAN
+
+
+def judge_fleet(folder: Path) -> Fleet:
+    """All nodes that are expected in the folder. Raises GpuliftError where it holds no fleet."""
+    expected = kept.expected(folder)
+    with ThreadPoolExecutor(READERS) as readers:
+        nodes = list(readers.map(lambda name: kept.kept_node(folder, name), expected.nodes))
+    return _judged(nodes, tuple(kept.meetings(folder)), expected)
+
+
+def _judged(
+    nodes: Sequence[KeptNode], meetings: Sequence[Meeting], expected: kept.Expected
+) -> Fleet:
+    family = family_of([*_roofs(nodes), *fabric.rates_of_nodes(meetings)])
+    broken = fabric.broken_nodes(meetings)
+    slow = {
+        place.seen.node
+        for place in family.places
+        if place.named and place.seen.model == fabric.MODEL
+    }
+    faults = tuple(fabric.faults(meetings, broken | slow))
+    places = _by_node(family)
+    parts: dict[str, list[Meeting]] = {}
+    for meeting in meetings:
+        for name in meeting.nodes:
+            parts.setdefault(name, []).append(meeting)
+    shared = _told(faults)
+    verdicts = [
+        _verdict(
+            node,
+            expected.labels.get(node.name, ""),
+            places.get(node.name, ()),
+            parts.get(node.name, ()),
+            node.name in broken,
+            shared.get(node.name, ()),
+        )
+        for node in nodes
+    ]
+    verdicts.sort(key=lambda one: WORST_FIRST.index(one.verdict))
+    return Fleet(expected.scheduler, tuple(verdicts), family.roofs, faults)
+
+
+def _roofs(nodes: Sequence[KeptNode]) -> Iterator[Seen]:
+    for node in nodes:
+        for card in node.cards:
+            yield from (_seen(node.name, card, check) for check in card.roofs)
+
+
+def _seen(node: str, card: KeptCard, check: KeptCheck) -> Seen:
+    estimate = check.estimate
+    assert estimate is not None  # of a roof that was measured
+    near = estimate.high if estimate.launches > 1 else None
+    tolerance = check.reference.tolerance if check.reference else None
+    value = estimate.value
+    return Seen(node, card.name, card.model, check.id, check.unit, value, near, tolerance)
+
+
+def _by_node(family: Family) -> Mapping[str, list[Place]]:
+    places: dict[str, list[Place]] = {}
+    for place in family.places:
+        places.setdefault(place.seen.node, []).append(place)
+    return places
+
+
+def _told(faults: Sequence[fabric.Fault]) -> Mapping[str, list[str]]:
+    """What is said of each node that had a part."""
+    told: dict[str, list[str]] = {}
+    for fault in faults:
+        meeting = fault.meeting
+        words = f"{meeting.kind}/{meeting.name} {fault.told}; whose fault it is cannot be told"
+        for node in meeting.nodes:
+            told.setdefault(node, []).append(words)
+    return told
+
+
+def _verdict(
+    node: KeptNode,
+    rack: str,
+    places: Sequence[Place],
+    meetings: Sequence[Meeting],
+    broken: bool,
+    shared: Sequence[str],
+) -> NodeVerdict:
+    said = [_own(node), *_among(places), *((INCONCLUSIVE, words) for words in shared)]
+    if broken:
+        said.append((FAIL, "each of its pairs and groups failed, and its partners' others did not"))
+    said.sort(key=lambda one: WORST_FIRST.index(one[0]))
+    return NodeVerdict(
+        node.name,
+        rack,
+        said[0][0],
+        tuple(words for _, words in said if words),
+        node.cards,
+        tuple(places),
+        tuple(meetings),
+    )
+
+
+def _own(node: KeptNode) -> tuple[str, str]:
+    """What its own qualification says."""
+    if node.code is None:
+        return NO_ANSWER, node.why
+    word = BY_CODE.get(node.code, FAIL)
+    if node.code == errors.FAILED:
+        failed = list(_failed(node.cards))
+        more = f", {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
+        return FAIL, f"{', '.join(failed[:MOST_NAMED]) or 'no check'}{more} failed"
+    if word == FAIL:
+        return FAIL, f"exit code {node.code}: see its log"
+    return word, {SKIPPED: "nothing could run", INCONCLUSIVE: "too much is open"}.get(word, "")
+
+
+def _failed(cards: Sequence[KeptCard]) -> Iterator[str]:
+    for card in cards:
+        beginning = f"{card.name}: " if card.name else ""
+        yield from (f"{beginning}{one.id}" for one in card.open if one.verdict == FAIL)
+
+
+def _among(places: Sequence[Place]) -> Iterator[tuple[str, str]]:
+    """What stands out below the others, the furthest of it named."""
+    named = sorted((one for one in places if one.named), key=lambda one: one.deviation)
+    for place in named[:1]:
+        seen = place.seen
+        card = f"{seen.card}: " if seen.card else ""
+        off = f"{100 * place.deviation:+.1f} % from the median, {-place.distance:.1f} deviations"
+        more = f"; {len(named) - 1} more stand out" if len(named) > 1 else ""
+        word = FAIL if place.deviation < -WORTH_FAILING else INCONCLUSIVE
+        yield word, f"{card}{seen.check} {off}{more}"

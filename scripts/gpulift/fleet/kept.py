@@ -1,0 +1,265 @@
+"""What the folder of a fleet holds: verdicts of nodes, rates of pairs and of groups.
+
+Of each file only what is judged is read: of ten thousand nodes with eight cards, 6 GB, that takes
+half a minute on two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Annotated, TypeVar
+
+import numpy as np
+from msgspec import Meta, MsgspecError
+from msgspec.json import decode
+
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
+from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
+from gpulift.analysis.machine.verdict import INFORMING
+from gpulift.ground.errors import NOTHING_RAN, OK, GpuliftError
+from gpulift.ground.estimate import Estimate
+from gpulift.records.files import content_of, record_files
+from gpulift.verdicts import stats
+
+FLEET_FILE = "fleet.json"
+CODE_FILE = "exit_code"
+LOG_FILE = "log.txt"
+NODES_FILE = "nodes.txt"
+RESULTS = "results"
+SCHEMA = 1
+LAST_BYTES = 4096  # of a log
+ALL_REDUCE = "all_reduce"
+NO_ANSWER = "no answer"
+KINDS = ("pairs", "groups")
+
+Positive = Annotated[float, Meta(gt=0)]
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """fleet.json: the nodes that a verdict is wanted of, whose racks may be told."""
+
+    schema: int
+    nodes: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEstimate:
+    """Of a quantity that was measured."""
+
+    value: Positive
+    low: Positive | None = None
+    high: Positive | None = None
+    launches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReference:
+    """Of what a check was held against."""
+
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCheck:
+    """A row of a qualification."""
+
+    id: str
+    verdict: str
+    reason: str = ""
+    remedy: str = ""
+    unit: str = ""
+    estimate: KeptEstimate | None = None
+    reference: KeptReference | None = None
+
+    @property
+    def decides(self) -> bool:
+        """Whether it failed or is open, and counts."""
+        return self.verdict in (FAIL, INCONCLUSIVE) and not self.id.startswith(INFORMING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdicts:
+    checks: tuple[KeptCheck, ...]
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCard:
+    """Verdicts on a card of a node, or on what several did together; without a name those of a node
+    with one card, and of its cards among each other."""
+
+    name: str
+    model: str
+    roofs: tuple[KeptCheck, ...]
+    open: tuple[KeptCheck, ...]  # what failed or could not be told
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNode:
+    """What a node left: its exit code, or why it has none."""
+
+    name: str
+    code: int | None
+    why: str = ""
+    cards: tuple[KeptCard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A pair or a group: bus bandwidth of all-reduces by case, or why it failed."""
+
+    kind: str
+    name: str
+    nodes: tuple[str, ...]
+    rates: Mapping[str, Estimate] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    device_s: tuple[Positive, ...] = ()
+    host_s: tuple[Positive, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    name: str
+    outcome: str
+    clock: str = "host"
+    steps_per_window: int = 1
+    cost: _Cost | None = None
+    windows: _Windows = _Windows()
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    case_id: str = ""
+    arms: tuple[_Arm, ...] = ()
+
+
+def expected(folder: Path) -> Expected:
+    """Raises GpuliftError where fleet.json is missing, broken or of another schema."""
+    file = folder / FLEET_FILE
+    told = _decoded(_read(file), Expected, file)
+    if told.schema != SCHEMA:
+        raise GpuliftError(f"{file}: has schema {told.schema}; this gpulift reads {SCHEMA}")
+    return told
+
+
+def kept_node(fleet: Path, name: str) -> KeptNode:
+    """What a fleet's folder has of a node, which may be nothing."""
+    folder = fleet / "nodes" / name
+    code = exit_code(folder)
+    if code is None:
+        return KeptNode(name, None, _why_open(folder))
+    results = folder / RESULTS
+    try:
+        cards = tuple(_card(file, results) for file in _files(results))
+    except GpuliftError as error:
+        return KeptNode(name, None, str(error))
+    return KeptNode(name, code, cards=cards)
+
+
+def meetings(folder: Path) -> Iterator[Meeting]:
+    """All pairs, then all groups."""
+    for kind in KINDS:
+        places = (folder / kind).iterdir() if (folder / kind).is_dir() else ()
+        yield from (_meeting(kind, one) for one in sorted(places) if (one / NODES_FILE).is_file())
+
+
+def exit_code(folder: Path) -> int | None:
+    """What a node, pair or group ended with; None where it did not end."""
+    try:
+        return int((folder / CODE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _meeting(kind: str, folder: Path) -> Meeting:
+    nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
+    code = exit_code(folder)
+    if code not in (OK, NOTHING_RAN):
+        why = _why_open(folder) if code is None else f"exit code {code}"
+        return Meeting(kind, folder.name, nodes, why=why)
+    try:
+        return Meeting(kind, folder.name, nodes, _rates(record_files(folder / RESULTS)))
+    except GpuliftError as error:
+        return Meeting(kind, folder.name, nodes, why=str(error))
+
+
+def _rates(files: Sequence[Path]) -> dict[str, Estimate]:
+    """Over the launches of each case."""
+    logs: dict[str, list[float]] = {}
+    for file in files:
+        for line in content_of(file).splitlines():
+            record = _decoded(line, _Record, file)
+            rates = (_rate(arm) for arm in record.arms if arm.name == ALL_REDUCE)
+            logs.setdefault(record.case_id, []).extend(np.log([one for one in rates if one]))
+    return {
+        case: stats.over_launches(found, np.asarray(found)) for case, found in logs.items() if found
+    }
+
+
+def _rate(arm: _Arm) -> float:
+    """Bytes per second of its median window; 0 of what was not measured."""
+    windows = arm.windows.device_s if arm.clock == "device" else arm.windows.host_s
+    if arm.outcome != "ok" or not windows or arm.cost is None:
+        return 0.0
+    return arm.cost.bytes * arm.steps_per_window / median(windows)
+
+
+def _card(file: Path, results: Path) -> KeptCard:
+    kept = _decoded(_read(file), _Verdicts, file)
+    roofs = (one for one in kept.checks if one.id.startswith("roof/") and one.estimate)
+    place = file.parent.relative_to(results).as_posix()
+    name = "" if place == "." else place
+    decide = tuple(one for one in kept.checks if one.decides)
+    return KeptCard(name, kept.run.partition("/")[0], tuple(roofs), decide)
+
+
+def _files(results: Path) -> Iterator[Path]:
+    """Verdicts of a run, or of its parts."""
+    for name in (VERDICT_FILE, SIBLINGS_FILE):
+        yield from results.glob(name)
+        yield from sorted(results.glob(f"*/{name}"))
+
+
+def _why_open(folder: Path) -> str:
+    """The last line of the log of what did not end, if there is any."""
+    try:
+        with (folder / LOG_FILE).open("rb") as log:
+            log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
+            lines = log.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return "it kept nothing"
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")
+    why = said.removeprefix("gpulift: ")
+    return (
+        why.removeprefix(f"{NO_ANSWER}: ") if why.startswith(NO_ANSWER) else f"did not end: {why}"
+    )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _decoded(content: bytes, kind: type[Kind], file: Path) -> Kind:
+    try:
+        return decode(content, type=kind)
+    except (MsgspecError, ValueError, RecursionError) as error:
+        raise GpuliftError(f"{file}: cannot be read: {error}") from None

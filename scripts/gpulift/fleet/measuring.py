@@ -1,0 +1,173 @@
+"""What is measured of a fleet: each node, then pairs of nodes in rounds, then groups."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from gpulift.fleet import kept, state
+from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job, run_all, write_code
+from gpulift.fleet.kept import LOG_FILE, NO_ANSWER, RESULTS
+from gpulift.fleet.rounds import groups_of, rounds_of_pairs
+from gpulift.fleet.schedulers import Node, Scheduler
+from gpulift.ground import programs
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, GpuliftError
+
+VERDICTS_FILE = "verdicts.txt"  # what qualify says
+TOGETHER = "ceiling/collectives"
+OWN = Path("/tmp/gpulift-fleet")  # where nodes that share no folder keep what is fetched
+FETCH_S = 60.0
+FETCH = 'tar -C "$0" -cf - . && rm -rf "$0"'
+WORDS = {OK: "pass", FAILED: "fail", INCONCLUSIVE: "inconclusive", NOTHING_RAN: "nothing could run"}
+
+
+class FleetRun:
+    """A folder and the nodes that it is of, measured with options of `qualify`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        folder: Path,
+        options: Sequence[str],
+        limit_s: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._scheduler, self._folder = scheduler, folder
+        self._options, self._limit_s, self._say = options, limit_s, say
+
+    def measure(self, expected: Sequence[str], listed: Sequence[Node]) -> None:
+        """All that the folder lacks. Raises GpuliftError when interrupted, or where the folder can
+        no longer be written."""
+        self._qualify(expected, {node.name: node for node in listed})
+        rounds = rounds_of_pairs(expected)
+        for number, pairs in enumerate(rounds, start=1):
+            named = {"+".join(pair): pair for pair in pairs}
+            self._together("pairs", f"round {number} of {len(rounds)}", named, least=2)
+        groups = groups_of(expected)
+        named_groups = {f"{group[0]}..{group[-1]}": group for group in groups}
+        self._together("groups", "groups", named_groups, least=3)
+
+    def _qualify(self, expected: Sequence[str], listed: dict[str, Node]) -> None:
+        folders = {name: state.node_folder(self._folder, name) for name in expected}
+        open_ones = {name: at for name, at in folders.items() if not state.is_qualified(at)}
+        unknown = f"not known to {self._scheduler.name} now"
+        nodes = [listed.get(name, Node(name, lacking=unknown)) for name in open_ones]
+        wanted = ("qualify", *self._options)
+        jobs = [
+            self._job(node.name, open_ones[node.name], [node], wanted, VERDICTS_FILE)
+            for node in nodes
+            if not node.lacking
+        ]
+        done = len(expected) - len(open_ones)
+        self._say(
+            f"{len(expected)} nodes: {done} qualified already, {len(jobs)} to qualify; what they"
+            f" say meanwhile is in {self._folder}/nodes"
+        )
+        for node in nodes:
+            if node.lacking:
+                self._say(f"{node.name}: {NO_ANSWER}: {node.lacking}")
+                state.add_no_answer(open_ones[node.name], node.lacking)
+        self._run(jobs)
+
+    def _together(
+        self, kind: str, title: str, wanted: Mapping[str, Sequence[str]], least: int
+    ) -> None:
+        """Those nodes of each that answered alone and can be reached now, where they are enough."""
+        able = {}
+        if any(not state.is_measured(self._folder / kind / name) for name in wanted):
+            able = {node.name: node for node in self._scheduler.nodes() if self._answers(node)}
+        jobs = []
+        for name, names in wanted.items():
+            folder = self._folder / kind / name
+            nodes = [able[one] for one in names if one in able]
+            if len(nodes) >= least and not state.is_measured(folder):
+                state.write_nodes(folder, [node.name for node in nodes])
+                asked = ("run", TOGETHER, "--ranks", "given")
+                jobs.append(self._job(name, folder, nodes, asked))
+        if jobs:
+            self._say(f"{title}: {len(jobs)} to measure")
+        self._run(jobs)
+
+    def _answers(self, node: Node) -> bool:
+        code = kept.exit_code(state.node_folder(self._folder, node.name))
+        return not node.lacking and code in (OK, FAILED, INCONCLUSIVE)
+
+    def _job(
+        self,
+        name: str,
+        folder: Path,
+        nodes: Sequence[Node],
+        arguments: Sequence[str],
+        output: str = LOG_FILE,
+    ) -> Job:
+        at = self._on_node(folder)
+        script = IN_SHARED if self._scheduler.shares_folder else IN_OWN
+        command = ["sh", "-c", script, str(at), *self._scheduler.gpulift, *arguments]
+        command += ["--out", str(at / RESULTS)]
+        return Job(name, folder, nodes, self._scheduler.commands(nodes, command), output)
+
+    def _on_node(self, folder: Path) -> Path:
+        if self._scheduler.shares_folder:
+            return folder
+        return OWN / folder.relative_to(self._folder)
+
+    def _run(self, jobs: Sequence[Job]) -> None:
+        done = 0
+
+        def ended(job: Job, answer: Answer) -> None:
+            nonlocal done
+            done += 1
+            said = self._kept(job, answer)
+            self._say(f"{job.name}: {said} ({done} of {len(jobs)})")
+
+        run_all(jobs, self._scheduler.at_once, self._limit_s, ended)
+
+    def _kept(self, job: Job, answer: Answer) -> str:
+        """What came of it; its exit code is written last."""
+        why = answer.why
+        if answer.code is not None and not self._scheduler.shares_folder:
+            why = self._fetched(job)
+        log = job.folder / LOG_FILE
+        if answer.code is None or why:
+            state.add_no_answer(job.folder, why)
+            return f"{NO_ANSWER}: {why}; see {log}"
+        write_code(job, answer.code)
+        if not state.is_qualified(job.folder):
+            return f"exit code {answer.code}; see {log}"
+        return WORDS[answer.code]
+
+    def _fetched(self, job: Job) -> str:
+        """Brings what the first node keeps; why that is not possible."""
+        command = ["sh", "-c", FETCH, str(self._on_node(job.folder))]
+        (calling,) = self._scheduler.commands(job.nodes[:1], command)
+        try:
+            packed = programs.finished(calling, FETCH_S)
+        except subprocess.TimeoutExpired:
+            return f"its results have not come within {FETCH_S:.0f} s"
+        shutil.rmtree(job.folder / RESULTS, ignore_errors=True)
+        unpacked = subprocess.run(
+            ["tar", "-C", job.folder, "-xf", "-"],
+            input=packed.stdout,
+            capture_output=True,
+            check=False,
+        )
+        if packed.returncode or unpacked.returncode:
+            said = programs.text_of(packed.stderr + unpacked.stderr).strip().splitlines()
+            return f"its results did not come: {(said or ['nothing was said'])[-1]}"
+        return ""
+
+
+def expected_nodes(
+    held: Sequence[str], listed: Sequence[Node], count: int | None
+) -> tuple[str, ...]:
+    """Those of earlier calls, and all others; or so many, those first that can run something now.
+    Raises GpuliftError where there are fewer."""
+    if count is None:
+        return tuple(dict.fromkeys([*held, *(node.name for node in listed)]))
+    able = sorted(listed, key=lambda node: bool(node.lacking))
+    names = list(dict.fromkeys([*held, *(node.name for node in able)]))
+    if len(names) < count:
+        raise GpuliftError(f"--nodes {count}: there are {len(names)}")
+    return tuple(names[: max(count, len(held))])

@@ -1,0 +1,126 @@
+"""A verdict on each node of a fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpulift.fleet.judge import Fleet, judge_fleet
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK
+from tests.fleet import made
+
+SOUND = "abcdefgh"
+
+
+def sound(folder: Path, *others: str) -> Path:
+    """A fleet of eight nodes that agree, and of those that a test makes."""
+    for number, name in enumerate(SOUND):
+        made.node(folder, name, [made.check(made.MEMORY, 4e12 + 1e9 * (number % 3))])
+    return made.fleet(folder, [*SOUND, *others])
+
+
+def verdicts(fleet: Fleet) -> dict[str, str]:
+    return {node.name: node.verdict for node in fleet.nodes if node.name not in SOUND}
+
+
+def reasons(fleet: Fleet, name: str) -> str:
+    return "; ".join(next(node.reasons for node in fleet.nodes if node.name == name))
+
+
+def test_nodes_that_agree_pass(tmp_path: Path) -> None:
+    fleet = judge_fleet(sound(tmp_path))
+    assert (fleet.sentence, fleet.exit_code) == ("8 nodes: 8 pass", OK)
+    assert fleet.scheduler == "slurm"
+    assert all(node.places and node.nearness is not None for node in fleet.nodes)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "exit_code", "words"),
+    [
+        (1, "fail", FAILED, "health/ecc failed"),
+        (5, "inconclusive", INCONCLUSIVE, "too much is open"),
+        (70, "fail", FAILED, "exit code 70: see its log"),
+        (77, "skipped", OK, "nothing could run"),
+        (None, "no answer", FAILED, "did not end: measuring"),
+    ],
+)
+def test_a_node_has_the_verdict_of_its_own_qualification(
+    tmp_path: Path, code: int | None, verdict: str, exit_code: int, words: str
+) -> None:
+    made.node(tmp_path, "x", [made.check("health/ecc", verdict="fail")], code)
+    fleet = judge_fleet(sound(tmp_path, "x"))
+    assert verdicts(fleet) == {"x": verdict}
+    assert fleet.exit_code == exit_code
+    assert reasons(fleet, "x") == words
+    assert code == 77 or fleet.nodes[0].name == "x", "the worst first"
+
+
+def test_a_node_that_kept_nothing_is_named(tmp_path: Path) -> None:
+    fleet = judge_fleet(sound(tmp_path, "gone"))
+    assert fleet.sentence == "9 nodes: 1 no answer, 8 pass"
+    assert reasons(fleet, "gone") == "it kept nothing"
+
+
+def test_nothing_that_could_run_anywhere_is_said(tmp_path: Path) -> None:
+    made.node(tmp_path, "a", [], 77)
+    assert judge_fleet(made.fleet(tmp_path, ["a"])).exit_code == NOTHING_RAN
+
+
+def test_of_many_failed_checks_some_are_named_with_their_card(tmp_path: Path) -> None:
+    checks = [made.check(f"health/{number}", verdict="fail") for number in range(5)]
+    made.node(tmp_path, "x", checks, 1, card="gpu3")
+    told = "gpu3: health/0, gpu3: health/1, gpu3: health/2, 2 more failed"
+    assert reasons(judge_fleet(sound(tmp_path, "x")), "x") == told
+
+
+@pytest.mark.parametrize(
+    ("rate", "verdict"), [(3.7e12, "fail"), (3.88e12, "inconclusive"), (4.3e12, "pass")]
+)
+def test_a_node_that_passed_alone_may_stand_out(tmp_path: Path, rate: float, verdict: str) -> None:
+    made.node(tmp_path, "x", [made.check(made.MEMORY, rate)], card="gpu0")
+    fleet = judge_fleet(sound(tmp_path, "x"))
+    assert verdicts(fleet) == {"x": verdict}
+    if verdict != "pass":
+        off = f"{100 * (rate / 4.001e12 - 1):+.1f} %"
+        assert reasons(fleet, "x").startswith(f"gpu0: {made.MEMORY} {off} from the median")
+
+
+def test_a_node_whose_pairs_are_slow_fails_and_its_partners_do_not(tmp_path: Path) -> None:
+    for number, first in enumerate(SOUND):
+        for second in SOUND[number + 1 :]:
+            rate = 20e9 if "c" in (first, second) else 40e9
+            made.meeting(tmp_path, "pairs", [first, second], rate)
+    fleet = judge_fleet(sound(tmp_path))
+    assert fleet.sentence == "8 nodes: 1 fail, 7 pass"
+    assert fleet.nodes[0].name == "c"
+    assert "pairs/nodes:2/bytes:67108864 -50.0 % from the median" in reasons(fleet, "c")
+    assert fleet.faults == ()
+    assert len(fleet.nodes[0].meetings) == 7
+
+
+def test_a_pair_that_failed_without_a_culprit_leaves_both_open(tmp_path: Path) -> None:
+    made.meeting(tmp_path, "pairs", ["a", "b"], None, code=1)
+    fleet = judge_fleet(sound(tmp_path))
+    assert fleet.sentence == "8 nodes: 2 inconclusive, 6 pass"
+    assert "pairs/a+b failed: exit code 1; whose fault it is cannot be told" in reasons(fleet, "a")
+    assert [one.meeting.name for one in fleet.faults] == ["a+b"]
+
+
+def test_a_node_of_which_every_pair_failed_is_named(tmp_path: Path) -> None:
+    for one, other in ("ab", "bc", "ac"):
+        made.meeting(tmp_path, "pairs", [one, other], 40e9)
+    for other in "abc":
+        made.meeting(tmp_path, "pairs", ["h", other], None, code=1)
+    fleet = judge_fleet(sound(tmp_path))
+    assert fleet.sentence == "8 nodes: 1 fail, 7 pass"
+    assert "each of its pairs and groups failed" in reasons(fleet, "h")
+
+
+def test_a_node_of_another_model_is_held_against_none(tmp_path: Path) -> None:
+    place = made.node(tmp_path, "x", [made.check(made.MEMORY, 1e12)])
+    file = place / "results" / "qualification.json"
+    file.write_text(file.read_text("utf-8").replace("nvidia-h200/", "nvidia-a100/"), "utf-8")
+    fleet = judge_fleet(sound(tmp_path, "x"))
+    assert verdicts(fleet) == {"x": "pass"}
+    assert next(node for node in fleet.nodes if node.name == "x").places == ()
