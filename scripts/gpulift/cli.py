@@ -19,8 +19,8 @@ from gpulift.commands import check as checks
 from gpulift.commands import fleet as fleet_command
 from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
+from gpulift.commands import ray_run, run_further
 from gpulift.commands import reference as reference_command
-from gpulift.commands import run_further
 from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
 from gpulift.commands.certify import certify
@@ -113,6 +113,7 @@ app.command("list")(list_techniques)
 app.add_typer(reference_command.app)
 app.add_typer(history_command.app)
 app.add_typer(fleet_command.app)
+app.add_typer(ray_run.app)
 
 
 def _tell_version(asked: bool) -> None:
