@@ -65,7 +65,8 @@ def run(
     (answer,) = answers
     if answer.code is None:
         raise GpuliftError(f"ray run: {visible(answer.why)}; see {folder / LOG_FILE}", FAILED)
-    typer.echo(folder / RESULTS)
+    if (folder / RESULTS).is_dir():
+        typer.echo(folder / RESULTS)
     raise typer.Exit(answer.code)
 
 
