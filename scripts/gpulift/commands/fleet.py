@@ -11,7 +11,7 @@ import typer
 
 from gpulift.analysis.machine.results import PASS
 from gpulift.fleet import state
-from gpulift.fleet.judge import judge_fleet
+from gpulift.fleet.judge import MOST_NAMED, judge_fleet
 from gpulift.fleet.kubernetes import Kubernetes
 from gpulift.fleet.measuring import FleetRun, expected_nodes
 from gpulift.fleet.ray_nodes import Ray
@@ -83,12 +83,15 @@ def qualify(
     listed = scheduler.nodes()
     state.prepare(folder)
     with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
-        held = state.read_expected(folder, scheduler.name)
+        held = state.read_expected(folder, scheduler.name, options or OPTIONS)
         expected = expected_nodes(held.nodes, listed, nodes)
         given = held.labels if racks is None else racks
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
-        for node in sorted(set(given) - set(expected)):
-            say(f"--labels: {node} is no node of this fleet")
+        unknown = sorted(set(given) - set(expected))
+        if unknown:
+            more = ", ..." if len(unknown) > MOST_NAMED else ""
+            some = f"{', '.join(unknown[:MOST_NAMED])}{more}"
+            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
         FleetRun(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
 

@@ -19,7 +19,9 @@ from msgspec.json import decode
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.analysis.machine.verdict import INFORMING
-from gpulift.ground.errors import NOTHING_RAN, OK, GpuliftError
+from gpulift.engine.schema import METHOD
+from gpulift.ground import errors
+from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import content_of, record_files
 from gpulift.verdicts import stats
@@ -31,8 +33,12 @@ NODES_FILE = "nodes.txt"
 RESULTS = "results"
 SCHEMA = 1
 LAST_BYTES = 4096  # of a log
+MOST_LETTERS = 300  # of a reason
 ALL_REDUCE = "all_reduce"
 NO_ANSWER = "no answer"
+OUR_ERROR = "gpulift: error: "
+TOLD_CODE = "gpulift: exit code "
+TOLD_NO_ANSWER = f"gpulift: {NO_ANSWER}: "
 KINDS = ("pairs", "groups")
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -41,12 +47,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Expected:
-    """fleet.json: the nodes that a verdict is wanted of, whose racks may be told."""
+    """fleet.json: the nodes that a verdict is wanted of, whose racks may be told, and options of
+    their qualify."""
 
     schema: int
     nodes: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +96,14 @@ class KeptCheck:
 class _Verdicts:
     checks: tuple[KeptCheck, ...]
     run: str = ""
+    method: str = METHOD
 
 
 @dataclass(frozen=True, slots=True)
 class KeptCard:
     """Verdicts on a card of a node, or on what several did together; without a name those of a node
-    with one card, and of its cards among each other."""
+    with one card, and of its cards among each other. The model says which method measured it where
+    that is another than this gpulift's."""
 
     name: str
     model: str
@@ -103,12 +113,17 @@ class KeptCard:
 
 @dataclass(frozen=True, slots=True)
 class KeptNode:
-    """What a node left: its exit code, or why it has none."""
+    """What a node left: its exit code, or why it has none; `why`, too, where it has no verdict."""
 
     name: str
     code: int | None
     why: str = ""
     cards: tuple[KeptCard, ...] = ()
+
+    @property
+    def models(self) -> set[str]:
+        """Of its cards."""
+        return {card.model for card in self.cards if card.model}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +135,7 @@ class Meeting:
     nodes: tuple[str, ...]
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     why: str = ""
+    models: str = ""  # of the cards of its nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +185,17 @@ def kept_node(fleet: Path, name: str) -> KeptNode:
         cards = tuple(_card(file, results) for file in _files(results))
     except GpuliftError as error:
         return KeptNode(name, None, str(error))
-    return KeptNode(name, code, cards=cards)
+    if code == NOTHING_RAN or (cards and code in (OK, FAILED, errors.INCONCLUSIVE)):
+        return KeptNode(name, code, cards=cards)
+    why = f"exit code {code} without a verdict: {last_words(folder)}"
+    return KeptNode(name, code or None, why, cards)
 
 
 def meetings(folder: Path) -> Iterator[Meeting]:
     """All pairs, then all groups."""
     for kind in KINDS:
         places = (folder / kind).iterdir() if (folder / kind).is_dir() else ()
-        yield from (_meeting(kind, one) for one in sorted(places) if (one / NODES_FILE).is_file())
+        yield from (meeting(one) for one in sorted(places) if (one / NODES_FILE).is_file())
 
 
 def exit_code(folder: Path) -> int | None:
@@ -187,11 +206,13 @@ def exit_code(folder: Path) -> int | None:
         return None
 
 
-def _meeting(kind: str, folder: Path) -> Meeting:
+def meeting(folder: Path) -> Meeting:
+    """A pair or a group. Raises GpuliftError where its nodes cannot be read."""
+    kind = folder.parent.name
     nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
-        why = _why_open(folder) if code is None else f"exit code {code}"
+        why = _why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
         return Meeting(kind, folder.name, nodes, why=why)
     try:
         return Meeting(kind, folder.name, nodes, _rates(record_files(folder / RESULTS)))
@@ -226,7 +247,10 @@ def _card(file: Path, results: Path) -> KeptCard:
     place = file.parent.relative_to(results).as_posix()
     name = "" if place == "." else place
     decide = tuple(one for one in kept.checks if one.decides)
-    return KeptCard(name, kept.run.partition("/")[0], tuple(roofs), decide)
+    model = kept.run.partition("/")[0]
+    if model and kept.method != METHOD:
+        model = f"{model} by method {kept.method}"
+    return KeptCard(name, model, tuple(roofs), decide)
 
 
 def _files(results: Path) -> Iterator[Path]:
@@ -236,19 +260,35 @@ def _files(results: Path) -> Iterator[Path]:
         yield from sorted(results.glob(f"*/{name}"))
 
 
+def last_words(folder: Path) -> str:
+    """The last line of a log: of our errors, else of others', else of all."""
+    lines = [one for one in _last_lines(folder) if not one.startswith(TOLD_CODE)]
+    for words in (OUR_ERROR, "error: ", ""):
+        said = [one for one in lines if words in one]
+        if said:
+            return said[-1].removeprefix(OUR_ERROR).removeprefix("gpulift: ")[:MOST_LETTERS]
+    return "nothing was said"
+
+
 def _why_open(folder: Path) -> str:
-    """The last line of the log of what did not end, if there is any."""
+    """Of what did not end."""
+    if not (folder / LOG_FILE).is_file():
+        return "it kept nothing"
+    *_, said = ("", *_last_lines(folder))
+    if said.startswith(TOLD_NO_ANSWER):
+        return said.removeprefix(TOLD_NO_ANSWER)
+    return f"did not end: {last_words(folder)}"
+
+
+def _last_lines(folder: Path) -> list[str]:
+    """Those that are not blank."""
     try:
         with (folder / LOG_FILE).open("rb") as log:
             log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
             lines = log.read().decode("utf-8", "replace").split("\n")
     except OSError:
-        return "it kept nothing"
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")
-    why = said.removeprefix("gpulift: ")
-    return (
-        why.removeprefix(f"{NO_ANSWER}: ") if why.startswith(NO_ANSWER) else f"did not end: {why}"
-    )
+        return []
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _read(file: Path) -> bytes:
