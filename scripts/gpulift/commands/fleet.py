@@ -44,7 +44,10 @@ def qualify(
     ] = None,
     slurm: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="PARTITION", help="Nodes of this partition; they share the folder."),
+        typer.Option(
+            metavar="PARTITION",
+            help="Nodes of this partition, which share FOLDER and this gpulift.",
+        ),
     ] = None,
     kubernetes: Annotated[
         Optional[str],  # noqa: UP045
@@ -52,7 +55,10 @@ def qualify(
     ] = None,
     ray: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="ADDRESS", help="Nodes of the Ray cluster that answers there."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Nodes of the Ray cluster there, with gpulift at the same place.",
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option(parser=named, metavar="FOLDER", help="Where all of it is kept.")
@@ -71,7 +77,7 @@ def qualify(
     ] = "2h",
 ) -> None:
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
-    one page. What the folder holds is not measured again.
+    one page. Each takes its nodes whole. What FOLDER holds is not measured again.
 
     Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, 77 where nothing
     could run.

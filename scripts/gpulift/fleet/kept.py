@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Annotated, TypeVar
@@ -261,8 +262,9 @@ def _files(results: Path) -> Iterator[Path]:
 
 
 def last_words(folder: Path) -> str:
-    """The last line of a log: of our errors, else of others', else of all."""
-    lines = [one for one in _last_lines(folder) if not one.startswith(TOLD_CODE)]
+    """The last line of a log, until an exit code is told: of our errors, else of others', else of
+    all."""
+    lines = list(takewhile(lambda line: not line.startswith(TOLD_CODE), _last_lines(folder)))
     for words in (OUR_ERROR, "error: ", ""):
         said = [one for one in lines if words in one]
         if said:

@@ -44,6 +44,13 @@ def test_a_node_that_did_not_end_says_why(tmp_path: Path, log: str | None, why: 
     assert (kept.code, kept.why) == (None, why)
 
 
+def test_a_node_that_ended_without_a_verdict_says_why(tmp_path: Path) -> None:
+    log = made.node(tmp_path, "a", [], code=127) / "log.txt"
+    (log.parent / "results" / "qualification.json").unlink()
+    log.write_text("sh: no gpulift\ngpulift: exit code 127\nsrun: error: task 0\n", "utf-8")
+    assert kept_node(tmp_path, "a").why == "exit code 127 without a verdict: sh: no gpulift"
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"checks": 3}', "{" * 100_000])
 def test_verdicts_that_cannot_be_read_are_no_answer(tmp_path: Path, content: str) -> None:
     place = made.node(tmp_path, "a", [])
