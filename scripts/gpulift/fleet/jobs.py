@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulift.fleet.kept import CODE_FILE, LOG_FILE, TOLD_CODE, last_words
+from gpulift.fleet.kept import CODE_FILE
+from gpulift.fleet.logs import LOG_FILE, TOLD_CODE, last_words
 from gpulift.fleet.schedulers import Node
 from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
 from gpulift.ground.signals import Signals
@@ -21,7 +22,8 @@ from gpulift.ground.whole import write_whole
 
 LOOK_S = 1.0
 ENDED_WITHIN_S = 40.0  # srun waits for 32 s before it kills
-# $0 is the folder. The last line tells the command's exit code from that of the scheduler.
+# $0 is the folder. The last line, whatever is before it, tells the command's exit code from that of
+# the scheduler.
 IN_SHARED = """\
 if [ ! -w "$0" ]; then
   echo "gpulift: error: $0 is not on this node, or not writable: name a folder that nodes share" >&2
@@ -29,7 +31,7 @@ if [ ! -w "$0" ]; then
 fi
 "$@" < /dev/null
 code=$?
-echo "gpulift: exit code $code" >&2
+printf "\\ngpulift: exit code %d\\n" "$code" >&2
 exit "$code"
 """
 # A kubectl that is killed leaves what it started; but then its input ends.
@@ -41,7 +43,7 @@ watch=$!
 "$@" < /dev/null
 code=$?
 kill "$watch"
-echo "gpulift: exit code $code" >&2
+printf "\\ngpulift: exit code %d\\n" "$code" >&2
 exit "$code"
 """
 CODE = re.compile(rf"^{TOLD_CODE}(\d+)$", re.MULTILINE)

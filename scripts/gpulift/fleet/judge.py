@@ -12,7 +12,8 @@ from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.analysis.machine.siblings import WORTH_FAILING
 from gpulift.fleet import fabric, kept
 from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
-from gpulift.fleet.kept import NO_ANSWER, KeptCard, KeptCheck, KeptNode, Meeting
+from gpulift.fleet.kept import KeptCard, KeptCheck, KeptNode, Meeting
+from gpulift.fleet.logs import NO_ANSWER
 from gpulift.ground import errors
 
 WORST_FIRST = (FAIL, NO_ANSWER, INCONCLUSIVE, SKIPPED, PASS)

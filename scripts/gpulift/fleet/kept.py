@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Annotated, TypeVar
@@ -21,6 +20,7 @@ from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.analysis.machine.verdict import INFORMING
 from gpulift.engine.schema import METHOD
+from gpulift.fleet.logs import last_words, why_open
 from gpulift.ground import errors
 from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError
 from gpulift.ground.estimate import Estimate
@@ -29,17 +29,10 @@ from gpulift.verdicts import stats
 
 FLEET_FILE = "fleet.json"
 CODE_FILE = "exit_code"
-LOG_FILE = "log.txt"
 NODES_FILE = "nodes.txt"
 RESULTS = "results"
 SCHEMA = 1
-LAST_BYTES = 4096  # of a log
-MOST_LETTERS = 300  # of a reason
 ALL_REDUCE = "all_reduce"
-NO_ANSWER = "no answer"
-OUR_ERROR = "gpulift: error: "
-TOLD_CODE = "gpulift: exit code "
-TOLD_NO_ANSWER = f"gpulift: {NO_ANSWER}: "
 KINDS = ("pairs", "groups")
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -180,7 +173,7 @@ def kept_node(fleet: Path, name: str) -> KeptNode:
     folder = fleet / "nodes" / name
     code = exit_code(folder)
     if code is None:
-        return KeptNode(name, None, _why_open(folder))
+        return KeptNode(name, None, why_open(folder))
     results = folder / RESULTS
     try:
         cards = tuple(_card(file, results) for file in _files(results))
@@ -213,7 +206,7 @@ def meeting(folder: Path) -> Meeting:
     nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
-        why = _why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
+        why = why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
         return Meeting(kind, folder.name, nodes, why=why)
     try:
         return Meeting(kind, folder.name, nodes, _rates(record_files(folder / RESULTS)))
@@ -259,38 +252,6 @@ def _files(results: Path) -> Iterator[Path]:
     for name in (VERDICT_FILE, SIBLINGS_FILE):
         yield from results.glob(name)
         yield from sorted(results.glob(f"*/{name}"))
-
-
-def last_words(folder: Path) -> str:
-    """The last line of a log, until an exit code is told: of our errors, else of others', else of
-    all."""
-    lines = list(takewhile(lambda line: not line.startswith(TOLD_CODE), _last_lines(folder)))
-    for words in (OUR_ERROR, "error: ", ""):
-        said = [one for one in lines if words in one]
-        if said:
-            return said[-1].removeprefix(OUR_ERROR).removeprefix("gpulift: ")[:MOST_LETTERS]
-    return "nothing was said"
-
-
-def _why_open(folder: Path) -> str:
-    """Of what did not end."""
-    if not (folder / LOG_FILE).is_file():
-        return "it kept nothing"
-    *_, said = ("", *_last_lines(folder))
-    if said.startswith(TOLD_NO_ANSWER):
-        return said.removeprefix(TOLD_NO_ANSWER)
-    return f"did not end: {last_words(folder)}"
-
-
-def _last_lines(folder: Path) -> list[str]:
-    """Those that are not blank."""
-    try:
-        with (folder / LOG_FILE).open("rb") as log:
-            log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
-            lines = log.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return []
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _read(file: Path) -> bytes:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gpulift.fleet import kept, state
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job, run_all, write_code
-from gpulift.fleet.kept import LOG_FILE, NO_ANSWER, RESULTS
+from gpulift.fleet.kept import RESULTS
+from gpulift.fleet.logs import LOG_FILE, NO_ANSWER
 from gpulift.fleet.rounds import groups_of, rounds_of_pairs
 from gpulift.fleet.schedulers import Node, Scheduler
 from gpulift.ground import programs

@@ -12,11 +12,11 @@ from gpulift.fleet import kept
 from gpulift.fleet.kept import (
     CODE_FILE,
     FLEET_FILE,
-    LOG_FILE,
     NODES_FILE,
     SCHEMA,
     Expected,
 )
+from gpulift.fleet.logs import LOG_FILE, TOLD_NO_ANSWER
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.folders import why_unusable
 from gpulift.ground.whole import write_whole
@@ -95,6 +95,6 @@ def add_no_answer(of_one: Path, why: str) -> None:
         (of_one / CODE_FILE).unlink(missing_ok=True)
         with (of_one / LOG_FILE).open("a", encoding="utf-8") as log:
             newline = "\n" if log.tell() else ""  # what was killed may have ended in none
-            log.write(f"{newline}{kept.TOLD_NO_ANSWER}{why}\n")
+            log.write(f"{newline}{TOLD_NO_ANSWER}{why}\n")
     except OSError as error:
         raise write_error(of_one, error) from None

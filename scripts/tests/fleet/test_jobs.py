@@ -14,7 +14,7 @@ import pytest
 
 from gpulift.fleet import jobs
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job
-from gpulift.fleet.kept import MOST_LETTERS
+from gpulift.fleet.logs import MOST_LETTERS
 from gpulift.ground.errors import INTERRUPTED, GpuliftError
 from tests.conftest import CHECKOUT
 
@@ -136,6 +136,15 @@ def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:
     jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
     assert told[0].code is None
     assert "nowhere is not on this node" in told[0].why
+
+
+@pytest.mark.parametrize("script", [IN_SHARED, IN_OWN])
+def test_an_exit_code_is_told_behind_a_line_that_did_not_end(tmp_path: Path, script: str) -> None:
+    command = ["sh", "-c", script, str(tmp_path), "sh", "-c", "printf half >&2; exit 5"]
+    told: list[Answer] = []
+    job = Job("n1", tmp_path / "n1", [], [command])
+    jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
+    assert told == [Answer(5)]
 
 
 def test_what_a_node_runs_ends_with_its_input(tmp_path: Path) -> None:

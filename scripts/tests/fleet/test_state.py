@@ -9,6 +9,7 @@ import pytest
 from gpulift.analysis.machine.saved import VERDICT_FILE
 from gpulift.fleet import kept, state
 from gpulift.fleet.kept import Expected
+from gpulift.fleet.logs import LOG_FILE
 from gpulift.ground.errors import GpuliftError
 
 OPTIONS = ("--quick",)
@@ -81,7 +82,7 @@ def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
     node = state.node_folder(tmp_path, "n1")
     node.mkdir(parents=True)
     (node / kept.CODE_FILE).write_text("75\n", encoding="utf-8")
-    (node / kept.LOG_FILE).write_text("killed", encoding="utf-8")
+    (node / LOG_FILE).write_text("killed", encoding="utf-8")
     state.add_no_answer(node, "down")
     state.add_no_answer(node, "drained")
     assert kept.kept_node(tmp_path, "n1").why == "drained"
