@@ -40,12 +40,12 @@ def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
 
 
 def broken_nodes(meetings: Sequence[Meeting]) -> set[str]:
-    """Nodes of which all pairs and groups failed, two or more, where each partner was in one that
-    did not."""
+    """Nodes of which all pairs and groups that answered failed, two or more, where each partner was
+    in one that did not."""
     sound = {node for one in meetings if not one.why for node in one.nodes}
     failed: dict[str, list[Meeting]] = {}
     for one in meetings:
-        for node in one.nodes if one.why else ():
+        for node in one.nodes if one.why and one.answered else ():
             failed.setdefault(node, []).append(one)
     return {
         node

@@ -122,13 +122,15 @@ class KeptNode:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A pair or a group: bus bandwidth of all-reduces by case, or why it failed."""
+    """A pair or a group: bus bandwidth of all-reduces by case, or why it failed; one that has not
+    answered may have waited for its nodes all the time."""
 
     kind: str
     name: str
     nodes: tuple[str, ...]
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     why: str = ""
+    answered: bool = True
     models: str = ""  # of the cards of its nodes
 
 
@@ -207,7 +209,7 @@ def meeting(folder: Path) -> Meeting:
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
         why = why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
-        return Meeting(kind, folder.name, nodes, why=why)
+        return Meeting(kind, folder.name, nodes, why=why, answered=code is not None)
     try:
         return Meeting(kind, folder.name, nodes, _rates(record_files(folder / RESULTS)))
     except GpuliftError as error:

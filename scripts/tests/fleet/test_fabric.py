@@ -59,6 +59,13 @@ def test_pairs_of_different_models_are_not_held_against_each_other() -> None:
     assert ("i", "a100", 20e9) in models
 
 
+def test_a_node_that_others_used_meanwhile_is_not_broken() -> None:
+    waited = [replace(pair(nodes, why="queued"), answered=False) for nodes in ("ac", "bc")]
+    meetings = [pair("ab"), *waited]
+    assert broken_nodes(meetings) == set()
+    assert [one.told for one in faults(meetings, ())] == ["failed: queued"] * 2
+
+
 def test_what_failed_without_a_culprit_is_told_of_its_pair() -> None:
     lone = [pair("ab"), pair("cd", why="exit code 1")]
     assert broken_nodes(lone) == set()

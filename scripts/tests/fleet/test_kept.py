@@ -83,6 +83,9 @@ def test_pairs_have_the_rate_of_their_launches_or_why_not(tmp_path: Path) -> Non
     assert (good.kind, good.nodes, good.why) == ("pairs", ("a", "b"), "")
     assert rate.value == pytest.approx(40e9)
     assert rate.launches == 3
+    assert failed.answered
+    (tmp_path / "pairs" / "a+c" / "exit_code").unlink()
+    assert not next(one for one in meetings(tmp_path) if one.why).answered
     assert (failed.rates, failed.why) == ({}, "exit code 1: nothing was said")
     assert (nothing.rates, nothing.why) == ({}, "")
     assert "cannot be read" in group.why
