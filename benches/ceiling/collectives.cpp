@@ -20,6 +20,7 @@
 #include "core/harness/technique.hpp"
 #include "kernels/pattern.hpp"
 #include "workloads/nccl/communicator.hpp"
+#include "workloads/nccl/transport.hpp"
 #include "workloads/peers.hpp"
 
 namespace {
@@ -251,8 +252,13 @@ void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
   const std::size_t count = bytes / sizeof(float);
   const auto ranks = static_cast<int>(trial.number("gpus"));
-  const bool nvlink = trial.word("link") == "nvlink";
-  const std::string roof = nvlink ? "gpu_link" : "gpu_link/host";
+  const std::string link = trial.word("link");
+  const bool nvlink = link == "nvlink";
+  const bool fabric = link == "fabric";
+  const std::string roof = nvlink ? "gpu_link" : fabric ? "fabric" : "gpu_link/host";
+  // A switch that sums carries fewer bytes than are counted, and the link is the subject.
+  std::map<std::string, std::string> environment{{"NCCL_NVLS_ENABLE", "0"}};
+  if (!fabric) environment["NCCL_P2P_DISABLE"] = nvlink ? "0" : "1";
   trial.version("nccl", gpulift::nccl_version());
 
   std::weak_ptr<const Output> latest;  // of the arm that was made last
@@ -277,20 +283,24 @@ void run(gpulift::Trial& trial) {
   const auto cost = [&](double share) {
     return gpulift::Cost{.bytes = share * static_cast<double>(bytes), .items = 1, .item = "call", .roof = roof};
   };
+  std::unique_ptr<gpulift::TransportLog> transport;  // made with the arm, in its process
   const auto collective = [&](const std::string& name, double share, Exchange (*exchange)(const Start&)) {
     return gpulift::Arm{
         .name = name,
         .make =
             [&, exchange] {
               if (nvlink) gpulift::require_nvlink(trial.gpus());
+              if (fabric && !transport) transport = std::make_unique<gpulift::TransportLog>();
               return work_of(std::make_shared<Rank>(trial, exchange({trial.seed(), trial.group(), count})));
             },
         .clock = gpulift::Clock::kUnheld,
         .cost = cost(share),
-        // A switch that sums carries fewer bytes than are counted, and the link is the subject.
-        .worker = gpulift::Worker{.device = true,
-                                  .environment = {{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_P2P_DISABLE", nvlink ? "0" : "1"}},
-                                  .ranks = ranks}};
+        .worker = gpulift::Worker{.device = true, .environment = environment, .ranks = ranks},
+        .metrics =
+            [&](const gpulift::Step&, StreamHandle) {
+              if (transport) trial.note("nccl_transport", transport->told());
+              return gpulift::Metrics{};
+            }};
   };
   const double others = (ranks - 1.0) / ranks;
   trial.compare({collective("all_reduce", 2 * others, all_reduce),  // every element goes out as a part and as a sum
@@ -304,7 +314,8 @@ void run(gpulift::Trial& trial) {
                                   },
                               .clock = gpulift::Clock::kUnheld,
                               .cost = cost(1),
-                              .worker = gpulift::Worker{.device = true}}});
+                              .worker = gpulift::Worker{.device = true},
+                              .unavailable = fabric ? "no process has GPUs of two nodes" : ""}});
 }
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -369,6 +380,7 @@ const gpulift::Technique gpulift::technique{
     .claims = {},
     .gpus = 2,
     .ceiling = true,
+    .spans_hosts = true,
     .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,

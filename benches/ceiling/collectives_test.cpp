@@ -112,6 +112,17 @@ TEST(Collectives, TakeThePathThatTheCaseNames) {
   EXPECT_EQ(host.arm("all_reduce").cost.value().roof, "gpu_link/host");
 }
 
+TEST(Collectives, TakeWhatNcclFindsBestBetweenNodes) {
+  OneProcessTrial trial("fabric", kMiB, nullptr, {}, 16);
+  technique->run(trial);
+  const Arm& arm = trial.arm("all_reduce");
+  EXPECT_EQ(arm.worker.value().environment, (std::map<std::string, std::string>{{"NCCL_NVLS_ENABLE", "0"}}));
+  EXPECT_EQ(arm.worker.value().ranks, 16);
+  EXPECT_EQ(arm.cost.value().roof, "fabric");
+  EXPECT_EQ(arm.cost.value().bytes, 2 * 15.0 / 16 * kMiB);
+  EXPECT_NE(trial.arm("peer_copy").unavailable, "");
+}
+
 TEST(Collectives, DeclareNcclsVersion) {
   OneProcessTrial trial("host", kMiB);
   technique->run(trial);

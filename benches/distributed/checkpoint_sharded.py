@@ -67,6 +67,7 @@ TECHNIQUE = {
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": ["rank0_gathers", "dcp_sharded", "dcp_async"],
     "l2": "cold",
     "page_cache": "none",
@@ -78,7 +79,7 @@ TECHNIQUE = {
         "tolerance": 0,
     },
 }
-MODEL_OF = {"nvlink": "gpt2", "host": "gpt2", "gloo": "gpt_toy"}
+MODEL_OF = {"nvlink": "gpt2", "host": "gpt2", "fabric": "gpt2", "gloo": "gpt_toy"}
 STEPS = {"gpt2": 20, "gpt_toy": 5}  # of training between two saves
 SAVES = 3  # of which the metrics are the median
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from gpulift_work.distributed import Group, Replica, arm_of, idle_arm, join
+from gpulift_work.distributed import Group, Replica, arm_of, idle_arm, join, nodes
 from gpulift_work.training import TWINS
 from gpulift_worker import Arm, Skip
 from torch import nn
@@ -136,6 +136,7 @@ TECHNIQUE = {
     ],
     "gpus": 2,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": ["one_gpu", "ddp", "ddp_static_views", "data_parallel", "ddp_gloo"],
     "l2": "cold",
     "page_cache": "none",
@@ -184,6 +185,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 def require_worth(arm: str, name: str, compiled: bool) -> None:
     """Throws Skip where others tell what an arm is worth."""
+    if arm == "data_parallel" and nodes() > 1:
+        raise Skip("one process drives the GPUs of its own host alone", "see ddp")
     if compiled and arm in UNCOMPILED:
         raise Skip(f"{arm} is not compiled", "see compiled:no")
     if arm == "ddp_gloo" and name not in GLOO_MODELS:

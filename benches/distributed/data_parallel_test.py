@@ -112,6 +112,14 @@ def test_what_others_tell_is_skipped(technique: ModuleType) -> None:
         technique.make("ddp_gloo", {**TOY, "model": "llama_1b"}, 7, None)
 
 
+def test_one_process_does_not_drive_the_gpus_of_several_nodes(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_NODES", "2")
+    with pytest.raises(technique.Skip, match="of its own host alone"):
+        technique.make("data_parallel", {**TOY, "nodes": 2}, 7, None)
+
+
 def test_cudnn_does_not_search_as_torch_by_itself(technique: ModuleType) -> None:
     technique.make("ddp", TOY, 7, None)
     assert not torch.backends.cudnn.benchmark

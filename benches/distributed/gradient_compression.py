@@ -107,6 +107,7 @@ TECHNIQUE = {
     "claims": ["gradient-compression-faster", "low-rank-gradients-faster"],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": ["fp32", "bf16_hook", "int8", "powersgd_4", "local_steps"],
     "l2": "cold",
     "page_cache": "none",

@@ -114,6 +114,7 @@ TECHNIQUE = {
     "claims": ["communication-overlap-faster"],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": [
         "buckets_25",
         "buckets_100",
@@ -147,6 +148,7 @@ ON_GPUS = {
 NETWORKS = {
     "nvlink": ON_GPUS,
     "host": ON_GPUS,
+    "fabric": ON_GPUS,
     "gloo": {
         "gpt": "gpt_baby",
         "resnet": "resnet18",

@@ -156,6 +156,7 @@ TECHNIQUE = {
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": [
         "data_parallel",
         "gpipe",

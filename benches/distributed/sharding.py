@@ -85,6 +85,7 @@ TECHNIQUE = {
     "claims": ["sharded-state-saves-memory"],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": ["ddp", "zero_1", "fsdp1", "fsdp2", "fsdp2_no_reshard", "hsdp", "fsdp2_offload"],
     "l2": "cold",
     "page_cache": "none",

@@ -71,6 +71,7 @@ TECHNIQUE = {
     "claims": [],
     "gpus": 0,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": [
         "even",
         "one_slower_2_percent",
@@ -88,7 +89,7 @@ TECHNIQUE = {
         "tolerance": 1e-5,
     },
 }
-MODELS = {"nvlink": "gpt2", "host": "gpt2", "gloo": "gpt_toy"}
+MODELS = {"nvlink": "gpt2", "host": "gpt2", "fabric": "gpt2", "gloo": "gpt_toy"}
 SHARES = {  # of a plain step, that the last rank works or loads besides
     "one_slower_2_percent": 0.02,
     "one_slower_5_percent": 0.05,

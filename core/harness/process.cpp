@@ -167,9 +167,13 @@ void Process::kill() {
   if (pid_ > 0) ::kill(pid_, SIGKILL);
 }
 
-Ended Process::wait() {
+void Process::close_input() {
   if (input_ >= 0) close(input_);
   input_ = -1;
+}
+
+Ended Process::wait() {
+  close_input();
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }

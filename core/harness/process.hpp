@@ -44,6 +44,8 @@ class Process {
   /// The same of several children: of the first that has a line, or has closed its end. `who` is its place.
   static Read receive_any(std::span<Process* const> children, std::size_t& who, std::string& line, double timeout_s);
 
+  /// There are no more lines for it.
+  void close_input();
   void kill();
   /// Waits for the end, after closing its input.
   Ended wait();

@@ -261,6 +261,8 @@ struct Technique {
   bool integrity = false;     // true: its check is the finding: where it fails, the machine is broken
   bool launch_bound = false;  // true: launches set the pace of its steps, not the device's work
   bool whole_steps = false;   // true: a step is a whole training step: its joules and kernel launches are counted
+  bool spans_hosts = false;   // true: its ranks, one for each of the axis "gpus", may be on several hosts, whose axis
+                              // "nodes" says how many, and the link "fabric" lies between them
   std::vector<std::string> arms = {};  // the baseline first
   /// Of these, arms whose gain is not the technique's own: what nobody would run, or what another technique brings.
   /// They are measured and shown, lead nowhere and are no claim's baseline.

@@ -20,7 +20,8 @@ struct Window {
   std::optional<double> cpu_s = {};
   /// Of the host for one empty kernel, launched behind the window: where the host may set its pace, how fast it was.
   std::optional<double> empty_launch_s = {};
-  std::optional<double> precondition = {};  // what Work::precondition saw when it began
+  std::optional<double> precondition = {};   // what Work::precondition saw when it began
+  std::optional<double> clock_error_s = {};  // of ranks on several hosts: by how much their clocks may differ
 };
 
 /// Runs windows of one arm, wherever it lives: on this thread, on a device, in a child process.
@@ -37,6 +38,8 @@ class ArmRunner {
   virtual std::int64_t least_lead_in() const { return 0; }
   /// What a step hands to the device: kernels, copies, fills and graphs, each as one; none where it cannot be counted.
   virtual std::optional<double> launches_per_step() { return std::nullopt; }
+  /// By how much the clocks of the hosts that the arm runs on may differ, as far as its windows have told, in seconds.
+  virtual double clock_error_s() const { return 0; }
   /// Time of extra work that was planted to test the instrument over that of the window without it, as measured; none
   /// where nothing was planted.
   virtual std::optional<double> planted() const { return std::nullopt; }

@@ -203,7 +203,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, B
   RunSettings settings = options.settings;
   settings.gpus = gpus_of(options, selected);
   Machine machine = look_at_machine(settings.gpus.front());
-  machine.context["options"] = options_of(settings);
+  add_settings(machine.context, settings);
   const auto locks = lock_machine(cards_of(settings.gpus));
   const ScratchRoot scratch(options.scratch);
   settings.scratch = scratch.path().string();

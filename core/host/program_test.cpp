@@ -65,6 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(std::vector<std::string>{"--gpus", "-1"}, "--gpus"),
                     std::pair(std::vector<std::string>{"--gpus", "0,64"}, "--gpus"),
                     std::pair(std::vector<std::string>{"--rows", "/no/such/file"}, "rows"),
+                    std::pair(std::vector<std::string>{"--given-ranks", "/no/such/file"}, "--given-ranks"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"},
                               "no case matches the filter"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=("}, "no regular expression"),
@@ -488,6 +489,57 @@ TEST_F(Program, RanksInPythonFindTheirPlaceAndEachOther) {
               AllOf(StartsWith("rank 1 of arm pair: ValueError"), HasSubstr("in its tenth step")));
   EXPECT_THAT(by_manner.at("port").value("reason", ""),
               AllOf(StartsWith("rank 0 of arm pair: OSError"), HasSubstr("in use")));
+}
+
+// Ranks that a launcher started, each on a node of its own: relay.py stands for the second.
+
+class GivenRanks : public Program {
+ protected:
+  /// Measures the technique's case of this manner. The clock of the second rank is known to so much of each window.
+  Result measure_given(const std::string& rank_1, double clock_error, int ranks = 2) const {
+    const auto chosen = modules({"script_ranks"});
+    const std::string relay = GPULIFT_SOURCE_FOLDER "/core/host/testing/relay.py";
+    Json given{{"relay", {GPULIFT_PYTHON_EXECUTABLE, relay, chosen.string(), std::to_string(clock_error)}},
+               {"address", "127.0.0.1"},
+               {"environment", Json::object()},
+               {"facts", {{"launcher", "slurm"}, {"ranks", ranks}, {"nodes", ranks}}}};
+    for (int rank = 0; rank < ranks; ++rank)
+      given["places"].push_back({{"node", rank}, {"local_rank", 0}, {"local_ranks", 1}, {"gpu", nullptr}});
+    const auto file = folder_ / "given.json";
+    std::ofstream(file) << given;
+    return measure(chosen, {"--given-ranks", file.string(), "--benchmark_filter=rank_1:" + rank_1, "--timeout", "20"});
+  }
+};
+
+TEST_F(GivenRanks, AreMeasuredThroughWhatStandsForThem) {
+  const Result result = measure_given("fine", 0.001);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("script_ranks");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  EXPECT_EQ(record.at("context").at("ranks").at("launcher"), "slurm");
+  const Json& pair = record.at("arms")[1];
+  EXPECT_EQ(pair.at("ranks"), 2);
+  EXPECT_GT(pair.at("metrics").at("clock_error_s").get<double>(), 0);
+  EXPECT_FALSE(record.at("arms")[0].contains("metrics")) << "one rank has one clock";
+}
+
+TEST_F(GivenRanks, AreNamedWithTheirNodes) {
+  EXPECT_EQ(measure_given("raises", 0.001).exit_code, 1);
+  EXPECT_THAT(record_of("script_ranks").at("reason").get<std::string>(),
+              StartsWith("rank 1 (node 1) of arm pair: ValueError: in its tenth step"));
+}
+
+TEST_F(GivenRanks, WhoseClocksAreNotKnownWellEnoughFail) {
+  EXPECT_EQ(measure_given("fine", 0.02).exit_code, 1);
+  const Json record = record_of("script_ranks");
+  EXPECT_EQ(record.at("outcome"), "failed");
+  EXPECT_THAT(record.at("reason").get<std::string>(),
+              AllOf(StartsWith("arm pair: the clocks of its hosts are known to"), HasSubstr("more than 1 %")));
+}
+
+TEST_F(GivenRanks, AsManyAsTheArmHasOrItIsSkipped) {
+  EXPECT_EQ(measure_given("fine", 0, 3).exit_code, 0);
+  EXPECT_EQ(record_of("script_ranks").at("arms")[1].at("reason"), "it has 2 ranks, and 3 were given");
 }
 
 // Values that arms give are held against each other.

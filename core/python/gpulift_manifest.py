@@ -17,6 +17,7 @@ The script says it in one literal, of which all but `arms` may be left out,
         "integrity": False,
         "launch_bound": False,
         "whole_steps": False,
+        "spans_hosts": False,  # its ranks may be on several
         "arms": ["baseline", "other", "odd"],
         "controls": ["odd"],  # arms whose gain is not the technique's own
         "l2": "by_size",  # what of a step's data the device's L2 holds as it begins: none, cold,
@@ -96,6 +97,7 @@ def manifest_of(identity: str, script: Path) -> Json:
         "integrity": said.get("integrity", False),
         "launch_bound": said.get("launch_bound", False),
         "whole_steps": said.get("whole_steps", False),
+        "spans_hosts": said.get("spans_hosts", False),
         "arms": list(arms),
         "controls": list(said.get("controls", ())),
         "python": list(arms),
@@ -459,6 +461,7 @@ KEYS: dict[str, Check] = {
     "integrity": (is_flag, "True or False"),
     "launch_bound": (is_flag, "True or False"),
     "whole_steps": (is_flag, "True or False"),
+    "spans_hosts": (is_flag, "True or False"),
     "arms": (is_arms, "a list of names in small letters, digits and _, the baseline first"),
     "controls": (is_controls, "a list of names of arms"),
     "l2": (is_cache_state, f"one of {', '.join(CACHE_STATES)}"),

@@ -19,8 +19,8 @@ from gpulift.commands import check as checks
 from gpulift.commands import fleet as fleet_command
 from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
+from gpulift.commands import ray_run, run_further
 from gpulift.commands import reference as reference_command
-from gpulift.commands import run_further
 from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
 from gpulift.commands.certify import certify
@@ -37,7 +37,7 @@ from gpulift.commands.predictions import predictions
 from gpulift.commands.publish import publish
 from gpulift.commands.qualify import qualify
 from gpulift.commands.report import report
-from gpulift.commands.selecting import SameFilter, Techniques, prepared
+from gpulift.commands.selecting import Ranks, SameFilter, Techniques, on_ranks, prepared
 from gpulift.commands.shared import (
     Out,
     Quick,
@@ -113,6 +113,7 @@ app.command("list")(list_techniques)
 app.add_typer(reference_command.app)
 app.add_typer(history_command.app)
 app.add_typer(fleet_command.app)
+app.add_typer(ray_run.app)
 
 
 def _tell_version(asked: bool) -> None:
@@ -174,6 +175,7 @@ def run(
         ),
     ] = None,
     verbose: Verbose = False,
+    ranks: Ranks = None,
 ) -> None:
     """Measure and append records; goes on with an unfinished run of the same command."""
     options = measuring.Options(
@@ -189,25 +191,31 @@ def run(
     )
     options, context = _on_gpus(options, gpus)
     options = replace(options, more_modules=prepared(techniques))
-    if quick is not None:
-        other = options.python is not None  # which may have other packages
-        known = (
-            machine.catalogue(machine.find_bench(), options.more_modules)
-            if other
-            else known_techniques(options.more_modules)
-        )
-        budget_s = time_s("--quick", quick)
-        options = measuring.within(budget_s, options, known, context, say, verbose=verbose)
 
-    def further(folder: Path) -> int | None:
-        if launches is not None or quick is not None:
-            return None
-        return run_further.measure(folder, options, say)
+    def measure(options: measuring.Options) -> int:
+        if quick is not None:
+            budget_s = time_s("--quick", quick)
+            known = _known(options)
+            options = measuring.within(budget_s, options, known, context, say, verbose=verbose)
 
-    measured = measuring.run(options, machine.own_results(), out, context, say, further)
-    if measured.exit_code in measuring.FINISHED and measured.folder.exists():
-        typer.echo(measured.folder)
-    raise typer.Exit(measured.exit_code)
+        def further(folder: Path) -> int | None:
+            if launches is not None or quick is not None:
+                return None
+            return run_further.measure(folder, options, say)
+
+        measured = measuring.run(options, machine.own_results(), out, context, say, further)
+        if measured.exit_code in measuring.FINISHED and measured.folder.exists():
+            typer.echo(measured.folder)
+        return measured.exit_code
+
+    raise typer.Exit(measure(options) if ranks is None else on_ranks(ranks, options, measure))
+
+
+def _known(options: measuring.Options) -> list[TechniqueInfo]:
+    """What can be measured with the interpreter of Python arms, which may have other packages."""
+    if options.python is None and options.modules is None:
+        return known_techniques(options.more_modules)
+    return machine.catalogue(machine.find_bench(), options.more_modules, options.modules)
 
 
 @app.command()

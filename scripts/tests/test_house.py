@@ -12,13 +12,14 @@ from tests.conftest import CHECKOUT
 
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
-    *("ground", "records", "engine", "verdicts", "gate", "analysis"),
+    *("ground", "records", "engine", "ranks", "verdicts", "gate", "analysis"),
     *("report", "exchange", "advise", "certify", "watch", "fleet", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},
     "certify": {"ground", "records", "engine", "verdicts", "gate", "advise"},
     "watch": {"ground", "records", "engine"},
+    "ranks": {"ground", "records", "engine"},
     "advise": {"ground", "records", "verdicts", "analysis", "exchange"},
 }
 DOORS = {  # what may use them
@@ -26,6 +27,7 @@ DOORS = {  # what may use them
     "certify": {"commands"},
     "watch": {"commands"},
     "fleet": {"commands"},
+    "ranks": {"commands"},
     "advise": {"commands", "certify"},
     "report": {"commands", "cli", "fleet"},
 }

@@ -1,12 +1,21 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <iostream>
 
 #include "core/harness/process.hpp"
 
 namespace gpulift {
 namespace {
+
+/// Throws CLI::ValidationError for a file that cannot be read.
+nlohmann::ordered_json given_ranks_in(const std::string& file) {
+  std::ifstream stream(file);
+  auto given = nlohmann::ordered_json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!given.is_object()) throw CLI::ValidationError("--given-ranks " + file, "is no description of ranks");
+  return given;
+}
 
 constexpr const char* kFooter = R"(Google Benchmark's options select and report:
   --benchmark_filter=REGEX  --benchmark_list_tests  --benchmark_repetitions=N (the launches)
@@ -106,6 +115,10 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--plant", settings.plant,
                  "To test what is found: slow the head of a duet, or else every arm, down by this fraction")
       ->check(CLI::Range(1e-6, 10.0));
+  app.add_option_function<std::string>(
+         "--given-ranks", [&settings](const std::string& file) { settings.given = given_ranks_in(file); },
+         "File that says which ranks a launcher started, and how they are reached; gpulift run --ranks given writes it")
+      ->type_name("FILE");
   app.add_option("--python", settings.python,
                  "Interpreter of Python arms; in a duet the head's (default: that of ./gpulift or of the build)");
   app.add_option("--base-python", settings.base_python, "Duet: the base's interpreter, where it is another")

@@ -165,7 +165,13 @@ void ArmChecks::start(Entry& entry) {
   }
   const std::string& python = of_base && !settings.base_python.empty() ? settings.base_python : settings.python;
   const bool on_gpu = launch_.has_gpu && (worker.python || worker.device);
-  if (on_gpu && static_cast<std::size_t>(worker.ranks) > settings.gpus.size()) {
+  const bool given = worker.ranks > 1 && !settings.given.is_null();
+  if (given && settings.given.at("places").size() != static_cast<std::size_t>(worker.ranks)) {
+    throw Skipped("it has " + std::to_string(worker.ranks) + " ranks, and " +
+                      std::to_string(settings.given.at("places").size()) + " were given",
+                  "start as many: srun, torchrun or mpirun says how many");
+  }
+  if (on_gpu && !given && static_cast<std::size_t>(worker.ranks) > settings.gpus.size()) {
     throw Skipped("its " + std::to_string(worker.ranks) + " ranks need a GPU each, and the run has " +
                       std::to_string(settings.gpus.size()),
                   "name them: --gpus 0,1,...");
@@ -174,7 +180,7 @@ void ArmChecks::start(Entry& entry) {
   entry.record.ranks = worker.ranks;
   entry.record.environment = worker.environment;
   if (on_gpu && worker.ranks > 1) {
-    watched_gpus_ = std::max(watched_gpus_, static_cast<std::size_t>(worker.ranks));
+    watched_gpus_ = std::max(watched_gpus_, std::min(static_cast<std::size_t>(worker.ranks), settings.gpus.size()));
     record_.gpus = watched_gpus_;
   }
   const int port = worker.ranks > 1 ? own_port() : 0;

@@ -55,6 +55,23 @@ void keep_empty_launches(ArmRecord& record) {
   if (!found_s.empty()) record.metrics["empty_launch_s"] = median(found_s);
 }
 
+void keep_clock_error(ArmRecord& record) {
+  for (const Window& window : record.samples->windows) {
+    if (!window.clock_error_s) continue;
+    double& worst_s = record.metrics["clock_error_s"];
+    worst_s = std::max(worst_s, *window.clock_error_s);
+  }
+}
+
+void require_aligned_clocks(const ArmRecord& arm) {
+  for (const Window& window : arm.samples->windows) {
+    if (window.clock_error_s.value_or(0) <= kLargestClockError * window.host_s) continue;
+    throw Failed("arm " + arm.name + ": the clocks of its hosts are known to " +
+                 std::to_string(*window.clock_error_s * 1e6) + " us, more than 1 % of a window of " +
+                 std::to_string(window.host_s * 1e3) + " ms");
+  }
+}
+
 // Windows without this value are none with a wrong one.
 void refuse_implausible_cpu(const ArmRecord& record, ArmSamples& samples, int cores,
                             std::map<std::string, std::string>& notes) {
@@ -79,6 +96,7 @@ void keep_samples(ArmRecord& record, ArmSamples samples, const GpuWatch& watch) 
   if (!known) record.energy_j.clear();
   record.samples = std::move(samples);
   keep_empty_launches(record);
+  keep_clock_error(record);
 }
 
 // Windows of some steps are too short for the energy counter: one of more than a second, untimed, has enough updates.
@@ -162,6 +180,7 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
   for (const ArmRecord& arm : record_.arms) {
     if (!arm.result.ok()) continue;
     require_precondition(arm);
+    require_aligned_clocks(arm);
     require_plausible(arm);
   }
 }
@@ -219,12 +238,15 @@ SamplingPlan CaseMeasurement::plan(const std::vector<Entry*>& usable, std::span<
   });
   const bool by_events = std::none_of(usable.begin(), usable.end(),
                                       [](const Entry* entry) { return entry->record.clock == Clock::kHost; });
+  double clock_error_s = 0;
+  for (const Entry* entry : usable) clock_error_s = std::max(clock_error_s, entry->runner->clock_error_s());
   SamplingPlan plan = sampling_plan(job_, launch_.settings,
                                     {.count = usable.size(),
                                      .on_device = device_ != nullptr,
                                      .by_events = by_events,
                                      .ceiling = ceiling_,
                                      .draws_power = at_power_cap,
+                                     .clock_error_s = clock_error_s,
                                      .step_s = step_s});
   plan.seed = case_seed(job_, launch_.settings);
   return plan;

@@ -36,7 +36,9 @@ void measure_technique(const Job& job, LaunchContext& launch, const Technique& t
 void require_gpus(const Job& job, int least, const LaunchContext& launch) {
   const int needed = std::max(least, job.gpus);
   if (least > 0 && !launch.has_gpu) throw Skipped(launch.no_device.reason, launch.no_device.remedy);
-  const auto there = static_cast<int>(launch.settings.gpus.size());
+  // Each given rank has its own, maybe on another host; the first needs one here.
+  const bool given = !launch.settings.given.is_null();
+  const auto there = given ? needed : static_cast<int>(launch.settings.gpus.size());
   if (needed <= 1 || (launch.has_gpu && needed <= there)) return;
   throw Skipped(
       "it needs " + std::to_string(needed) + " GPUs, and the run has " + std::to_string(launch.has_gpu ? there : 0),

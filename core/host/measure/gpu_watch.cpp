@@ -25,9 +25,10 @@ bool GpuWatch::slowed_by_hardware(double from_s, double to_s) const {
 }
 
 std::optional<double> GpuWatch::energy_within(const Window& window, int ranks) const {
-  if (watched_.empty()) return std::nullopt;
+  const auto used = static_cast<std::size_t>(ranks);
+  if (watched_.empty() || used > watched_.size()) return std::nullopt;  // of another host's GPU nothing is known
   double sum_j = 0;
-  for (const Telemetry* gpu : watched_.first(std::min(static_cast<std::size_t>(ranks), watched_.size()))) {
+  for (const Telemetry* gpu : watched_.first(used)) {
     const auto taken_j = gpu->energy_within(begin_s(window), window.start_s + window.host_s);
     if (!taken_j) return std::nullopt;
     sum_j += *taken_j;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/harness/host_limits.hpp"
+#include "core/harness/pattern.hpp"
 #include "launch_counter.hpp"
 #include "trial.hpp"
 
@@ -23,6 +24,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kShown = 80;         // characters of an answer that is no answer
 constexpr double kSecondThoughts_s = 0.5;  // after an error of one rank: was it another that ended?
+constexpr double kLate_s = 20;             // of given ranks one after another: they work in step
+constexpr double kFarewell_s = 5;          // of what stands for a worker elsewhere
 
 /// gpulift_worker.py lies beside the modules, and runs the technique's script, which may lie elsewhere.
 std::vector<std::string> python_command(const WorkerStart& start) {
@@ -52,12 +55,26 @@ void add_rank(std::map<std::string, std::string>& environment, int rank, int ran
   environment["MASTER_PORT"] = std::to_string(port);
 }
 
+/// The same of a rank that a launcher started. It knows itself whether others are on another host.
+void add_place(std::map<std::string, std::string>& environment, const Json& given, const Json& place) {
+  environment["LOCAL_RANK"] = place.at("local_rank").dump();
+  environment["LOCAL_WORLD_SIZE"] = place.at("local_ranks").dump();
+  environment["MASTER_ADDR"] = given.at("address");
+  environment["GPULIFT_NODES"] = given.at("facts").at("nodes").dump();
+}
+
 /// Asks a child, since the loader ignores a missing preload with a message and goes on.
 bool can_preload(const WorkerStart& start, const Worker& worker) {
   if (worker.preload.empty()) return true;
   Process child({own_program(), "--is-preloaded", worker.preload}, environment_of(start, worker),
                 Process::Errors::kDiscard);
   return child.wait().exit_code == 0;
+}
+
+/// As what exchanges complains of other hosts, which no record names.
+std::string without_addresses(const std::string& text) {
+  static const Pattern addresses(R"(\[?(?:::ffff:)?\d{1,3}(?:\.\d{1,3}){3}\]?(?:[:<]\d+>?)?)");
+  return addresses.replaced(text, "(address)");
 }
 
 /// "120 s", "0.5 s"
@@ -77,6 +94,7 @@ Window window_from_json(const Json& json) {
   if (json.contains("cpu_s")) window.cpu_s = json.at("cpu_s").get<double>();
   if (json.contains("empty_launch_s")) window.empty_launch_s = json.at("empty_launch_s").get<double>();
   if (json.contains("precondition")) window.precondition = json.at("precondition").get<double>();
+  if (json.contains("clock_error_s")) window.clock_error_s = json.at("clock_error_s").get<double>();
   return window;
 }
 
@@ -167,6 +185,7 @@ Window slowest(std::span<const Window> ranks) {
     if (rank.device_s) window.device_s = std::max(window.device_s.value_or(0), *rank.device_s);
     if (rank.empty_launch_s) window.empty_launch_s = std::max(window.empty_launch_s.value_or(0), *rank.empty_launch_s);
     if (rank.precondition) window.precondition = std::max(window.precondition.value_or(0), *rank.precondition);
+    if (rank.clock_error_s) window.clock_error_s = std::max(window.clock_error_s.value_or(0), *rank.clock_error_s);
   }
   window.host_s = end_s - window.start_s;
   const bool all_counted = std::all_of(ranks.begin(), ranks.end(), [](const Window& rank) { return !!rank.cpu_s; });
@@ -184,7 +203,20 @@ GroupRunner::GroupRunner(const WorkerStart& start, const Arm& arm)
     const std::filesystem::path library = arm.worker->preload;  // a record holds no path
     throw Skipped("the library " + library.filename().string() + " is not installed", arm.worker->remedy);
   }
+  if (arm.worker->ranks > 1 && !start.settings.given.is_null()) places_ = start.settings.given.at("places");
   for (int rank = 0; rank < arm.worker->ranks; ++rank) start_rank(start, arm, rank);
+}
+
+GroupRunner::~GroupRunner() {
+  if (!is_given()) return;
+  const std::span elsewhere = std::span(ranks_).subspan(1);
+  for (const auto& rank : elsewhere) rank->close_input();
+  const double until_s = now_s() + kFarewell_s;
+  for (const auto& rank : elsewhere) {
+    std::string unheard;
+    while (rank->receive(unheard, until_s - now_s()) == Process::Read::kLine) {
+    }
+  }
 }
 
 void GroupRunner::await_start() {
@@ -212,15 +244,25 @@ void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank)
   const Worker& worker = *arm.worker;
   const bool on_device = start.has_device && (worker.python || worker.device);
   const auto place = worker.ranks > 1 ? static_cast<std::size_t>(rank) : 0;
-  const Json gpu = on_device ? Json(start.settings.gpus.at(place)) : Json(nullptr);
+  Json gpu = nullptr;
+  if (on_device) gpu = is_given() ? places_.at(place).at("gpu") : Json(start.settings.gpus.at(place));
   const Json group{{"rank", rank}, {"ranks", worker.ranks}};
   auto environment = environment_of(start, worker);
   if (worker.ranks > 1) add_rank(environment, rank, worker.ranks, start.port);
+  if (is_given()) add_place(environment, start.settings.given, places_.at(place));
   std::vector<std::string> command =
       worker.python ? python_command(start) : std::vector<std::string>{own_program(), "--serve-worker"};
   command.insert(command.begin(), worker.wrapper.begin(), worker.wrapper.end());
+  const bool elsewhere = is_given() && rank > 0;
+  if (elsewhere) {
+    command = start.settings.given.at("relay").get<std::vector<std::string>>();
+    command.push_back(std::to_string(rank));
+  } else if (is_given()) {
+    environment.merge(start.settings.given.at("environment").get<std::map<std::string, std::string>>());
+  }
   try {
-    ranks_.push_back(std::make_unique<Process>(command, environment));
+    ranks_.push_back(
+        std::make_unique<Process>(command, elsewhere ? std::map<std::string, std::string>() : environment));
   } catch (const std::system_error& failure) {
     if (!worker.wrapper.empty())
       throw Skipped(worker.wrapper.front() + " cannot be started: " + failure.code().message(), worker.remedy);
@@ -237,6 +279,7 @@ void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank)
   question["gpu"] = gpu;
   question["waits"] = true;
   question.update(group);
+  if (elsewhere) question["start"] = {{"file", start.job.module.filename().string()}, {"environment", environment}};
   // When a child no longer reads, its answer does not come either, and that says more.
   ranks_.back()->send(question.dump());
 }
@@ -256,7 +299,9 @@ Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
       fail(windows.size(), " answered what is no window: " + answer.dump().substr(0, kShown));
     }
   }
-  return slowest(windows);
+  const Window window = slowest(windows);
+  clock_error_s_ = std::max(clock_error_s_, window.clock_error_s.value_or(0));
+  return window;
 }
 
 std::optional<double> GroupRunner::launches_per_step() {
@@ -273,7 +318,7 @@ std::vector<Json> GroupRunner::answers_of_all() {
   std::vector<Json> answers(ranks_.size());
   std::vector<std::size_t> waited_for(ranks_.size());
   std::iota(waited_for.begin(), waited_for.end(), std::size_t{0});
-  const double until_s = now_s() + timeout_s_;
+  double until_s = now_s() + timeout_s_;
   while (!waited_for.empty()) {
     std::vector<Process*> children;
     for (const std::size_t rank : waited_for) children.push_back(ranks_[rank].get());
@@ -281,9 +326,9 @@ std::vector<Json> GroupRunner::answers_of_all() {
     std::string line;
     const auto got = Process::receive_any(children, who, line, until_s - now_s());
     if (got == Process::Read::kTimeout) {
-      std::string silent = name_of(waited_for.front());
-      for (std::size_t i = 1; i < waited_for.size(); ++i) silent += " and " + name_of(waited_for[i]);
-      throw WorkerFailed(silent + " did not answer within " + in_seconds(timeout_s_) + " (see --timeout)");
+      const bool late = is_given() && waited_for.size() < ranks_.size();
+      throw WorkerFailed(names_of(waited_for) + " did not answer within " +
+                         (late ? in_seconds(kLate_s) + " of the others" : in_seconds(timeout_s_) + " (see --timeout)"));
     }
     const std::size_t rank = waited_for[who];
     if (got == Process::Read::kClosed) fail(rank, " ended with " + ranks_[rank]->wait().text());
@@ -295,6 +340,7 @@ std::vector<Json> GroupRunner::answers_of_all() {
     if (answer.contains("failed")) throw Failed(name_of(rank) + ": " + answer.at("failed").get<std::string>());
     if (answer.contains("skipped")) return {answer};
     answers[rank] = std::move(answer);
+    if (is_given() && waited_for.size() + 1 == ranks_.size()) until_s = std::min(until_s, now_s() + kLate_s);
   }
   return answers;
 }
@@ -321,13 +367,24 @@ void GroupRunner::blame_for(std::size_t rank, const std::string& error, std::vec
     if (got == Process::Read::kTimeout) break;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(who));  // it complains, too, and will end
   }
-  fail(rank, ": " + error);
+  // What hangs leaves the others to complain.
+  fail(rank, ": " + error + (is_given() && !others.empty() ? "; nothing came from " + names_of(others) : ""));
 }
 
 std::string GroupRunner::name_of(std::size_t rank) const {
-  return ranks_.size() == 1 ? "the worker of arm " + arm_ : "rank " + std::to_string(rank) + " of arm " + arm_;
+  if (ranks_.size() == 1) return "the worker of arm " + arm_;
+  const std::string node = is_given() ? " (node " + places_.at(rank).at("node").dump() + ")" : "";
+  return "rank " + std::to_string(rank) + node + " of arm " + arm_;
 }
 
-void GroupRunner::fail(std::size_t rank, const std::string& what) { throw WorkerFailed(name_of(rank) + what); }
+std::string GroupRunner::names_of(const std::vector<std::size_t>& ranks) const {
+  std::string names;
+  for (const std::size_t rank : ranks) names += (names.empty() ? "" : " and ") + name_of(rank);
+  return names;
+}
+
+void GroupRunner::fail(std::size_t rank, const std::string& what) {
+  throw WorkerFailed(name_of(rank) + (is_given() ? without_addresses(what) : what));
+}
 
 }  // namespace gpulift

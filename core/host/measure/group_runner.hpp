@@ -62,6 +62,8 @@ class GroupRunner : public ArmRunner {
  public:
   /// Starts the children, which make nothing of their arm yet. Throws Skipped where they cannot be started.
   GroupRunner(const WorkerStart& start, const Arm& arm);
+  /// Waits a little for what stands for workers elsewhere to end those: the next ones need their memory.
+  ~GroupRunner() override;
 
   /// Waits until they have loaded what they need and found each other. Throws Skipped where they say that they cannot.
   void await_start();
@@ -73,6 +75,7 @@ class GroupRunner : public ArmRunner {
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
   std::int64_t max_steps() const override { return hello_.has_before ? 1 : ArmRunner::max_steps(); }
   bool begins_afresh() const override { return hello_.has_before; }
+  double clock_error_s() const override { return clock_error_s_; }
   std::int64_t least_lead_in() const override { return ranks_.size() > 1 ? 1 : 0; }
   std::optional<double> launches_per_step() override;
   std::optional<double> planted() const override { return planted_; }
@@ -81,20 +84,24 @@ class GroupRunner : public ArmRunner {
   using Json = nlohmann::ordered_json;
 
   void start_rank(const WorkerStart& start, const Arm& arm, int rank);
+  bool is_given() const { return !places_.is_null(); }
   std::vector<Json> ask_all(const Json& question);
   std::vector<Json> answers_of_all();
   bool relay(std::size_t from, const Json& answer);
   std::string name_of(std::size_t rank) const;
+  std::string names_of(const std::vector<std::size_t>& ranks) const;
   [[noreturn]] void fail(std::size_t rank, const std::string& what);
   [[noreturn]] void blame_for(std::size_t rank, const std::string& error, std::vector<std::size_t> others);
 
   std::string arm_;
   double timeout_s_;
+  Json places_;  // of the ranks that a launcher started; null: it started none of these
   std::vector<std::unique_ptr<Process>> ranks_;
   std::vector<Json> started_;  // what each said when it had
   Hello hello_;
   Clock clock_ = Clock::kHost;
   std::optional<double> planted_;
+  double clock_error_s_ = 0;
 };
 
 }  // namespace gpulift

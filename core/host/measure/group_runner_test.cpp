@@ -34,6 +34,13 @@ TEST(Slowest, ThePreconditionIsTheWorst) {
   EXPECT_EQ(slowest(ranks).precondition, 0.5);
 }
 
+TEST(Slowest, ClocksAreKnownAsWellAsThatOfTheWorstHost) {
+  const std::vector<Window> ranks{
+      {.host_s = 1}, {.host_s = 1, .clock_error_s = 2e-6}, {.host_s = 1, .clock_error_s = 3e-6}};
+  EXPECT_EQ(slowest(ranks).clock_error_s, 3e-6);
+  EXPECT_FALSE(slowest(std::span(ranks).first(1)).clock_error_s) << "one host has one clock";
+}
+
 TEST(Slowest, EmptyLaunchesAreThoseOfTheSlowestHost) {
   const std::vector<Window> ranks{{.host_s = 1, .empty_launch_s = 2e-6}, {.host_s = 1, .empty_launch_s = 3e-6}};
   EXPECT_EQ(slowest(ranks).empty_launch_s, 3e-6);

@@ -10,6 +10,7 @@ constexpr double kWholeStepTime_s = 1.5;  // per arm and launch, unless more is 
 constexpr double kOverrun = 3.0;          // the minimum of blocks yields when the budget is exceeded this much
 constexpr int kLongBlocks = 4;
 constexpr double kLongestCase_s = 60;
+constexpr double kClockSlack = 2;  // a later round trip between hosts may be longer than those of the calibration
 
 /// A block has two windows of each arm.
 void fit_to_long_steps(SamplingPlan& plan, std::span<const double> step_s) {
@@ -66,6 +67,10 @@ SamplingPlan plan_of_short_steps(const Job& job, const RunSettings& settings, co
 
 SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const SampledArms& arms) {
   SamplingPlan plan = plan_of_short_steps(job, settings, arms);
+  if (const double least_s = kClockSlack * arms.clock_error_s / kLargestClockError; least_s > plan.window_s) {
+    plan.window_s = least_s;
+    plan.lead_in_s = plan.window_s / 10;
+  }
   plan.limit_s = kOverrun * plan.budget_s;
   if (job.regime != "sustained") fit_to_long_steps(plan, arms.step_s);
   return plan;

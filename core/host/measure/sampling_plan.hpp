@@ -8,6 +8,9 @@
 
 namespace gpulift {
 
+/// Of a window, that the clocks of its hosts may differ by.
+inline constexpr double kLargestClockError = 0.01;
+
 /// What the arms of a case are, as far as their windows depend on it.
 struct SampledArms {
   std::size_t count = 0;
@@ -15,6 +18,7 @@ struct SampledArms {
   bool by_events = false;               // device events judge all of them
   bool ceiling = false;                 // rates against the hardware, not arms against each other
   bool draws_power = false;             // matrix products, which reach the power cap
+  double clock_error_s = 0;             // by which the clocks of their hosts may differ
   std::span<const double> step_s = {};  // seconds of a step of each, once they are known
 };
 

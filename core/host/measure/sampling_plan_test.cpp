@@ -45,6 +45,14 @@ TEST(SamplingPlan, WindowsHoldSeveralWholeSteps) {
   EXPECT_DOUBLE_EQ(sampling_plan(whole_steps(), with_arm_time(4), kTwoOnDevice).budget_s, 8.0);
 }
 
+TEST(SamplingPlan, WindowsAreLongWhereClocksOfHostsAreNotKnownWell) {
+  const SampledArms near{.count = 2, .clock_error_s = 1e-6};
+  EXPECT_EQ(sampling_plan(burst(), {}, near).window_s, sampling_plan(burst(), {}, {.count = 2}).window_s);
+  const SamplingPlan plan = sampling_plan(burst(), {}, {.count = 2, .clock_error_s = 1e-3});
+  EXPECT_GT(plan.window_s, 1e-3 / kLargestClockError);
+  EXPECT_DOUBLE_EQ(plan.lead_in_s, plan.window_s / 10);
+}
+
 TEST(SamplingPlan, WholeStepsThatEventsJudgeHaveShortWindows) {
   const SampledArms arms{.count = 2, .on_device = true, .by_events = true};
   for (const bool quick : {false, true}) {

@@ -23,7 +23,7 @@ class LaunchResources {
     launch_.settings = settings;
     launch_.gpus = Json::array();
     for (const int gpu : settings.gpus) add(look_at_machine(gpu), all_workers);
-    launch_.context["options"] = options_of(settings);
+    add_settings(launch_.context, settings);
   }
 
   LaunchContext& context() { return launch_; }

@@ -171,6 +171,7 @@ nlohmann::ordered_json manifest_of(const std::string& id, const std::string& abi
                                   {"integrity", technique.integrity},
                                   {"launch_bound", technique.launch_bound},
                                   {"whole_steps", technique.whole_steps},
+                                  {"spans_hosts", technique.spans_hosts},
                                   {"arms", technique.arms},
                                   {"controls", technique.controls},
                                   {"python", technique.python},

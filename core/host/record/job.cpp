@@ -38,7 +38,8 @@ constexpr auto kSettings = std::tuple{std::pair{"launches", &RunSettings::launch
                                       std::pair{"scratch_missing", &RunSettings::scratch_missing},
                                       std::pair{"plant", &RunSettings::plant},
                                       std::pair{"python", &RunSettings::python},
-                                      std::pair{"base_python", &RunSettings::base_python}};
+                                      std::pair{"base_python", &RunSettings::base_python},
+                                      std::pair{"given", &RunSettings::given}};
 constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
                                  std::pair{"module", &Job::module},
                                  std::pair{"base_module", &Job::base_module},
@@ -148,6 +149,11 @@ nlohmann::ordered_json options_of(const RunSettings& settings) {
                                  {"seed", settings.seed}};
   if (settings.plant > 0) options["plant"] = settings.plant;
   return options;
+}
+
+void add_settings(nlohmann::ordered_json& context, const RunSettings& settings) {
+  context["options"] = options_of(settings);
+  if (!settings.given.is_null()) context["ranks"] = settings.given.at("facts");
 }
 
 std::string without_folders(const std::string& text) {

@@ -27,6 +27,14 @@ struct RunSettings {
   double plant = 0;  // fraction by which the head of a duet, or else every arm, is slowed down on purpose
   std::string python = default_python();  // the interpreter of Python arms, in a duet the head's
   std::string base_python = {};           // the base's; empty: the same
+  /// Ranks that a launcher started, maybe on several hosts, as gpulift.ranks describes them: null where this program
+  /// starts all.
+  ///   relay        the command that stands for a rank's worker, once the rank's number is behind it
+  ///   address      of rank 0's host, where groups meet
+  ///   environment  variables of rank 0's workers
+  ///   places       of each rank its node, local_rank, local_ranks and gpu (null: none)
+  ///   facts        for records
+  nlohmann::ordered_json given = {};
 };
 
 /// One case in one launch; for a duet, one arm of it.
@@ -72,6 +80,9 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
 
 /// "options" of a record's context: the settings that change what is measured.
 nlohmann::ordered_json options_of(const RunSettings& settings);
+
+/// Adds to a record's context what the run is: its options and, where a launcher started them, its ranks.
+void add_settings(nlohmann::ordered_json& context, const RunSettings& settings);
 
 /// The text with files by their names alone: a record holds no path of the machine.
 std::string without_folders(const std::string& text);

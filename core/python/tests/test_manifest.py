@@ -34,6 +34,7 @@ TECHNIQUE: dict = {
     "integrity": True,
     "launch_bound": True,
     "whole_steps": True,
+    "spans_hosts": True,
     "arms": ("plain", "fast_2"),
     "controls": ["fast_2"],
     "sweep": {"size": [8, -1], "regime": ["burst", "sustained"]},
@@ -93,6 +94,7 @@ def test_arms_alone_are_a_technique(tmp_path: Path) -> None:
         "integrity": False,
         "launch_bound": False,
         "whole_steps": False,
+        "spans_hosts": False,
         "arms": ["eager", "compiled"],
         "controls": [],
         "python": ["eager", "compiled"],
@@ -119,7 +121,7 @@ def test_a_technique_says_all_that_one_in_cpp_can_and_is_not_run(tmp_path: Path)
     assert (found["l2"], found["page_cache"]) == ("by_size", "none")
     assert found["claims"] == ["a-claim"]
     assert found["gpus"] == 1
-    for trait in ("ceiling", "integrity", "launch_bound", "whole_steps"):
+    for trait in ("ceiling", "integrity", "launch_bound", "whole_steps", "spans_hosts"):
         assert found[trait] is True, trait
     assert found["arms"] == found["python"] == ["plain", "fast_2"]
     assert found["controls"] == ["fast_2"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from gpulift.engine import machine, techniques
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
+
+if TYPE_CHECKING:
+    from gpulift.engine import measuring
 
 
 def _technique_ids(incomplete: str) -> list[str]:
@@ -30,9 +33,26 @@ Techniques = Annotated[
         help="Folder of techniques of your own; may be repeated. Else those of GPULIFT_TECHNIQUES.",
     ),
 ]
+Ranks = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="given",
+        help="Measure on the ranks that srun, torchrun or mpirun started, of which this is one.",
+    ),
+]
 
 
 def prepared(named: Sequence[Path] | None) -> tuple[Path, ...]:
     """The modules of these folders of techniques, or else of those of the environment."""
     folders = techniques.asked(named)
     return tuple(techniques.prepare(folders, say)) if folders else ()
+
+
+def on_ranks(
+    word: str, options: measuring.Options, measure: Callable[[measuring.Options], int]
+) -> int:
+    """What a rank does that a launcher started: the exit code."""
+    from gpulift.ranks import given  # which most runs do without
+
+    given.require_given(word, options)
+    return given.run(options, measure, say)

@@ -192,9 +192,13 @@ def _asked(bench: Path, gpus: str) -> tuple[int, ...]:
     return converted(answer, tuple[int, ...], "gpulift-bench --gpu-indices", "gpus")
 
 
-def catalogue(bench: Path, more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
-    """All techniques with their cases, from their manifests; no module is loaded."""
-    answer = _answer(bench, ["--catalogue", *more_flags(more_modules)])
+def catalogue(
+    bench: Path, more_modules: Sequence[Path] = (), modules: Path | None = None
+) -> list[TechniqueInfo]:
+    """All techniques with their cases, from their manifests; no module is loaded. `modules` in
+    place of those of the build."""
+    own = [] if modules is None else ["--modules", str(modules)]
+    answer = _answer(bench, ["--catalogue", *own, *more_flags(more_modules)])
     if not isinstance(answer, list):
         raise GpuliftError("gpulift-bench --catalogue: the answer is not a list", FAILED)
     return [_technique(entry, f"[{index}]") for index, entry in enumerate(answer)]

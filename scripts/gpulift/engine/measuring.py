@@ -43,6 +43,7 @@ PASSED_ON = (
     "scratch",
     "modules",
     "timeout",
+    "given_ranks",
 )
 FINISHED = (OK, FAILED, NOTHING_RAN)
 
@@ -64,6 +65,7 @@ class Options:
     modules: Path | None = None  # the techniques, in place of those of the build
     more_modules: tuple[Path, ...] = ()  # beside those
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
+    given_ranks: Path | None = None  # that describes them; the modules tell runs apart
     timeout: float | None = None  # changes nothing that is measured: a run goes on with another
     quick_s: float | None = None  # where quick leaves cases out: the time for which it was cut
     rows: tuple[Row, ...] = ()  # what is then left
@@ -78,6 +80,7 @@ class Options:
             "scratch": _hash(self.scratch) if self.scratch else None,
             "modules": _state_of(self.modules) if self.modules else None,
             "more_modules": [_state_of(folder) for folder in self.more_modules],
+            "given_ranks": None,
             "timeout": None,
             "rows": None,
         }
@@ -133,7 +136,8 @@ def run(
     """
     bench = machine.find_bench()
     if options.filter is not None and not options.rows:
-        machine.require_selected(machine.catalogue(bench, options.more_modules), options.filter)
+        known = machine.catalogue(bench, options.more_modules, options.modules)
+        machine.require_selected(known, options.filter)
     want = runs.wanted(context, options.given(), bench)
     with _begun(options, results, out, want, reported) as chosen:
         say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")

@@ -317,6 +317,23 @@ class Scratch:
 
 
 @dataclass(frozen=True)
+class GivenRanks:
+    """Ranks that a launcher started, maybe on several hosts."""
+
+    launcher: Annotated[str, about("slurm, torchrun, mpirun, or environment: RANK was set")]
+    ranks: Count
+    nodes: Count
+    hosts: Annotated[
+        tuple[Mapping[str, Any], ...],
+        about(
+            "of each, in the order of nodes: host, gpu and driver as in the context, ranks, and"
+            " fabric: link of the interface that reaches rank 0's host, virtual, rate_bits_per_s,"
+            " rdma (active ports with their rates)"
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True)
 class Host:
     """The machine around the card. Further facts stand beside these: cpu_id (of x86 family, model
     and stepping, of Arm implementer, variant, part and revision), vector_instructions (those that
@@ -426,6 +443,7 @@ class Context:
     versions: Annotated[Mapping[str, str], about("of the libraries that the arms ran through")] = (
         field(default_factory=dict)
     )
+    ranks: Annotated[Maybe[GivenRanks], about("where a launcher started them")] = None
     scratch: Annotated[Maybe[Scratch], about("where an arm asked for a folder")] = None
     environment: Annotated[
         Mapping[str, str], about("an allow-list of variables that change results")

@@ -2,7 +2,9 @@
 and what the exchange between them costs.
 
 A link says what the ranks exchange through: `nvlink`, `host` (the GPUs exchange through the host's
-memory), `gloo` (ranks on processors, over the loopback) or `any`, what NCCL finds best.
+memory), `gloo` (ranks on processors, over the loopback) or `any`, what NCCL finds best. Between
+several nodes, on which a launcher started the ranks, it is that of `gloo` or `fabric`, what NCCL
+finds best there.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpulift_work.llama import LLAMA_SIZES
 from gpulift_work.losses import LossOfHidden
 from gpulift_work.losses import compiled as compiled_loss
+from gpulift_work.nccl import log_transport, transport_in
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
     TEXT_SIZES,
@@ -51,6 +54,7 @@ from gpulift_work.training import (
 MODELS = {
     "nvlink": "gpt2",
     "host": "gpt2",
+    "fabric": "gpt2",
     "gloo": "resnet18",
 }  # that a link is tried with
 PAIR = 2  # ranks that every machine is asked for
@@ -61,10 +65,12 @@ IMAGE_TOLERANCE = 1e-2  # of a deep network with batch normalisation: FP32 alone
 # of algorithms, differs by 4e-4 to 1.7e-3; a rank whose gradients are missing by 0.7
 BF16_TOLERANCE = 0.25  # 0.044 of llama_1b, 0.009 of gpt2, 0.12 of 32 images of resnet18
 RENDEZVOUS_S = 60
+LATE_S = 20  # of a rank in an exchange between nodes: the case ends within half a minute
 LOOPBACK = "127.0.0.1"
 TIMED_GROUPS = 5
 STEPS_OF_GROUP = {"cpu": 2, "cuda": 4}
 LONG_STEPS_OF_GROUP = 1  # of thousands of tokens a row
+FABRIC = "fabric"
 NATIVE_ATOMICS = 3  # CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED of <cuda.h>
 NO_SHARED_MEMORY = "creating shared memory segment"  # of what NCCL says
 
@@ -77,6 +83,7 @@ class Group:
     ranks: int
     device: torch.device
     threads: int
+    transport: str = ""  # between nodes, as NCCL calls it
 
     @property
     def is_alone(self) -> bool:
@@ -91,10 +98,12 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
         int(os.environ.get("RANK", "0")),
         int(os.environ.get("WORLD_SIZE", "1")),
     )
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    link = link if link == "gloo" or nodes() == 1 else FABRIC
     if link == "gloo":
-        if ranks > max(PAIR, cores()):
+        if ranks_here > max(PAIR, cores()):
             raise Skip(
-                f"its {ranks} ranks need a core each, and there are {cores()}",
+                f"its {ranks_here} ranks need a core each, and there are {cores()}",
                 "use a machine with more cores",
             )
         device = torch.device("cpu")
@@ -104,7 +113,8 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
         device = device_of(gpu)
         os.environ["NCCL_P2P_DISABLE"] = "1" if link == "host" else "0"
     set_up(device)
-    torch.set_num_threads(max(1, (cores() - 1) // ranks) if device.type == "cuda" else 1)
+    log = log_transport() if link == FABRIC else None
+    torch.set_num_threads(max(1, (cores() - 1) // ranks_here) if device.type == "cuda" else 1)
     if ranks > 1:
         with naming_what_is_too_small():
             start_group(device, backend)
@@ -113,7 +123,13 @@ def join(link: str, gpu: int | None, backend: str = "") -> Group:
         if link == "nvlink":
             require_nvlink(device)
     TURN.wait()
-    return Group(rank, ranks, device, torch.get_num_threads())
+    transport = "" if log is None else transport_in(log)
+    return Group(rank, ranks, device, torch.get_num_threads(), transport)
+
+
+def nodes() -> int:
+    """On how many hosts the ranks of this arm are."""
+    return int(os.environ.get("GPULIFT_NODES", "1"))
 
 
 def start_group(device: torch.device, backend: str) -> None:
@@ -126,7 +142,7 @@ def start_group(device: torch.device, backend: str) -> None:
         store=meeting_store(),
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),
-        timeout=timedelta(seconds=RENDEZVOUS_S),
+        timeout=timedelta(seconds=RENDEZVOUS_S if nodes() == 1 else LATE_S),
         device_id=device if backend == "nccl" else None,
     )
     atexit.register(dist.destroy_process_group)
@@ -135,18 +151,20 @@ def start_group(device: torch.device, backend: str) -> None:
 
 def meeting_store() -> dist.TCPStore:
     """Through which ranks find each other. It asks nobody who he is, and torch would have it, Gloo
-    and NCCL listen on all addresses or on that of this machine's name: here where ranks meet."""
+    and NCCL listen on all addresses or on that of this machine's name: here where ranks meet, and
+    between nodes on all, by which these may know this one."""
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     if address[0] == LOOPBACK:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
+    listening = address if nodes() == 1 else ("", address[1])
     serves = os.environ["RANK"] == "0"
     return dist.TCPStore(
         *address,
         world_size=int(os.environ["WORLD_SIZE"]),
         is_master=serves,
         timeout=timedelta(seconds=RENDEZVOUS_S),
-        master_listen_fd=socket.create_server(address).detach() if serves else None,
+        master_listen_fd=socket.create_server(listening).detach() if serves else None,
     )
 
 
@@ -439,6 +457,7 @@ def arm_of(
             "model": f"{replica.name}, {replica.rows} rows a shard",
             "device": group.device.type,
             "torch_threads": str(group.threads),
+            **({"nccl_transport": group.transport} if group.transport else {}),
         },
         versions=library_versions(on_gpu),
         metrics=metrics_awake,

@@ -17,6 +17,7 @@ from gpulift_worker import Skip
 
 RING_OR_TREE = r"Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
 OF_SYMMETRIC = r"Kernel (\w+) nchannels (\d+)"
+VIA = r" via (\w+(?:/[A-Za-z]\w*)*)"  # NET/Socket/0, NET/IB/0/GDRDMA, P2P/CUMEM/read
 COPY_ENGINES = "Init CE"  # what NCCL says when a call takes them for the first time
 
 
@@ -40,10 +41,25 @@ def require_peer_memory(link: str) -> None:
 
 def log_choices() -> Path:
     """The file to which NCCL writes what it takes for each call. To be called before it starts."""
+    return _log("INIT,TUNING")
+
+
+def log_transport() -> Path:
+    """The file to which NCCL writes by what each channel goes. To be called before it starts."""
+    return _log("INIT,NET")
+
+
+def transport_in(log: Path) -> str:
+    """By what this rank's channels go, as NCCL calls it: "NET/IB, P2P/CUMEM"."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return ", ".join(sorted(set(re.findall(VIA, text)))) or "not told"
+
+
+def _log(subsystems: str) -> Path:
     folder = tempfile.TemporaryDirectory(prefix="gpulift-nccl-")
     atexit.register(folder.cleanup)
     log = Path(folder.name) / "log"
-    os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_SUBSYS"] = "INFO", "INIT,TUNING"
+    os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_SUBSYS"] = "INFO", subsystems
     os.environ["NCCL_DEBUG_FILE"] = str(log)
     return log
 

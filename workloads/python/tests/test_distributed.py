@@ -188,6 +188,42 @@ def test_a_rank_that_takes_no_part_in_an_exchange_is_not_waited_for_without_end(
     assert "imed out" in other["error"]
 
 
+def test_between_nodes_a_rank_that_takes_no_part_is_waited_for_a_shorter_time(script: Path) -> None:
+    script.write_text(SCRIPT + "\ndistributed.LATE_S = 1\n")
+    with rank_group.RankGroup(script, variables={"GPULIFT_NODES": "2"}) as group:
+        group.hello("silent", {})
+        other, _ = group.window(2)
+        assert group.exit_codes() == [1, 0]
+    assert "Timed out waiting 1000ms" in other["error"]
+
+
+def test_ranks_on_several_nodes_need_the_cores_of_their_own(script: Path) -> None:
+    here = {"GPULIFT_CORES": "1", "GPULIFT_NODES": "2", "LOCAL_WORLD_SIZE": "1"}
+    with rank_group.RankGroup(script, ranks=3, variables=here) as group:
+        assert [one.get("check_error") for one in group.hello("fine", {})] == [0, 0, 0]
+    with rank_group.RankGroup(script, ranks=3, variables={"GPULIFT_CORES": "1"}) as group:
+        said = group.hello("fine", {})
+    assert said[0]["skipped"] == "its 3 ranks need a core each, and there are 1"
+
+
+@pytest.mark.parametrize("link", ["nvlink", "host", "any", "fabric"])
+def test_gpus_of_several_nodes_have_the_fabric_between_them(
+    link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = importlib.import_module("gpulift_work.distributed")
+    monkeypatch.setenv("GPULIFT_NODES", "2")
+    monkeypatch.delenv("NCCL_DEBUG_SUBSYS", raising=False)
+    for name in ("NCCL_P2P_DISABLE", "NCCL_DEBUG", "NCCL_DEBUG_FILE"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(distributed, "device_of", lambda gpu: distributed.torch.device("cuda", gpu))
+    monkeypatch.setattr(distributed, "set_up", lambda device: None)
+    monkeypatch.setattr(distributed, "require_nvlink", None)
+    group = distributed.join(link, 0)  # a rank that is alone meets nobody
+    assert os.environ["NCCL_P2P_DISABLE"] == "0"
+    assert os.environ["NCCL_DEBUG_SUBSYS"] == "INIT,NET"
+    assert group.transport == "not told"
+
+
 def test_a_rank_that_is_terminated_ends_the_other(script: Path) -> None:
     with rank_group.RankGroup(script) as group:
         group.hello("fine", {})

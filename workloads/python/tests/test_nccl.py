@@ -36,6 +36,14 @@ def test_the_last_call_of_its_kind_tells(text: str, taken: str, tmp_path: Path) 
     assert nccl.choice_in(log, "AllReduce") == taken
 
 
+def test_transports_of_all_channels_are_told_without_their_numbers(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert nccl.transport_in(log) == "not told"
+    ways = ("NET/IB/0/GDRDMA", "NET/IB/1", "P2P/CUMEM/read")
+    log.write_text("".join(f"{LINE}Channel 00/0 : 1[0] -> 0[0] [send] via {way}\n" for way in ways))
+    assert nccl.transport_in(log) == "NET/IB, P2P/CUMEM/read"
+
+
 def test_an_arm_has_its_own_variables_and_none_of_nccls_that_are_anothers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,201 @@
+"""torch's TCPStore, through which ranks speak: who listens, and lines of messages in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from threading import Event, Lock
+from typing import Any
+
+from gpulift.ground.errors import GpuliftError
+from gpulift.ranks.launched import Launched
+
+MEETING_S = 50.0  # for all ranks to come
+RETRY_S = 0.3
+LOOK_S = 1.0  # between two looks at whether waits are to end
+LEAST_S = 0.01  # of a wait: without any it would never end
+LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
+
+Json = dict[str, Any]
+
+
+class Lost(Exception):
+    """The store is gone, and with it the rank or launcher that held it."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """While torch loads: it would log each wait that comes to nothing."""
+    before = os.environ.get(LOG_LEVEL)
+    os.environ[LOG_LEVEL] = "ERROR"
+    try:
+        yield
+    finally:
+        del os.environ[LOG_LEVEL]
+        if before is not None:
+            os.environ[LOG_LEVEL] = before
+
+
+class Store:
+    """A connection of its own to what all ranks share; each thread that waits needs one. Waits of
+    all of them end when one is closed."""
+
+    def __init__(
+        self, place: Launched, *, serves: bool = False, closed: Event | None = None
+    ) -> None:
+        self._closed = closed or Event()
+        with _quiet():
+            try:
+                import torch.distributed as dist
+            except ModuleNotFoundError:
+                raise GpuliftError(
+                    "--ranks given: needs torch in the Python that runs gpulift"
+                ) from None
+        self._place = place
+        self._prefix = f"gpulift/{place.attempt}/"
+        self._store = dist.TCPStore(
+            place.address,
+            place.port,
+            is_master=serves,
+            timeout=timedelta(seconds=MEETING_S),
+            wait_for_workers=False,
+            master_listen_fd=_listening(place.port) if serves else None,
+        )
+
+    def again(self) -> Store:
+        """Another connection."""
+        return Store(self._place, closed=self._closed)
+
+    def close(self) -> None:
+        """Ends waits: a thread that waits in torch when Python ends would end it by a signal."""
+        self._closed.set()
+
+    def put(self, key: str, message: Json) -> None:
+        """Throws Lost."""
+        try:
+            self._store.set(self._prefix + key, json.dumps(message))
+        except RuntimeError as error:
+            raise Lost from error
+
+    def wait(self, key: str, limit_s: float) -> bool:
+        """Whether it came within the limit. Throws Lost."""
+        until_s = time.monotonic() + limit_s
+        while not self._closed.is_set():
+            left_s = max(until_s - time.monotonic(), LEAST_S)
+            try:
+                wait = timedelta(seconds=min(left_s, LOOK_S))
+                self._store.wait([self._prefix + key], wait)
+            except RuntimeError as error:
+                if "timeout" not in str(error):
+                    raise Lost from error
+            else:
+                return True
+            if left_s <= LOOK_S:
+                return False
+        raise Lost
+
+    def get(self, key: str, limit_s: float) -> Json | None:
+        """What came within the limit. Throws Lost."""
+        if not self.wait(key, limit_s):
+            return None
+        try:
+            message: Json = json.loads(self._store.get(self._prefix + key))
+        except RuntimeError as error:
+            raise Lost from error
+        return message
+
+    def take(self, key: str, limit_s: float) -> Json | None:
+        """The same, which is then gone."""
+        message = self.get(key, limit_s)
+        if message is not None:
+            self.drop(key)
+        return message
+
+    def drop(self, key: str) -> None:
+        """It is no longer needed."""
+        with suppress(RuntimeError):
+            self._store.delete_key(self._prefix + key)
+
+
+class Writer:
+    """One end of a line of messages; several threads may write."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._lock, self._count = Lock(), 0
+
+    def put(self, message: Json) -> None:
+        """The next. Throws Lost."""
+        with self._lock:
+            self._store.put(f"{self._name}/{self._count}", message)
+            self._count += 1
+
+
+class Reader:
+    """The other end, of one thread."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._count = 0
+
+    def take(self, limit_s: float) -> Json | None:
+        """The next, if it comes within the limit. Throws Lost."""
+        message = self._store.take(f"{self._name}/{self._count}", limit_s)
+        if message is not None:
+            self._count += 1
+        return message
+
+
+def meet(place: Launched) -> Store:
+    """The store of all ranks, which rank 0 holds where the launcher has none. Throws GpuliftError
+    where the host's name says nothing, or nobody listens at the port."""
+    serves = place.rank == 0 and not place.store_is_there
+    try:
+        socket.getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise GpuliftError(
+            f"--ranks given: MASTER_ADDR {place.address} does not resolve on the host of rank"
+            f" {place.rank}: {error.strerror}"
+        ) from None
+    if not serves:
+        _require_listening(place)
+    try:
+        return Store(place, serves=serves)
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
+        raise GpuliftError(
+            f"--ranks given: rank {place.rank} cannot meet the others at"
+            f" {place.address}:{place.port}: {why}"
+        ) from None
+
+
+def _listening(port: int) -> int:
+    """On all addresses, by which other hosts may know this one."""
+    has_both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if has_both else socket.AF_INET
+    listening = socket.create_server(("", port), family=family, dualstack_ipv6=has_both)
+    return listening.detach()
+
+
+def _require_listening(place: Launched) -> None:
+    """Waits until somebody does."""
+    until_s = time.monotonic() + MEETING_S
+    while True:
+        try:
+            limit_s = max(RETRY_S, until_s - time.monotonic())
+            socket.create_connection((place.address, place.port), timeout=limit_s).close()
+            return
+        except OSError as error:
+            if time.monotonic() + RETRY_S >= until_s:
+                why = error.strerror or "no answer"
+                raise GpuliftError(
+                    f"--ranks given: rank {place.rank} does not reach rank 0 at"
+                    f" {place.address}:{place.port} ({why}): is the port open between the hosts,"
+                    " and did rank 0 start?"
+                ) from None
+        time.sleep(RETRY_S)

@@ -1,0 +1,80 @@
+"""How ranks meet, or say that they cannot, and messages between them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gpulift.ground.errors import GpuliftError
+from gpulift.ranks import store
+from gpulift.ranks.launched import Launched
+from gpulift.ranks.store import Lost, Reader, Store, Writer
+from tests.ranks.conftest import free_port
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def place() -> Launched:
+    return Launched("environment", 0, 2, 0, "127.0.0.1", free_port())
+
+
+@pytest.fixture
+def shared(place: Launched) -> Iterator[Store]:
+    made = store.meet(place)
+    yield made
+    made.close()
+
+
+def test_messages_come_in_order_and_are_then_gone(place: Launched, shared: Store) -> None:
+    writer = Writer(shared, "line")
+    reader = Reader(store.meet(replace(place, rank=1)), "line")
+    for number in range(3):
+        writer.put({"number": number})
+    assert [reader.take(5.0) for _ in range(3)] == [{"number": number} for number in range(3)]
+    assert reader.take(0.0) is None
+    assert not shared.wait("line/0", 0.0)
+
+
+def test_an_attempt_hears_nothing_of_the_one_before(place: Launched, shared: Store) -> None:
+    shared.put("key", {})
+    again = store.meet(replace(place, rank=1, attempt="1"))
+    assert again.get("key", 0.0) is None
+
+
+def test_waits_end_when_one_connection_is_closed(shared: Store) -> None:
+    other = shared.again()
+    shared.close()
+    with pytest.raises(Lost):
+        other.wait("key", 60.0)
+
+
+def test_a_store_that_is_gone_is_told() -> None:
+    place = Launched("environment", 0, 2, 0, "127.0.0.1", free_port())
+    held = store.meet(place)
+    other = store.meet(replace(place, rank=1))
+    del held
+    with pytest.raises(Lost):
+        other.wait("key", 60.0)
+
+
+def test_a_name_that_does_not_resolve_is_one_line(place: Launched) -> None:
+    with pytest.raises(GpuliftError, match=r"MASTER_ADDR no\.invalid does not resolve") as told:
+        store.meet(replace(place, address="no.invalid"))
+    assert "\n" not in str(told.value)
+
+
+def test_a_closed_port_is_one_line(place: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MEETING_S", 0.5)
+    with pytest.raises(GpuliftError, match=r"rank 1 does not reach rank 0 at .*refused") as told:
+        store.meet(replace(place, rank=1))
+    assert "\n" not in str(told.value)
+
+
+def test_a_port_that_another_holds_is_told(place: Launched) -> None:
+    told = pytest.raises(GpuliftError, match="rank 0 cannot meet the others")
+    with socket.create_server(("", place.port)), told:
+        store.meet(place)
