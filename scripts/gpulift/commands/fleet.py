@@ -11,7 +11,7 @@ import typer
 
 from gpulift.analysis.machine.results import PASS
 from gpulift.fleet import state
-from gpulift.fleet.judge import judge_fleet
+from gpulift.fleet.judge import MOST_NAMED, judge_fleet
 from gpulift.fleet.kubernetes import Kubernetes
 from gpulift.fleet.measuring import FleetRun, expected_nodes
 from gpulift.fleet.ray_nodes import Ray
@@ -44,7 +44,10 @@ def qualify(
     ] = None,
     slurm: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="PARTITION", help="Nodes of this partition; they share the folder."),
+        typer.Option(
+            metavar="PARTITION",
+            help="Nodes of this partition, which share FOLDER and this gpulift.",
+        ),
     ] = None,
     kubernetes: Annotated[
         Optional[str],  # noqa: UP045
@@ -52,7 +55,10 @@ def qualify(
     ] = None,
     ray: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="ADDRESS", help="Nodes of the Ray cluster that answers there."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Nodes of the Ray cluster there, with gpulift at the same place.",
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option(parser=named, metavar="FOLDER", help="Where all of it is kept.")
@@ -71,7 +77,7 @@ def qualify(
     ] = "2h",
 ) -> None:
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
-    one page. What the folder holds is not measured again.
+    one page. Each takes its nodes whole. What FOLDER holds is not measured again.
 
     Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, 77 where nothing
     could run.
@@ -83,12 +89,15 @@ def qualify(
     listed = scheduler.nodes()
     state.prepare(folder)
     with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
-        held = state.read_expected(folder, scheduler.name)
+        held = state.read_expected(folder, scheduler.name, options or OPTIONS)
         expected = expected_nodes(held.nodes, listed, nodes)
         given = held.labels if racks is None else racks
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
-        for node in sorted(set(given) - set(expected)):
-            say(f"--labels: {node} is no node of this fleet")
+        unknown = sorted(set(given) - set(expected))
+        if unknown:
+            more = ", ..." if len(unknown) > MOST_NAMED else ""
+            some = f"{', '.join(unknown[:MOST_NAMED])}{more}"
+            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
         FleetRun(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
 

@@ -10,7 +10,8 @@ from typing import Annotated, Optional
 import typer
 
 from gpulift.fleet.jobs import IN_SHARED, Answer, Job, run_all
-from gpulift.fleet.kept import LOG_FILE, RESULTS
+from gpulift.fleet.kept import RESULTS
+from gpulift.fleet.logs import LOG_FILE
 from gpulift.fleet.ray_nodes import Ray
 from gpulift.fleet.schedulers import Node
 from gpulift.ground.arguments import named

@@ -7,6 +7,7 @@ had a part in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,6 @@ from gpulift.fleet.family import Seen
 from gpulift.fleet.kept import Meeting
 
 LEAST_MEETINGS = 2  # that tell whose fault it is
-MODEL = "fabric"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,24 @@ class Fault:
 
 
 def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
-    """The best of each node's pairs, and of its groups, in each case that two or more have."""
-    for (node, kind), own in _by_node(meetings).items():
+    """The best of each node's pairs, and of its groups, in each case that two or more have, with
+    nodes of the same models."""
+    for (node, kind, models), own in _by_node(meetings).items():
         for case in sorted({case for one in own for case in one.rates}):
             rates = [one.rates[case] for one in own if case in one.rates]
             if len(rates) >= LEAST_MEETINGS:
                 best = max(rates, key=lambda rate: rate.value)
                 near = None if best.one_launch else best.high
-                yield Seen(node, "", MODEL, f"{kind}/{case}", "B/s", best.value, near)
+                yield Seen(node, "", models, f"{kind}/{case}", "B/s", best.value, near)
 
 
 def broken_nodes(meetings: Sequence[Meeting]) -> set[str]:
-    """Nodes of which all pairs and groups failed, two or more, where each partner was in one that
-    did not."""
+    """Nodes of which all pairs and groups that answered failed, two or more, where each partner was
+    in one that did not."""
     sound = {node for one in meetings if not one.why for node in one.nodes}
     failed: dict[str, list[Meeting]] = {}
     for one in meetings:
-        for node in one.nodes if one.why else ():
+        for node in one.nodes if one.why and one.answered else ():
             failed.setdefault(node, []).append(one)
     return {
         node
@@ -66,19 +67,19 @@ def faults(meetings: Sequence[Meeting], explained_by: Collection[str]) -> Iterat
 
 def _slow(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], str]:
     """By kind and name."""
-    cases: dict[tuple[str, str], list[Meeting]] = {}
+    cases: dict[tuple[str, str, str], list[Meeting]] = {}
     for one in meetings:
         for case in one.rates:
-            cases.setdefault((one.kind, case), []).append(one)
+            cases.setdefault((one.kind, one.models, case), []).append(one)
     enough = {key: rated for key, rated in cases.items() if len(rated) >= ENOUGH_CARDS}
     tests = sum(map(len, enough.values()))
     found = {}
-    for (kind, case), rated in enough.items():
+    for (kind, _, case), rated in enough.items():
         logs = logs_of([one.rates[case].value for one in rated])
         spread = spread_of(logs, tails=False)
         needed = limits(len(rated), tests, None)
         for one, log, distance in zip(rated, logs, spread.distances(logs), strict=True):
-            off = float(log) - spread.center
+            off = math.expm1(float(log) - spread.center)
             if distance < -needed.far and off < -needed.least:
                 found[kind, one.name] = (
                     f"{100 * off:.0f} % from the median of {len(rated)} in {case}"
@@ -86,9 +87,9 @@ def _slow(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], str]:
     return found
 
 
-def _by_node(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], list[Meeting]]:
-    found: dict[tuple[str, str], list[Meeting]] = {}
+def _by_node(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str, str], list[Meeting]]:
+    found: dict[tuple[str, str, str], list[Meeting]] = {}
     for one in meetings:
         for node in one.nodes:
-            found.setdefault((node, one.kind), []).append(one)
+            found.setdefault((node, one.kind, one.models), []).append(one)
     return found

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulift.fleet.kept import CODE_FILE, LOG_FILE
+from gpulift.fleet.kept import CODE_FILE
+from gpulift.fleet.logs import LOG_FILE, TOLD_CODE, last_words
 from gpulift.fleet.schedulers import Node
 from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
 from gpulift.ground.signals import Signals
@@ -21,7 +22,8 @@ from gpulift.ground.whole import write_whole
 
 LOOK_S = 1.0
 ENDED_WITHIN_S = 40.0  # srun waits for 32 s before it kills
-# $0 is the folder. The last line tells the command's exit code from that of the scheduler.
+# $0 is the folder. The last line, whatever is before it, tells the command's exit code from that of
+# the scheduler.
 IN_SHARED = """\
 if [ ! -w "$0" ]; then
   echo "gpulift: error: $0 is not on this node, or not writable: name a folder that nodes share" >&2
@@ -29,7 +31,7 @@ if [ ! -w "$0" ]; then
 fi
 "$@" < /dev/null
 code=$?
-echo "gpulift: exit code $code" >&2
+printf "\\ngpulift: exit code %d\\n" "$code" >&2
 exit "$code"
 """
 # A kubectl that is killed leaves what it started; but then its input ends.
@@ -41,11 +43,10 @@ watch=$!
 "$@" < /dev/null
 code=$?
 kill "$watch"
-echo "gpulift: exit code $code" >&2
+printf "\\ngpulift: exit code %d\\n" "$code" >&2
 exit "$code"
 """
-OUR_ERROR = "gpulift: error: "
-TOLD_CODE = re.compile(r"^gpulift: exit code (\d+)$", re.MULTILINE)
+CODE = re.compile(rf"^{TOLD_CODE}(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class _Running:
     def __init__(self, job: Job, limit_s: float, signals: Signals) -> None:
         self.job = job
         self._limit_s, self._ends_s = limit_s, time.monotonic() + limit_s
-        self._late = False
+        self._late = ""  # and what it last said
         log, output = job.folder / LOG_FILE, job.folder / job.output
         with ExitStack() as opened:
             try:
@@ -100,7 +101,8 @@ class _Running:
         now_s = time.monotonic()
         if now_s >= self._ends_s and not self.has_ended():
             self.end(signal.SIGKILL if self._late else signal.SIGTERM)
-            self._late, self._ends_s = True, now_s + ENDED_WITHIN_S
+            self._late = self._late or last_words(self.job.folder)
+            self._ends_s = now_s + ENDED_WITHIN_S
         return self.has_ended()
 
     def has_ended(self) -> bool:
@@ -116,11 +118,12 @@ class _Running:
         for process in self._processes:
             _close_input(process)
         if self._late:
-            return Answer(None, f"has not answered within {_time(self._limit_s)}")
+            late = f"has not answered within {_time(self._limit_s)}"
+            return Answer(None, f"{late}: {self._late}")
         said = (self.job.folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
-        told = [int(code) for code in TOLD_CODE.findall(said)]
+        told = [int(code) for code in CODE.findall(said)]
         if not told:
-            return Answer(None, _reason(said))
+            return Answer(None, last_words(self.job.folder))
         of_programs = max(abs(process.returncode) for process in self._processes)
         return Answer(max(told) or of_programs)
 
@@ -170,13 +173,3 @@ def _end(running: Sequence[_Running]) -> None:
 
 def _time(limit_s: float) -> str:
     return f"{limit_s:g} s" if limit_s < 60 else f"{limit_s / 60:g} min"
-
-
-def _reason(said: str) -> str:
-    """The last line: of our errors, else of others', else of all."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    for words in (OUR_ERROR, "error: ", ""):
-        told = [line for line in lines if words in line]
-        if told:
-            return told[-1].removeprefix(OUR_ERROR)
-    return "said nothing"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.analysis.machine.siblings import WORTH_FAILING
 from gpulift.fleet import fabric, kept
 from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
-from gpulift.fleet.kept import NO_ANSWER, KeptCard, KeptCheck, KeptNode, Meeting
+from gpulift.fleet.kept import KeptCard, KeptCheck, KeptNode, Meeting
+from gpulift.fleet.logs import NO_ANSWER
 from gpulift.ground import errors
 
 WORST_FIRST = (FAIL, NO_ANSWER, INCONCLUSIVE, SKIPPED, PASS)
@@ -83,12 +84,14 @@ def judge_fleet(folder: Path) -> Fleet:
 def _judged(
     nodes: Sequence[KeptNode], meetings: Sequence[Meeting], expected: kept.Expected
 ) -> Fleet:
+    models = {node.name: node.models for node in nodes}
+    meetings = [replace(one, models=_of_all(one.nodes, models)) for one in meetings]
     family = family_of([*_roofs(nodes), *fabric.rates_of_nodes(meetings)])
     broken = fabric.broken_nodes(meetings)
     slow = {
         place.seen.node
         for place in family.places
-        if place.named and place.seen.model == fabric.MODEL
+        if place.named and place.seen.check.startswith(kept.KINDS)
     }
     faults = tuple(fabric.faults(meetings, broken | slow))
     places = _by_node(family)
@@ -110,6 +113,11 @@ def _judged(
     ]
     verdicts.sort(key=lambda one: WORST_FIRST.index(one.verdict))
     return Fleet(expected.scheduler, tuple(verdicts), family.roofs, faults)
+
+
+def _of_all(nodes: Sequence[str], models: Mapping[str, set[str]]) -> str:
+    """The models of these nodes."""
+    return ", ".join(sorted(set().union(*(models.get(name, ()) for name in nodes))))
 
 
 def _roofs(nodes: Sequence[KeptNode]) -> Iterator[Seen]:
@@ -172,13 +180,13 @@ def _own(node: KeptNode) -> tuple[str, str]:
     """What its own qualification says."""
     if node.code is None:
         return NO_ANSWER, node.why
-    word = BY_CODE.get(node.code, FAIL)
+    if node.why:
+        return FAIL, node.why
     if node.code == errors.FAILED:
-        failed = list(_failed(node.cards))
+        failed = list(_failed(node.cards)) or ["measuring"]
         more = f", {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
-        return FAIL, f"{', '.join(failed[:MOST_NAMED]) or 'no check'}{more} failed"
-    if word == FAIL:
-        return FAIL, f"exit code {node.code}: see its log"
+        return FAIL, f"{', '.join(failed[:MOST_NAMED])}{more} failed"
+    word = BY_CODE[node.code]
     return word, {SKIPPED: "nothing could run", INCONCLUSIVE: "too much is open"}.get(word, "")
 
 

@@ -19,20 +19,20 @@ from msgspec.json import decode
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.analysis.machine.verdict import INFORMING
-from gpulift.ground.errors import NOTHING_RAN, OK, GpuliftError
+from gpulift.engine.schema import METHOD
+from gpulift.fleet.logs import last_words, why_open
+from gpulift.ground import errors
+from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import content_of, record_files
 from gpulift.verdicts import stats
 
 FLEET_FILE = "fleet.json"
 CODE_FILE = "exit_code"
-LOG_FILE = "log.txt"
 NODES_FILE = "nodes.txt"
 RESULTS = "results"
 SCHEMA = 1
-LAST_BYTES = 4096  # of a log
 ALL_REDUCE = "all_reduce"
-NO_ANSWER = "no answer"
 KINDS = ("pairs", "groups")
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -41,12 +41,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Expected:
-    """fleet.json: the nodes that a verdict is wanted of, whose racks may be told."""
+    """fleet.json: the nodes that a verdict is wanted of, whose racks may be told, and options of
+    their qualify."""
 
     schema: int
     nodes: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,14 @@ class KeptCheck:
 class _Verdicts:
     checks: tuple[KeptCheck, ...]
     run: str = ""
+    method: str = METHOD
 
 
 @dataclass(frozen=True, slots=True)
 class KeptCard:
     """Verdicts on a card of a node, or on what several did together; without a name those of a node
-    with one card, and of its cards among each other."""
+    with one card, and of its cards among each other. The model says which method measured it where
+    that is another than this gpulift's."""
 
     name: str
     model: str
@@ -103,23 +107,31 @@ class KeptCard:
 
 @dataclass(frozen=True, slots=True)
 class KeptNode:
-    """What a node left: its exit code, or why it has none."""
+    """What a node left: its exit code, or why it has none; `why`, too, where it has no verdict."""
 
     name: str
     code: int | None
     why: str = ""
     cards: tuple[KeptCard, ...] = ()
 
+    @property
+    def models(self) -> set[str]:
+        """Of its cards."""
+        return {card.model for card in self.cards if card.model}
+
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A pair or a group: bus bandwidth of all-reduces by case, or why it failed."""
+    """A pair or a group: bus bandwidth of all-reduces by case, or why it failed; one that has not
+    answered may have waited for its nodes all the time."""
 
     kind: str
     name: str
     nodes: tuple[str, ...]
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     why: str = ""
+    answered: bool = True
+    models: str = ""  # of the cards of its nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +175,23 @@ def kept_node(fleet: Path, name: str) -> KeptNode:
     folder = fleet / "nodes" / name
     code = exit_code(folder)
     if code is None:
-        return KeptNode(name, None, _why_open(folder))
+        return KeptNode(name, None, why_open(folder))
     results = folder / RESULTS
     try:
         cards = tuple(_card(file, results) for file in _files(results))
     except GpuliftError as error:
         return KeptNode(name, None, str(error))
-    return KeptNode(name, code, cards=cards)
+    if code == NOTHING_RAN or (cards and code in (OK, FAILED, errors.INCONCLUSIVE)):
+        return KeptNode(name, code, cards=cards)
+    why = f"exit code {code} without a verdict: {last_words(folder)}"
+    return KeptNode(name, code or None, why, cards)
 
 
 def meetings(folder: Path) -> Iterator[Meeting]:
     """All pairs, then all groups."""
     for kind in KINDS:
         places = (folder / kind).iterdir() if (folder / kind).is_dir() else ()
-        yield from (_meeting(kind, one) for one in sorted(places) if (one / NODES_FILE).is_file())
+        yield from (meeting(one) for one in sorted(places) if (one / NODES_FILE).is_file())
 
 
 def exit_code(folder: Path) -> int | None:
@@ -187,12 +202,14 @@ def exit_code(folder: Path) -> int | None:
         return None
 
 
-def _meeting(kind: str, folder: Path) -> Meeting:
+def meeting(folder: Path) -> Meeting:
+    """A pair or a group. Raises GpuliftError where its nodes cannot be read."""
+    kind = folder.parent.name
     nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
-        why = _why_open(folder) if code is None else f"exit code {code}"
-        return Meeting(kind, folder.name, nodes, why=why)
+        why = why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
+        return Meeting(kind, folder.name, nodes, why=why, answered=code is not None)
     try:
         return Meeting(kind, folder.name, nodes, _rates(record_files(folder / RESULTS)))
     except GpuliftError as error:
@@ -226,7 +243,10 @@ def _card(file: Path, results: Path) -> KeptCard:
     place = file.parent.relative_to(results).as_posix()
     name = "" if place == "." else place
     decide = tuple(one for one in kept.checks if one.decides)
-    return KeptCard(name, kept.run.partition("/")[0], tuple(roofs), decide)
+    model = kept.run.partition("/")[0]
+    if model and kept.method != METHOD:
+        model = f"{model} by method {kept.method}"
+    return KeptCard(name, model, tuple(roofs), decide)
 
 
 def _files(results: Path) -> Iterator[Path]:
@@ -234,21 +254,6 @@ def _files(results: Path) -> Iterator[Path]:
     for name in (VERDICT_FILE, SIBLINGS_FILE):
         yield from results.glob(name)
         yield from sorted(results.glob(f"*/{name}"))
-
-
-def _why_open(folder: Path) -> str:
-    """The last line of the log of what did not end, if there is any."""
-    try:
-        with (folder / LOG_FILE).open("rb") as log:
-            log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
-            lines = log.read().decode("utf-8", "replace").split("\n")
-    except OSError:
-        return "it kept nothing"
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")
-    why = said.removeprefix("gpulift: ")
-    return (
-        why.removeprefix(f"{NO_ANSWER}: ") if why.startswith(NO_ANSWER) else f"did not end: {why}"
-    )
 
 
 def _read(file: Path) -> bytes:

@@ -35,7 +35,9 @@ class Kubernetes:
                 f" kubectl --namespace={self._namespace} apply -f ci/cluster/fleet.yaml makes one"
                 " on each node"
             )
-        return sorted(map(_node, pods), key=lambda node: node.name)
+        # Of one that is being replaced there are two: the one that runs is last.
+        nodes = sorted(map(_node, pods), key=lambda node: (node.name, not node.lacking))
+        return list({node.name: node for node in nodes}.values())
 
     def commands(self, nodes: Sequence[Node], command: Sequence[str]) -> list[list[str]]:
         """A kubectl for each node."""
@@ -73,7 +75,9 @@ def _wanted_node(pod: Mapping[str, Any]) -> str:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(required, {})
     fields = (
-        field for term in affinity.get("nodeSelectorTerms", ()) for field in term["matchFields"]
+        field
+        for term in affinity.get("nodeSelectorTerms", ())
+        for field in term.get("matchFields", ())
     )
     return next((field["values"][0] for field in fields if field["key"] == "metadata.name"), "")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gpulift.fleet import kept, state
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job, run_all, write_code
-from gpulift.fleet.kept import LOG_FILE, NO_ANSWER, RESULTS
+from gpulift.fleet.kept import RESULTS
+from gpulift.fleet.logs import LOG_FILE, NO_ANSWER
 from gpulift.fleet.rounds import groups_of, rounds_of_pairs
 from gpulift.fleet.schedulers import Node, Scheduler
 from gpulift.ground import programs
@@ -20,6 +21,7 @@ TOGETHER = "ceiling/collectives"
 OWN = Path("/tmp/gpulift-fleet")  # where nodes that share no folder keep what is fetched
 FETCH_S = 60.0
 FETCH = 'tar -C "$0" -cf - . && rm -rf "$0"'
+MEASURED = "measured"
 WORDS = {OK: "pass", FAILED: "fail", INCONCLUSIVE: "inconclusive", NOTHING_RAN: "nothing could run"}
 
 
@@ -51,7 +53,9 @@ class FleetRun:
 
     def _qualify(self, expected: Sequence[str], listed: dict[str, Node]) -> None:
         folders = {name: state.node_folder(self._folder, name) for name in expected}
-        open_ones = {name: at for name, at in folders.items() if not state.is_qualified(at)}
+        open_ones = {
+            name: at for name, at in folders.items() if not state.is_qualified(self._folder, name)
+        }
         unknown = f"not known to {self._scheduler.name} now"
         nodes = [listed.get(name, Node(name, lacking=unknown)) for name in open_ones]
         wanted = ("qualify", *self._options)
@@ -69,26 +73,34 @@ class FleetRun:
             if node.lacking:
                 self._say(f"{node.name}: {NO_ANSWER}: {node.lacking}")
                 state.add_no_answer(open_ones[node.name], node.lacking)
-        self._run(jobs)
+        self._run(jobs, lambda job: self._verdict(job.name))
+
+    def _verdict(self, name: str) -> str:
+        """Of a node; or why it has none."""
+        node = kept.kept_node(self._folder, name)
+        return node.why or WORDS[node.code or OK]
 
     def _together(
         self, kind: str, title: str, wanted: Mapping[str, Sequence[str]], least: int
     ) -> None:
         """Those nodes of each that answered alone and can be reached now, where they are enough."""
-        able = {}
-        if any(not state.is_measured(self._folder / kind / name) for name in wanted):
-            able = {node.name: node for node in self._scheduler.nodes() if self._answers(node)}
+        folders = {name: self._folder / kind / name for name in wanted}
+        open_ones = {
+            name: at for name, at in folders.items() if not state.is_measured(at, wanted[name])
+        }
+        listed = self._scheduler.nodes() if open_ones else []
+        able = {node.name: node for node in listed if self._answers(node)}
         jobs = []
-        for name, names in wanted.items():
-            folder = self._folder / kind / name
-            nodes = [able[one] for one in names if one in able]
-            if len(nodes) >= least and not state.is_measured(folder):
-                state.write_nodes(folder, [node.name for node in nodes])
+        for name, folder in open_ones.items():
+            nodes = [able[one] for one in wanted[name] if one in able]
+            names = [node.name for node in nodes]
+            if len(nodes) >= least and not state.is_measured(folder, names):
+                state.write_nodes(folder, names)
                 asked = ("run", TOGETHER, "--ranks", "given")
                 jobs.append(self._job(name, folder, nodes, asked))
         if jobs:
             self._say(f"{title}: {len(jobs)} to measure")
-        self._run(jobs)
+        self._run(jobs, lambda job: kept.meeting(job.folder).why or MEASURED)
 
     def _answers(self, node: Node) -> bool:
         code = kept.exit_code(state.node_folder(self._folder, node.name))
@@ -113,30 +125,29 @@ class FleetRun:
             return folder
         return OWN / folder.relative_to(self._folder)
 
-    def _run(self, jobs: Sequence[Job]) -> None:
+    def _run(self, jobs: Sequence[Job], told: Callable[[Job], str]) -> None:
         done = 0
 
         def ended(job: Job, answer: Answer) -> None:
             nonlocal done
             done += 1
-            said = self._kept(job, answer)
-            self._say(f"{job.name}: {said} ({done} of {len(jobs)})")
+            why = self._keep(job, answer)
+            said = f"{NO_ANSWER}: {why}" if why else told(job)
+            log = "" if said in (*WORDS.values(), MEASURED) else f"; see {job.folder / LOG_FILE}"
+            self._say(f"{job.name}: {said}{log} ({done} of {len(jobs)})")
 
         run_all(jobs, self._scheduler.at_once, self._limit_s, ended)
 
-    def _kept(self, job: Job, answer: Answer) -> str:
-        """What came of it; its exit code is written last."""
+    def _keep(self, job: Job, answer: Answer) -> str:
+        """Its exit code, last of all; or why it has none, which is returned."""
         why = answer.why
         if answer.code is not None and not self._scheduler.shares_folder:
             why = self._fetched(job)
-        log = job.folder / LOG_FILE
         if answer.code is None or why:
             state.add_no_answer(job.folder, why)
-            return f"{NO_ANSWER}: {why}; see {log}"
-        write_code(job, answer.code)
-        if not state.is_qualified(job.folder):
-            return f"exit code {answer.code}; see {log}"
-        return WORDS[answer.code]
+        else:
+            write_code(job, answer.code)
+        return why
 
     def _fetched(self, job: Job) -> str:
         """Brings what the first node keeps; why that is not possible."""
@@ -163,7 +174,10 @@ def expected_nodes(
     held: Sequence[str], listed: Sequence[Node], count: int | None
 ) -> tuple[str, ...]:
     """Those of earlier calls, and all others; or so many, those first that can run something now.
-    Raises GpuliftError where there are fewer."""
+    Raises GpuliftError where there are fewer, or a name is none of a folder."""
+    for node in listed:
+        if node.name in ("", ".", "..") or "/" in node.name:
+            raise GpuliftError(f"a node is called {node.name!r}, which no folder can be", FAILED)
     if count is None:
         return tuple(dict.fromkeys([*held, *(node.name for node in listed)]))
     able = sorted(listed, key=lambda node: bool(node.lacking))

@@ -11,7 +11,8 @@ from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.fleet.family import Place
 from gpulift.fleet.judge import Fleet, NodeVerdict
-from gpulift.fleet.kept import NO_ANSWER, Meeting
+from gpulift.fleet.kept import Meeting
+from gpulift.fleet.logs import NO_ANSWER
 from gpulift.ground.whole import write_whole
 from gpulift.report import escaping, render, site
 

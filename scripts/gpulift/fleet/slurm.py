@@ -34,7 +34,8 @@ class Slurm:
         if "SLURM_JOB_ID" in os.environ:
             raise GpuliftError("this is in a job of Slurm, and starts jobs: call it outside of one")
         asked = ("--noheader", "--Node", f"--partition={self._partition}", "--format=%N|%T|%G")
-        rows = [line.split("|") for line in answer_of("sinfo", *asked).split()]
+        lines = answer_of("sinfo", *asked).splitlines()
+        rows = [line.strip().split("|") for line in lines if line.count("|") == 2]
         if not rows:
             raise self._unknown()
         return [_node(name, state, resources) for name, state, resources in rows]

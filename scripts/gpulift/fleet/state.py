@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.fleet import kept
 from gpulift.fleet.kept import (
     CODE_FILE,
     FLEET_FILE,
-    LOG_FILE,
     NODES_FILE,
-    RESULTS,
     SCHEMA,
     Expected,
 )
-from gpulift.ground.errors import (
-    FAILED,
-    INCONCLUSIVE,
-    NOTHING_RAN,
-    OK,
-    GpuliftError,
-    write_error,
-)
+from gpulift.fleet.logs import LOG_FILE, TOLD_NO_ANSWER
+from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.folders import why_unusable
 from gpulift.ground.whole import write_whole
 
@@ -42,14 +33,17 @@ def prepare(folder: Path) -> None:
         raise GpuliftError(f"{folder}: is {why}: name another folder", FAILED)
 
 
-def read_expected(folder: Path, scheduler: str) -> Expected:
+def read_expected(folder: Path, scheduler: str, options: Sequence[str]) -> Expected:
     """What an earlier call expected there, or nothing yet. Raises GpuliftError where that was
-    another scheduler's fleet, or cannot be read."""
+    another scheduler's fleet, or measured with other options, or cannot be read."""
     if not (folder / FLEET_FILE).exists():
-        return Expected(SCHEMA, (), scheduler=scheduler)
+        return Expected(SCHEMA, (), scheduler=scheduler, options=tuple(options))
     held = kept.expected(folder)
     if held.scheduler != scheduler:
         raise GpuliftError(f"{folder}: holds a fleet of {held.scheduler}: name another folder")
+    if held.options != tuple(options):
+        told = f"holds nodes qualified with {' '.join(held.options)}"
+        raise GpuliftError(f"{folder}: {told}: name another folder")
     return held
 
 
@@ -61,7 +55,8 @@ def write_expected(folder: Path, expected: Expected) -> None:
 def read_labels(file: Path) -> dict[str, str]:
     """Racks of nodes, from lines such as `node7,rack1`. Raises GpuliftError for others."""
     try:
-        rows = [row for row in csv.reader(file.read_text("utf-8").splitlines()) if row]
+        lines = file.read_text("utf-8-sig").splitlines()  # spreadsheets begin with that mark
+        rows = [row for row in csv.reader(lines) if row]
     except (OSError, ValueError, csv.Error) as error:
         raise GpuliftError(f"--labels {file}: cannot be read: {error}") from None
     wrong = next((row for row in rows if len(row) != 2 or not all(map(str.strip, row))), None)
@@ -75,17 +70,17 @@ def node_folder(folder: Path, node: str) -> Path:
     return folder / "nodes" / node
 
 
-def is_qualified(node: Path) -> bool:
+def is_qualified(folder: Path, node: str) -> bool:
     """Whether the node has its verdict; one that ended otherwise is measured again."""
-    code = kept.exit_code(node)
-    if code == FAILED:  # a full disk is one, too
-        return any(True for _ in _verdicts(node / RESULTS))
-    return code in (OK, INCONCLUSIVE, NOTHING_RAN)
+    return not kept.kept_node(folder, node).why
 
 
-def is_measured(together: Path) -> bool:
-    """Whether a pair or group measured all."""
-    return kept.exit_code(together) in (OK, NOTHING_RAN)
+def is_measured(together: Path, nodes: Sequence[str]) -> bool:
+    """Whether a pair or group of these nodes measured all, and that can be read."""
+    if not (together / NODES_FILE).is_file():
+        return False
+    meeting = kept.meeting(together)
+    return not meeting.why and set(nodes) <= set(meeting.nodes)
 
 
 def write_nodes(together: Path, nodes: Sequence[str]) -> None:
@@ -99,11 +94,7 @@ def add_no_answer(of_one: Path, why: str) -> None:
         of_one.mkdir(parents=True, exist_ok=True)
         (of_one / CODE_FILE).unlink(missing_ok=True)
         with (of_one / LOG_FILE).open("a", encoding="utf-8") as log:
-            log.write(f"gpulift: {kept.NO_ANSWER}: {why}\n")
+            newline = "\n" if log.tell() else ""  # what was killed may have ended in none
+            log.write(f"{newline}{TOLD_NO_ANSWER}{why}\n")
     except OSError as error:
         raise write_error(of_one, error) from None
-
-
-def _verdicts(results: Path) -> Iterator[Path]:
-    for name in (VERDICT_FILE, SIBLINGS_FILE):
-        yield from results.rglob(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpulift.fleet.fabric import broken_nodes, faults, rates_of_nodes
 from gpulift.fleet.kept import Meeting
 from gpulift.ground.estimate import Estimate
@@ -28,7 +30,7 @@ def test_one_pair_does_not_tell_whose_fault_it_is() -> None:
     meetings = [pair("ab"), pair("cd"), pair("ef"), pair("gh", 20e9)]
     assert list(rates_of_nodes(meetings)) == []
     assert [(one.meeting.name, one.told) for one in faults(meetings, ())] == [
-        ("g+h", f"-69 % from the median of 4 in {CASE}")
+        ("g+h", f"-50 % from the median of 4 in {CASE}")
     ]
 
 
@@ -44,6 +46,24 @@ def test_a_node_whose_pairs_all_failed_is_broken_where_its_partners_met_others()
     meetings = [pair("ab"), pair("ac", why="x"), pair("bc", why="x")]
     assert broken_nodes(meetings) == {"c"}
     assert list(faults(meetings, {"c"})) == []
+
+
+def test_pairs_of_different_models_are_not_held_against_each_other() -> None:
+    slower = [replace(one, models="a100") for one in all_pairs("ijkl", slow="ijkl")]
+    mixed = [replace(pair(one, 10e9), models="a100, h100") for one in ("ai", "bj", "ak", "bl")]
+    meetings = [*all_pairs("abcdefgh"), *slower, *mixed]
+    assert list(faults(meetings, ())) == []
+    models = [(one.node, one.model, one.value) for one in rates_of_nodes(meetings)]
+    assert ("a", "", 40e9) in models
+    assert ("a", "a100, h100", 10e9) in models
+    assert ("i", "a100", 20e9) in models
+
+
+def test_a_node_that_others_used_meanwhile_is_not_broken() -> None:
+    waited = [replace(pair(nodes, why="queued"), answered=False) for nodes in ("ac", "bc")]
+    meetings = [pair("ab"), *waited]
+    assert broken_nodes(meetings) == set()
+    assert [one.told for one in faults(meetings, ())] == ["failed: queued"] * 2
 
 
 def test_what_failed_without_a_culprit_is_told_of_its_pair() -> None:

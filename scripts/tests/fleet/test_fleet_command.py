@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
-from gpulift.fleet import jobs, measuring, ray_nodes, schedulers, slurm, state
+from gpulift.fleet import jobs, kept, measuring, ray_nodes, schedulers, slurm, state
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK, USAGE
 from tests.fleet import standins
 from tests.fleet.standins import pod, ray_node
@@ -165,7 +165,7 @@ def test_nodes_that_do_not_answer_are_named_and_stay_expected(
     cluster.has(n1="idle", n3="idle")
     cluster.qualify("--slurm", "all")
     assert "n2: no answer: not known to slurm now" in capsys.readouterr().err
-    assert state.read_expected(cluster.folder, "slurm").nodes == NODES
+    assert kept.expected(cluster.folder).nodes == NODES
 
 
 def test_a_node_that_hangs_costs_its_limit_only(
@@ -176,7 +176,8 @@ def test_a_node_that_hangs_costs_its_limit_only(
     cluster.does("qualify", "n2", "sleep 600\n")
     cluster.qualify("--slurm", "all", "--wait", "3s")
     said = capsys.readouterr().err
-    assert f"n2: no answer: has not answered within 3 s; see {cluster.folder}/nodes/n2" in said
+    late = "n2: no answer: has not answered within 3 s: progress of 0; see "
+    assert f"{late}{cluster.folder}/nodes/n2" in said
     assert not (cluster.folder / "pairs").exists()
 
 
@@ -185,18 +186,20 @@ def test_so_many_nodes_as_were_asked_for(
 ) -> None:
     cluster.has(n1="drained", n2="idle", n3="idle")
     cluster.qualify("--slurm", "all", "--nodes", "2")
-    assert state.read_expected(cluster.folder, "slurm").nodes == ("n2", "n3")
+    assert kept.expected(cluster.folder).nodes == ("n2", "n3")
     assert cluster.qualify("--slurm", "all", "--nodes", "4") == USAGE
     assert "--nodes 4: there are 3" in capsys.readouterr().err
 
 
 def test_racks_are_kept(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     racks = cluster.control / "racks.csv"
-    racks.write_text("n1,rack 1\nn7,rack 2\n", encoding="utf-8")
+    others = "".join(f"m{number},rack 2\n" for number in range(9))
+    racks.write_text(f"n1,rack 1\n{others}", encoding="utf-8")
     cluster.qualify("--slurm", "all", "--labels", str(racks))
-    assert "--labels: n7 is no node of this fleet" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--labels: 9 of 10 are no nodes of this fleet: m0, m1, m2, ...\n" in said
     cluster.qualify("--slurm", "all")
-    assert state.read_expected(cluster.folder, "slurm").labels["n1"] == "rack 1"
+    assert kept.expected(cluster.folder).labels["n1"] == "rack 1"
 
 
 @pytest.mark.parametrize(
@@ -233,10 +236,73 @@ def test_a_scheduler_that_is_not_here_or_silent(
         assert f"{program} is not here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [
+        ("Welcome to this cluster\nn1|idle|(null)\n", ""),
+        ("../n1|idle|(null)\n", "a node is called '../n1', which no folder can be"),
+        ("..|down|(null)\n", "a node is called '..'"),
+    ],
+)
+def test_names_that_are_none_of_a_folder_are_refused(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], listed: str, words: str
+) -> None:
+    (cluster.control / "nodes").write_text(listed, encoding="utf-8")
+    assert cluster.qualify("--slurm", "all") == (FAILED if words else OK)
+    assert words in capsys.readouterr().err
+    assert (cluster.folder / "nodes").exists() is not bool(words)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "file"),
+    [
+        ("qualify", "nodes/n2/results/qualification.json"),
+        ("run", "pairs/n1+n2/results/ceiling.collectives.jsonl"),
+    ],
+)
+def test_what_cannot_be_read_is_measured_again(cluster: Cluster, breaks: str, file: str) -> None:
+    cluster.has(n1="idle", n2="idle")
+    cluster.qualify("--slurm", "all")
+    cluster.calls(breaks)
+    (cluster.folder / file).write_text("{", encoding="utf-8")
+    cluster.qualify("--slurm", "all")
+    nodes = [line.split()[0] for line in cluster.calls(breaks)]
+    assert nodes == (["n2"] if breaks == "qualify" else ["n1", "n2"])
+
+
+def test_a_group_is_measured_again_when_more_of_it_answer(cluster: Cluster) -> None:
+    cluster.has(n1="idle", n2="idle", n3="idle", n4="down")
+    cluster.qualify("--slurm", "all")
+    assert cluster.text("groups", "n1..n4", "nodes.txt").split() == [*NODES]
+    cluster.calls("run")
+    cluster.qualify("--slurm", "all")
+    assert not cluster.calls("run")
+    cluster.has(n1="idle", n2="idle", n3="idle", n4="idle")
+    cluster.qualify("--slurm", "all")
+    assert cluster.text("groups", "n1..n4", "nodes.txt").split() == [*NODES, "n4"]
+    assert len(cluster.calls("run")) == 3 * 2 + 4
+
+
+def test_a_node_without_a_verdict_has_not_passed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.has(n1="idle", n2="idle")
+    gone = 'rm "$out"/*; echo "gpulift: error: No such option: --x" >&2; exit'
+    cluster.does("qualify", "n1", f"{gone} 0")
+    cluster.does("qualify", "n2", f"{gone} 2")
+    assert cluster.qualify("--slurm", "all") == FAILED
+    said = capsys.readouterr()
+    told = [f"exit code {code} without a verdict: No such option: --x" for code in (0, 2)]
+    assert said.out.splitlines()[:2] == [f"n2: fail: {told[1]}", f"n1: no answer: {told[0]}"]
+    assert all(f"{why}; see {cluster.folder}/nodes" in said.err for why in told)
+
+
 def test_a_folder_of_another_fleet_is_refused(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.qualify("--slurm", "all")
+    assert cluster.qualify("--slurm", "all", "--", "--quick", "5m") == USAGE
+    assert "holds nodes qualified with --quick --gpus all" in capsys.readouterr().err
     kubernetes(cluster)
     assert cluster.qualify("--kubernetes", "gpus") == USAGE
     assert "holds a fleet of slurm" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import pytest
 
 from gpulift.fleet import jobs
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job
+from gpulift.fleet.logs import MOST_LETTERS
 from gpulift.ground.errors import INTERRUPTED, GpuliftError
 from tests.conftest import CHECKOUT
 
@@ -53,13 +54,14 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         (["echo gpulift: exit code 0", "echo gpulift: exit code 1"], Answer(1)),
         # a rank that was killed says nothing
         (["echo gpulift: exit code 0; exit 137"], Answer(137)),
-        (["exit 0"], Answer(None, "said nothing")),
+        (["exit 0"], Answer(None, "nothing was said")),
         (["echo queued; echo 'srun: no such node'; exit 1"], Answer(None, "srun: no such node")),
         (["echo gpulift: error: cannot; echo srun: error: n1"], Answer(None, "cannot")),
         (
             ["echo gpulift: on; echo srun: error: n1; echo ended"],
             Answer(None, "srun: error: n1"),
         ),
+        (["head -c 9999 /dev/zero | tr '\\0' x"], Answer(None, "x" * MOST_LETTERS)),
     ],
 )
 def test_what_a_command_ended_with(tmp_path: Path, programs: Sequence[str], answer: Answer) -> None:
@@ -80,9 +82,9 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
 ) -> None:
     monkeypatch.setattr(jobs, "ENDED_WITHIN_S", 0.2)
     monkeypatch.setattr(jobs, "LOOK_S", 0.05)
-    deaf = "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"
+    deaf = "trap '' TERM; echo queued; echo $$ > pid; while :; do sleep 0.1; done"
     (answer,) = answers(tmp_path, [f"cd {tmp_path}; {deaf}"], limit_s=0.5)
-    assert answer == Answer(None, "has not answered within 0.5 s")
+    assert answer == Answer(None, "has not answered within 0.5 s: queued")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text("utf-8")), 0)
 
@@ -134,6 +136,15 @@ def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:
     jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
     assert told[0].code is None
     assert "nowhere is not on this node" in told[0].why
+
+
+@pytest.mark.parametrize("script", [IN_SHARED, IN_OWN])
+def test_an_exit_code_is_told_behind_a_line_that_did_not_end(tmp_path: Path, script: str) -> None:
+    command = ["sh", "-c", script, str(tmp_path), "sh", "-c", "printf half >&2; exit 5"]
+    told: list[Answer] = []
+    job = Job("n1", tmp_path / "n1", [], [command])
+    jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
+    assert told == [Answer(5)]
 
 
 def test_what_a_node_runs_ends_with_its_input(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def test_nodes_that_agree_pass(tmp_path: Path) -> None:
     [
         (1, "fail", FAILED, "health/ecc failed"),
         (5, "inconclusive", INCONCLUSIVE, "too much is open"),
-        (70, "fail", FAILED, "exit code 70: see its log"),
+        (70, "fail", FAILED, "exit code 70 without a verdict: measuring"),
         (77, "skipped", OK, "nothing could run"),
         (None, "no answer", FAILED, "did not end: measuring"),
     ],
@@ -103,7 +105,10 @@ def test_a_pair_that_failed_without_a_culprit_leaves_both_open(tmp_path: Path) -
     made.meeting(tmp_path, "pairs", ["a", "b"], None, code=1)
     fleet = judge_fleet(sound(tmp_path))
     assert fleet.sentence == "8 nodes: 2 inconclusive, 6 pass"
-    assert "pairs/a+b failed: exit code 1; whose fault it is cannot be told" in reasons(fleet, "a")
+    assert (
+        "pairs/a+b failed: exit code 1: nothing was said; whose fault it is cannot be told"
+        in reasons(fleet, "a")
+    )
     assert [one.meeting.name for one in fleet.faults] == ["a+b"]
 
 
@@ -117,10 +122,23 @@ def test_a_node_of_which_every_pair_failed_is_named(tmp_path: Path) -> None:
     assert "each of its pairs and groups failed" in reasons(fleet, "h")
 
 
-def test_a_node_of_another_model_is_held_against_none(tmp_path: Path) -> None:
-    place = made.node(tmp_path, "x", [made.check(made.MEMORY, 1e12)])
-    file = place / "results" / "qualification.json"
-    file.write_text(file.read_text("utf-8").replace("nvidia-h200/", "nvidia-a100/"), "utf-8")
-    fleet = judge_fleet(sound(tmp_path, "x"))
-    assert verdicts(fleet) == {"x": "pass"}
-    assert next(node for node in fleet.nodes if node.name == "x").places == ()
+@pytest.mark.parametrize("other", [{"run": "nvidia-a100/x"}, {"method": "another"}])
+def test_nodes_of_another_model_or_method_are_not_held_against_these(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
+    slow = "wxyz"
+    for name in slow:
+        place = made.node(tmp_path, name, [made.check(made.MEMORY, 1e12)])
+        file = place / "results" / "qualification.json"
+        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **other}), "utf-8")
+    for names, rate in ((SOUND, 40e9), (slow, 10e9)):
+        for pair in combinations(names, 2):
+            made.meeting(tmp_path, "pairs", pair, rate)
+    fleet = judge_fleet(sound(tmp_path, *slow))
+    assert fleet.sentence == "12 nodes: 12 pass"
+    assert len({roof.model for roof in fleet.roofs}) == 2
+
+
+def test_a_node_whose_measuring_failed_and_no_check_says_so(tmp_path: Path) -> None:
+    made.node(tmp_path, "x", [made.check(made.MEMORY, 4e12)], 1)
+    assert reasons(judge_fleet(sound(tmp_path, "x")), "x") == "measuring failed"

@@ -44,6 +44,13 @@ def test_a_node_that_did_not_end_says_why(tmp_path: Path, log: str | None, why: 
     assert (kept.code, kept.why) == (None, why)
 
 
+def test_a_node_that_ended_without_a_verdict_says_why(tmp_path: Path) -> None:
+    log = made.node(tmp_path, "a", [], code=127) / "log.txt"
+    (log.parent / "results" / "qualification.json").unlink()
+    log.write_text("sh: no gpulift\ngpulift: exit code 127\nsrun: error: task 0\n", "utf-8")
+    assert kept_node(tmp_path, "a").why == "exit code 127 without a verdict: sh: no gpulift"
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"checks": 3}', "{" * 100_000])
 def test_verdicts_that_cannot_be_read_are_no_answer(tmp_path: Path, content: str) -> None:
     place = made.node(tmp_path, "a", [])
@@ -76,6 +83,9 @@ def test_pairs_have_the_rate_of_their_launches_or_why_not(tmp_path: Path) -> Non
     assert (good.kind, good.nodes, good.why) == ("pairs", ("a", "b"), "")
     assert rate.value == pytest.approx(40e9)
     assert rate.launches == 3
-    assert (failed.rates, failed.why) == ({}, "exit code 1")
+    assert failed.answered
+    (tmp_path / "pairs" / "a+c" / "exit_code").unlink()
+    assert not next(one for one in meetings(tmp_path) if one.why).answered
+    assert (failed.rates, failed.why) == ({}, "exit code 1: nothing was said")
     assert (nothing.rates, nothing.why) == ({}, "")
     assert "cannot be read" in group.why

@@ -88,6 +88,7 @@ def test_kubernetes_names_nodes_by_their_pods(monkeypatch: pytest.MonkeyPatch) -
     }
     pods = [pending, pod("n2", containerStatuses=[{"state": image}]), pod("n1", 8)]
     pods.append(pod("n4", phase="Unknown"))
+    pods.append(pod("n1", phase="Failed"))  # which is being replaced
     says(monkeypatch, kubernetes, json.dumps({"items": pods}))
     assert Kubernetes("gpus").nodes() == [
         Node("n1", 8, "", "pod-of-n1", "ip-of-n1"),

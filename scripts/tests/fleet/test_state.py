@@ -9,14 +9,17 @@ import pytest
 from gpulift.analysis.machine.saved import VERDICT_FILE
 from gpulift.fleet import kept, state
 from gpulift.fleet.kept import Expected
+from gpulift.fleet.logs import LOG_FILE
 from gpulift.ground.errors import GpuliftError
+
+OPTIONS = ("--quick",)
 
 
 def test_what_is_expected_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert state.read_expected(tmp_path, "slurm").nodes == ()
-    expected = Expected(kept.SCHEMA, ("n1", "n2"), {"n1": "rack 1"}, "slurm")
+    assert state.read_expected(tmp_path, "slurm", OPTIONS).nodes == ()
+    expected = Expected(kept.SCHEMA, ("n1", "n2"), {"n1": "rack 1"}, "slurm", OPTIONS)
     state.write_expected(tmp_path, expected)
-    assert state.read_expected(tmp_path, "slurm") == expected
+    assert state.read_expected(tmp_path, "slurm", OPTIONS) == expected
 
 
 @pytest.mark.parametrize(
@@ -24,18 +27,21 @@ def test_what_is_expected_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         ("{", "cannot be read"),
         ('{"schema": 1, "nodes": [], "scheduler": "ray"}', "holds a fleet of ray"),
+        ('{"schema": 1, "nodes": [], "scheduler": "slurm", "options": ["-x"]}', "with -x: name"),
     ],
 )
 def test_what_another_wrote_is_refused(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / kept.FLEET_FILE).write_text(content, encoding="utf-8")
     with pytest.raises(GpuliftError, match=words):
-        state.read_expected(tmp_path, "slurm")
+        state.read_expected(tmp_path, "slurm", OPTIONS)
 
 
 def test_racks_are_read_from_lines(tmp_path: Path) -> None:
     file = tmp_path / "racks.csv"
     file.write_text("n1,rack 1\n\nn2, rack 2\n", encoding="utf-8")
     assert state.read_labels(file) == {"n1": "rack 1", "n2": "rack 2"}
+    file.write_text("n1,rack 1\n", encoding="utf-8-sig")
+    assert state.read_labels(file) == {"n1": "rack 1"}
     for wrong in ("n1\n", "n1,\n", "n1,rack 1,row 2\n"):
         file.write_text(wrong, encoding="utf-8")
         with pytest.raises(GpuliftError, match="give lines of node,rack"):
@@ -59,19 +65,24 @@ def test_racks_are_read_from_lines(tmp_path: Path) -> None:
 def test_what_ended_with_a_verdict_is_not_measured_again(
     tmp_path: Path, code: str, verdicts: bool, qualified: bool, measured: bool
 ) -> None:
-    assert kept.exit_code(tmp_path) is None
-    (tmp_path / kept.CODE_FILE).write_text(f"{code}\n", encoding="utf-8")
+    node = state.node_folder(tmp_path, "n1")
+    assert kept.exit_code(node) is None
+    results = node / kept.RESULTS / "gpu0"
+    results.mkdir(parents=True)
+    (node / kept.CODE_FILE).write_text(f"{code}\n", encoding="utf-8")
+    state.write_nodes(node, ["n1", "n2"])
     if verdicts:
-        (tmp_path / kept.RESULTS / "gpu0").mkdir(parents=True)
-        (tmp_path / kept.RESULTS / "gpu0" / VERDICT_FILE).touch()
-    assert state.is_qualified(tmp_path) is qualified
-    assert state.is_measured(tmp_path) is measured
+        (results / VERDICT_FILE).write_text('{"checks": []}', encoding="utf-8")
+    assert state.is_qualified(tmp_path, "n1") is qualified
+    assert state.is_measured(node, ["n2"]) is measured
+    assert not state.is_measured(node, ["n2", "n3"])
 
 
 def test_the_reason_of_no_answer_ends_the_log(tmp_path: Path) -> None:
     node = state.node_folder(tmp_path, "n1")
     node.mkdir(parents=True)
     (node / kept.CODE_FILE).write_text("75\n", encoding="utf-8")
+    (node / LOG_FILE).write_text("killed", encoding="utf-8")
     state.add_no_answer(node, "down")
     state.add_no_answer(node, "drained")
     assert kept.kept_node(tmp_path, "n1").why == "drained"
