@@ -124,7 +124,8 @@ TEST_P(EveryArm, GivesTheSameResultInItsSmallestCase) {
   // Interpreters take the time that a second launch would; benches/contract_test.py gives scripts a second seed.
   const std::size_t launches = info_.python.empty() ? 2 : 1;
   const Result result = run({"--modules", kModules.string(), "--benchmark_filter=" + filter, "--records",
-                             records_folder().string(), "--launches", std::to_string(launches), "--arm-time", "0.01"});
+                             records_folder().string(), "--launches", std::to_string(launches), "--arm-time", "0.01",
+                             "--timeout", "600"});  // ranks of all arms start at once, on however few cores
   ASSERT_EQ(records().size(), launches) << result.errors;
   const Json record = records().front();
   const std::string outcome = record.at("outcome");
