@@ -35,6 +35,7 @@ KINDS = {
     32: "infiniband",
     772: "loopback",
 }  # of /sys/class/net/*/type: <net/if_arp.h>
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NET = Path("/sys/class/net")
 INFINIBAND = Path("/sys/class/infiniband")
 
@@ -53,7 +54,8 @@ def facts_here(bench: Path, python: Path, place: Launched) -> Json:
         context = machine.describe_asked(bench, gpu)
     here, there = ends_towards(place)
     return {
-        "node": f"{context.facts['host'].get('id', '')} {os.readlink('/proc/self/ns/net')}",
+        # Nodes that boot one image may have one machine-id.
+        "node": f"{BOOT_ID.read_text().strip()} {os.readlink('/proc/self/ns/net')}",
         "gpu": gpu,
         "cores": context.facts["host"].get("cores", 0),
         "alike": {"gpulift": build_of(context, bench), **versions_of(python)}
