@@ -52,13 +52,34 @@ def test_waits_end_when_one_connection_is_closed(shared: Store) -> None:
         other.wait("key", 60.0)
 
 
-def test_a_store_that_is_gone_is_told() -> None:
+def test_a_store_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Launched("environment", 0, 2, 0, "127.0.0.1", free_port())
     held = store.meet(place)
     other = store.meet(replace(place, rank=1))
     del held
     with pytest.raises(Lost):
         other.wait("key", 60.0)
+    monkeypatch.setattr(store, "MEETING_S", 0.5)
+    with pytest.raises(Lost):
+        other.again()
+
+
+def test_further_connections_leave_the_environment_to_others(
+    shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads make them at the same time."""
+    monkeypatch.setattr(store, "os", None)
+    shared.again()
+
+
+@pytest.mark.parametrize(("address", "seen"), [("127.0.0.1", False), ("localhost", True)])
+def test_a_meeting_at_the_loopback_is_on_no_other_address(
+    place: Launched, address: str, seen: bool
+) -> None:
+    held = store.meet(replace(place, address=address))
+    with socket.socket() as caller:
+        assert (caller.connect_ex(("127.0.0.2", place.port)) == 0) is seen
+    held.close()
 
 
 def test_a_name_that_does_not_resolve_is_one_line(place: Launched) -> None:
