@@ -54,8 +54,7 @@ def facts_here(bench: Path, python: Path, place: Launched) -> Json:
         context = machine.describe_asked(bench, gpu)
     here, there = ends_towards(place)
     return {
-        # Nodes that boot one image may have one machine-id.
-        "node": f"{BOOT_ID.read_text().strip()} {os.readlink('/proc/self/ns/net')}",
+        "node": node_here(),
         "gpu": gpu,
         "cores": context.facts["host"].get("cores", 0),
         "alike": {"gpulift": build_of(context, bench), **versions_of(python)}
@@ -67,6 +66,11 @@ def facts_here(bench: Path, python: Path, place: Launched) -> Json:
         "there": there,
         "fabric": fabric_of(interface_of(here)),
     }
+
+
+def node_here() -> str:
+    """This host and its network. Nodes that boot one image may have one machine-id."""
+    return f"{BOOT_ID.read_text().strip()} {os.readlink('/proc/self/ns/net')}"
 
 
 def own_gpu(visible: Sequence[int], place: Launched) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,15 @@ FOUR = [rank("b", 0), rank("b", 1), rank("a", 0), rank("a", 1)]
 def test_nodes_are_numbered_as_their_first_ranks_are() -> None:
     assert facts.nodes_of(FOUR) == [0, 0, 1, 1]
     assert facts.nodes_of([FOUR[2], FOUR[0], FOUR[3]]) == [0, 1, 0]
+
+
+def test_a_boot_is_a_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = facts.node_here()
+    assert facts.node_here() == here
+    other = tmp_path / "boot_id"
+    other.write_text("58605327-9882-4076-ae6a-500add82a018\n")
+    monkeypatch.setattr(facts, "BOOT_ID", other)
+    assert facts.node_here() != here
 
 
 def test_places_tell_where_a_rank_is() -> None:
