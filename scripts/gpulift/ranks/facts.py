@@ -99,8 +99,8 @@ def versions_of(python: Path) -> dict[str, str]:
         found = dict(json.loads(done.stdout))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         raise GpuliftError(f"--ranks given: {python} does not tell its packages") from None
-    nccl = next((version for name, version in found.items() if name != "torch"), "none")
-    return {"torch": found.get("torch", "none"), "NCCL": nccl}
+    nccl = sorted(version for name, version in found.items() if name != "torch")
+    return {"torch": found.get("torch", "none"), "NCCL": ", ".join(nccl) or "none"}
 
 
 def ends_towards(place: Launched) -> tuple[str, str]:

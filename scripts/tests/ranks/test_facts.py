@@ -63,6 +63,22 @@ def test_who_differs_is_named(name: str, value: str) -> None:
     facts.require_alike(FOUR)
 
 
+@pytest.mark.parametrize(
+    ("packages", "told"),
+    [
+        ('{"nvidia-nccl-cu13": "2.28", "nvidia-nccl-cu12": "2.27"}', ("none", "2.27, 2.28")),
+        ('{"torch": "2.11.0"}', ("2.11.0", "none")),
+    ],
+)
+def test_versions_are_told_in_one_order(
+    tmp_path: Path, packages: str, told: tuple[str, str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{packages}'\n")
+    python.chmod(0o755)
+    assert facts.versions_of(python) == dict(zip(("torch", "NCCL"), told, strict=True))
+
+
 def place(local_rank: int) -> Launched:
     return Launched("slurm", 9, 16, local_rank, "127.0.0.1", 29500)
 
