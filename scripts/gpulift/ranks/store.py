@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import Any
 
 from gpulift.ground.errors import GpuliftError
@@ -161,16 +164,35 @@ def meet(place: Launched) -> Store:
             f"--ranks given: MASTER_ADDR {place.address} does not resolve on the host of rank"
             f" {place.rank}: {error.strerror}"
         ) from None
+    _torch_distributed()
     if not serves:
         _require_listening(place)
     try:
-        return Store(place, serves=serves)
+        return Store(place, serves=True) if serves else _joined(place)
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise GpuliftError(
             f"--ranks given: rank {place.rank} cannot meet the others at"
             f" {place.address}:{place.port}: {why}"
         ) from None
+
+
+def _joined(place: Launched) -> Store:
+    """Throws OSError where who listens is no store: torch would wait for its answer without end;
+    or RuntimeError."""
+    joined: Future[Store] = Future()
+
+    def join() -> None:
+        try:
+            joined.set_result(Store(place))
+        except Exception as error:
+            joined.set_exception(error)
+
+    Thread(target=join, daemon=True).start()
+    try:
+        return joined.result(MEETING_S)
+    except FutureTimeout:
+        raise OSError(errno.ETIMEDOUT, "who listens there is no store") from None
 
 
 def _listening(place: Launched) -> int:

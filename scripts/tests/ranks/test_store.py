@@ -95,6 +95,17 @@ def test_a_closed_port_is_one_line(place: Launched, monkeypatch: pytest.MonkeyPa
     assert "\n" not in str(told.value)
 
 
+def test_who_holds_the_port_and_never_answers_is_no_store(
+    place: Launched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MEETING_S", 0.5)
+    told = pytest.raises(
+        GpuliftError, match=r"rank 1 cannot meet .*: who listens there is no store"
+    )
+    with socket.create_server(("127.0.0.1", place.port)), told:
+        store.meet(replace(place, rank=1))
+
+
 def test_a_port_that_another_holds_is_told(place: Launched) -> None:
     told = pytest.raises(GpuliftError, match="rank 0 cannot meet the others")
     with socket.create_server(("", place.port)), told:
