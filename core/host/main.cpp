@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "core/harness/channel.hpp"
 #include "core/harness/lock.hpp"
 #include "core/harness/scratch.hpp"
 #include "core/harness/usable_folder.hpp"
@@ -216,6 +217,7 @@ int measure(const Options& options, const std::vector<SelectedCase>& selected, B
   }
   if (!machine.device) progress.say("No GPU: " + machine.no_device.reason + ". " + machine.no_device.remedy);
   notice_interrupts();
+  if (!settings.given.is_null()) die_with_parent();  // through which alone the other ranks are reached
   Supervisor supervisor(settings, folder.get(), machine.context, progress);
   if (!options.recall.empty()) supervisor.recall(noted_in(options.recall, machine.context));
   if (!supervisor.records().empty()) {

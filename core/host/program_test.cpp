@@ -526,7 +526,7 @@ TEST_F(GivenRanks, AreMeasuredThroughWhatStandsForThem) {
 TEST_F(GivenRanks, AreNamedWithTheirNodes) {
   EXPECT_EQ(measure_given("raises", 0.001).exit_code, 1);
   EXPECT_THAT(record_of("script_ranks").at("reason").get<std::string>(),
-              StartsWith("rank 1 (node 1) of arm pair: ValueError: in its tenth step"));
+              StartsWith("rank 1 (node 1) of arm pair: ValueError: in its tenth step, of (address)"));
 }
 
 TEST_F(GivenRanks, WhoseClocksAreNotKnownWellEnoughFail) {

@@ -34,7 +34,7 @@ def make(arm, point, seed, gpu):
     def step():
         steps.append(sum(range(20000)))
         if arm == "pair" and rank == 1 and point["rank_1"] == "raises" and len(steps) == 10:
-            raise ValueError("in its tenth step")
+            raise ValueError("in its tenth step, of [node1.example]:29500")
 
     return Arm(
         step=step,

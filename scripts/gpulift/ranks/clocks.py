@@ -34,16 +34,18 @@ class Clock:
 
     def hear(self, trip: RoundTrip) -> None:
         """One more; it counts where it tells more than what is known, which grows stale."""
-        if self._best is None or trip.error_s <= self._error_s(self._best, trip.received_s):
+        if self._best is None or trip.error_s <= _error_s(self._best, trip.received_s):
             self._best = trip
 
-    def here(self, there_s: float, now_s: float) -> tuple[float, float]:
+    def here(self, there_s: float) -> tuple[float, float]:
         """What our clock was when that one was so, and by how much that may be wrong, in
         seconds. Raises ValueError where nothing was heard."""
         if self._best is None:
             raise ValueError("no round trip was heard")
-        return there_s - self._best.ahead_s, self._error_s(self._best, now_s)
+        here_s = there_s - self._best.ahead_s
+        return here_s, _error_s(self._best, here_s)
 
-    @staticmethod
-    def _error_s(trip: RoundTrip, now_s: float) -> float:
-        return trip.error_s + DRIFT * max(0.0, now_s - trip.received_s)
+
+def _error_s(trip: RoundTrip, then_s: float) -> float:
+    """Before the trip the clocks drifted apart as they did after it."""
+    return trip.error_s + DRIFT * max(trip.sent_s - then_s, then_s - trip.received_s, 0.0)

@@ -35,6 +35,7 @@ KINDS = {
     32: "infiniband",
     772: "loopback",
 }  # of /sys/class/net/*/type: <net/if_arp.h>
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NET = Path("/sys/class/net")
 INFINIBAND = Path("/sys/class/infiniband")
 
@@ -53,7 +54,7 @@ def facts_here(bench: Path, python: Path, place: Launched) -> Json:
         context = machine.describe_asked(bench, gpu)
     here, there = ends_towards(place)
     return {
-        "node": f"{context.facts['host'].get('id', '')} {os.readlink('/proc/self/ns/net')}",
+        "node": node_here(),
         "gpu": gpu,
         "cores": context.facts["host"].get("cores", 0),
         "alike": {"gpulift": build_of(context, bench), **versions_of(python)}
@@ -65,6 +66,11 @@ def facts_here(bench: Path, python: Path, place: Launched) -> Json:
         "there": there,
         "fabric": fabric_of(interface_of(here)),
     }
+
+
+def node_here() -> str:
+    """This host and its network. Nodes that boot one image may have one machine-id."""
+    return f"{BOOT_ID.read_text().strip()} {os.readlink('/proc/self/ns/net')}"
 
 
 def own_gpu(visible: Sequence[int], place: Launched) -> int:
@@ -93,8 +99,8 @@ def versions_of(python: Path) -> dict[str, str]:
         found = dict(json.loads(done.stdout))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         raise GpuliftError(f"--ranks given: {python} does not tell its packages") from None
-    nccl = next((version for name, version in found.items() if name != "torch"), "none")
-    return {"torch": found.get("torch", "none"), "NCCL": nccl}
+    nccl = sorted(version for name, version in found.items() if name != "torch")
+    return {"torch": found.get("torch", "none"), "NCCL": ", ".join(nccl) or "none"}
 
 
 def ends_towards(place: Launched) -> tuple[str, str]:

@@ -77,7 +77,7 @@ class Rank:
         if self.clock is None or "start_s" not in answer:
             return answer
         self.ask_clock(TRIPS)
-        start_s, error_s = self.clock.here(answer["start_s"], time.monotonic())
+        start_s, error_s = self.clock.here(answer["start_s"])
         return {**answer, "start_s": start_s, "clock_error_s": error_s}
 
 
@@ -146,7 +146,7 @@ class Hub:
                 session.answer(relay)
                 relay.shutdown(socket.SHUT_RD)  # which ends the questions
                 asking.join()
-            except (Lost, RuntimeError):
+            except Lost:
                 relay.sendall(_line({"error": GONE}))
 
 

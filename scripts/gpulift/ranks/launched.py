@@ -29,10 +29,10 @@ class Launched:
     attempt: str = "0"  # of a launcher that starts ranks anew
 
 
-NAMES = {  # rank, ranks, local rank
+NAMES = {  # rank, ranks, local rank; those of Slurm last: in a job mpirun's processes have both
     "environment": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    "slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
     "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 }
 
 
@@ -64,8 +64,8 @@ def _launcher(environment: Mapping[str, str]) -> str:
         if rank in environment and ranks in environment:
             return launcher
     raise GpuliftError(
-        "--ranks given: no launcher started this process: RANK and WORLD_SIZE are not set, nor what"
-        " srun or mpirun set; start it by srun, torchrun -m gpulift.ranks or mpirun"
+        "--ranks given: no launcher started this process: RANK and WORLD_SIZE are not both set, nor"
+        " what srun or mpirun set; start it by srun, torchrun -m gpulift.ranks or mpirun"
     )
 
 

@@ -84,7 +84,8 @@ def serve(store: Store, here: Here) -> int:
             if "bye" in message:
                 store.put(f"{here.rank}/left", {})
                 return int(message["bye"])
-            sessions.append(Session(store, here, number))
+            # Each has connections, of which a process and rank 0's store may have a thousand.
+            sessions = [*(one for one in sessions if one.is_alive()), Session(store, here, number)]
     except Lost:
         raise GpuliftError(
             f"--ranks given: rank {here.rank} no longer hears of rank 0", FAILED
@@ -129,6 +130,10 @@ class Session:
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
     def end(self) -> None:
         """At once."""
         self._over.set()
@@ -143,7 +148,7 @@ class Session:
             try:
                 first = self._first()
                 code = 0 if first is None else self._work(first)
-            except (GpuliftError, OSError, subprocess.TimeoutExpired) as error:
+            except (GpuliftError, OSError) as error:
                 self._up.put({"line": json.dumps({"error": str(error)}) + "\n"})
             self._over.set()
             self._up.put({"ended": code})
@@ -176,6 +181,8 @@ class Session:
             for line in worker.stdout or ():
                 self._up.put({"line": line.decode()})
             return worker.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:  # which names the command, and so folders
+            raise GpuliftError(f"it did not end within {ENDS_WITHIN_S} s", FAILED) from None
         finally:
             self._over.set()
             worker.kill()

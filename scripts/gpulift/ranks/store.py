@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from datetime import timedelta
-from threading import Event, Lock
+from functools import cache
+from threading import Event, Lock, Thread
 from typing import Any
 
 from gpulift.ground.errors import GpuliftError
-from gpulift.ranks.launched import Launched
+from gpulift.ranks.launched import LOOPBACK, Launched
 
 MEETING_S = 50.0  # for all ranks to come
 RETRY_S = 0.3
@@ -28,17 +31,20 @@ class Lost(Exception):
     """The store is gone, and with it the rank or launcher that held it."""
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """While torch loads: it would log each wait that comes to nothing."""
+@cache  # so that no thread changes the environment: the first store is made before there are any
+def _torch_distributed() -> Any:
+    """Loaded such that it does not log each wait that comes to nothing. Throws GpuliftError."""
     before = os.environ.get(LOG_LEVEL)
     os.environ[LOG_LEVEL] = "ERROR"
     try:
-        yield
+        import torch.distributed
+    except ModuleNotFoundError:
+        raise GpuliftError("--ranks given: needs torch in the Python that runs gpulift") from None
     finally:
         del os.environ[LOG_LEVEL]
         if before is not None:
             os.environ[LOG_LEVEL] = before
+    return torch.distributed
 
 
 class Store:
@@ -49,27 +55,23 @@ class Store:
         self, place: Launched, *, serves: bool = False, closed: Event | None = None
     ) -> None:
         self._closed = closed or Event()
-        with _quiet():
-            try:
-                import torch.distributed as dist
-            except ModuleNotFoundError:
-                raise GpuliftError(
-                    "--ranks given: needs torch in the Python that runs gpulift"
-                ) from None
         self._place = place
         self._prefix = f"gpulift/{place.attempt}/"
-        self._store = dist.TCPStore(
+        self._store = _torch_distributed().TCPStore(
             place.address,
             place.port,
             is_master=serves,
             timeout=timedelta(seconds=MEETING_S),
             wait_for_workers=False,
-            master_listen_fd=_listening(place.port) if serves else None,
+            master_listen_fd=_listening(place) if serves else None,
         )
 
     def again(self) -> Store:
-        """Another connection."""
-        return Store(self._place, closed=self._closed)
+        """Another connection. Throws Lost."""
+        try:
+            return Store(self._place, closed=self._closed)
+        except RuntimeError as error:
+            raise Lost from error
 
     def close(self) -> None:
         """Ends waits: a thread that waits in torch when Python ends would end it by a signal."""
@@ -162,10 +164,11 @@ def meet(place: Launched) -> Store:
             f"--ranks given: MASTER_ADDR {place.address} does not resolve on the host of rank"
             f" {place.rank}: {error.strerror}"
         ) from None
+    _torch_distributed()
     if not serves:
         _require_listening(place)
     try:
-        return Store(place, serves=serves)
+        return Store(place, serves=True) if serves else _joined(place)
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise GpuliftError(
@@ -174,11 +177,31 @@ def meet(place: Launched) -> Store:
         ) from None
 
 
-def _listening(port: int) -> int:
-    """On all addresses, by which other hosts may know this one."""
+def _joined(place: Launched) -> Store:
+    """Throws OSError where who listens is no store: torch would wait for its answer without end;
+    or RuntimeError."""
+    joined: Future[Store] = Future()
+
+    def join() -> None:
+        try:
+            joined.set_result(Store(place))
+        except Exception as error:
+            joined.set_exception(error)
+
+    Thread(target=join, daemon=True).start()
+    try:
+        return joined.result(MEETING_S)
+    except FutureTimeout:
+        raise OSError(errno.ETIMEDOUT, "who listens there is no store") from None
+
+
+def _listening(place: Launched) -> int:
+    """On all addresses, by which other hosts may know this one; where there are none, on that."""
+    if place.address == LOOPBACK:
+        return socket.create_server((LOOPBACK, place.port)).detach()
     has_both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if has_both else socket.AF_INET
-    listening = socket.create_server(("", port), family=family, dualstack_ipv6=has_both)
+    listening = socket.create_server(("", place.port), family=family, dualstack_ipv6=has_both)
     return listening.detach()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ def test_nodes_are_numbered_as_their_first_ranks_are() -> None:
     assert facts.nodes_of([FOUR[2], FOUR[0], FOUR[3]]) == [0, 1, 0]
 
 
+def test_a_boot_is_a_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = facts.node_here()
+    assert facts.node_here() == here
+    other = tmp_path / "boot_id"
+    other.write_text("58605327-9882-4076-ae6a-500add82a018\n")
+    monkeypatch.setattr(facts, "BOOT_ID", other)
+    assert facts.node_here() != here
+
+
 def test_places_tell_where_a_rank_is() -> None:
     places = facts.places_of(FOUR)
     assert places[3] == {"node": 1, "local_rank": 1, "local_ranks": 2, "gpu": 1}
@@ -51,6 +61,22 @@ def test_who_differs_is_named(name: str, value: str) -> None:
     with pytest.raises(GpuliftError, match=told):
         facts.require_alike([rank("a"), rank("a"), rank("b", None, **{name: value})])
     facts.require_alike(FOUR)
+
+
+@pytest.mark.parametrize(
+    ("packages", "told"),
+    [
+        ('{"nvidia-nccl-cu13": "2.28", "nvidia-nccl-cu12": "2.27"}', ("none", "2.27, 2.28")),
+        ('{"torch": "2.11.0"}', ("2.11.0", "none")),
+    ],
+)
+def test_versions_are_told_in_one_order(
+    tmp_path: Path, packages: str, told: tuple[str, str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{packages}'\n")
+    python.chmod(0o755)
+    assert facts.versions_of(python) == dict(zip(("torch", "NCCL"), told, strict=True))
 
 
 def place(local_rank: int) -> Launched:

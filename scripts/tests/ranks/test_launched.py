@@ -57,12 +57,14 @@ def test_mpirun_names_no_place_but_on_one_host() -> None:
     with pytest.raises(GpuliftError, match="mpirun -x MASTER_ADDR"):
         launched(MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
     assert launched(MPIRUN | MEETING).port == 29500
+    assert launched(SLURM | MPIRUN | MEETING).rank == 1, "in a job all have Slurm's variables"
 
 
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
         ({}, "no launcher started this process"),
+        ({"RANK": "0", **MEETING}, "RANK and WORLD_SIZE are not both set"),
         ({**PLAIN, **MEETING, "RANK": "x"}, "RANK is x"),
         ({"RANK": "0", "WORLD_SIZE": "2", **MEETING}, "LOCAL_RANK is not set"),
         ({**PLAIN, **MEETING, "RANK": "4"}, "rank 4 is none of 4"),

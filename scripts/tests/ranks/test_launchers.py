@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpulift.records.read import read_results
@@ -72,6 +74,25 @@ def test_by_mpirun(one_host: Ranks) -> None:
     done = ended(start(folder, command))
     assert done.code == 0, done.said
     assert launcher_of(folder) == ("mpirun", 2, 1)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """That measure for it."""
+    lines = (" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
+    return [line for line in lines if f"--records {folder}" in line]
+
+
+def test_nothing_is_left_where_the_first_rank_is_killed(one_host: Ranks) -> None:
+    """What launchers start in its place would find the machine in use."""
+    first, other = (one_host.start(rank, "does:(ends|hangs)") for rank in range(2))
+    while not (one_host.folder / "lost_at").exists() and first.poll() is None:
+        time.sleep(0.1)
+    assert processes_of(one_host.folder / "out")
+    first.kill()
+    told = ended(other)
+    assert (told.code, "no longer hears of rank 0" in told.said) == (1, True), told.said
+    assert processes_of(one_host.folder / "out") == []
+    ended(first)
 
 
 def test_another_version_is_named_and_no_rank_goes_on(one_host: Ranks, tmp_path: Path) -> None:

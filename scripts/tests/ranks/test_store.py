@@ -52,13 +52,34 @@ def test_waits_end_when_one_connection_is_closed(shared: Store) -> None:
         other.wait("key", 60.0)
 
 
-def test_a_store_that_is_gone_is_told() -> None:
+def test_a_store_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Launched("environment", 0, 2, 0, "127.0.0.1", free_port())
     held = store.meet(place)
     other = store.meet(replace(place, rank=1))
     del held
     with pytest.raises(Lost):
         other.wait("key", 60.0)
+    monkeypatch.setattr(store, "MEETING_S", 0.5)
+    with pytest.raises(Lost):
+        other.again()
+
+
+def test_further_connections_leave_the_environment_to_others(
+    shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads make them at the same time."""
+    monkeypatch.setattr(store, "os", None)
+    shared.again()
+
+
+@pytest.mark.parametrize(("address", "seen"), [("127.0.0.1", False), ("localhost", True)])
+def test_a_meeting_at_the_loopback_is_on_no_other_address(
+    place: Launched, address: str, seen: bool
+) -> None:
+    held = store.meet(replace(place, address=address))
+    with socket.socket() as caller:
+        assert (caller.connect_ex(("127.0.0.2", place.port)) == 0) is seen
+    held.close()
 
 
 def test_a_name_that_does_not_resolve_is_one_line(place: Launched) -> None:
@@ -72,6 +93,17 @@ def test_a_closed_port_is_one_line(place: Launched, monkeypatch: pytest.MonkeyPa
     with pytest.raises(GpuliftError, match=r"rank 1 does not reach rank 0 at .*refused") as told:
         store.meet(replace(place, rank=1))
     assert "\n" not in str(told.value)
+
+
+def test_who_holds_the_port_and_never_answers_is_no_store(
+    place: Launched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MEETING_S", 0.5)
+    told = pytest.raises(
+        GpuliftError, match=r"rank 1 cannot meet .*: who listens there is no store"
+    )
+    with socket.create_server(("127.0.0.1", place.port)), told:
+        store.meet(replace(place, rank=1))
 
 
 def test_a_port_that_another_holds_is_told(place: Launched) -> None:

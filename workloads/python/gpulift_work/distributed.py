@@ -157,15 +157,23 @@ def meeting_store() -> dist.TCPStore:
     if address[0] == LOOPBACK:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
-    listening = address if nodes() == 1 else ("", address[1])
     serves = os.environ["RANK"] == "0"
     return dist.TCPStore(
         *address,
         world_size=int(os.environ["WORLD_SIZE"]),
         is_master=serves,
         timeout=timedelta(seconds=RENDEZVOUS_S),
-        master_listen_fd=socket.create_server(listening).detach() if serves else None,
+        master_listen_fd=listening(*address).detach() if serves else None,
     )
+
+
+def listening(address: str, port: int) -> socket.socket:
+    """At the address, and between nodes at all, of IPv4 and IPv6."""
+    if nodes() == 1:
+        return socket.create_server((address, port))
+    has_both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if has_both else socket.AF_INET
+    return socket.create_server(("", port), family=family, dualstack_ipv6=has_both)
 
 
 @contextlib.contextmanager

@@ -276,6 +276,17 @@ def test_ranks_listen_to_this_machine_alone(script: Path) -> None:
         assert [one.get("check_error") for one in group.hello("fine", {})] == [0, 0]
 
 
+def test_between_nodes_ranks_listen_by_ipv4_and_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulift_work import distributed
+
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("there is no IPv6 here")
+    monkeypatch.setenv("GPULIFT_NODES", "2")
+    with distributed.listening("192.0.2.1", 0) as held:
+        assert held.getsockname()[0] == "::"
+        socket.create_connection(("127.0.0.1", held.getsockname()[1]), 10).close()
+
+
 def test_a_dev_shm_that_is_too_small_says_what_to_raise(script: Path) -> None:
     script.write_text(SCRIPT + TOO_SMALL)
     with rank_group.RankGroup(script) as group:
