@@ -16,6 +16,7 @@ from gpulift.fleet import jobs
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job
 from gpulift.fleet.logs import MOST_LETTERS
 from gpulift.ground.errors import INTERRUPTED, GpuliftError
+from gpulift.ground.signals import Signals
 from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.world
@@ -92,7 +93,10 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
 def test_what_ended_before_it_was_looked_at_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "LOOK_S", LONG_S)
+    def until_ended(signals: Signals, limit_s: float) -> None:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(Signals, "wait", until_ended)
     assert answers(tmp_path, ["echo gpulift: exit code 0"], limit_s=1e-6) == [Answer(0)]
 
 
