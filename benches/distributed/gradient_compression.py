@@ -100,9 +100,9 @@ TECHNIQUE = {
     "found": """
         Two H200s, GPT-2, one launch, on a host that needs 29 ms to issue an update of 27, so that
         what a hook launches shows in whole. Through the host 38 ms an update, BF16 1.07, INT8 0.94,
-        PowerSGD 0.48, averages 1.24: with no hook and no wait for buckets their updates take 27 ms,
-        and 19 once in four. Over NVLink 29 ms: 0.92, 0.84, 0.38 and 1.08. PowerSGD launches 13,910
-        kernels a step in place of 3,988.
+        PowerSGD 0.48, averages 1.24: their updates have no hook, and take 27 ms each, exchange
+        included, over NVLink. There an update takes 29 ms:
+        0.92, 0.84, 0.38 and 1.08. PowerSGD launches 13,910 kernels a step in place of 3,988.
     """,
     "claims": ["gradient-compression-faster", "low-rank-gradients-faster"],
     "gpus": 0,

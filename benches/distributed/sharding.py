@@ -79,8 +79,8 @@ TECHNIQUE = {
     "found": """
         Two H200s, whose memory is 1.4 times as fast, llama_1b, one launch: ddp 152 ms, zero_1 0.95,
         fsdp1 1.02, fsdp2 1.04, without resharding 1.07. At the peak 35.5, 30.6, 20.8, 20.8 and 22.6
-        GB: FSDP's policy keeps what passes between layers in BF16, too, which autocast keeps in
-        FP32, 5 GB, and that is 1.9 ms of its gain.
+        GB: FSDP keeps 5 GB less than was expected: its policy has in BF16 what passes between
+        layers, and autocast in FP32; by reckoning that is 1.9 ms of its gain, too.
     """,
     "claims": ["sharded-state-saves-memory"],
     "gpus": 0,

@@ -59,7 +59,8 @@ class Fleet:
     def sentence(self) -> str:
         """`1000 nodes: 1 fail, 2 no answer, 997 pass`."""
         counts = ", ".join(f"{count} {word}" for word, count in self.counts.items())
-        return f"{len(self.nodes)} nodes: {counts or 'none'}"
+        nodes = "1 node" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
+        return f"{nodes}: {counts or 'none'}"
 
     @property
     def exit_code(self) -> int:
