@@ -100,6 +100,16 @@ inline bool split_lt_sum(cublasLtMatmulAlgo_t& algorithm, std::int32_t parts) {
                                               sizeof reduction) == CUBLAS_STATUS_SUCCESS;
 }
 
+template <typename T>
+bool copy_lt_attribute(const cublasLtMatmulAlgo_t& from, cublasLtMatmulAlgo_t& to,
+                       cublasLtMatmulAlgoConfigAttributes_t attribute) {
+  T value{};
+  std::size_t written = 0;
+  return cublasLtMatmulAlgoConfigGetAttribute(&from, attribute, &value, sizeof value, &written) ==
+             CUBLAS_STATUS_SUCCESS &&
+         cublasLtMatmulAlgoConfigSetAttribute(&to, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+}
+
 /// D = A^T B in the library's column order: A is k x m, B is k x n, D is m x n, none padded.
 class LtOperation {
  public:
@@ -110,6 +120,9 @@ class LtOperation {
         a_(make_lt_layout(input, shape.k, shape.m)),
         b_(make_lt_layout(input, shape.k, shape.n)),
         d_(make_lt_layout(output, shape.m, shape.n)),
+        input_(lt_type(input)),
+        output_(lt_type(output)),
+        compute_(compute),
         scale_type_(scale_type) {
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   }
@@ -155,6 +168,28 @@ class LtOperation {
     return found;
   }
 
+  /// An algorithm of other types for these, by the same tiles, stages and clusters. Throws NotSupported where these
+  /// have none.
+  cublasLtMatmulAlgo_t counterpart(const cublasLtMatmulAlgo_t& other) const {
+    std::int32_t id = 0;
+    std::size_t written = 0;
+    check(cublasLtMatmulAlgoConfigGetAttribute(&other, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written));
+    cublasLtMatmulAlgo_t found{};
+    const bool same = cublasLtMatmulAlgoInit(library_.get(), compute_, scale_type_, input_, input_, output_, output_,
+                                             id, &found) == CUBLAS_STATUS_SUCCESS &&
+                      copy_lt_attribute<std::uint32_t>(other, found, CUBLASLT_ALGO_CONFIG_TILE_ID) &&
+                      copy_lt_attribute<std::uint32_t>(other, found, CUBLASLT_ALGO_CONFIG_STAGES_ID) &&
+                      copy_lt_attribute<std::uint16_t>(other, found, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID) &&
+                      copy_lt_attribute<std::uint16_t>(other, found, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID) &&
+                      copy_lt_attribute<std::int32_t>(other, found, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) &&
+                      copy_lt_attribute<std::uint32_t>(other, found, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) &&
+                      copy_lt_attribute<std::uint32_t>(other, found, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING) &&
+                      copy_lt_attribute<std::uint32_t>(other, found, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) &&
+                      check_algorithm(found) == CUBLAS_STATUS_SUCCESS;
+    if (!same) throw NotSupported("cuBLASLt has no such algorithm for these types");
+    return found;
+  }
+
   /// Whether the algorithm fits the operation and the workspace.
   cublasStatus_t check_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
     cublasLtMatmulHeuristicResult_t result{};
@@ -189,6 +224,9 @@ class LtOperation {
   UniqueLtLayout a_;
   UniqueLtLayout b_;
   UniqueLtLayout d_;
+  cudaDataType input_;
+  cudaDataType output_;
+  cublasComputeType_t compute_;
   cudaDataType scale_type_;
 };
 

@@ -91,6 +91,10 @@ class Matmul::Impl {
   }
 
   Found search(const Search& search);
+  MatmulPlan counterpart(const MatmulPlan& other) const {
+    const auto algorithm = operation_.counterpart(std::bit_cast<cublasLtMatmulAlgo_t>(other.algorithm));
+    return plan_of(algorithm, describe_lt_algorithm(algorithm));
+  }
   double time_s(double window_s, double rest_s);
 
   void enqueue(cudaStream_t stream) { check(try_enqueue(algorithm_, stream)); }
@@ -128,6 +132,10 @@ class Matmul::Impl {
     if (options_.split_k == SplitK::kAlways) return operation_.split_candidates(std::max(wanted, kLeastToSplit));
     return operation_.candidates(
         wanted, options_.split_k == SplitK::kNever ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_MASK);
+  }
+
+  MatmulPlan plan_of(const cublasLtMatmulAlgo_t& algorithm, const std::string& description) const {
+    return {stored(), matmul_library_version(), std::bit_cast<decltype(MatmulPlan::algorithm)>(algorithm), description};
   }
 
   cublasStatus_t try_enqueue(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
@@ -168,9 +176,7 @@ class Matmul::Impl {
 Matmul::Found Matmul::Impl::search(const Search& search) {
   const LtFound found = search_lt(candidates(search.candidates), search, enqueuer());
   algorithm_ = found.algorithm;
-  return {{stored(), matmul_library_version(), std::bit_cast<decltype(MatmulPlan::algorithm)>(found.algorithm),
-           found.description},
-          found.time_s};
+  return {plan_of(found.algorithm, found.description), found.time_s};
 }
 
 double Matmul::Impl::time_s(double window_s, double rest_s) {
@@ -213,6 +219,7 @@ Matmul& Matmul::operator=(Matmul&&) noexcept = default;
 
 void Matmul::use(const MatmulPlan& plan) { impl_->use(plan); }
 Matmul::Found Matmul::search(const Search& search) { return impl_->search(search); }
+MatmulPlan Matmul::counterpart(const MatmulPlan& other) const { return impl_->counterpart(other); }
 double Matmul::time_s(double window_s, double rest_s) { return impl_->time_s(window_s, rest_s); }
 void Matmul::enqueue(cudaStream_t stream) { impl_->enqueue(stream); }
 void Matmul::poison(cudaStream_t stream) { impl_->poison(stream); }

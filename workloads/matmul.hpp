@@ -66,6 +66,9 @@ class Matmul {
     double time_s = 0;
   };
   Found search(const Search& search);
+  /// The algorithm of another type's product of this shape, by the same tiles, stages and clusters. Throws NotSupported
+  /// where this type has none.
+  MatmulPlan counterpart(const MatmulPlan& other) const;
   /// Time of one product in a window of about `window_s` of back-to-back products, after `rest_s` of idleness.
   double time_s(double window_s, double rest_s);
 

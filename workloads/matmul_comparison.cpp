@@ -9,10 +9,25 @@ namespace gpulift {
 
 Arm MatmulComparison::arm(const std::string& name, MatmulType type, const MatmulOptions& options,
                           const MatmulSearch& search) {
+  return planned_arm(name, type, options, [search](Matmul& matmul) { return matmul.search(search).plan; });
+}
+
+Arm MatmulComparison::arm_like(const std::string& other, const std::string& name, MatmulType type,
+                               const MatmulOptions& options) {
+  return planned_arm(name, type, options, [this, other](const Matmul& matmul) {
+    const auto plan = plans_.find(other);
+    if (plan == plans_.end()) throw NotSupported(other + " has no algorithm here");
+    return matmul.counterpart(plan->second);
+  });
+}
+
+Arm MatmulComparison::planned_arm(const std::string& name, MatmulType type, const MatmulOptions& options,
+                                  const std::function<MatmulPlan(Matmul&)>& find) {
   Arm arm = arm_of(name, type, options.scaling);
   if (!arm.unavailable.empty()) return arm;
   try {
-    const MatmulPlan plan = plan_of_case(trial_, name, [&] { return make(type, options)->search(search).plan; });
+    const MatmulPlan plan = plan_of_case(trial_, name, [&] { return find(*make(type, options)); });
+    plans_[name] = plan;
     arm.make = [this, type, options, plan]() -> Step {
       const std::shared_ptr<Matmul> matmul = make(type, options);
       matmul->use(plan);

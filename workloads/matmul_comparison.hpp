@@ -2,6 +2,7 @@
 // Products of one shape as the arms of a case: each has operands of its own and the plan that was the fastest for it.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ class MatmulComparison {
   Arm arm(const std::string& name, MatmulType type, const MatmulOptions& options = {},
           const MatmulSearch& search = {.budget_s = 0.5});
 
+  /// By the algorithm that is the fastest for the arm `other`, which came before, by the same tiles, stages and
+  /// clusters: what differs is the type. Unavailable where this type has no such kernel.
+  Arm arm_like(const std::string& other, const std::string& name, MatmulType type, const MatmulOptions& options = {});
+
   /// Enqueues a product by other means, of these operands into this result.
   using Multiply = std::function<void(const Matmul::Buffers&, StreamHandle)>;
   /// By what `make_multiply` makes, which is given the next buffers in each step.
@@ -42,10 +47,13 @@ class MatmulComparison {
  private:
   /// With the cost and the tolerance of the type, or the reason why it cannot be multiplied.
   Arm arm_of(const std::string& name, MatmulType type, Fp8Scaling scaling);
+  Arm planned_arm(const std::string& name, MatmulType type, const MatmulOptions& options,
+                  const std::function<MatmulPlan(Matmul&)>& find);
   std::shared_ptr<Matmul> make(MatmulType type, const MatmulOptions& options);
 
   Trial& trial_;
   MatmulShape shape_;
+  std::map<std::string, MatmulPlan> plans_;
   // Of the arm that was made last, and none of it is held.
   std::function<void(StreamHandle)> poison_;
   std::function<double(StreamHandle)> error_;

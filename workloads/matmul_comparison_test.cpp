@@ -84,6 +84,16 @@ TEST_F(MatmulComparisonOnDevice, AnArmHasCostAndToleranceOfItsTypeAndALaterLaunc
   EXPECT_EQ(second.notes(), first.notes());
 }
 
+TEST_F(MatmulComparisonOnDevice, AnArmTakesTheAlgorithmOfAnotherWhereThereIsOne) {
+  CheckingTrial trial(device(), {});
+  MatmulComparison products(trial, {256, 256, 256});
+  EXPECT_EQ(products.arm_like("first", "lonely", MatmulType::kFp32).unavailable, "first has no algorithm here");
+  ASSERT_EQ(products.arm("first", MatmulType::kFp32, {}, {.budget_s = 0.05}).unavailable, "");
+  ASSERT_EQ(products.arm_like("first", "second", MatmulType::kFp32).unavailable, "");
+  const std::string& found = trial.notes().at("algorithm/first");
+  EXPECT_EQ(found.substr(0, found.find(';')), trial.notes().at("algorithm/second"));
+}
+
 TEST_F(MatmulComparisonOnDevice, AnArmByOtherMeansIsGivenTheNextBuffersAndChecked) {
   const MatmulShape shape{64, 64, 64};
   CheckingTrial trial(device(), {});

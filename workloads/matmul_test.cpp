@@ -182,6 +182,26 @@ TEST_P(MatmulOnDevice, APlanThatWasFoundCanBeUsedAgain) {
   EXPECT_LE(again.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
 }
 
+TEST_P(MatmulOnDevice, AnotherTypesAlgorithmIsTakenTileForTileOrNotAtAll) {
+  const MatmulShape shape{512, 512, 512};
+  const MatmulType other = GetParam() == MatmulType::kFp32 ? MatmulType::kTf32 : MatmulType::kFp32;
+  if (!why_matmul_unsupported(other, device_->architecture()).empty()) GTEST_SKIP() << "no other type";
+  const auto kernel_of = [](const MatmulPlan& plan) { return plan.description.substr(0, plan.description.find(';')); };
+  Matmul matmul(*device_, GetParam(), shape, 17);
+  const MatmulPlan own = matmul.search({.budget_s = 0.01}).plan;
+  EXPECT_EQ(kernel_of(matmul.counterpart(own)), kernel_of(own));
+  const MatmulPlan foreign = Matmul(*device_, other, shape, 17).search({.budget_s = 0.01}).plan;
+  try {
+    const MatmulPlan plan = matmul.counterpart(foreign);
+    EXPECT_EQ(kernel_of(plan), kernel_of(foreign));
+    matmul.use(plan);
+    matmul.enqueue(stream_.get());
+    EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+  } catch (const NotSupported&) {
+    SUCCEED() << "types of different kernels";
+  }
+}
+
 TEST_P(MatmulOnDevice, APlanForSomethingElseIsRefused) {
   const MatmulPlan plan = Matmul(*device_, GetParam(), {128, 128, 128}, 18).search({.budget_s = 0.01}).plan;
   Matmul other(*device_, GetParam(), {128, 128, 256}, 18);

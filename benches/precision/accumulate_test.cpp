@@ -41,6 +41,13 @@ TEST_F(PrecisionAccumulateOnDevice, SumsInFp16AreWorseAndSplitOnesAreNot) {
     EXPECT_GT(rough.error, exact.tolerance) << "the tolerance of FP32 sums would let FP16 sums pass";
     EXPECT_EQ(rough.cost.roof, "");
   }
+  const auto& alike = first.results().at("fp32_sums_like_fp16");
+  if (alike.unavailable.empty()) {
+    EXPECT_LE(alike.error, exact.tolerance);
+    EXPECT_EQ(alike.cost.roof, "gemm/fp16");
+    const std::string& found = first.notes().at("algorithm/fp16_sums");
+    EXPECT_EQ(first.notes().at("algorithm/fp32_sums_like_fp16"), found.substr(0, found.find(';')));
+  }
   if (split.unavailable.empty()) {
     EXPECT_LE(split.error, exact.tolerance);
     EXPECT_EQ(first.notes().at("algorithm/split_fp32_sums").find("split-K 1,"), std::string::npos);

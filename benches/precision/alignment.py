@@ -52,4 +52,5 @@ def sets_beyond_cache(device: torch.device, size: int) -> int:
     """How many of so many bytes it takes to cycle through three times the L2 cache of a GPU."""
     if device.type == "cpu":
         return 1
-    return 3 * torch.cuda.get_device_properties(device).L2_cache_size // size + 1
+    cache_bytes: int = torch.cuda.get_device_properties(device).L2_cache_size
+    return 3 * cache_bytes // size + 1
