@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "core/cuda/check.hpp"
-#include "kernels/matmul_ladder/bf16_words.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
 #include "kernels/matmul_ladder/ptx.hpp"
 #include "kernels/matmul_ladder/rungs.hpp"
 #include "kernels/matmul_ladder/tensor_map.hpp"
+#include "kernels/packed.hpp"
 
 namespace gpulift {
 namespace {
@@ -127,8 +127,8 @@ __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, uns
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
       const float* values = &sums[(box * kPairs + pair) * 8];
-      const unsigned words[4] = {narrow(values[0], values[1]), narrow(values[2], values[3]),
-                                 narrow(values[4], values[5]), narrow(values[6], values[7])};
+      const unsigned words[4] = {pack(values[0], values[1]), pack(values[2], values[3]), pack(values[4], values[5]),
+                                 pack(values[6], values[7])};
       ptx::store_matrices(target + ladder::swizzled(row_inside, 2 * pair + piece.piece), words);
     }
     ptx::publish_stores();
