@@ -43,13 +43,18 @@ __device__ inline Pack unpack(uint4 bits) {
   return values;
 }
 
+/// Two neighbours, each rounded to nearest.
+__device__ inline std::uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  std::uint32_t word = 0;
+  memcpy(&word, &pair, sizeof pair);
+  return word;
+}
+
 __device__ inline uint4 pack(const Pack& values) {
   std::uint32_t words[kPack / 2];
 #pragma unroll
-  for (int k = 0; k < kPack / 2; ++k) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(values.at[2 * k], values.at[2 * k + 1]);
-    memcpy(&words[k], &pair, sizeof pair);
-  }
+  for (int k = 0; k < kPack / 2; ++k) words[k] = pack(values.at[2 * k], values.at[2 * k + 1]);
   return {words[0], words[1], words[2], words[3]};
 }
 
