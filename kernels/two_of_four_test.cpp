@@ -37,7 +37,7 @@ class TwoOfFourOnDevice : public DeviceTest {
     DeviceTest::SetUp();
     constexpr std::array<std::pair<std::size_t, std::size_t>, 6> kWays{
         {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}};
-    constexpr std::size_t kFours = 2 * 1001;
+    constexpr std::size_t kFours = 2002;
     for (std::size_t four = 0; four < kFours; ++four) {
       const auto [first, second] = kWays[(four / 2 + four % 2 * (four / 12)) % kWays.size()];
       for (std::size_t place = 0; place < 4; ++place) {

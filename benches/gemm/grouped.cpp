@@ -59,7 +59,7 @@ struct Case {
       const auto matmul = std::make_shared<ExpertMatmul>(trial.device(), calls, experts, trial.seed());
       for (const MatmulPlan& plan : plans) matmul->use(plan);
       current = matmul;
-      const auto step = [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
+      gpulift::Step step = [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
       if (!recorded) return step;
       const auto graph = std::make_shared<gpulift::UniqueGraphExec>(gpulift::record_graph(step));
       return [matmul, graph](gpulift::StreamHandle stream) { gpulift::check(cudaGraphLaunch(graph->get(), stream)); };
