@@ -104,15 +104,15 @@ const gpulift::Technique gpulift::technique{
         tokens, 16 for each: one block of each cluster has nothing to multiply, so that 0.65 of the bandwidth is left:
         190 us on an H100, 130 on an H200. The batch had 132 us there, 1.4x, cuBLAS's grouped call 142, 1.3x; a loop is
         64 calls of 5 to 10 us on the host, 490 us, 0.2x to 0.55x, on eight streams the same; in a graph 64 kernels of 4
-        us, 260 us, 0.5x to 0.75x. 16384 tokens, 94 GFLOP, evenly: 768 tiles are 6 rounds on 132 multiprocessors of 24 us
-        each, with the ends 165 to 175 us. The batch had 176 us, 1.0x, cuBLAS 303, 0.57x, the loop 620, 0.27x to 0.5x; on
-        eight streams the host's 64 calls remain, 0.3x to 0.6x; in a graph each product still has the device to itself, 7
-        us, 0.33x to 0.5x. Half of the tokens for an eighth: 1056 tiles are 8 rounds, 230 us; the batch multiplies 64 x
-        1024 tokens, 4x what was asked, 440 us, 0.53x; cuBLAS 355, 0.65x. 8 experts of 14336x4096 have 940 MB, 313 us and
-        218; 1024 tokens, 120 GFLOP in tiles of 64 x 128: 380 us and 300; the loop had 377 us, the batch 345. 16384
-        tokens evenly are 1.9 TFLOP: 7168 large tiles at 650 TFLOP/s, 3.0 ms; searched calls had 2.6 ms each way, 1.15x,
-        and how they are launched is nothing; cuBLAS's grouped call 7.3 ms, 0.41x. Unevenly the batch multiplies 4x as
-        much, 9.8 ms: 0.31x. Eight streams: Transformer Engine takes four.)",
+        us, 260 us, 0.5x to 0.75x. 16384 tokens, 94 GFLOP, evenly: 768 tiles are 6 rounds on 132 multiprocessors of 24
+        us each, with the ends 165 to 175 us. The batch had 176 us, 1.0x, cuBLAS 303, 0.57x, the loop 620, 0.27x to
+        0.5x; on eight streams the host's 64 calls remain, 0.3x to 0.6x; in a graph each product still has the device to
+        itself, 7 us, 0.33x to 0.5x. Half of the tokens for an eighth: 1056 tiles are 8 rounds, 230 us; the batch
+        multiplies 64 x 1024 tokens, 4x what was asked, 440 us, 0.53x; cuBLAS 355, 0.65x. 8 experts of 14336x4096 have
+        940 MB, 313 us and 218; 1024 tokens, 120 GFLOP in tiles of 64 x 128: 380 us and 300; the loop had 377 us, the
+        batch 345. 16384 tokens evenly are 1.9 TFLOP: 7168 large tiles at 650 TFLOP/s, 3.0 ms; searched calls had 2.6 ms
+        each way, 1.15x, and how they are launched is nothing; cuBLAS's grouped call 7.3 ms, 0.41x. Unevenly the batch
+        multiplies 4x as much, 9.8 ms: 0.31x. Eight streams: Transformer Engine takes four.)",
     .predict =
         {{.arm = "torch_grouped",
           .cases = burst_of("64x1408x2048", 1024, "evenly"),
@@ -216,8 +216,8 @@ const gpulift::Technique gpulift::technique{
           .on = "nvidia-h",
           .speedup = {{0.37, 0.48}}}},
     .found = R"(
-        Of 8 large experts cuBLAS's grouped call had been expected at 0.9 to 1.0 of the loop, and has 0.36 on an H100: it
-        takes no choice of an algorithm, and its own reaches 260 TFLOP/s. That is what is known of this call, not of
+        Of 8 large experts cuBLAS's grouped call had been expected at 0.9 to 1.0 of the loop, and has 0.36 on an H100:
+        it takes no choice of an algorithm, and its own reaches 260 TFLOP/s. That is what is known of this call, not of
         grouping.)",
     .claims = {},
     .arms = {"torch_grouped", "cublas_grouped", "batched", "loop", "loop_on_8_streams", "graph_of_loop"},

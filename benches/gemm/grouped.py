@@ -66,7 +66,7 @@ class Products:
             exact.append(drawn[self.checked])
         drawn = torch.randn(sum(dealt), inputs, device=device)
         self.tokens = drawn.bfloat16()
-        self.output = torch.full((len(drawn), features), torch.nan, device=device)
+        self.output = self.tokens.new_full((len(drawn), features), torch.nan)
         self.exact = (drawn, exact)  # as they were before they were rounded
 
     def step(self) -> None:

@@ -1,10 +1,10 @@
 // Weights of which two of each four neighbours are zeros, which sparse tensor cores skip. Weights that stay are
 // compressed once. Weights that change, as in training, are compressed anew in each step by cuSPARSELt; or their mask
 // stays for many steps, and what it keeps is gathered, by a kernel of our own, into the form that is there already.
-// Compressors that choose a mask at the pace of memory are none here: torch's writes places as Ampere reads them, so
-// that products are wrong on 9.0 (sparsity/pruning), and torchao's for 9.0 is gone (pytorch/ao#3726). The control has
-// as many zeros anywhere, which a dense product multiplies like all others. Rates count the operations of the dense
-// product.
+// Compressors that choose a mask at the pace of memory are none here: torch's, MetadataCuSparseLt in
+// aten/src/ATen/native/sparse/cuda/SparseSemiStructuredTile.cu, notes places as Ampere reads them, so that products are
+// wrong on 9.0 (sparsity/pruning), and torchao's for 9.0 is gone (pytorch/ao#3726). The control has as many zeros
+// anywhere, which a dense product multiplies like all others. Rates count the operations of the dense product.
 
 #include <functional>
 #include <memory>
@@ -99,13 +99,14 @@ const gpulift::Technique gpulift::technique{
         us. As many zeros anywhere change no instruction; they save power, so that the clock is up to 5 % higher: 1.0x
         to 1.05x. Written after an H100 had taken 1.47 ms dense, 0.98 sparse and 3.2 with cuSPARSELt's compression, and
         before the first run of mask_kept: it reads 134 MB of weights and 8 of places and writes 67, at 3.0 to 4.3 TB/s
-        70 to 50 us, so that 8192 cubed is 1.36x to 1.45x; 4096 cubed 13 to 18 us of 129, 1.25x to 1.32x; 4096x13008x1024
-        4 to 5 us of 133, 1.13x to 1.2x; 1024 cubed 2 to 3 us of 11, 0.5x to 0.62x. An H200 multiplies as fast, and
-        cuSPARSELt's 2.2 ms of compressing 8192 x 8192 are no matter of bandwidth: 0.4x to 0.5x there too. Where a mask
-        is chosen anew by it every 16 steps, (2.2 + 15 x 0.06) / 16 = 0.19 ms come to each step: 1.2x to 1.25x. Counted
-        is the product forward alone, one of three of a training step: that of the input's gradient is sparse by the
-        same mask only where it keeps two of four along the outputs too, and takes a second form, to be compressed or
-        gathered like the first; that of the weight's gradient is dense.)",
+        70 to 50 us, so that 8192 cubed is 1.36x to 1.45x; 4096 cubed 13 to 18 us of 129, 1.25x to 1.32x;
+        4096x13008x1024 4 to 5 us of 133, 1.13x to 1.2x; 1024 cubed 2 to 3 us of 11, 0.5x to 0.62x. An H200 multiplies
+        as fast, and cuSPARSELt's 2.2 ms of compressing 8192 x 8192 are no matter of bandwidth: 0.4x to 0.5x there too.
+        Where a mask is chosen anew by it every 16 steps, (2.2 + 15 x 0.06) / 16 = 0.19 ms come to each step: 1.2x to
+        1.25x. Counted is the product forward alone, one of three of a training step: that of the input's gradient is
+        sparse by the same mask only where it keeps two of four along the outputs too (I. Hubara et al.,
+        arXiv:2102.08124), and takes a second form, to be compressed or gathered like the first; that of the weight's
+        gradient is dense.)",
     .predict =
         {{.arm = "two_four", .cases = burst_of("8192x8192x8192"), .on = "h100", .speedup = {{1.26, 1.54}}},
          {.arm = "cusparselt_compress", .cases = burst_of("8192x8192x8192"), .on = "h100", .speedup = {{1.22, 1.49}}},
@@ -121,8 +122,8 @@ const gpulift::Technique gpulift::technique{
          {.arm = "mask_kept", .cases = burst_of("4096x13008x1024"), .on = "nvidia-h", .speedup = {{1.1, 1.22}}},
          {.arm = "mask_kept", .cases = burst_of("1024x1024x1024"), .on = "nvidia-h", .speedup = {{0.48, 0.64}}}},
     .found = R"(
-        An H100: cuSPARSELt compresses 8192 x 8192 in 2.2 ms, 0.09 TB/s, where 70 us were predicted, and the others in 31
-        to 510 us; why is not known. Its product of 1024 cubed takes 10.8 us where the dense one takes 7.6: 0.7, not
+        An H100: cuSPARSELt compresses 8192 x 8192 in 2.2 ms, 0.09 TB/s, where 70 us were predicted, and the others in
+        31 to 510 us; why is not known. Its product of 1024 cubed takes 10.8 us where the dense one takes 7.6: 0.7, not
         1.0.)",
     .claims = {},
     .arms = {"dense", "dense_half_zeros", "two_four", "mask_kept", "cusparselt_compress"},
