@@ -34,7 +34,11 @@ class CheckingTrial final : public TrialOfTest {
   const std::map<std::string, ArmResult>& results() const { return results_; }
 
   void compare(std::vector<Arm> arms) override {
-    for (const Arm& arm : arms) results_[arm.name] = arm.unavailable.empty() ? try_arm(arm) : unavailable(arm);
+    for (const Arm& arm : arms) {
+      const bool of_script = arm.worker && arm.worker->python;  // which runs in an interpreter, and has a test there
+      const std::string why = of_script ? "a Python arm" : arm.unavailable;
+      results_[arm.name] = why.empty() ? try_arm(arm) : unavailable(why);
+    }
   }
 
  private:
@@ -59,9 +63,9 @@ class CheckingTrial final : public TrialOfTest {
     return result;
   }
 
-  static ArmResult unavailable(const Arm& arm) {
+  static ArmResult unavailable(const std::string& why) {
     ArmResult result;
-    result.unavailable = arm.unavailable;
+    result.unavailable = why;
     return result;
   }
 
