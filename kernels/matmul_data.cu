@@ -34,6 +34,7 @@ __device__ bool is_zero(const NormalMatrix& source, std::int64_t index) {
 __device__ float value_at(const NormalMatrix& source, std::int64_t row, std::int64_t column) {
   const std::int64_t index = row * source.columns + column;
   if (is_zero(source, index)) return 0;
+  if (source.mask) return 1;
   const float value = source.scale * standard_normal(source.seed, index);
   return source.integers ? fminf(fmaxf(rintf(value), -127.0f), 127.0f) : value;
 }

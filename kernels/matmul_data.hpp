@@ -35,6 +35,7 @@ struct NormalMatrix {
   bool integers = false;     // then rounded to integers and clamped to +-127
   std::int64_t padding = 0;  // zeros behind each row, where it is written
   Zeros zeros = Zeros::kNone;
+  bool mask = false;  // ones in place of what was drawn: where its zeros are, and nothing else
 };
 
 /// Writes `rows` of `source`, rounded to nearest in `type`, to `data`, and the same again `copies` times at a distance

@@ -134,12 +134,16 @@ TEST_F(MatmulDataOnDevice, TwoOfFourNeighboursOrAboutHalfAreZerosAndTheOthersSta
   const auto dense = filled<float>(ElementType::kFp32, source, {0, 64, 1});
   source.zeros = Zeros::kTwoOfFour;
   const auto two_of_four = filled<float>(ElementType::kFp32, source, {0, 64, 1});
+  source.mask = true;
+  const auto mask = filled<float>(ElementType::kFp32, source, {0, 64, 1});
+  source.mask = false;
   source.zeros = Zeros::kHalf;
   const auto half = filled<float>(ElementType::kFp32, source, {0, 64, 1});
   int kept = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     EXPECT_TRUE(two_of_four[i] == 0 || two_of_four[i] == dense[i]);
     EXPECT_TRUE(half[i] == 0 || half[i] == dense[i]);
+    EXPECT_EQ(mask[i], two_of_four[i] == 0 ? 0 : 1) << i;
     if (half[i] != 0) ++kept;
     if (i % 4 == 0) {
       EXPECT_EQ(std::count(&two_of_four[i], &two_of_four[i] + 4, 0.0f), 2) << i;

@@ -1,6 +1,8 @@
 #pragma once
 // For .cu files: BF16 in memory, FP32 in registers, moved in packs of 16 bytes.
 
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
@@ -8,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <cub/block/block_reduce.cuh>
 #include <initializer_list>
 #include <stdexcept>
 
@@ -43,13 +46,18 @@ __device__ inline Pack unpack(uint4 bits) {
   return values;
 }
 
+/// Two neighbours, each rounded to nearest.
+__device__ inline std::uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  std::uint32_t word = 0;
+  memcpy(&word, &pair, sizeof pair);
+  return word;
+}
+
 __device__ inline uint4 pack(const Pack& values) {
   std::uint32_t words[kPack / 2];
 #pragma unroll
-  for (int k = 0; k < kPack / 2; ++k) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(values.at[2 * k], values.at[2 * k + 1]);
-    memcpy(&words[k], &pair, sizeof pair);
-  }
+  for (int k = 0; k < kPack / 2; ++k) words[k] = pack(values.at[2 * k], values.at[2 * k + 1]);
   return {words[0], words[1], words[2], words[3]};
 }
 
@@ -86,13 +94,11 @@ __device__ Pack each(F f, const Packs&... packs) {
   return result;
 }
 
-template <typename F>
+/// The same in all lanes; of groups of neighbours where there are several of them in a warp.
+template <int kLanes = kWarp, typename F>
 __device__ float warp_reduce(float value, F combine) {
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value = combine(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
-  }
-  return value;
+  namespace groups = cooperative_groups;
+  return groups::reduce(groups::tiled_partition<kLanes>(groups::this_thread_block()), value, combine);
 }
 
 struct Larger {
@@ -108,14 +114,12 @@ __device__ inline float warp_sum(float value) { return warp_reduce(value, Plus{}
 /// The same in all threads of a block of kThreads, in an order that is fixed.
 template <int kThreads, typename F>
 __device__ float block_reduce(float value, F combine) {
-  __shared__ float of_warps[kThreads / kWarp];
-  value = warp_reduce(value, combine);
-  __syncthreads();  // all have read what an earlier call left
-  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  using Reduce = cub::BlockReduce<float, kThreads>;
+  __shared__ typename Reduce::TempStorage storage;
+  __shared__ float result;
+  value = Reduce(storage).Reduce(value, combine);  // in thread 0; all have waited, and have read an earlier result
+  if (threadIdx.x == 0) result = value;
   __syncthreads();
-  float result = of_warps[0];
-#pragma unroll
-  for (int w = 1; w < kThreads / kWarp; ++w) result = combine(result, of_warps[w]);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <numeric>
@@ -16,6 +17,7 @@
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
+#include "core/cuda/handles.hpp"
 #include "kernels/matmul_data.hpp"
 #include "workloads/lt_operation.hpp"
 #include "workloads/lt_search.hpp"
@@ -28,6 +30,32 @@ std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 struct DestroyCublas {
   void operator()(cublasContext* handle) const noexcept { static_cast<void>(cublasDestroy(handle)); }
+};
+
+/// The device's side streams, between what a stream has before and after them.
+class Branches {
+ public:
+  static constexpr std::size_t kCount = 8;
+
+  explicit Branches(Device& device) : device_(device) {
+    for (UniqueEvent& joined : joined_) joined = make_ordering_event();
+  }
+  cudaStream_t at(std::size_t branch) const { return device_.side_stream(branch); }
+  void fork(cudaStream_t stream) const {
+    check(cudaEventRecord(forked_.get(), stream));
+    for (std::size_t branch = 0; branch < kCount; ++branch) check(cudaStreamWaitEvent(at(branch), forked_.get()));
+  }
+  void join(cudaStream_t stream) const {
+    for (std::size_t branch = 0; branch < kCount; ++branch) {
+      check(cudaEventRecord(joined_[branch].get(), at(branch)));
+      check(cudaStreamWaitEvent(stream, joined_[branch].get()));
+    }
+  }
+
+ private:
+  Device& device_;
+  UniqueEvent forked_ = make_ordering_event();
+  std::array<UniqueEvent, kCount> joined_;
 };
 
 /// The arguments of one grouped call, a group per expert.
@@ -121,7 +149,8 @@ class ExpertMatmul::Impl {
         a_(device, size(count_ * experts.features * experts.inputs)),
         b_(device, size(stored_tokens() * experts.inputs)),
         d_(device, size(stored_tokens() * experts.features)),
-        workspace_(device, kMatmulWorkspaceBytes) {
+        workspaces_(device, (calls == ExpertCalls::kLoopOnStreams ? Branches::kCount : 1) * kMatmulWorkspaceBytes) {
+    if (calls == ExpertCalls::kLoopOnStreams) branches_.emplace(device);
     if (calls == ExpertCalls::kGrouped) grouped_.emplace(device, experts, a_.data(), b_.data(), d_.data());
     for (const MatmulShape& shape : searched_shapes(calls, experts)) add_operation(shape);
     fill_normals(a_.data(), ElementType::kBf16, weights_, {0, count_ * experts.features, 1}, 1, 0, nullptr);
@@ -161,13 +190,26 @@ class ExpertMatmul::Impl {
   }
 
   void enqueue(cudaStream_t stream) {
-    if (grouped_) return grouped_->enqueue(workspace_.data(), stream);
+    if (grouped_) return grouped_->enqueue(workspaces_.data(), stream);
+    if (branches_) return enqueue_on_branches(stream);
     const std::int64_t calls = calls_ == ExpertCalls::kBatched ? 1 : count_;
     for (std::int64_t call = 0; call < calls; ++call) {
       const std::int64_t tokens = calls_ == ExpertCalls::kBatched ? experts_.most_tokens() : tokens_of(call);
       const Searched& searched = operations_.at(tokens);
       check(try_enqueue(searched.operation, call, searched.algorithm, stream));
     }
+  }
+
+  /// Products that run at a time have a workspace each. Every eighth expert may be a full one, see deal_tokens(): eight
+  /// such go to eight streams.
+  void enqueue_on_branches(cudaStream_t stream) const {
+    branches_->fork(stream);
+    for (std::int64_t expert = 0; expert < count_; ++expert) {
+      const std::size_t branch = size(expert + expert / static_cast<std::int64_t>(Branches::kCount)) % Branches::kCount;
+      const Searched& searched = operations_.at(tokens_of(expert));
+      check(try_enqueue(searched.operation, expert, searched.algorithm, branches_->at(branch), branch));
+    }
+    branches_->join(stream);
   }
 
   void poison(cudaStream_t stream) { check(cudaMemsetAsync(d_.data(), 0xFF, d_.bytes(), stream)); }
@@ -210,9 +252,9 @@ class ExpertMatmul::Impl {
   __nv_bfloat16* d_of(std::int64_t expert) const { return d_.data() + first_stored(expert) * experts_.features; }
 
   cublasStatus_t try_enqueue(const LtOperation& operation, std::int64_t expert, const cublasLtMatmulAlgo_t& algorithm,
-                             cudaStream_t stream) const {
+                             cudaStream_t stream, std::size_t workspace = 0) const {
     return operation.enqueue(a_.data() + expert * experts_.features * experts_.inputs, b_of(expert), d_of(expert),
-                             algorithm, workspace_.data(), stream);
+                             algorithm, workspaces_.data() + workspace * kMatmulWorkspaceBytes, stream);
   }
 
   Device& device_;
@@ -224,7 +266,8 @@ class ExpertMatmul::Impl {
   DeviceBuffer<__nv_bfloat16> a_;
   DeviceBuffer<__nv_bfloat16> b_;
   DeviceBuffer<__nv_bfloat16> d_;
-  DeviceBuffer<std::byte> workspace_;
+  DeviceBuffer<std::byte> workspaces_;
+  std::optional<Branches> branches_;
   std::optional<GroupedCall> grouped_;
   std::map<std::int64_t, Searched> operations_;  // by tokens
 };

@@ -27,9 +27,10 @@ struct Experts {
 std::vector<std::int64_t> deal_tokens(std::int64_t experts, std::int64_t tokens, bool evenly);
 
 enum class ExpertCalls {
-  kLoop,     // a call per expert, each searched
-  kBatched,  // one strided batch, searched; all experts padded to the tokens of the fullest
-  kGrouped,  // one cublasGemmGroupedBatchedEx, whose algorithm the library chooses
+  kLoop,           // a call per expert, each searched
+  kLoopOnStreams,  // the same calls, on 8 streams
+  kBatched,        // one strided batch, searched; all experts padded to the tokens of the fullest
+  kGrouped,        // one cublasGemmGroupedBatchedEx, whose algorithm the library chooses
 };
 
 /// What has to be searched: features x tokens x inputs of each size that is multiplied.

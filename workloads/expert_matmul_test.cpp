@@ -36,6 +36,7 @@ TEST(Experts, EachSizeIsSearchedOnceAndOnlyTheFullestOfABatch) {
   const Experts experts{16, 32, {5, 1, 5, 2}};
   EXPECT_EQ(searched_shapes(ExpertCalls::kLoop, experts),
             (std::vector<MatmulShape>{{16, 1, 32}, {16, 2, 32}, {16, 5, 32}}));
+  EXPECT_EQ(searched_shapes(ExpertCalls::kLoopOnStreams, experts), searched_shapes(ExpertCalls::kLoop, experts));
   EXPECT_EQ(searched_shapes(ExpertCalls::kBatched, experts), (std::vector<MatmulShape>{{16, 5, 32}}));
   EXPECT_TRUE(searched_shapes(ExpertCalls::kGrouped, experts).empty());
 }
@@ -45,8 +46,9 @@ using ExpertMatmulOnDevice = DeviceTest;
 TEST_F(ExpertMatmulOnDevice, EveryWayGivesEachExpertItsProduct) {
   if (!why_matmul_unsupported(MatmulType::kBf16, device().architecture()).empty()) GTEST_SKIP() << "no bf16";
   for (const bool evenly : {true, false}) {
-    const Experts experts{256, 128, deal_tokens(8, 160, evenly)};
-    for (const ExpertCalls calls : {ExpertCalls::kLoop, ExpertCalls::kBatched, ExpertCalls::kGrouped}) {
+    const Experts experts{256, 128, deal_tokens(16, 320, evenly)};  // more than there are streams
+    for (const ExpertCalls calls :
+         {ExpertCalls::kLoop, ExpertCalls::kLoopOnStreams, ExpertCalls::kBatched, ExpertCalls::kGrouped}) {
       ExpertMatmul matmul(device(), calls, experts, 3);
       matmul.poison(stream());
       EXPECT_FALSE(matmul.error(stream()) <= 1);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from gpulift_worker import Skip
 
 torch = pytest.importorskip("torch")
 
@@ -42,6 +44,17 @@ def test_attention_without_its_mask_is_found(technique: ModuleType) -> None:
     assert job.gradient_error() > 5 * tolerance
 
 
+def test_a_wrong_block_is_found_where_a_norm_over_all_hides_it(technique: ModuleType) -> None:
+    job = technique.Job(technique.in_groups, 1, 1024, 64, CPU, 7)
+    exact = job._exact()[0].detach()
+    found = exact.clone()
+    found[0, 5, -technique.BLOCK :] = 0
+    assert technique.largest_error(found, exact) == 1
+    assert (found - exact).norm() < 0.02 * exact.norm()
+    found[0, 5, -1] = float("nan")
+    assert technique.largest_error(found, exact) != technique.largest_error(found, exact)
+
+
 def test_one_gradient_that_is_no_number_is_found(technique: ModuleType) -> None:
     job = job_of(technique)
     job.backward()
@@ -64,7 +77,7 @@ def test_work_is_half_of_what_torch_counts_without_a_mask(
     assert counter.get_total_flops() == 2 * flops
 
 
-@pytest.mark.parametrize("arm", ["torch_default", "cudnn", "flash", "memory_efficient"])
+@pytest.mark.parametrize("arm", ["torch_default", "cudnn", "flash", "memory_efficient", "math"])
 def test_an_arm_lets_torch_take_its_kernel_alone(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
@@ -81,6 +94,37 @@ def test_an_arm_lets_torch_take_its_kernel_alone(
     assert allowed == [technique.BACKENDS[arm] for _ in range(arm != "torch_default")]
 
 
-def test_a_kernel_that_is_not_installed_is_skipped(technique: ModuleType) -> None:
-    with pytest.raises(Exception, match="FlashAttention 4 is not installed"):
-        technique.flash_attention_4()
+@pytest.mark.parametrize("arm", ["flash_attention_3", "flash_attention_4"])
+def test_a_kernel_that_is_not_installed_is_skipped(technique: ModuleType, arm: str) -> None:
+    with pytest.raises(Skip, match=f"FlashAttention {arm[-1]} is not installed"):
+        technique.ATTENDS[arm]()
+
+
+@pytest.mark.parametrize("with_sums", [False, True])
+def test_a_library_is_given_rows_of_tokens(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, with_sums: bool
+) -> None:
+    def attend(*rows: Any, causal: bool) -> Any:
+        assert causal
+        assert rows[0].is_contiguous()
+        assert rows[0].shape == (1, TOKENS, technique.HEADS, 64)
+        found = technique.in_groups(*(one.transpose(1, 2) for one in rows)).transpose(1, 2)
+        return (found, None) if with_sums else found
+
+    library = SimpleNamespace(flash_attn_func=attend)
+    monkeypatch.setitem(sys.modules, "flash_attn_interface", library)
+    job = job_of(technique, technique.ATTENDS["flash_attention_3"]())
+    job.backward()
+    tolerance = technique.TECHNIQUE["check"]["tolerance"]
+    assert 0 < job.output_error() < tolerance
+    assert 0 < job.gradient_error() < tolerance
+
+
+def test_scores_that_do_not_fit_the_card_are_skipped(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = SimpleNamespace(total_memory=85e9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    technique.require_memory(technique.TOKENS * technique.HEADS * 4096, CPU)
+    with pytest.raises(Skip, match="the scores need 146 GB, this card has 85"):
+        technique.require_memory(technique.TOKENS * technique.HEADS * 16384, CPU)

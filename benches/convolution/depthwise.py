@@ -40,6 +40,10 @@ TECHNIQUE = {
             "case": {"model": "resnet50"},
             "on": "h100",
             "step_time_s": {"dense": [0.0225, 0.0275]},
+        },
+        {
+            "case": {"model": "resnet50"},
+            "on": "nvidia-h",
             "speedup": {"grouped": [0.6, 0.9], "separable": [0.6, 0.85]},
         },
         {

@@ -21,7 +21,6 @@ TEST_F(ElementwiseChain, EveryArmIsThatOfDoublePrecision) {
       EXPECT_EQ(arm.cost.bytes, 2 * kBytes) << name;
       EXPECT_EQ(arm.cost.roof, "") << name << " finds its data in the cache";
     }
-    EXPECT_LT(trial.results().at("fused").error, 1.0 / 256) << operations;
     EXPECT_LT(trial.results().at("fused").error, trial.results().at("op_by_op").error) << "the chain rounds more often";
     EXPECT_EQ(trial.results().at("graph_of_ops").error, trial.results().at("op_by_op").error) << "the same kernels";
     EXPECT_EQ(trial.results().at("fused").peak_device_bytes, 0);

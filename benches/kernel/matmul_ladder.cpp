@@ -96,7 +96,15 @@ const gpulift::Technique gpulift::technique{
         67 TFLOP/s, 40, 0.055x. Both are controls: nobody multiplies BF16 without Tensor Cores. mma.sync feeds Hopper's
         Tensor Cores to 60 %: 400, 0.55x. wgmma has 512 tiles for 132 blocks, 4 rounds of 128: 97 % of the
         multiprocessors, the store of a tile costs 3 % more: 700, 0.97x. 8192 cubed is bound by power: 0.97x as well.
-        The odd shape loses 6 % to tiles that are not full.)",
+        The odd shape loses 6 % to tiles that are not full.
+        Between them, of what an H100 was measured at before (cuBLASLt 790, mma 380): mma_unswizzled has ldmatrix's
+        eight addresses in the same four banks, 1024 cycles of shared memory for 128 x 128 x 16 multiplications at 1.98
+        GHz: 125, 0.16x. mma_swizzled waits 1500 cycles for a step's tiles and multiplies them in 1400, two blocks at
+        once: 310, 0.39x. These two are controls as well. wgmma_tma reads 48 KiB of the L2 for each step of a block, 85
+        FLOP a byte, of which 7 to 8 TB/s come: 600 to 680, and begins each tile with an empty ring: 0.8x.
+        wgmma_multicast reads 32 KiB, and is short of wgmma by 2 to 3 us of the 44 that a tile takes: 0.94x. On the odd
+        shape its 272 clusters for 66 are 4 rounds and a fifth that is almost empty, where those of cuBLASLt, twice 192
+        x 176, are 264: 0.8x. wgmma takes 264 of 512 x 128 there, too: 0.97x.)",
     .predict =
         {{.arm = "cublaslt", .cases = burst_of("4096x4096x4096"), .on = "h100", .step_time_s = {{171e-6, 209e-6}}},
          {.arm = "mma", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.495, 0.605}}},
@@ -104,10 +112,23 @@ const gpulift::Technique gpulift::technique{
          {.arm = "wgmma", .cases = burst_of("8192x8192x8192"), .on = "h100", .speedup = {{0.873, 1.07}}},
          {.arm = "wgmma", .cases = burst_of("4104x4001x4008"), .on = "h100", .speedup = {{0.821, 1}}},
          {.arm = "naive", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.0054, 0.0066}}},
-         {.arm = "tiled", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.0495, 0.0605}}}},
+         {.arm = "tiled", .cases = burst_of("4096x4096x4096"), .on = "h100", .speedup = {{0.0495, 0.0605}}},
+         {.arm = "mma_unswizzled", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h", .speedup = {{0.13, 0.19}}},
+         {.arm = "mma_swizzled", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h", .speedup = {{0.33, 0.46}}},
+         {.arm = "mma", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h200", .speedup = {{0.44, 0.53}}},
+         {.arm = "wgmma_tma", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h", .speedup = {{0.7, 0.9}}},
+         {.arm = "wgmma_multicast", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h", .speedup = {{0.88, 0.99}}},
+         {.arm = "wgmma_multicast", .cases = burst_of("4104x4001x4008"), .on = "nvidia-h", .speedup = {{0.74, 0.87}}},
+         {.arm = "wgmma", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h200", .speedup = {{0.94, 1.03}}},
+         {.arm = "wgmma", .cases = burst_of("4104x4001x4008"), .on = "nvidia-h200", .speedup = {{0.9, 1.05}}}},
+    .found = R"(
+        On an H100 wgmma reached 0.78 at the odd shape, not 0.82, while its clusters were squares of 256 alone: 5 rounds
+        for 4.12. naive has 9.0 TFLOP/s there and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of
+        the L1 is inferred, not traced.)",
     .claims = {"custom-kernels-faster"},
-    .arms = {"cublaslt", "naive", "tiled", "mma", "wgmma"},
-    .controls = {"naive", "tiled"},
+    .arms = {"cublaslt", "naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma", "wgmma_multicast",
+             "wgmma"},
+    .controls = {"naive", "tiled", "mma_unswizzled", "mma_swizzled"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,
     // Last: no side is a multiple of a tile. The rungs need multiples of 8 for two of them.

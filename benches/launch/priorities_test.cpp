@@ -15,7 +15,7 @@ TEST_F(Priorities, EveryRequestIsServedWhileTheBackgroundRuns) {  // the step th
   ASSERT_EQ(trial.results().size(), technique->arms.size());
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;
-    EXPECT_EQ(arm.cost.items, 5) << name;
+    EXPECT_EQ(arm.cost.items, 40) << name;
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// For the tests of techniques: a trial that makes each arm in C++ alone, lets it take one step and keeps its error. It
-// times nothing.
+// For the tests of techniques: a trial that makes each arm alone, lets it take one step and keeps its error. It times
+// nothing.
 
 #include <cuda_runtime_api.h>
 
@@ -35,8 +35,9 @@ class CheckingTrial final : public TrialOfTest {
 
   void compare(std::vector<Arm> arms) override {
     for (const Arm& arm : arms) {
-      if (arm.worker && arm.worker->python) continue;  // their script's own test has them
-      results_[arm.name] = arm.unavailable.empty() ? try_arm(arm) : unavailable(arm);
+      const bool of_script = arm.worker && arm.worker->python;  // which runs in an interpreter, and has a test there
+      const std::string why = of_script ? "a Python arm" : arm.unavailable;
+      results_[arm.name] = why.empty() ? try_arm(arm) : unavailable(why);
     }
   }
 
@@ -62,9 +63,9 @@ class CheckingTrial final : public TrialOfTest {
     return result;
   }
 
-  static ArmResult unavailable(const Arm& arm) {
+  static ArmResult unavailable(const std::string& why) {
     ArmResult result;
-    result.unavailable = arm.unavailable;
+    result.unavailable = why;
     return result;
   }
 

@@ -1,6 +1,6 @@
 #pragma once
-// One matrix product written four times, each rung using more of the hardware than the one before: BF16 operands, sums
-// in FP32, a BF16 result.
+// One matrix product written eight times, each rung adding one thing to the one before: BF16 operands, sums in FP32, a
+// BF16 result. What a rung adds, and what that should bring, stands above its `..._rung()` in its .cu file.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
@@ -13,15 +13,21 @@
 namespace gpulift {
 
 enum class MatmulRung {
-  kNaive,  // a thread per element reads its row and its column
-  kTiled,  // tiles in shared memory, 8 x 8 elements a thread in registers
-  kMma,    // Tensor Cores by warp (mma.sync), a pipeline of asynchronous copies
-  kWgmma,  // Tensor Cores by four warps (wgmma), tiles copied by TMA, blocks that persist, clusters of two
+  kNaive,           // a thread per element reads its row and its column
+  kTiled,           // tiles in shared memory, 8 x 8 elements a thread in registers
+  kMmaUnswizzled,   // Tensor Cores by warp: mma.sync
+  kMmaSwizzled,     // tiles swizzled in shared memory
+  kMma,             // a pipeline of asynchronous copies
+  kWgmmaTma,        // Tensor Cores by four warps: wgmma, from tiles that another warp loads by TMA
+  kWgmmaMulticast,  // clusters of two blocks, which load what they share once
+  kWgmma,           // blocks that persist
 };
 
-inline constexpr std::array kMatmulRungs{MatmulRung::kNaive, MatmulRung::kTiled, MatmulRung::kMma, MatmulRung::kWgmma};
+inline constexpr std::array kMatmulRungs{MatmulRung::kNaive,          MatmulRung::kTiled, MatmulRung::kMmaUnswizzled,
+                                         MatmulRung::kMmaSwizzled,    MatmulRung::kMma,   MatmulRung::kWgmmaTma,
+                                         MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma};
 
-/// "naive", "tiled", "mma", "wgmma".
+/// As in "wgmma_tma".
 std::string matmul_rung_name(MatmulRung rung);
 
 /// result[i][j] = sum over k of left[i][k] right[j][k]: all by rows, none padded, aligned to 16 bytes. `columns` and
@@ -44,7 +50,7 @@ struct RungResources {
   std::size_t shared_bytes;
   std::size_t spilled_bytes;  // of a thread
 };
-/// Throws NoDeviceCode where the build lacks the rung for this device: `wgmma` needs one for 90a, not 90.
+/// Throws NoDeviceCode where the build lacks the rung for this device: those of wgmma need one for 90a, not 90.
 RungResources rung_resources(MatmulRung rung);
 
 /// Enqueues the product. Throws std::invalid_argument for a shape or alignment that it cannot take.

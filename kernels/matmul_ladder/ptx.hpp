@@ -1,7 +1,6 @@
 #pragma once
-// The instructions of the upper rungs, each a function.
+// The instructions of the upper rungs that cuda::ptx lacks or does not have as they are needed, each a function.
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -56,111 +55,39 @@ inline __device__ void mma(float (&sums)[4], const unsigned (&a)[4], unsigned b_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
 }
 
-// --- Hopper: barriers
-// -------------------------------------------------------------------------------------------------
-
-inline __device__ unsigned rank_in_cluster() {
-  unsigned rank = 0;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-/// All threads of the cluster: what each wrote before, all see after.
-inline __device__ void synchronise_cluster() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-}
+// --- Hopper: barriers and stores
+// ------------------------------------------------------------------------------------------
 
 /// `threads` threads of the block that name the same barrier, 1 to 15.
 inline __device__ void synchronise(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-inline __device__ void init_barrier(unsigned barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-/// Lets other blocks and TMA see barriers that this thread initialised.
-inline __device__ void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-
-/// Arrives, and lets the phase last until so many bytes have come.
-inline __device__ void arrive_and_expect(unsigned barrier, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
 /// At the same barrier of block `rank` of the cluster. Says nothing of ordinary memory to other blocks: a fence for
 /// that costs hundreds of cycles, and what wgmma read is read when it is done.
-inline __device__ void arrive_at(unsigned barrier, unsigned rank) {
+inline __device__ void arrive_at(const std::uint64_t* barrier, unsigned rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(barrier),
+      "}" ::"r"(shared_address(barrier)),
       "r"(rank)
       : "memory");
 }
 
-/// Until the phase of this parity is over.
-inline __device__ void wait(unsigned barrier, unsigned parity) {
-  unsigned over = 0;
-  while (over == 0) {
-    asm volatile(
-        "{\n"
-        ".reg .pred over;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, over;\n"
-        "}"
-        : "=r"(over)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+/// Four matrices of 8 rows of 16 bytes, as load_matrices() reads them, or turned: their columns as rows.
+template <bool kTransposed>
+__device__ void store_matrices(unsigned address, const uint4& words) {
+  if constexpr (kTransposed) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
+                 "r"(words.y), "r"(words.z), "r"(words.w)
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
+                 "r"(words.y), "r"(words.z), "r"(words.w)
+                 : "memory");
   }
-}
-
-// --- Hopper: TMA
-// ------------------------------------------------------------------------------------------------------
-
-/// A box into this block's shared memory; its bytes are counted at the barrier.
-inline __device__ void load_box(unsigned target, const CUtensorMap& map, unsigned barrier, int column, int row) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
-          "r"(target),
-      "l"(&map), "r"(barrier), "r"(column), "r"(row)
-      : "memory");
-}
-/// The same into all blocks of the cluster that the mask names, and counted at the barrier of each.
-inline __device__ void load_box(unsigned target, const CUtensorMap& map, unsigned barrier, int column, int row,
-                                std::uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(target),
-      "l"(&map), "r"(barrier), "r"(column), "r"(row), "h"(blocks)
-      : "memory");
-}
-
-/// Lets TMA see what this thread wrote to shared memory.
-inline __device__ void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-/// A group of its own.
-inline __device__ void store_box(const CUtensorMap& map, unsigned source, int column, int row) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];\n"
-      "cp.async.bulk.commit_group;" ::"l"(&map),
-      "r"(source), "r"(column), "r"(row)
-      : "memory");
-}
-/// Until all groups but the latest `kPending` of this thread have left shared memory.
-template <int kPending>
-__device__ void wait_until_read() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-
-/// Four matrices of 8 rows of 16 bytes, as load_matrices() reads them.
-inline __device__ void store_matrices(unsigned address, const unsigned (&words)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]),
-               "r"(words[1]), "r"(words[2]), "r"(words[3])
-               : "memory");
 }
 
 // --- Hopper: products of four warps
@@ -177,11 +104,11 @@ __device__ void give_registers() {
 
 /// How wgmma finds an operand in shared memory whose rows of 64 elements are swizzled: groups of 8 rows, 1024 bytes
 /// apart, which begin on a multiple of that. 16 elements further along a row are 32 bytes, 2 in this number.
-inline __device__ std::uint64_t operand(unsigned address) {
+inline __device__ std::uint64_t operand(const void* tile) {
   constexpr std::uint64_t kSwizzled128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kGroupStride = std::uint64_t{1024 / 16} << 32;
   constexpr std::uint64_t kUnused = std::uint64_t{1} << 16;  // the stride along a row that has one piece only
-  return kSwizzled128 | kGroupStride | kUnused | ((address & 0x3FFFF) / 16);
+  return kSwizzled128 | kGroupStride | kUnused | ((shared_address(tile) & 0x3FFFF) / 16);
 }
 
 /// Before the first product, and after registers of one were touched.

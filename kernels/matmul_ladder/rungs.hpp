@@ -1,20 +1,28 @@
 #pragma once
-// The rungs' own functions: matmul_ladder.hpp is what others use. None looks at its arguments.
+// The rungs themselves: matmul_ladder.hpp is what others use. None looks at its arguments.
 
 #include "core/cuda/check.hpp"
 #include "kernels/matmul_ladder/matmul_ladder.hpp"
+#include "kernels/matmul_ladder/wgmma_tiles.hpp"
 
 namespace gpulift {
 
-void multiply_naive(const LadderProduct& product, cudaStream_t stream);
-void multiply_tiled(const LadderProduct& product, cudaStream_t stream);
-void multiply_mma(const LadderProduct& product, cudaStream_t stream);
-void multiply_wgmma(const LadderProduct& product, cudaStream_t stream);
+struct RungKernel {
+  void (*multiply)(const LadderProduct& product, cudaStream_t stream);
+  RungResources (*resources)();
+};
 
-RungResources naive_resources();
-RungResources tiled_resources();
-RungResources mma_resources();
-RungResources wgmma_resources();
+RungKernel naive_rung();
+RungKernel tiled_rung();
+RungKernel mma_unswizzled_rung();
+RungKernel mma_swizzled_rung();
+RungKernel mma_rung();
+RungKernel wgmma_tma_rung();
+RungKernel wgmma_multicast_rung();
+RungKernel wgmma_rung();
+
+/// The last rung with clusters of this shape, whichever it would choose: kSquare, kWide or kTall.
+RungKernel wgmma_rung(ladder::ClusterShape shape);
 
 /// Of a kernel that is launched with so much dynamic shared memory.
 template <typename Kernel>

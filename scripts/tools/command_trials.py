@@ -1,8 +1,8 @@
-"""How often a gate of a command is wrong: `python -m tools.command_trials same|slower GATES` prints
-a row of a table.
+"""How often a gate of a command is wrong: `python -m tools.command_trials same|slower GATES [gpu]`
+prints a row of a table.
 
 In a scratch repository a step that the processor bounds is gated against itself, and against one
-that does 3 % more of the same work.
+that does 3 % more of the same work; with `gpu` copies on a GPU, and 1 % more of them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,76 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpulift.verdicts.stats import upper_bound
 
-STEP = "sum(i * i for i in range({count}))\n"
-COUNT = 3_000_000
-SLOWER = 1.03
+
+@dataclass(frozen=True)
+class Trial:
+    """A step that does `count` times the same work, in a file; what runs it, and what is timed."""
+
+    file: str
+    step: str
+    count: int
+    slower: float
+    command: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+GPU_STEP = """
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+int main() {{
+  constexpr std::size_t kBytes = 256 << 20;
+  void *source = nullptr, *target = nullptr;
+  if (cudaMalloc(&source, kBytes) || cudaMalloc(&target, kBytes)) return 1;
+  cudaMemset(source, 1, kBytes);
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> steps_ms(20);
+  for (float& step_ms : steps_ms) {{
+    cudaEventRecord(begin);
+    for (int i = 0; i < {count}; ++i) cudaMemcpyAsync(target, source, kBytes, cudaMemcpyDefault);
+    cudaEventRecord(end);
+    if (cudaEventSynchronize(end) || cudaEventElapsedTime(&step_ms, begin, end)) return 1;
+  }}
+  std::sort(steps_ms.begin(), steps_ms.end());
+  std::printf("step_ms %.6f\\n", steps_ms[steps_ms.size() / 2]);
+}}
+"""
+PROCESSOR = "processor"
+TRIALS = {
+    PROCESSOR: Trial(
+        "step.py",
+        "sum(i * i for i in range({count}))\n",
+        3_000_000,
+        1.03,
+        (sys.executable, "step.py"),
+    ),
+    "gpu": Trial(
+        "step.cu",
+        GPU_STEP,
+        100,
+        1.01,
+        ("./step",),
+        (
+            *("--setup", "nvcc -O2 -o step step.cu"),
+            *("--metric", "stdout:step_ms ([0-9.]+)", "--threshold", "0.005"),
+        ),
+    ),
+}
 VERDICTS = {0: "passed", 1: "regressed", 5: "inconclusive"}
 GPULIFT = Path(__file__).parents[1]
 
 
-def _commit(folder: Path, count: int) -> str:
-    (folder / "step.py").write_text(STEP.format(count=count), encoding="utf-8")
+def _commit(folder: Path, trial: Trial, count: int) -> str:
+    (folder / trial.file).write_text(trial.step.format(count=count), encoding="utf-8")
     identity = ("-c", "user.name=trial", "-c", "user.email=trial@localhost")
     git = ["git", "-C", str(folder), *identity]
     for command in (["add", "."], ["commit", "--quiet", "--allow-empty", "-m", str(count)]):
@@ -35,9 +91,9 @@ def _commit(folder: Path, count: int) -> str:
     return subprocess.run(named, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _trials(folder: Path, base: str, head: str, gates: int) -> Iterator[tuple[str, float]]:
+def _trials(folder: Path, asked: list[str], gates: int) -> Iterator[tuple[str, float]]:
     """The verdict of each gate, and its seconds."""
-    command = ["gate", "--base", base, "--head", head, "--", sys.executable, "step.py"]
+    command = ["gate", *asked]
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     for number in range(gates):
         started_s = time.monotonic()
@@ -57,15 +113,18 @@ def _trials(folder: Path, base: str, head: str, gates: int) -> Iterator[tuple[st
         yield verdict, seconds
 
 
-def main(head: str, gates: int) -> None:
+def main(head: str, gates: int, place: str = PROCESSOR) -> None:
     """Prints the row: verdicts, and the longest gate's seconds."""
-    more = {"same": 1.0, "slower": SLOWER}[head]
+    trial = TRIALS[place]
+    more = {"same": 1.0, "slower": trial.slower}[head]
     with TemporaryDirectory(prefix="gpulift-trials-") as name:
         folder = Path(name)
         subprocess.run(["git", "init", "--quiet", name], check=True)
         (folder / ".gitignore").write_text("cache\n", encoding="utf-8")
-        base, other = _commit(folder, COUNT), _commit(folder, round(more * COUNT))
-        held = list(_trials(folder, base, other, gates))
+        base = _commit(folder, trial, trial.count)
+        other = _commit(folder, trial, round(more * trial.count))
+        asked = ["--base", base, "--head", other, *trial.options, "--", *trial.command]
+        held = list(_trials(folder, asked, gates))
     counts = Counter(verdict for verdict, _ in held)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     wrong = counts["regressed"] if head == "same" else gates - counts["regressed"]
@@ -74,4 +133,4 @@ def main(head: str, gates: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

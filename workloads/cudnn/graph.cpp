@@ -49,24 +49,6 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 std::vector<std::int64_t> numbers(const std::int64_t (&four)[4]) { return {std::begin(four), std::end(four)}; }
 
-/// Batch, heads, tokens, width, the last innermost.
-ImageTensor rows_of(const AttentionShape& shape) {
-  return image_tensor(shape.batch, shape.heads, shape.tokens, shape.width, ImageLayout::kNchw);
-}
-
-ImageTensor floats_of(const AttentionShape& shape) {
-  return image_tensor(shape.batch, shape.heads, shape.tokens, 1, ImageLayout::kNchw);
-}
-
-template <typename Attributes>
-Attributes causal(Attributes attributes, const AttentionShape& shape) {
-  attributes.set_name("attention")
-      .set_attn_scale(shape.scale())
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-      .set_diagonal_band_right_bound(0);
-  return attributes;
-}
-
 }  // namespace
 
 class CudnnGraph::Impl {
@@ -80,19 +62,13 @@ class CudnnGraph::Impl {
   fe::graph::Graph& graph() { return graph_; }
 
   Tensor operand(const ImageTensor& tensor) { return graph_.tensor(described(fe::graph::Tensor_attributes(), tensor)); }
-  Tensor operand_of_floats(const ImageTensor& tensor) {
-    return graph_.tensor(described(fe::graph::Tensor_attributes(), tensor).set_data_type(fe::DataType_t::FLOAT));
-  }
   void result(const Tensor& result, const ImageTensor& tensor) { described(*result, tensor).set_output(true); }
 
-  void find_plans(const std::vector<fe::HeurMode_t>& modes) {
+  void find_plans() {
+    constexpr std::int64_t kMostWorkspaceBytes = std::int64_t{1} << 30;
     check(graph_.validate());
     check(graph_.build_operation_graph(library_.get()));
-    check(graph_.create_execution_plans(modes));
-  }
-
-  void refuse_other_arithmetic() {
-    constexpr std::int64_t kMostWorkspaceBytes = std::int64_t{1} << 30;
+    check(graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
     graph_.deselect_workspace_greater_than(kMostWorkspaceBytes);
     // All plans compute what the graph says: none rounds operands or sums to fewer bits, or transforms them.
     graph_.deselect_numeric_notes({fe::NumericalNote_t::DOWN_CONVERT_INPUTS,
@@ -185,40 +161,7 @@ CudnnGraph CudnnGraph::convolution(const CudnnLibrary& library, const Convolutio
     impl->result(impl->graph().conv_wgrad(results, images, with_geometry(fe::graph::Conv_wgrad_attributes())),
                  tensors.filters);
   }
-  impl->find_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
-  impl->refuse_other_arithmetic();
-  return CudnnGraph(std::move(impl));
-}
-
-CudnnGraph CudnnGraph::attention(const CudnnLibrary& library, const AttentionShape& shape, ElementType type) {
-  auto impl = std::make_unique<Impl>(library, type);
-  const ImageTensor rows = rows_of(shape);
-  const Tensor queries = impl->operand(rows);
-  const Tensor keys = impl->operand(rows);
-  const Tensor values = impl->operand(rows);
-  const auto [result, sums] =
-      impl->graph().sdpa(queries, keys, values, causal(fe::graph::SDPA_attributes(), shape).set_generate_stats(true));
-  impl->result(result, rows);
-  impl->result(sums, floats_of(shape));
-  sums->set_data_type(fe::DataType_t::FLOAT);
-  impl->find_plans({fe::HeurMode_t::A});
-  return CudnnGraph(std::move(impl));
-}
-
-CudnnGraph CudnnGraph::attention_gradients(const CudnnLibrary& library, const AttentionShape& shape, ElementType type) {
-  auto impl = std::make_unique<Impl>(library, type);
-  const ImageTensor rows = rows_of(shape);
-  const Tensor queries = impl->operand(rows);
-  const Tensor keys = impl->operand(rows);
-  const Tensor values = impl->operand(rows);
-  const Tensor result = impl->operand(rows);
-  const Tensor gradient = impl->operand(rows);
-  const Tensor sums = impl->operand_of_floats(floats_of(shape));
-  for (const Tensor& found : impl->graph().sdpa_backward(queries, keys, values, result, gradient, sums,
-                                                         causal(fe::graph::SDPA_backward_attributes(), shape))) {
-    impl->result(found, rows);
-  }
-  impl->find_plans({fe::HeurMode_t::A});
+  impl->find_plans();
   return CudnnGraph(std::move(impl));
 }
 

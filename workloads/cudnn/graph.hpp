@@ -11,7 +11,6 @@
 #include <string>
 
 #include "kernels/convolution_data.hpp"
-#include "workloads/attention.hpp"
 
 struct cudnnContext;  // what cuDNN's handle points to
 
@@ -33,13 +32,6 @@ class CudnnGraph {
   /// Throws NotSupported where the library has no plan.
   static CudnnGraph convolution(const CudnnLibrary& library, const ConvolutionTensors& tensors, ConvolutionPass pass,
                                 ElementType type);
-
-  /// Causal attention whose scores never reach memory. Its tensors are queries, keys, values, the result, and a float
-  /// of each row for the gradients.
-  static CudnnGraph attention(const CudnnLibrary& library, const AttentionShape& shape, ElementType type);
-  /// Its tensors are queries, keys, values, the result, the gradient of the result, those floats, and the gradients of
-  /// queries, keys and values.
-  static CudnnGraph attention_gradients(const CudnnLibrary& library, const AttentionShape& shape, ElementType type);
 
   CudnnGraph(CudnnGraph&&) noexcept;
   CudnnGraph& operator=(CudnnGraph&&) noexcept;

@@ -4,12 +4,14 @@
 #include <cusparseLt.h>
 
 #include <algorithm>
+#include <optional>
 #include <source_location>
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/cuda/error.hpp"
 #include "core/cuda/handles.hpp"
+#include "kernels/two_of_four.hpp"
 #include "workloads/matmul_reference.hpp"
 #include "workloads/matrix_set.hpp"
 
@@ -68,8 +70,9 @@ std::string cusparselt_version() {
 /// D = A^T B in the library's column order: A is k x m, B is k x n, D is m x n.
 class TwoFourMatmul::Impl {
  public:
-  Impl(Device& device, const MatmulShape& shape, std::uint64_t seed)
+  Impl(Device& device, TwoFourWeights weights, const MatmulShape& shape, std::uint64_t seed)
       : device_(device),
+        weights_(weights),
         shape_(shape),
         sets_(sets_beyond_cache(device, 2 * ((shape.m / 2 + shape.n) * shape.k + shape.m * shape.n))),
         a_originals_{seed, shape.k, 1, false, 0, Zeros::kTwoOfFour},
@@ -100,10 +103,13 @@ class TwoFourMatmul::Impl {
         scratch_(device, size(std::max<std::int64_t>(compressed_bytes().second, 1))),
         workspace_(device, kMostWorkspaceBytes) {
     const UniqueStream stream = make_stream();
-    fill_normals(a_.at(0), a_.type(), a_originals_, {0, shape.m, 1}, sets_, a_.stride(), stream.get());
     fill_normals(b_.at(0), b_.type(), b_originals_, {0, shape.n, 1}, sets_, b_.stride(), stream.get());
+    if (weights == TwoFourWeights::kGatheredEachStep) keep_mask(stream.get());
+    NormalMatrix originals = a_originals_;
+    if (weights == TwoFourWeights::kGatheredEachStep) originals.zeros = Zeros::kNone;  // what is kept is the same
+    fill_a(originals, stream.get());
+    for (std::int64_t set = 0; set < sets_; ++set) prepare(set, stream.get());
     search(stream.get());
-    for (std::int64_t set = 0; set < sets_; ++set) compress(set, stream.get());
     gpulift::check(cudaStreamSynchronize(stream.get()));
   }
 
@@ -118,16 +124,20 @@ class TwoFourMatmul::Impl {
            std::to_string(parts);
   }
 
-  void enqueue(bool compresses, cudaStream_t stream) {
+  void enqueue(cudaStream_t stream) {
     current_ = (current_ + 1) % sets_;
-    if (compresses) compress(current_, stream);
+    if (weights_ != TwoFourWeights::kCompressedOnce) prepare(current_, stream);
     check(cusparseLtMatmul(library_.get(), plan_.get(), &kOne, compressed_.at(current_), b_.at(current_), &kZero,
                            d_.at(current_), d_.at(current_), workspace_.data(), &stream, 1));
   }
 
-  void poison(bool compressed, cudaStream_t stream) {
+  void poison(cudaStream_t stream) {
     gpulift::check(cudaMemsetAsync(d_.at(0), 0xFF, d_.bytes(), stream));
-    if (compressed) gpulift::check(cudaMemsetAsync(compressed_.at(0), 0xFF, compressed_.bytes(), stream));
+    if (weights_ == TwoFourWeights::kCompressedOnce) return;
+    // Behind the values is where they belong, which a gathering step leaves as it is.
+    const bool all = weights_ == TwoFourWeights::kCompressedEachStep;
+    gpulift::check(cudaMemset2DAsync(compressed_.at(0), size(compressed_.stride()), 0xFF,
+                                     all ? size(compressed_.stride()) : values_bytes(), size(sets_), stream));
   }
 
   double error(cudaStream_t stream) {
@@ -137,6 +147,14 @@ class TwoFourMatmul::Impl {
     reference.multiply(a_originals_, {0, sampled, stripe}, b_originals_, {0, shape_.n, 1}, stream);
     reference.compare({d_.at(current_), d_.type(), shape_.m, {0, sampled, stripe}, shape_.n}, stream);
     return reference.error(stream);
+  }
+
+  std::vector<std::uint16_t> compressed_values(cudaStream_t stream) const {
+    std::vector<std::uint16_t> values(size(shape_.m * shape_.k / 2));
+    gpulift::check(
+        cudaMemcpyAsync(values.data(), compressed_.at(current_), values_bytes(), cudaMemcpyDeviceToHost, stream));
+    gpulift::check(cudaStreamSynchronize(stream));
+    return values;
   }
 
  private:
@@ -160,14 +178,42 @@ class TwoFourMatmul::Impl {
     return {static_cast<std::int64_t>(compressed), static_cast<std::int64_t>(scratch)};
   }
 
+  /// Of A in its compressed form, which begins with them: m rows of k / 2, as PyTorch's SparseSemiStructuredTensor
+  /// reads it too.
+  std::size_t values_bytes() const { return size(shape_.m * shape_.k / 2 * element_bytes(a_.type())); }
+
+  void fill_a(const NormalMatrix& originals, cudaStream_t stream) {
+    fill_normals(a_.at(0), a_.type(), originals, {0, shape_.m, 1}, sets_, a_.stride(), stream);
+  }
+
+  /// Compresses ones where A is kept, so that the library has no choice of places, and notes these places.
+  void keep_mask(cudaStream_t stream) {
+    NormalMatrix mask = a_originals_;
+    mask.mask = true;
+    fill_a(mask, stream);
+    places_.emplace(device_, ElementType::kInt8, shape_.m * shape_.k / static_cast<std::int64_t>(kPlacesOf), sets_);
+    for (std::int64_t set = 0; set < sets_; ++set) {
+      compress(set, stream);
+      find_places(static_cast<const __nv_bfloat16*>(a_.at(set)), size(shape_.m * shape_.k), places_at(set), stream);
+    }
+  }
+
+  /// A's compressed form, of the weights as they are now.
+  void prepare(std::int64_t set, cudaStream_t stream) {
+    if (weights_ != TwoFourWeights::kGatheredEachStep) return compress(set, stream);
+    gather_places(static_cast<const __nv_bfloat16*>(a_.at(set)), size(shape_.m * shape_.k), places_at(set),
+                  static_cast<__nv_bfloat16*>(compressed_.at(set)), stream);
+  }
+
   void compress(std::int64_t set, cudaStream_t stream) {
     check(
         cusparseLtSpMMACompress(library_.get(), plan_.get(), a_.at(set), compressed_.at(set), scratch_.data(), stream));
   }
 
+  std::uint8_t* places_at(std::int64_t set) const { return static_cast<std::uint8_t*>(places_->at(set)); }
+
   /// Changes the plan to the fastest algorithm. The library times on the stream.
   void search(cudaStream_t stream) {
-    compress(0, stream);
     check(cusparseLtMatmulSearch(library_.get(), plan_.get(), &kOne, compressed_.at(0), b_.at(0), &kZero, d_.at(0),
                                  d_.at(0), nullptr, &stream, 1));
     std::size_t workspace = 0;
@@ -176,6 +222,7 @@ class TwoFourMatmul::Impl {
   }
 
   Device& device_;
+  TwoFourWeights weights_;
   MatmulShape shape_;
   std::int64_t sets_;
   std::int64_t current_ = 0;
@@ -191,18 +238,22 @@ class TwoFourMatmul::Impl {
   cusparseLtMatmulDescriptor_t operation_;
   Made<cusparseLtMatmulAlgSelection_t, cusparseLtMatmulAlgSelectionDestroy> algorithm_;
   Made<cusparseLtMatmulPlan_t, cusparseLtMatmulPlanDestroy> plan_;
-  MatrixSet compressed_;  // bytes
+  MatrixSet compressed_;             // bytes
+  std::optional<MatrixSet> places_;  // of what a mask keeps
   DeviceBuffer<std::byte> scratch_;
   DeviceBuffer<std::byte> workspace_;
 };
 
-TwoFourMatmul::TwoFourMatmul(Device& device, const MatmulShape& shape, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(device, shape, seed)) {}
+TwoFourMatmul::TwoFourMatmul(Device& device, TwoFourWeights weights, const MatmulShape& shape, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(device, weights, shape, seed)) {}
 TwoFourMatmul::~TwoFourMatmul() = default;
 
 std::string TwoFourMatmul::description() const { return impl_->description(); }
-void TwoFourMatmul::enqueue(bool compress, cudaStream_t stream) { impl_->enqueue(compress, stream); }
-void TwoFourMatmul::poison(bool compressed, cudaStream_t stream) { impl_->poison(compressed, stream); }
+void TwoFourMatmul::enqueue(cudaStream_t stream) { impl_->enqueue(stream); }
+void TwoFourMatmul::poison(cudaStream_t stream) { impl_->poison(stream); }
 double TwoFourMatmul::error(cudaStream_t stream) { return impl_->error(stream); }
+std::vector<std::uint16_t> TwoFourMatmul::compressed_values(cudaStream_t stream) const {
+  return impl_->compressed_values(stream);
+}
 
 }  // namespace gpulift

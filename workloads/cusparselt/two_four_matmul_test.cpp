@@ -22,20 +22,32 @@ TEST(TwoFourMatmul, TheLibraryTellsItsVersion) {
 
 using TwoFourMatmulOnDevice = DeviceTest;
 
-TEST_F(TwoFourMatmulOnDevice, GivesTheProductOfWhatIsNotZero) {
+constexpr MatmulShape kShape{256, 128, 512};
+
+TEST_F(TwoFourMatmulOnDevice, GivesTheProductOfWhatIsKeptAndNothingOfAnEarlierStep) {
   if (!why_two_four_unsupported(device().architecture()).empty()) GTEST_SKIP() << "no 2:4";
-  const MatmulShape shape{256, 128, 512};
-  const double tolerance = matmul_tolerance(MatmulType::kBf16, shape.k);
-  TwoFourMatmul matmul(device(), shape, 5);
-  for (int step = 0; step < 3; ++step) {
-    matmul.poison(false, stream());
-    EXPECT_FALSE(matmul.error(stream()) <= tolerance);
-    matmul.enqueue(false, stream());
-    EXPECT_LE(matmul.error(stream()), tolerance);
+  const double tolerance = matmul_tolerance(MatmulType::kBf16, kShape.k);
+  for (const TwoFourWeights weights :
+       {TwoFourWeights::kCompressedOnce, TwoFourWeights::kCompressedEachStep, TwoFourWeights::kGatheredEachStep}) {
+    TwoFourMatmul matmul(device(), weights, kShape, 5);
+    for (int step = 0; step < 3; ++step) {
+      matmul.poison(stream());
+      EXPECT_FALSE(matmul.error(stream()) <= tolerance);
+      matmul.enqueue(stream());
+      EXPECT_LE(matmul.error(stream()), tolerance) << static_cast<int>(weights);
+    }
   }
-  matmul.poison(true, stream());
-  matmul.enqueue(true, stream());
-  EXPECT_LE(matmul.error(stream()), tolerance) << "compressed anew";
+}
+
+// Gathered of a dense A into a form that was compressed of ones: neither what it holds nor where it is has been copied.
+TEST_F(TwoFourMatmulOnDevice, WhatIsGatheredLiesWhereTheLibraryPutsIt) {
+  if (!why_two_four_unsupported(device().architecture()).empty()) GTEST_SKIP() << "no 2:4";
+  TwoFourMatmul library(device(), TwoFourWeights::kCompressedEachStep, kShape, 5);
+  TwoFourMatmul own(device(), TwoFourWeights::kGatheredEachStep, kShape, 5);
+  own.poison(stream());
+  library.enqueue(stream());
+  own.enqueue(stream());
+  EXPECT_EQ(own.compressed_values(stream()), library.compressed_values(stream()));
 }
 
 }  // namespace
