@@ -9,19 +9,13 @@
 
 #include "core/cuda/check.hpp"
 #include "kernels/convolution_data.hpp"
+#include "kernels/normal.cuh"
 #include "kernels/pattern.hpp"
 
 namespace gpulift {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// Box and Muller, 1958. The first uniform is never 0, since its logarithm must be finite.
-__device__ float standard_normal(std::uint64_t bits) {
-  const float radius = (static_cast<float>(static_cast<std::uint32_t>(bits)) + 0.5F) * 0x1p-32F;
-  const float angle = static_cast<float>(static_cast<std::uint32_t>(bits >> 32)) * 0x1p-31F;
-  return sqrtf(-2.0F * logf(radius)) * cospif(angle);
-}
 
 template <typename T>
 __global__ void fill_kernel(T* data, ImageTensor tensor, std::uint64_t seed) {
@@ -32,7 +26,7 @@ __global__ void fill_kernel(T* data, ImageTensor tensor, std::uint64_t seed) {
     const std::int64_t channels = rows / tensor.sides[2];
     const std::int64_t place = tensor.offset(channels / tensor.sides[1], channels % tensor.sides[1],
                                              rows % tensor.sides[2], i % tensor.sides[3]);
-    data[place] = static_cast<T>(standard_normal(random_bits(seed, static_cast<std::uint64_t>(i))));
+    data[place] = static_cast<T>(standard_normals(random_bits(seed, static_cast<std::uint64_t>(i))).x);
   }
 }
 

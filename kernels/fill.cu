@@ -4,6 +4,7 @@
 
 #include "core/cuda/check.hpp"
 #include "kernels/fill.hpp"
+#include "kernels/normal.cuh"
 #include "kernels/pattern.hpp"
 
 namespace gpulift {
@@ -16,23 +17,12 @@ unsigned blocks_for(std::size_t items) {
   return static_cast<unsigned>(std::min((items + kThreads - 1) / kThreads, kMaxBlocks));
 }
 
-/// Two independent standard normal deviates from 64 random bits (Box and Muller, 1958).
-__device__ float2 box_muller(std::uint64_t bits) {
-  constexpr float kScale = 1.0F / 4294967296.0F;
-  // The first uniform lies in (0, 1], since its logarithm must be finite.
-  const float radius = sqrtf(-2.0F * logf((static_cast<float>(bits >> 32) + 1.0F) * kScale));
-  float sine = 0;
-  float cosine = 0;
-  sincospif(2.0F * static_cast<float>(bits & 0xFFFFFFFFu) * kScale, &sine, &cosine);
-  return {radius * cosine, radius * sine};
-}
-
 template <typename T>
 __global__ void normal_kernel(T* data, std::size_t count, std::uint64_t seed, float deviation) {
   const std::size_t pairs = (count + 1) / 2;
   for (std::size_t pair = std::size_t{blockIdx.x} * kThreads + threadIdx.x; pair < pairs;
        pair += std::size_t{gridDim.x} * kThreads) {
-    const float2 normal = box_muller(random_bits(seed, pair));
+    const float2 normal = standard_normals(random_bits(seed, pair));
     data[2 * pair] = static_cast<T>(deviation * normal.x);
     if (2 * pair + 1 < count) data[2 * pair + 1] = static_cast<T>(deviation * normal.y);
   }

@@ -8,19 +8,13 @@
 
 #include "kernels/matmul_data.hpp"
 #include "kernels/matmul_rows.cuh"
+#include "kernels/normal.cuh"
+#include "kernels/pattern.hpp"
 
 namespace gpulift {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// Box-Muller. The radius uses a uniform in [2^-33, 1], so |result| <= sqrt(2 * 33 * ln 2) = 6.8.
-__device__ float standard_normal(std::uint64_t seed, std::uint64_t index) {
-  const std::uint64_t bits = random_bits(seed, index);
-  const float radius = (static_cast<float>(static_cast<std::uint32_t>(bits)) + 0.5f) * 0x1p-32f;
-  const float angle = static_cast<float>(static_cast<std::uint32_t>(bits >> 32)) * 0x1p-31f;
-  return sqrtf(-2.0f * logf(radius)) * cospif(angle);
-}
 
 /// Draws of their own, so that an element that is kept is the same as without zeros.
 __device__ bool is_zero(const NormalMatrix& source, std::int64_t index) {
@@ -35,7 +29,7 @@ __device__ float value_at(const NormalMatrix& source, std::int64_t row, std::int
   const std::int64_t index = row * source.columns + column;
   if (is_zero(source, index)) return 0;
   if (source.mask) return 1;
-  const float value = source.scale * standard_normal(source.seed, index);
+  const float value = source.scale * standard_normals(random_bits(source.seed, index)).x;
   return source.integers ? fminf(fmaxf(rintf(value), -127.0f), 127.0f) : value;
 }
 
