@@ -86,10 +86,11 @@ __device__ Pack each(F f, const Packs&... packs) {
   return result;
 }
 
-template <typename F>
+/// The same in all lanes; of groups of neighbours where there are several of them in a warp.
+template <int kLanes = kWarp, typename F>
 __device__ float warp_reduce(float value, F combine) {
 #pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
     value = combine(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
   }
   return value;
