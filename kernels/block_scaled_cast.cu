@@ -74,12 +74,11 @@ __global__ __launch_bounds__(kThreads) void cast_blocks_kernel(const uint4* from
 #pragma unroll
   for (int k = 0; k < kUnroll; ++k) {
     const std::int64_t i = first + k * kThreads;
-    const Pack numbers = unpack(held[k]);
-    const std::uint8_t scale = format.scale_for(warp_reduce<kLanes>(largest_of(numbers), Larger{}));
+    const std::uint8_t scale = format.scale_for(warp_reduce<kLanes>(largest_of(held[k]), Larger{}));
     if (i % kLanes == 0) {
       scales[block_scale_place(i / packs_per_row, i % packs_per_row / kLanes, packs_per_row / kLanes)] = scale;
     }
-    to[i] = format.cast(numbers, scale);
+    to[i] = format.cast(unpack(held[k]), scale);
   }
 }
 

@@ -56,10 +56,15 @@ __global__ __launch_bounds__(kThreads) void cast_tensor_kernel(const uint4* from
   }
 }
 
+/// Of kernels whose threads hold what they read: several blocks, so that some read while others write.
+constexpr int kHoldingThreads = 1024;  // on a multiprocessor, with 64 registers each
+
 /// A block per row, which its threads hold. What of a row they cannot hold is read again.
 template <int kRowThreads>
-__global__ __launch_bounds__(kRowThreads) void cast_rows_kernel(const uint4* from, std::int64_t packs_per_row,
-                                                                Fp8Pack* to, float* scales) {
+__global__ __launch_bounds__(kRowThreads,
+                             kHoldingThreads / kRowThreads) void cast_rows_kernel(const uint4* from,
+                                                                                  std::int64_t packs_per_row,
+                                                                                  Fp8Pack* to, float* scales) {
   constexpr int kHeldOfRow = kRowHeld * kRowThreads;
   const uint4* const row = from + blockIdx.x * packs_per_row;
   uint4 held[kRowHeld];
@@ -70,9 +75,9 @@ __global__ __launch_bounds__(kRowThreads) void cast_rows_kernel(const uint4* fro
   }
   float own = 0;
 #pragma unroll
-  for (int k = 0; k < kRowHeld; ++k) own = fmaxf(own, largest_of(unpack(held[k])));
+  for (int k = 0; k < kRowHeld; ++k) own = fmaxf(own, largest_of(held[k]));
   for (std::int64_t i = kHeldOfRow + threadIdx.x; i < packs_per_row; i += kRowThreads) {
-    own = fmaxf(own, largest_of(unpack(row[i])));
+    own = fmaxf(own, largest_of(row[i]));
   }
   const float scale = scale_for(block_reduce<kRowThreads>(own, Larger{}));
   if (threadIdx.x == 0) scales[blockIdx.x] = scale;
@@ -94,16 +99,16 @@ __global__ __launch_bounds__(kThreads) void cast_vectors_kernel(const uint4* fro
   constexpr int kLanes = kPart / kPack;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const bool inside = i < rows * packs_per_row;  // whole groups of 16 are, or are not
-  const Pack numbers = inside ? unpack(from[i]) : Pack{};
-  const float scale = scale_for(warp_reduce<kLanes>(largest_of(numbers), Larger{}));
+  const uint4 held = inside ? from[i] : uint4{};
+  const float scale = scale_for(warp_reduce<kLanes>(largest_of(held), Larger{}));
   if (!inside) return;
   if (i % kLanes == 0) scales[i % packs_per_row / kLanes * rows + i / packs_per_row] = scale;
-  to[i] = divided(numbers, scale);
+  to[i] = divided(unpack(held), scale);
 }
 
 /// A block per tile; tiles of the columns are blockIdx.x, so that their scales lie side by side.
-__global__ void cast_tiles_kernel(const uint4* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales,
-                                  std::int64_t scales_per_tile_row) {
+__global__ __launch_bounds__(kThreads, kHoldingThreads / kThreads) void cast_tiles_kernel(
+    const uint4* from, std::int64_t packs_per_row, Fp8Pack* to, float* scales, std::int64_t scales_per_tile_row) {
   constexpr int kPacksWide = kPart / kPack;
   constexpr int kEach = kPart * kPacksWide / kThreads;
   const std::int64_t first = blockIdx.y * kPart * packs_per_row + blockIdx.x * kPacksWide;
@@ -113,7 +118,7 @@ __global__ void cast_tiles_kernel(const uint4* from, std::int64_t packs_per_row,
   for (int k = 0; k < kEach; ++k) {
     const int place = k * kThreads + static_cast<int>(threadIdx.x);
     held[k] = from[first + place / kPacksWide * packs_per_row + place % kPacksWide];
-    own = fmaxf(own, largest_of(unpack(held[k])));
+    own = fmaxf(own, largest_of(held[k]));
   }
   const float scale = scale_for(block_reduce<kThreads>(own, Larger{}));
   if (threadIdx.x == 0) scales[blockIdx.y * scales_per_tile_row + blockIdx.x] = scale;
@@ -181,7 +186,7 @@ __global__ __launch_bounds__(kThreads) void largest_both_ways_kernel(const uint4
 #pragma unroll
   for (int r = 0; r < kPack; ++r) {
     const Pack numbers = unpack(square.rows[r]);
-    const float largest = warp_reduce<Corner::kAcross>(largest_of(numbers), Larger{});
+    const float largest = warp_reduce<Corner::kAcross>(largest_of(square.rows[r]), Larger{});
     if (corner.across == r) of_row = largest;
 #pragma unroll
     for (int c = 0; c < kPack; ++c) of_column[c] = fmaxf(of_column[c], fabsf(numbers.at[c]));
@@ -242,9 +247,9 @@ struct RowScales {
 };
 
 template <typename Scales>
-__global__ __launch_bounds__(kThreads) void cast_both_ways_kernel(const uint4* from, std::int64_t packs_per_row,
-                                                                  std::int64_t packs_per_column, Scales scales,
-                                                                  Fp8Pack* by_rows, Fp8Pack* by_columns) {
+__global__ __launch_bounds__(kThreads, 3) void cast_both_ways_kernel(const uint4* from, std::int64_t packs_per_row,
+                                                                     std::int64_t packs_per_column, Scales scales,
+                                                                     Fp8Pack* by_rows, Fp8Pack* by_columns) {
   const Corner corner;
   const Square square = load_square(from, corner, packs_per_row);
   scales.find(corner);

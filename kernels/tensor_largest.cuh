@@ -12,11 +12,19 @@ namespace gpulift {
 /// second read them.
 constexpr int kLargestBlocks = 256;
 
-__device__ inline float largest_of(const Pack& pack) {
-  float largest = 0;
+/// The largest magnitude of a pack as it lies in memory.
+__device__ inline float largest_of(uint4 bits) {
+  const std::uint32_t words[kPack / 2] = {bits.x, bits.y, bits.z, bits.w};
+  __nv_bfloat162 largest = __float2bfloat162_rn(0);
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) largest = fmaxf(largest, fabsf(pack.at[k]));
-  return largest;
+  for (int k = 0; k < kPack / 2; ++k) {
+    constexpr std::uint32_t kNoSigns = 0x7FFF7FFF;
+    const std::uint32_t magnitudes = words[k] & kNoSigns;
+    __nv_bfloat162 pair;
+    memcpy(&pair, &magnitudes, sizeof pair);
+    largest = __hmax2(largest, pair);
+  }
+  return fmaxf(__low2float(largest), __high2float(largest));
 }
 
 namespace detail {
@@ -37,7 +45,7 @@ static __global__ __launch_bounds__(kLargestThreads) void largest_kernel(const u
       held[k] = i < packs ? from[i] : uint4{};
     }
 #pragma unroll
-    for (int k = 0; k < kLargestUnroll; ++k) own = fmaxf(own, largest_of(unpack(held[k])));
+    for (int k = 0; k < kLargestUnroll; ++k) own = fmaxf(own, largest_of(held[k]));
   }
   own = block_reduce<kLargestThreads>(own, Larger{});
   if (threadIdx.x == 0) largest[blockIdx.x] = own;
