@@ -14,7 +14,7 @@
 
 #include "core/cuda/check_cublas.hpp"
 #include "kernels/matmul_data.hpp"
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_plan.hpp"
 
 namespace gpulift {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_plan.hpp"
 
 namespace gpulift {
 

@@ -8,6 +8,7 @@
 #include "core/cuda/device.hpp"
 #include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
+#include "workloads/best_matmul.hpp"
 #include "workloads/matmul.hpp"
 
 namespace {

@@ -3,20 +3,15 @@
 // where it is asked to.
 
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/cuda/device.hpp"
-#include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_comparison.hpp"
 
 namespace {
 
-using gpulift::Matmul;
 using gpulift::MatmulEpilogue;
-using gpulift::MatmulPlan;
 using gpulift::MatmulShape;
 
 constexpr auto kType = gpulift::MatmulType::kBf16;
@@ -29,41 +24,17 @@ constexpr std::array<Way, 3> kWays{{{"apart", MatmulEpilogue::kBiasGeluApart},
                                     {"epilogue", MatmulEpilogue::kBiasGelu},
                                     {"epilogue_kept", MatmulEpilogue::kBiasGeluKept}}};
 
-gpulift::Arm make_arm(gpulift::Trial& trial, const Way& way, const MatmulShape& shape, std::weak_ptr<Matmul>& current) {
-  gpulift::Arm arm{.name = way.arm, .make = {}};
-  arm.unavailable = why_matmul_unsupported(kType, trial.device().architecture());
-  if (!arm.unavailable.empty()) return arm;
-  const auto make = [&trial, &way, shape] {
-    return std::make_shared<Matmul>(trial.device(), kType, shape, trial.seed(),
-                                    gpulift::MatmulOptions{.epilogue = way.epilogue});
-  };
-  try {
-    const MatmulPlan plan =
-        gpulift::plan_of_case(trial, arm.name, [&] { return make()->search({.budget_s = 0.5}).plan; });
-    arm.make = [&current, make, plan]() -> gpulift::Step {
-      const std::shared_ptr<Matmul> matmul = make();
-      matmul->use(plan);
-      current = matmul;
-      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
-    };
-  } catch (const gpulift::NotSupported& reason) {
-    arm.unavailable = reason.what();
-  }
-  return arm;
-}
-
 void run(gpulift::Trial& trial) {
   const MatmulShape shape = gpulift::parse_matmul_shape(trial.word("shape"));
-  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  const double tolerance = 2 * matmul_tolerance(kType, shape.k);  // the arm apart rounds twice
+  gpulift::MatmulComparison products(trial, shape);
   std::vector<gpulift::Arm> arms;
-  for (const Way& way : kWays) arms.push_back(make_arm(trial, way, shape, current));
-  trial.cost({.flops = shape.flops(), .roof = "gemm/bf16"});
-  trial.check({.meaning = "relative Frobenius error of activations and what is kept, against FP64",
-               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
-               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); },
-               // The arm apart rounds twice.
-               .tolerance = 2 * matmul_tolerance(kType, shape.k)});
-  trial.compare(std::move(arms));
+  for (const Way& way : kWays) {
+    arms.push_back(products.arm(way.arm, kType, {.epilogue = way.epilogue}));
+    arms.back().tolerance = tolerance;
+  }
+  products.compare("relative Frobenius error of activations and what is kept, against FP64", std::move(arms),
+                   tolerance);
 }
 
 gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }

@@ -2,19 +2,14 @@
 // errors beside the times are the other half of the answer.
 
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/cuda/device.hpp"
-#include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_comparison.hpp"
 
 namespace {
 
-using gpulift::Matmul;
-using gpulift::MatmulPlan;
 using gpulift::MatmulShape;
 using gpulift::MatmulType;
 using gpulift::SplitK;
@@ -28,42 +23,16 @@ constexpr std::array<Sums, 3> kSums{{{"fp32_sums", MatmulType::kFp16, SplitK::kN
                                      {"fp16_sums", MatmulType::kFp16Sums, SplitK::kNever},
                                      {"split_fp32_sums", MatmulType::kFp16, SplitK::kAlways}}};
 
-gpulift::Arm make_arm(gpulift::Trial& trial, const Sums& sums, const MatmulShape& shape,
-                      std::weak_ptr<Matmul>& current) {
-  gpulift::Arm arm{.name = sums.arm, .make = {}};
-  arm.unavailable = why_matmul_unsupported(sums.type, trial.device().architecture());
-  if (!arm.unavailable.empty()) return arm;
-  // Consumer cards sum in FP16 at twice the rate that gemm/fp16 means.
-  arm.cost = gpulift::Cost{.flops = shape.flops(), .roof = sums.type == MatmulType::kFp16 ? "gemm/fp16" : ""};
-  arm.tolerance = matmul_tolerance(sums.type, shape.k);
-  const auto make = [&trial, &sums, shape] {
-    return std::make_shared<Matmul>(trial.device(), sums.type, shape, trial.seed(),
-                                    gpulift::MatmulOptions{.split_k = sums.split});
-  };
-  try {
-    const MatmulPlan plan =
-        gpulift::plan_of_case(trial, arm.name, [&] { return make()->search({.budget_s = 0.5}).plan; });
-    arm.make = [&current, make, plan]() -> gpulift::Step {
-      const std::shared_ptr<Matmul> matmul = make();
-      matmul->use(plan);
-      current = matmul;
-      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
-    };
-  } catch (const gpulift::NotSupported& reason) {
-    arm.unavailable = reason.what();
-  }
-  return arm;
-}
-
 void run(gpulift::Trial& trial) {
   const MatmulShape shape = gpulift::parse_matmul_shape(trial.word("shape"));
-  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  gpulift::MatmulComparison products(trial, shape);
   std::vector<gpulift::Arm> arms;
-  for (const Sums& sums : kSums) arms.push_back(make_arm(trial, sums, shape, current));
-  trial.check({.meaning = "relative Frobenius error against the FP64 product of the unrounded originals",
-               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
-               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); }});
-  trial.compare(std::move(arms));
+  for (const Sums& sums : kSums) {
+    arms.push_back(products.arm(sums.arm, sums.type, {.split_k = sums.split}));
+    // Consumer cards sum in FP16 at twice the rate that gemm/fp16 means.
+    if (sums.type == MatmulType::kFp16Sums) arms.back().cost = gpulift::Cost{.flops = shape.flops()};
+  }
+  products.compare("relative Frobenius error against the FP64 product of the unrounded originals", std::move(arms));
 }
 
 gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }

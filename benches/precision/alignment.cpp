@@ -4,20 +4,15 @@
 // the sum, k), "to_64_copied" copies them into padded rows each step.
 
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/cuda/device.hpp"
-#include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_comparison.hpp"
 
 namespace {
 
-using gpulift::Matmul;
 using gpulift::MatmulOptions;
-using gpulift::MatmulPlan;
 using gpulift::MatmulShape;
 
 constexpr auto kType = gpulift::MatmulType::kBf16;
@@ -30,42 +25,21 @@ struct Padding {
 constexpr std::array<Padding, 6> kPaddings{
     {{"as_is", 1}, {"to_8", 8}, {"to_16", 16}, {"to_64", 64}, {"to_128", 128}, {"to_64_copied", 64, true}}};
 
-gpulift::Arm make_arm(gpulift::Trial& trial, const Padding& padding, const MatmulShape& shape,
-                      std::weak_ptr<Matmul>& current) {
-  gpulift::Arm arm{.name = padding.arm, .make = {}};
-  arm.unavailable = why_matmul_unsupported(kType, trial.device().architecture());
+gpulift::Arm make_arm(gpulift::MatmulComparison& products, const Padding& padding, const MatmulShape& shape) {
   const MatmulOptions options{.stored = padded_to(shape, padding.multiple), .pads_b = padding.copied};
-  if (padding.copied && options.stored.k == shape.k) arm.unavailable = "the activations need no padding: k is 64-fold";
-  if (!arm.unavailable.empty()) return arm;
-  const auto make = [&trial, shape, options] {
-    return std::make_shared<Matmul>(trial.device(), kType, shape, trial.seed(), options);
-  };
-  try {
-    const MatmulPlan plan =
-        gpulift::plan_of_case(trial, arm.name, [&] { return make()->search({.budget_s = 0.5}).plan; });
-    arm.make = [&current, make, plan]() -> gpulift::Step {
-      const std::shared_ptr<Matmul> matmul = make();
-      matmul->use(plan);
-      current = matmul;
-      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
-    };
-  } catch (const gpulift::NotSupported& reason) {
-    arm.unavailable = reason.what();
+  if (padding.copied && options.stored.k == shape.k) {
+    return {.name = padding.arm, .make = {}, .unavailable = "the activations need no padding: k is 64-fold"};
   }
-  return arm;
+  return products.arm(padding.arm, kType, options);
 }
 
 void run(gpulift::Trial& trial) {
   const MatmulShape shape = gpulift::parse_matmul_shape(trial.word("shape"));
-  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  gpulift::MatmulComparison products(trial, shape);
   std::vector<gpulift::Arm> arms;
-  for (const Padding& padding : kPaddings) arms.push_back(make_arm(trial, padding, shape, current));
-  trial.cost({.flops = shape.flops(), .roof = "gemm/bf16"});
-  trial.check({.meaning = "relative Frobenius error of the unpadded part against FP64",
-               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
-               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); },
-               .tolerance = matmul_tolerance(kType, shape.k)});
-  trial.compare(std::move(arms));
+  for (const Padding& padding : kPaddings) arms.push_back(make_arm(products, padding, shape));
+  products.compare("relative Frobenius error of the unpadded part against FP64", std::move(arms),
+                   matmul_tolerance(kType, shape.k));
 }
 
 gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }

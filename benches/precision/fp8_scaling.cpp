@@ -3,22 +3,16 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/cuda/device.hpp"
-#include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
-#include "workloads/matmul.hpp"
+#include "workloads/matmul_comparison.hpp"
 
 namespace {
 
 using gpulift::Fp8Scaling;
-using gpulift::Matmul;
-using gpulift::MatmulPlan;
-using gpulift::MatmulShape;
 using gpulift::MatmulType;
 
 struct Format {
@@ -32,45 +26,15 @@ constexpr std::array<Format, 6> kFormats{{{"bf16", std::nullopt},
                                           {"mxfp8", Fp8Scaling::kMxfp8},
                                           {"nvfp4", Fp8Scaling::kNvfp4}}};
 
-gpulift::Arm make_arm(gpulift::Trial& trial, const Format& format, const MatmulShape& shape,
-                      std::weak_ptr<Matmul>& current) {
-  gpulift::Arm arm{.name = format.arm, .make = {}};
-  const MatmulType type = format.scaling ? MatmulType::kFp8 : MatmulType::kBf16;
-  const int architecture = trial.device().architecture();
-  arm.unavailable = format.scaling ? why_scaling_unsupported(*format.scaling, architecture)
-                                   : why_matmul_unsupported(type, architecture);
-  if (!arm.unavailable.empty()) return arm;
-  arm.cost = gpulift::Cost{.flops = shape.flops(), .roof = "gemm/" + matmul_type_name(type)};
-  arm.tolerance = matmul_tolerance(type, shape.k);
-  const gpulift::MatmulOptions options{.scaling = format.scaling.value_or(Fp8Scaling::kGiven)};
-  const auto make = [&trial, type, shape, options] {
-    return std::make_shared<Matmul>(trial.device(), type, shape, trial.seed(), options);
-  };
-  try {
-    const MatmulPlan plan =
-        gpulift::plan_of_case(trial, arm.name, [&] { return make()->search({.budget_s = 0.5}).plan; });
-    arm.make = [&current, make, plan]() -> gpulift::Step {
-      const std::shared_ptr<Matmul> matmul = make();
-      matmul->use(plan);
-      current = matmul;
-      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
-    };
-  } catch (const gpulift::NotSupported& reason) {
-    arm.unavailable = reason.what();
-  }
-  return arm;
-}
-
 void run(gpulift::Trial& trial) {
   const std::int64_t size = trial.number("size");
-  const MatmulShape shape{size, size, size};
-  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  gpulift::MatmulComparison products(trial, {size, size, size});
   std::vector<gpulift::Arm> arms;
-  for (const Format& format : kFormats) arms.push_back(make_arm(trial, format, shape, current));
-  trial.check({.meaning = "relative Frobenius error against the FP64 product of the unrounded originals",
-               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
-               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); }});
-  trial.compare(std::move(arms));
+  for (const Format& format : kFormats) {
+    arms.push_back(products.arm(format.arm, format.scaling ? MatmulType::kFp8 : MatmulType::kBf16,
+                                {.scaling = format.scaling.value_or(Fp8Scaling::kGiven)}));
+  }
+  products.compare("relative Frobenius error against the FP64 product of the unrounded originals", std::move(arms));
 }
 
 gpulift::Point burst_of(std::int64_t size) { return {{"size", size}, {"regime", "burst"}}; }

@@ -1,58 +1,26 @@
 // What a number format is worth in a matrix product: the same originals, layout, workspace and search for every arm.
 
-#include "workloads/matmul.hpp"
-
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/cuda/device.hpp"
-#include "core/cuda/error.hpp"
 #include "core/harness/technique.hpp"
+#include "workloads/matmul_comparison.hpp"
 
 namespace {
 
-using gpulift::Matmul;
-using gpulift::MatmulPlan;
-using gpulift::MatmulShape;
 using gpulift::MatmulType;
 
 constexpr std::array kTypes{MatmulType::kTf32, MatmulType::kFp16, MatmulType::kBf16, MatmulType::kFp8,
                             MatmulType::kFp32};
 
-gpulift::Arm make_arm(gpulift::Trial& trial, MatmulType type, const MatmulShape& shape,
-                      std::weak_ptr<Matmul>& current) {
-  gpulift::Arm arm{.name = matmul_type_name(type), .make = {}};
-  arm.unavailable = why_matmul_unsupported(type, trial.device().architecture());
-  if (!arm.unavailable.empty()) return arm;
-  try {
-    const MatmulPlan plan = gpulift::plan_of_case(trial, arm.name, [&] {
-      return gpulift::find_best_matmul(trial.device(), type, std::array{shape}, trial.seed(), {.budget_s = 2});
-    });
-    arm.cost = gpulift::Cost{.flops = shape.flops(), .roof = "gemm/" + arm.name};
-    arm.tolerance = matmul_tolerance(type, shape.k);
-    arm.make = [&trial, &current, type, plan]() -> gpulift::Step {
-      auto matmul = std::make_shared<Matmul>(trial.device(), type, plan.shape, trial.seed());
-      matmul->use(plan);
-      current = matmul;
-      return [matmul](gpulift::StreamHandle stream) { matmul->enqueue(stream); };
-    };
-  } catch (const gpulift::NotSupported& reason) {
-    arm.unavailable = reason.what();
-  }
-  return arm;
-}
-
 void run(gpulift::Trial& trial) {
-  const MatmulShape shape = gpulift::parse_matmul_shape(trial.word("shape"));
-  std::weak_ptr<Matmul> current;  // of the arm that was made last
+  gpulift::MatmulComparison products(trial, gpulift::parse_matmul_shape(trial.word("shape")));
   std::vector<gpulift::Arm> arms;
-  for (const MatmulType type : kTypes) arms.push_back(make_arm(trial, type, shape, current));
-  trial.check({.meaning = "relative Frobenius error against the FP64 product of the unrounded originals",
-               .poison = [&](gpulift::StreamHandle stream) { current.lock()->poison(stream); },
-               .error = [&](gpulift::StreamHandle stream) { return current.lock()->error(stream); }});
-  trial.compare(std::move(arms));
+  for (const MatmulType type : kTypes) {
+    arms.push_back(products.arm(matmul_type_name(type), type, {}, {.budget_s = 2}));
+  }
+  products.compare("relative Frobenius error against the FP64 product of the unrounded originals", std::move(arms));
 }
 
 gpulift::Point burst_of(const std::string& shape) { return {{"shape", shape}, {"regime", "burst"}}; }

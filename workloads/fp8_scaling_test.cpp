@@ -1,0 +1,58 @@
+#include "workloads/fp8_scaling.hpp"
+
+#include <stdexcept>
+
+#include "core/cuda/error.hpp"
+#include "kernels/device_test.hpp"
+#include "workloads/matmul.hpp"
+
+namespace gpulift {
+namespace {
+
+TEST(Fp8Scaling, ArchitecturesDecide) {
+  for (const int architecture : {75, 80}) {
+    for (const Fp8Scaling scaling :
+         {Fp8Scaling::kGiven, Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock, Fp8Scaling::kMxfp8}) {
+      EXPECT_NE(why_scaling_unsupported(scaling, architecture), "") << architecture;
+    }
+  }
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kTensor, 89), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kRow, 89),
+            "cuBLASLt scales rows and blocks of 128 on compute capability 9.0 alone; this device has 8.9");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kRow, 90), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kBlock, 90), "");
+  EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kBlock, 100), "");
+  EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kNvfp4, 90),
+            "formats with a scale per 16 or 32 numbers need compute capability 10.0 or later; this device has 9.0");
+  EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kNvfp4, 100), "");
+}
+
+using Fp8ScalingOnDevice = DeviceTest;
+
+TEST_F(Fp8ScalingOnDevice, OperandsAreCastByScalesOfTheirOwn) {
+  const MatmulShape shape{256, 384, 640};  // 5 tiles of 128 in a row
+  for (const Fp8Scaling scaling : {Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock}) {
+    const MatmulOptions options{.scaling = scaling};
+    if (!why_scaling_unsupported(scaling, device().architecture()).empty()) {
+      EXPECT_THROW(Matmul(device(), MatmulType::kFp8, shape, 25, options), NotSupported);
+      continue;
+    }
+    Matmul matmul(device(), MatmulType::kFp8, shape, 25, options);
+    for (int step = 0; step < 2; ++step) {
+      matmul.poison(stream());
+      matmul.enqueue(stream());
+      EXPECT_LE(matmul.error(stream()), matmul_tolerance(MatmulType::kFp8, shape.k)) << static_cast<int>(scaling);
+    }
+  }
+}
+
+TEST_F(Fp8ScalingOnDevice, OnlyFp8WithoutPaddingIsCast) {
+  const MatmulShape shape{128, 128, 128};
+  EXPECT_THROW(Matmul(device(), MatmulType::kFp16, shape, 25, {.scaling = Fp8Scaling::kTensor}), std::invalid_argument);
+  EXPECT_THROW(
+      Matmul(device(), MatmulType::kFp8, shape, 25, {.stored = {256, 128, 128}, .scaling = Fp8Scaling::kTensor}),
+      std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace gpulift

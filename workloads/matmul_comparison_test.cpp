@@ -1,0 +1,96 @@
+#include "workloads/matmul_comparison.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/testing/checking_trial.hpp"
+#include "core/testing/trial_of_test.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+/// A product of another kind, which counts what the check asks of it.
+struct OtherProduct {
+  double error_of_it = 0;
+  int poisoned = 0;
+  void poison(StreamHandle) { ++poisoned; }
+  double error(StreamHandle) const { return error_of_it; }
+};
+
+/// Makes each arm and asks the check for its error.
+class AskingTrial final : public TrialOfTest {
+ public:
+  AskingTrial() : TrialOfTest(nullptr, {}) {}
+
+  void compare(std::vector<Arm> arms) override {
+    for (const Arm& arm : arms) {
+      const Work work = arm.make();
+      check_of_case().poison(nullptr);
+      errors[arm.name] = check_of_case().error(nullptr);
+    }
+  }
+
+  using TrialOfTest::check_of_case;
+  std::map<std::string, double> errors;
+};
+
+TEST(MatmulComparison, ChecksByTheProductThatWasMadeLastAndHoldsNone) {
+  AskingTrial trial;
+  MatmulComparison products(trial, {64, 64, 64});
+  std::vector<std::weak_ptr<OtherProduct>> made;
+  const auto arm_with = [&](const std::string& name, double error) {
+    return Arm{.name = name, .make = [&, error]() -> Step {
+                 const auto product = std::make_shared<OtherProduct>(OtherProduct{.error_of_it = error});
+                 made.push_back(product);
+                 products.check_by(product);
+                 return [product](StreamHandle stream) { product->poison(stream); };
+               }};
+  };
+  products.compare("how far off", {arm_with("first", 0.25), arm_with("second", 0.5)}, 0.75);
+  EXPECT_EQ(trial.errors, (std::map<std::string, double>{{"first", 0.25}, {"second", 0.5}}));
+  EXPECT_EQ(trial.check_of_case().meaning, "how far off");
+  EXPECT_EQ(trial.check_of_case().tolerance, 0.75);
+  ASSERT_EQ(made.size(), 2);
+  for (const auto& product : made) EXPECT_TRUE(product.expired());
+}
+
+using MatmulComparisonOnDevice = DeviceTest;
+
+TEST_F(MatmulComparisonOnDevice, AnArmHasCostAndToleranceOfItsTypeAndALaterLaunchReusesItsPlan) {
+  const MatmulShape shape{256, 128, 512};
+  const auto compare = [&](CheckingTrial& trial) {
+    MatmulComparison products(trial, shape);
+    products.compare("error", {products.arm("tf32", MatmulType::kTf32, {}, {.budget_s = 0.05}),
+                               products.arm("half", MatmulType::kFp16, {.split_k = SplitK::kNever})});
+  };
+  CheckingTrial first(device(), {});
+  compare(first);
+  const auto& half = first.results().at("half");
+  ASSERT_EQ(half.unavailable, "");
+  EXPECT_EQ(half.cost.flops, shape.flops());
+  EXPECT_EQ(half.cost.roof, "gemm/fp16");
+  EXPECT_EQ(half.tolerance, matmul_tolerance(MatmulType::kFp16, shape.k));
+  EXPECT_GT(half.error, 0);
+  EXPECT_LE(half.error, half.tolerance);
+  EXPECT_TRUE(first.notes().contains("plan/half"));
+  CheckingTrial second(device(), {}, first.notes());
+  compare(second);
+  EXPECT_EQ(second.notes(), first.notes());
+}
+
+TEST_F(MatmulComparisonOnDevice, AnArmThatCannotRunHereSaysWhy) {
+  CheckingTrial trial(device(), {});
+  MatmulComparison products(trial, {64, 64, 60});  // fp8 operands have rows of 16 bytes
+  EXPECT_NE(products.arm("fp8", MatmulType::kFp8).unavailable, "");
+  const Arm blackwell = products.arm("nvfp4", MatmulType::kFp8, {.scaling = Fp8Scaling::kNvfp4});
+  EXPECT_EQ(blackwell.unavailable, why_scaling_unsupported(Fp8Scaling::kNvfp4, device().architecture()));
+}
+
+}  // namespace
+}  // namespace gpulift
