@@ -91,6 +91,8 @@ void cast(const __nv_bfloat16* from, std::int64_t rows, std::int64_t columns, co
   check(cudaGetLastError());
 }
 
+__global__ void multiply_kernel(const float* a, const float* b, float* product) { *product = *a * *b; }
+
 __global__ __launch_bounds__(kThreads) void restore_kernel(BlockFormat format, BlockScaled from, std::int64_t columns,
                                                            std::int64_t count, float* to) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -124,6 +126,11 @@ void cast_to_blocks(BlockFormat format, const __nv_bfloat16* from, std::int64_t 
   float* const largest = to.tensor_scale + 1;
   find_largest(from, rows * columns / kPack, largest, stream);
   cast(from, rows, columns, Nvfp4{largest, to.tensor_scale, 1}, to, stream);
+}
+
+void multiply_tensor_scales(const float* a, const float* b, float* product, cudaStream_t stream) {
+  multiply_kernel<<<1, 1, 0, stream>>>(a, b, product);
+  check(cudaGetLastError());
 }
 
 void restore_from_blocks(BlockFormat format, const BlockScaled& from, std::int64_t rows, std::int64_t columns,

@@ -23,12 +23,15 @@ std::size_t tensor_scales(BlockFormat format);
 struct BlockScaled {
   std::uint8_t* numbers;  // of NVFP4 two in a byte
   std::uint8_t* scales;   // as block_scale_place() has them
-  float* tensor_scale;    // of NVFP4: what products are multiplied by
+  float* tensor_scale;    // of NVFP4
 };
 
 /// `from` and the numbers are aligned to 16 bytes. Throws std::invalid_argument unless both sides are multiples of 128.
 void cast_to_blocks(BlockFormat format, const __nv_bfloat16* from, std::int64_t rows, std::int64_t columns,
                     const BlockScaled& to, cudaStream_t stream);
+
+/// What a product of two matrices in NVFP4 is multiplied by.
+void multiply_tensor_scales(const float* a, const float* b, float* product, cudaStream_t stream);
 
 /// What a cast matrix says, for checks.
 void restore_from_blocks(BlockFormat format, const BlockScaled& from, std::int64_t rows, std::int64_t columns,

@@ -24,30 +24,38 @@ TEST(Fp8Scaling, ArchitecturesDecide) {
   EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kBlock, 100), "");
   EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kNvfp4, 90),
             "formats with a scale per 16 or 32 numbers need compute capability 10.0 or later; this device has 9.0");
-  EXPECT_NE(why_scaling_unsupported(Fp8Scaling::kNvfp4, 100), "");
+  for (const int architecture : {100, 103, 120}) {
+    EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kMxfp8, architecture), "") << architecture;
+    EXPECT_EQ(why_scaling_unsupported(Fp8Scaling::kNvfp4, architecture), "") << architecture;
+  }
 }
 
 using Fp8ScalingOnDevice = DeviceTest;
 
 TEST_F(Fp8ScalingOnDevice, OperandsAreCastByScalesOfTheirOwn) {
   const MatmulShape shape{256, 384, 640};  // 5 tiles of 128 in a row
-  for (const Fp8Scaling scaling : {Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock}) {
+  for (const Fp8Scaling scaling :
+       {Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock, Fp8Scaling::kMxfp8, Fp8Scaling::kNvfp4}) {
+    const MatmulType type = scaling == Fp8Scaling::kNvfp4 ? MatmulType::kFp4 : MatmulType::kFp8;
     const MatmulOptions options{.scaling = scaling};
     if (!why_scaling_unsupported(scaling, device().architecture()).empty()) {
-      EXPECT_THROW(Matmul(device(), MatmulType::kFp8, shape, 25, options), NotSupported);
+      EXPECT_THROW(Matmul(device(), type, shape, 25, options), NotSupported);
       continue;
     }
-    Matmul matmul(device(), MatmulType::kFp8, shape, 25, options);
+    Matmul matmul(device(), type, shape, 25, options);
     for (int step = 0; step < 2; ++step) {
       matmul.poison(stream());
       matmul.enqueue(stream());
-      EXPECT_LE(matmul.error(stream()), matmul_tolerance(MatmulType::kFp8, shape.k)) << static_cast<int>(scaling);
+      EXPECT_LE(matmul.error(stream()), matmul_tolerance(type, shape.k)) << static_cast<int>(scaling);
     }
   }
 }
 
-TEST_F(Fp8ScalingOnDevice, OnlyFp8WithoutPaddingIsCast) {
+TEST_F(Fp8ScalingOnDevice, OnlyFp8WithoutPaddingIsCastAndFp4AsNvfp4Alone) {
   const MatmulShape shape{128, 128, 128};
+  EXPECT_THROW(Matmul(device(), MatmulType::kFp4, shape, 25, {.scaling = Fp8Scaling::kTensor}), std::invalid_argument);
+  EXPECT_THROW(Matmul(device(), MatmulType::kFp4, shape, 25), std::invalid_argument);
+  EXPECT_THROW(Matmul(device(), MatmulType::kFp8, shape, 25, {.scaling = Fp8Scaling::kNvfp4}), std::invalid_argument);
   EXPECT_THROW(Matmul(device(), MatmulType::kFp16, shape, 25, {.scaling = Fp8Scaling::kTensor}), std::invalid_argument);
   EXPECT_THROW(
       Matmul(device(), MatmulType::kFp8, shape, 25, {.stored = {256, 128, 128}, .scaling = Fp8Scaling::kTensor}),

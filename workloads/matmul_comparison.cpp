@@ -11,8 +11,8 @@ Arm MatmulComparison::arm(const std::string& name, MatmulType type, const Matmul
                           const MatmulSearch& search) {
   Arm arm{.name = name, .make = {}};
   const int architecture = trial_.device().architecture();
-  arm.unavailable = type == MatmulType::kFp8 ? why_scaling_unsupported(options.scaling, architecture)
-                                             : why_matmul_unsupported(type, architecture);
+  arm.unavailable = options.scaling == Fp8Scaling::kGiven ? why_matmul_unsupported(type, architecture)
+                                                          : why_scaling_unsupported(options.scaling, architecture);
   if (!arm.unavailable.empty()) return arm;
   arm.cost = Cost{.flops = shape_.flops(), .roof = "gemm/" + matmul_type_name(type)};
   arm.tolerance = matmul_tolerance(type, shape_.k);
