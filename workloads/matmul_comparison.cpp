@@ -9,20 +9,12 @@ namespace gpulift {
 
 Arm MatmulComparison::arm(const std::string& name, MatmulType type, const MatmulOptions& options,
                           const MatmulSearch& search) {
-  Arm arm{.name = name, .make = {}};
-  const int architecture = trial_.device().architecture();
-  arm.unavailable = options.scaling == Fp8Scaling::kGiven ? why_matmul_unsupported(type, architecture)
-                                                          : why_scaling_unsupported(options.scaling, architecture);
+  Arm arm = arm_of(name, type, options.scaling);
   if (!arm.unavailable.empty()) return arm;
-  arm.cost = Cost{.flops = shape_.flops(), .roof = "gemm/" + matmul_type_name(type)};
-  arm.tolerance = matmul_tolerance(type, shape_.k);
-  const auto make = [this, type, options] {
-    return std::make_shared<Matmul>(trial_.device(), type, shape_, trial_.seed(), options);
-  };
   try {
-    const MatmulPlan plan = plan_of_case(trial_, name, [&] { return make()->search(search).plan; });
-    arm.make = [this, make, plan]() -> Step {
-      const std::shared_ptr<Matmul> matmul = make();
+    const MatmulPlan plan = plan_of_case(trial_, name, [&] { return make(type, options)->search(search).plan; });
+    arm.make = [this, type, options, plan]() -> Step {
+      const std::shared_ptr<Matmul> matmul = make(type, options);
       matmul->use(plan);
       check_by(matmul);
       return [matmul](StreamHandle stream) { matmul->enqueue(stream); };
@@ -31,6 +23,31 @@ Arm MatmulComparison::arm(const std::string& name, MatmulType type, const Matmul
     arm.unavailable = reason.what();
   }
   return arm;
+}
+
+Arm MatmulComparison::arm_by(const std::string& name, MatmulType type, const MatmulOptions& options,
+                             const std::function<Multiply()>& make_multiply) {
+  Arm arm = arm_of(name, type, options.scaling);
+  arm.make = [this, make_multiply, type, options]() -> Step {
+    const std::shared_ptr<Matmul> matmul = make(type, options);
+    check_by(matmul);
+    return [matmul, multiply = make_multiply()](StreamHandle stream) { multiply(matmul->next(), stream); };
+  };
+  return arm;
+}
+
+Arm MatmulComparison::arm_of(const std::string& name, MatmulType type, Fp8Scaling scaling) {
+  const int architecture = trial_.device().architecture();
+  return {.name = name,
+          .make = {},
+          .cost = Cost{.flops = shape_.flops(), .roof = "gemm/" + matmul_type_name(type)},
+          .tolerance = matmul_tolerance(type, shape_.k),
+          .unavailable = scaling == Fp8Scaling::kGiven ? why_matmul_unsupported(type, architecture)
+                                                       : why_scaling_unsupported(scaling, architecture)};
+}
+
+std::shared_ptr<Matmul> MatmulComparison::make(MatmulType type, const MatmulOptions& options) {
+  return std::make_shared<Matmul>(trial_.device(), type, shape_, trial_.seed(), options);
 }
 
 void MatmulComparison::compare(const std::string& meaning, std::vector<Arm> arms, double tolerance) {

@@ -23,6 +23,12 @@ class MatmulComparison {
   Arm arm(const std::string& name, MatmulType type, const MatmulOptions& options = {},
           const MatmulSearch& search = {.budget_s = 0.5});
 
+  /// Enqueues a product by other means, of these operands into this result.
+  using Multiply = std::function<void(const Matmul::Buffers&, StreamHandle)>;
+  /// By what `make_multiply` makes, which is given the next buffers in each step.
+  Arm arm_by(const std::string& name, MatmulType type, const MatmulOptions& options,
+             const std::function<Multiply()>& make_multiply);
+
   /// Checks by `product`, which is what an arm of another kind just made: it has poison() and error(), as Matmul has.
   template <typename Product>
   void check_by(const std::shared_ptr<Product>& product) {
@@ -34,6 +40,10 @@ class MatmulComparison {
   void compare(const std::string& meaning, std::vector<Arm> arms, double tolerance = 0);
 
  private:
+  /// With the cost and the tolerance of the type, or the reason why it cannot be multiplied.
+  Arm arm_of(const std::string& name, MatmulType type, Fp8Scaling scaling);
+  std::shared_ptr<Matmul> make(MatmulType type, const MatmulOptions& options);
+
   Trial& trial_;
   MatmulShape shape_;
   // Of the arm that was made last, and none of it is held.

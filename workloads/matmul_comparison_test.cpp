@@ -84,6 +84,27 @@ TEST_F(MatmulComparisonOnDevice, AnArmHasCostAndToleranceOfItsTypeAndALaterLaunc
   EXPECT_EQ(second.notes(), first.notes());
 }
 
+TEST_F(MatmulComparisonOnDevice, AnArmByOtherMeansIsGivenTheNextBuffersAndChecked) {
+  const MatmulShape shape{64, 64, 64};
+  CheckingTrial trial(device(), {});
+  MatmulComparison products(trial, shape);
+  int made = 0;
+  const void* last = nullptr;
+  const auto nothing = [&]() -> MatmulComparison::Multiply {
+    ++made;
+    return [&](const Matmul::Buffers& buffers, StreamHandle) {
+      EXPECT_NE(buffers.d, last);
+      last = buffers.d;
+    };
+  };
+  products.compare("error", {products.arm_by("nothing", MatmulType::kFp32, {}, nothing)});
+  EXPECT_EQ(made, 1);
+  EXPECT_NE(last, nullptr);
+  const auto& arm = trial.results().at("nothing");
+  EXPECT_FALSE(arm.error <= arm.tolerance) << "a result that nobody wrote";
+  EXPECT_EQ(arm.cost.roof, "gemm/fp32");
+}
+
 TEST_F(MatmulComparisonOnDevice, AnArmThatCannotRunHereSaysWhy) {
   CheckingTrial trial(device(), {});
   MatmulComparison products(trial, {64, 64, 60});  // fp8 operands have rows of 16 bytes
