@@ -226,7 +226,7 @@ struct TensorScale {
 
 /// And when each row has one in the copy by rows, each column in the copy by columns.
 struct RowScales {
-  const float* largest_of_rows;
+  const float* largest_of_rows;  // which nothing writes meanwhile, as __ldg says: stores need not be waited for
   const float* largest_of_columns;
   float* of_rows;
   float* of_columns;
@@ -239,10 +239,10 @@ struct RowScales {
     }
   }
   __device__ float of_row(const Corner& corner, int k) const {
-    return scale_for(largest_of_rows[corner.first_row + k]);
+    return scale_for(__ldg(&largest_of_rows[corner.first_row + k]));
   }
   __device__ float of_column(const Corner& corner, int k) const {
-    return scale_for(largest_of_columns[corner.first_column + k]);
+    return scale_for(__ldg(&largest_of_columns[corner.first_column + k]));
   }
 };
 
