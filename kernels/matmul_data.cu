@@ -113,8 +113,10 @@ std::int64_t element_bytes(ElementType type) {
     case ElementType::kFp8E4m3:
     case ElementType::kInt8:
       return 1;
+    case ElementType::kFp4E2m1:
+      break;
   }
-  throw std::invalid_argument("element_bytes: unknown element type");
+  throw std::invalid_argument("element_bytes: no type of whole bytes");
 }
 
 void fill_normals(void* data, ElementType type, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
@@ -132,6 +134,7 @@ void fill_normals(void* data, ElementType type, const NormalMatrix& source, cons
       return launch_fill<__nv_fp8_e4m3>(data, source, rows, copies, copy_stride, stream);
     case ElementType::kInt8:
       return launch_fill<std::int8_t>(data, source, rows, copies, copy_stride, stream);
+    case ElementType::kFp4E2m1:
     case ElementType::kInt32:
       break;
   }
@@ -150,6 +153,7 @@ void add_squared_error(const ProductPart& product, const double* reference, doub
       return launch_error<std::int32_t>(product, reference, sums, stream);
     case ElementType::kFp64:
     case ElementType::kFp8E4m3:
+    case ElementType::kFp4E2m1:
     case ElementType::kInt8:
       break;
   }

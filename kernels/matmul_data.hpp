@@ -8,8 +8,9 @@
 
 namespace gpulift {
 
-enum class ElementType { kFp64, kFp32, kFp16, kBf16, kFp8E4m3, kInt8, kInt32 };
+enum class ElementType { kFp64, kFp32, kFp16, kBf16, kFp8E4m3, kFp4E2m1, kInt8, kInt32 };
 
+/// Throws std::invalid_argument for kFp4E2m1, of which two share one.
 std::int64_t element_bytes(ElementType type);
 
 /// Row numbers of a larger matrix: one drawn from each stripe of `stripe` rows, so that a sample meets every part of
@@ -39,7 +40,7 @@ struct NormalMatrix {
 };
 
 /// Writes `rows` of `source`, rounded to nearest in `type`, to `data`, and the same again `copies` times at a distance
-/// of `copy_stride` elements. Every type but kInt32.
+/// of `copy_stride` elements. Every type but kFp4E2m1 and kInt32.
 void fill_normals(void* data, ElementType type, const NormalMatrix& source, const Rows& rows, std::int64_t copies,
                   std::int64_t copy_stride, cudaStream_t stream);
 

@@ -29,6 +29,7 @@ TEST(ElementBytes, OfEachType) {
   EXPECT_EQ(element_bytes(ElementType::kBf16), 2);
   EXPECT_EQ(element_bytes(ElementType::kFp8E4m3), 1);
   EXPECT_EQ(element_bytes(ElementType::kInt8), 1);
+  EXPECT_THROW(element_bytes(ElementType::kFp4E2m1), std::invalid_argument) << "two in a byte";
 }
 
 TEST(MatmulData, RefusesTypesThatItHasNoUseFor) {

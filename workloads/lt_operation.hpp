@@ -32,6 +32,8 @@ inline cudaDataType lt_type(ElementType type) {
       return CUDA_R_16BF;
     case ElementType::kFp8E4m3:
       return CUDA_R_8F_E4M3;
+    case ElementType::kFp4E2m1:
+      return CUDA_R_4F_E2M1;
     case ElementType::kInt8:
       return CUDA_R_8I;
     case ElementType::kInt32:
@@ -139,6 +141,12 @@ class LtOperation {
     check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value));
   }
 
+  /// The product is multiplied by the first of two numbers in device memory. The second is 0.
+  void multiply_by(const float* factor_and_zero) {
+    set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    factor_and_zero_ = factor_and_zero;
+  }
+
   /// The library's candidates, its favourite first. Throws NotSupported when there are none.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(
       int wanted, std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_MASK) const {
@@ -201,8 +209,10 @@ class LtOperation {
 
   cublasStatus_t enqueue(const void* a, const void* b, void* d, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
                          cudaStream_t stream) const {
-    return cublasLtMatmul(library_.get(), operation_.get(), scalar(1), a, a_.get(), b, b_.get(), scalar(0), d, d_.get(),
-                          d, d_.get(), &algorithm, workspace, kMatmulWorkspaceBytes, stream);
+    const void* const alpha = factor_and_zero_ != nullptr ? factor_and_zero_ : scalar(1);
+    const void* const beta = factor_and_zero_ != nullptr ? factor_and_zero_ + 1 : scalar(0);
+    return cublasLtMatmul(library_.get(), operation_.get(), alpha, a, a_.get(), b, b_.get(), beta, d, d_.get(), d,
+                          d_.get(), &algorithm, workspace, kMatmulWorkspaceBytes, stream);
   }
 
  private:
@@ -228,6 +238,7 @@ class LtOperation {
   cudaDataType output_;
   cublasComputeType_t compute_;
   cudaDataType scale_type_;
+  const float* factor_and_zero_ = nullptr;
 };
 
 /// "<name> <value>", or "?" where the library does not tell: a description never fails a search.

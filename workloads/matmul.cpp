@@ -28,9 +28,11 @@ float near_reciprocal_root(std::int64_t count) {
   return static_cast<float>(std::exp2(-std::round(std::log2(static_cast<double>(count)) / 2)));
 }
 
-std::int64_t sets_for(const Device& device, const MatmulFormat& format, const MatmulShape& shape) {
-  return sets_beyond_cache(device, (shape.m + shape.n) * shape.k * element_bytes(format.input) +
-                                       shape.m * shape.n * element_bytes(format.output));
+std::int64_t sets_for(const Device& device, const MatmulFormat& format, const MatmulOptions& options) {
+  const MatmulShape& shape = options.stored;
+  const ElementType input = options.scaling == Fp8Scaling::kGiven ? format.input : ElementType::kBf16;
+  return sets_beyond_cache(
+      device, (shape.m + shape.n) * shape.k * element_bytes(input) + shape.m * shape.n * element_bytes(format.output));
 }
 
 /// Integers are what they stand for; other formats are scaled where they are stored.
@@ -48,9 +50,12 @@ MatmulOptions completed(MatmulOptions options, MatmulType type, const MatmulShap
   if (stored.m < shape.m || stored.n < shape.n || stored.k < shape.k) {
     throw std::invalid_argument("the sides that are stored are at least those of the product");
   }
-  if (options.scaling != Fp8Scaling::kGiven && (type != MatmulType::kFp8 || stored != shape)) {
+  const bool is_cast = options.scaling != Fp8Scaling::kGiven;
+  const bool is_nvfp4 = options.scaling == Fp8Scaling::kNvfp4;
+  if (is_cast && (stored != shape || (type != MatmulType::kFp8 && !is_nvfp4))) {
     throw std::invalid_argument("only fp8 operands without padding are cast");
   }
+  if ((type == MatmulType::kFp4) != is_nvfp4) throw std::invalid_argument("fp4 operands are cast as NVFP4 alone");
   if (options.epilogue != MatmulEpilogue::kNone && type != MatmulType::kBf16) {
     throw std::invalid_argument("only bf16 products have an epilogue");
   }
@@ -68,13 +73,14 @@ class Matmul::Impl {
         options_(completed(options, type, shape)),
         source_a_{seed, shape.k, scale_of_a(format_, options, shape), format_.integers, 0, options.zeros},
         source_b_{seed ^ kSecondMatmulOperand, shape.k, scale_of_originals(format_), format_.integers},
-        sets_(sets_for(device, format_, stored())),
+        sets_(sets_for(device, format_, options_)),
         operation_(format_.input, format_.output, format_.compute, format_.scale_type, stored()),
         a_(make_operand(MatmulSide::kA)),
         b_(make_operand(MatmulSide::kB)),
         d_(device, format_.output, stored().m * stored().n, sets_),
         workspace_(device, kMatmulWorkspaceBytes) {
     if (a_->scales() != nullptr) use_scales(operation_, options_.scaling, *a_, *b_);
+    if (a_->tensor_scale() != nullptr) product_scale_.emplace(device, operation_, *a_, *b_);
     if (options_.epilogue != MatmulEpilogue::kNone) {
       epilogue_.emplace(device, options_.epilogue, stored(), seed, sets_, operation_);
     }
@@ -142,6 +148,7 @@ class Matmul::Impl {
     const Buffers buffers = next();
     a_->prepare(current_, stream);
     b_->prepare(current_, stream);
+    if (product_scale_) product_scale_->prepare(stream);
     void* const product = epilogue_ ? epilogue_->product_of(current_, buffers.d, operation_) : buffers.d;
     const cublasStatus_t status =
         operation_.enqueue(buffers.a, buffers.b, product, algorithm, workspace_.data(), stream);
@@ -167,6 +174,7 @@ class Matmul::Impl {
   LtOperation operation_;
   std::unique_ptr<MatmulOperand> a_;
   std::unique_ptr<MatmulOperand> b_;
+  std::optional<ProductScale> product_scale_;
   MatrixSet d_;
   std::optional<BiasGeluEpilogue> epilogue_;
   DeviceBuffer<std::byte> workspace_;

@@ -42,7 +42,7 @@ struct MatmulOptions {
   MatmulEpilogue epilogue = MatmulEpilogue::kNone;
   /// Among the originals of A.
   Zeros zeros = Zeros::kNone;
-  /// Of fp8 alone.
+  /// Of fp8 alone, and of fp4, which kNvfp4 alone casts to.
   Fp8Scaling scaling = Fp8Scaling::kGiven;
 };
 

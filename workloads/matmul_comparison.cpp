@@ -57,8 +57,8 @@ Arm MatmulComparison::arm_of(const std::string& name, MatmulType type, Fp8Scalin
           .make = {},
           .cost = Cost{.flops = shape_.flops(), .roof = "gemm/" + matmul_type_name(type)},
           .tolerance = matmul_tolerance(type, shape_.k),
-          .unavailable = type == MatmulType::kFp8 ? why_scaling_unsupported(scaling, architecture)
-                                                  : why_matmul_unsupported(type, architecture)};
+          .unavailable = scaling == Fp8Scaling::kGiven ? why_matmul_unsupported(type, architecture)
+                                                       : why_scaling_unsupported(scaling, architecture)};
 }
 
 std::shared_ptr<Matmul> MatmulComparison::make(MatmulType type, const MatmulOptions& options) {

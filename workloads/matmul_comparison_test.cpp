@@ -119,7 +119,8 @@ TEST_F(MatmulComparisonOnDevice, AnArmThatCannotRunHereSaysWhy) {
   CheckingTrial trial(device(), {});
   MatmulComparison products(trial, {64, 64, 60});  // fp8 operands have rows of 16 bytes
   EXPECT_NE(products.arm("fp8", MatmulType::kFp8).unavailable, "");
-  const Arm blackwell = products.arm("nvfp4", MatmulType::kFp8, {.scaling = Fp8Scaling::kNvfp4});
+  MatmulComparison in_tiles(trial, {128, 128, 128});
+  const Arm blackwell = in_tiles.arm("nvfp4", MatmulType::kFp4, {.scaling = Fp8Scaling::kNvfp4});
   EXPECT_EQ(blackwell.unavailable, why_scaling_unsupported(Fp8Scaling::kNvfp4, device().architecture()));
 }
 

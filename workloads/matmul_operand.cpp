@@ -24,7 +24,7 @@ class GivenOperand : public MatmulOperand {
   }
 
   void* at(std::int64_t set) const override { return stored_.at(set); }
-  const float* scales() const override { return scale_ ? scale_->data() : nullptr; }
+  const void* scales() const override { return scale_ ? scale_->data() : nullptr; }
 
  private:
   MatrixSet stored_;

@@ -21,7 +21,9 @@ class MatmulOperand {
   /// Enqueues what such a product begins with. Never synchronises, never allocates.
   virtual void prepare(std::int64_t /*set*/, cudaStream_t) const {}
   /// What the library multiplies the numbers by, in device memory; null where there is nothing.
-  virtual const float* scales() const { return nullptr; }
+  virtual const void* scales() const { return nullptr; }
+  /// And the product by, of NVFP4 alone.
+  virtual const float* tensor_scale() const { return nullptr; }
 };
 
 /// Rows of a source, zeros behind each up to `width` elements, and rows of zeros behind them up to `total`.

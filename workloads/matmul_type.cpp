@@ -10,6 +10,7 @@ namespace gpulift {
 // kTf32: tensor cores may cut the digits that they do not use instead of rounding, hence 2^-10 and not 2^-11.
 // kFp8: |original| < 6.8, so that 64 times it stays below 448, the largest e4m3; what lies below 2^-12 is subnormal and
 // too small to matter. In the fast mode Hopper keeps about 14 bits of each partial sum.
+// kFp4: a scale for each 16 terms, so that they are of the format's size.
 // kInt8: a step of 4/127 standard deviations.
 const MatmulFormat& format_of(MatmulType type) {
   using enum ElementType;
@@ -25,6 +26,8 @@ const MatmulFormat& format_of(MatmulType type) {
                                             0x1p-8, 0x1p-8, 0x1p-24};
   static constexpr MatmulFormat kFp8Format{"fp8",  kFp8E4m3, kBf16,  CUBLAS_COMPUTE_32F, CUDA_R_32F, 89, 64, false,
                                            0x1p-4, 0x1p-8,   0x1p-13};
+  static constexpr MatmulFormat kFp4Format{"fp4",  kFp4E2m1, kBf16,  CUBLAS_COMPUTE_32F, CUDA_R_32F, 100, 1, false,
+                                           0x1p-2, 0x1p-8,   0x1p-24};
   static constexpr MatmulFormat kInt8Format{"int8", kInt8, kInt32, CUBLAS_COMPUTE_32I, CUDA_R_32I, 75, 127.0f / 4, true,
                                             0,      0,     0};
   switch (type) {
@@ -40,6 +43,8 @@ const MatmulFormat& format_of(MatmulType type) {
       return kBf16Format;
     case MatmulType::kFp8:
       return kFp8Format;
+    case MatmulType::kFp4:
+      return kFp4Format;
     case MatmulType::kInt8:
       return kInt8Format;
   }
@@ -50,7 +55,7 @@ std::string matmul_type_name(MatmulType type) { return format_of(type).name; }
 
 MatmulType parse_matmul_type(std::string_view name) {
   using enum MatmulType;
-  for (const MatmulType type : {kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kInt8}) {
+  for (const MatmulType type : {kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kFp4, kInt8}) {
     if (name == format_of(type).name) return type;
   }
   throw std::invalid_argument("no such matrix product type: '" + std::string(name) + "'");

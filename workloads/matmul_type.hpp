@@ -14,13 +14,14 @@ namespace gpulift {
 ///   kFp16Sums     accumulated in fp16                             product fp16
 ///   kFp8   e4m3 with one scale per operand, accumulated in fp32   product bf16
 ///          in the fast mode that training uses for forward products (CUBLASLT_MATMUL_DESC_FAST_ACCUM)
+///   kFp4   e2m1, cast with a scale per 16 terms (NVFP4)           product bf16
 ///   kInt8  accumulated in int32                                   product int32
-enum class MatmulType { kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kInt8 };
+enum class MatmulType { kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kFp4, kInt8 };
 
 /// The operands of a product.
 enum class MatmulSide { kA, kB };
 
-/// "fp32", "tf32", "fp16", "fp16_sums", "bf16", "fp8", "int8".
+/// "fp32", "tf32", "fp16", "fp16_sums", "bf16", "fp8", "fp4", "int8".
 std::string matmul_type_name(MatmulType type);
 /// Throws std::invalid_argument for another name.
 MatmulType parse_matmul_type(std::string_view name);

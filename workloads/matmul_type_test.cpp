@@ -9,10 +9,10 @@ namespace {
 
 TEST(MatmulTypes, NamesAreReadBack) {
   using enum MatmulType;
-  for (const MatmulType type : {kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kInt8}) {
+  for (const MatmulType type : {kFp32, kTf32, kFp16, kFp16Sums, kBf16, kFp8, kFp4, kInt8}) {
     EXPECT_EQ(parse_matmul_type(matmul_type_name(type)), type);
   }
-  EXPECT_THROW(parse_matmul_type("fp4"), std::invalid_argument);
+  EXPECT_THROW(parse_matmul_type("fp6"), std::invalid_argument);
   EXPECT_THROW(parse_matmul_type(""), std::invalid_argument);
 }
 
@@ -28,6 +28,8 @@ TEST(MatmulTypes, ArchitecturesDecide) {
   EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp16Sums, 75), "");
   EXPECT_NE(why_matmul_unsupported(MatmulType::kFp8, 80), "");
   EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp32, 75), "");
+  EXPECT_EQ(why_matmul_unsupported(MatmulType::kFp4, 100), "");
+  EXPECT_NE(why_matmul_unsupported(MatmulType::kFp4, 90), "");
 }
 
 // A check must tell each format from the next coarser one. Expected errors: 0.6 u for rounded operands (0.425 sqrt 2),
@@ -40,6 +42,7 @@ TEST(MatmulTolerances, TellAFormatFromTheNextCoarserOne) {
   EXPECT_LT(matmul_tolerance(MatmulType::kFp16, kLongest), expected(0x1p-8));
   EXPECT_LT(matmul_tolerance(MatmulType::kBf16, kLongest), expected(0x1p-4));  // e4m3
   EXPECT_LT(matmul_tolerance(MatmulType::kFp8, kLongest), 1);
+  EXPECT_LT(matmul_tolerance(MatmulType::kFp4, kLongest), 0.5);  // a sign, or scales twice as large, are found
   EXPECT_EQ(matmul_tolerance(MatmulType::kInt8, kLongest), 0);
 }
 
@@ -48,6 +51,7 @@ TEST(MatmulTolerances, LeaveRoomForTheExpectedError) {
   EXPECT_GT(matmul_tolerance(MatmulType::kFp16, 1), 1.5 * 0.74 * 0x1p-11);
   EXPECT_GT(matmul_tolerance(MatmulType::kBf16, 1), 1.5 * 0.74 * 0x1p-8);
   EXPECT_GT(matmul_tolerance(MatmulType::kFp8, 1), 1.5 * 0.6 * 0x1p-4);
+  EXPECT_GT(matmul_tolerance(MatmulType::kFp4, 1), 1.5 * 0.6 * 0x1p-2);
   EXPECT_GT(matmul_tolerance(MatmulType::kFp32, 16384), matmul_tolerance(MatmulType::kFp32, 1));
 }
 

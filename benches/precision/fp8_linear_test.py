@@ -41,7 +41,7 @@ def layer_after_a_step(technique: ModuleType, arm: str) -> Any:
     return layer
 
 
-@pytest.mark.parametrize("arm", ["bf16", "fp8_tensorwise", "fp8_rowwise"])
+@pytest.mark.parametrize("arm", ["bf16", "fp8_tensorwise", "fp8_rowwise", "fp8_rowwise_with_gw_hp"])
 def test_results_are_as_far_from_exact_as_their_formats_make_them(
     technique: ModuleType, arm: str
 ) -> None:
@@ -61,7 +61,12 @@ def test_a_wrong_result_is_found(technique: ModuleType, spoilt: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "coarser"), [("fp8_rowwise", "fp8_tensorwise"), ("bf16", "fp8_rowwise")]
+    ("arm", "coarser"),
+    [
+        ("fp8_rowwise", "fp8_tensorwise"),
+        ("fp8_rowwise_with_gw_hp", "fp8_rowwise"),
+        ("bf16", "fp8_rowwise_with_gw_hp"),
+    ],
 )
 def test_products_in_a_coarser_format_are_found(
     technique: ModuleType, arm: str, coarser: str

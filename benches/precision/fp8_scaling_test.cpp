@@ -25,10 +25,12 @@ TEST_F(PrecisionFp8ScalingOnDevice, ArmsHaveTheErrorOfTheirFormatOrAReason) {
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.error > 5 * baseline_error, name != "bf16") << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
-    EXPECT_EQ(arm.cost.roof, name == "bf16" ? "gemm/bf16" : "gemm/fp8");
+    EXPECT_EQ(arm.cost.roof, name == "bf16" ? "gemm/bf16" : name == "nvfp4" ? "" : "gemm/fp8") << name;
   }
   EXPECT_EQ(first.results().at("fp8_row").unavailable.empty(), device().architecture() == 90);
-  EXPECT_FALSE(first.results().at("nvfp4").unavailable.empty());
+  for (const char* name : {"mxfp8", "nvfp4"}) {
+    EXPECT_EQ(first.results().at(name).unavailable.empty(), device().architecture() >= 100) << name;
+  }
   CheckingTrial second(device(), {{"size", std::int64_t{1024}}, {"regime", "burst"}}, first.notes());
   technique->run(second);
   EXPECT_EQ(second.notes(), first.notes());

@@ -1,0 +1,44 @@
+#include <stdexcept>
+#include <string>
+
+#include "benches/module_under_test.hpp"
+#include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
+
+namespace gpulift {
+namespace {
+
+const ModuleUnderTest technique;
+
+using PrecisionFp8Cast = DeviceTest;
+
+constexpr double kCount = 8192.0 * 8192;
+
+Point case_of(const std::string& cast) { return {{"cast", cast}}; }
+
+TEST_F(PrecisionFp8Cast, EachReadingAndEachCopyCounts) {
+  for (const auto& [cast, bytes] : {std::pair{"tensor", 5.0}, {"row", 3.0}, {"row_both_ways", 6.0}}) {
+    CheckingTrial trial(device(), case_of(cast));
+    technique->run(trial);
+    const auto& own = trial.results().at("own");
+    EXPECT_EQ(own.cost.bytes, bytes * kCount) << cast;
+    EXPECT_LE(own.error, own.tolerance) << cast;
+    EXPECT_GT(own.error, 0.9 / 16) << cast << " has numbers half a step away";
+    EXPECT_GE(own.peak_device_bytes, (bytes == 6 ? 2 : 1) * kCount) << cast;
+  }
+}
+
+TEST_F(PrecisionFp8Cast, FormatsThatNothingMultipliesHereAreSkipped) {
+  for (const char* cast : {"mxfp8", "nvfp4"}) {
+    CheckingTrial trial(device(), case_of(cast));
+    if (device().architecture() < 100) {
+      EXPECT_THROW(technique->run(trial), std::runtime_error) << cast;
+    } else {
+      technique->run(trial);
+      EXPECT_LE(trial.results().at("own").error, trial.results().at("own").tolerance) << cast;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpulift
