@@ -16,8 +16,8 @@
 #include "kernels/fill.hpp"
 #include "kernels/square_sums.hpp"
 #include "kernels/verify.hpp"
-#include "workloads/gpt_tensors.hpp"
 #include "workloads/memory_roof.hpp"
+#include "workloads/model_tensors.hpp"
 
 namespace {
 
@@ -153,7 +153,7 @@ struct Gradients {
 };
 
 void run(gpulift::Trial& trial) {
-  const Gradients gradients(trial.device(), gpulift::gpt_tensors(trial.word("model")), trial.seed());
+  const Gradients gradients(trial.device(), gpulift::model_tensors(trial.word("model")), trial.seed());
   const DeviceBuffer<float>& norms = gradients.norms;
   const auto bytes = static_cast<double>(gradients.data.bytes());
   trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(gradients.device.l2_bytes(), bytes)});

@@ -18,6 +18,8 @@ from gpulift_work.training import keep_the_compiler_quiet, recorded, require_com
 Results = Sequence[torch.Tensor]
 
 EPSILON = 1e-5  # of kernels/layer_norm.hpp
+# Layers, width, words and context
+GPT_SIZES = {"gpt2": (12, 768, 50304, 1024), "small": (4, 128, 512, 128)}
 
 
 class Replay:
@@ -188,3 +190,13 @@ def liger_norm(kind: str, *, added: bool) -> AddedNorm:
     return lambda rows, residual, weight, _bias: functional.liger_fused_add_rms_norm(
         rows, residual, weight, EPSILON
     )
+
+
+def model_tensors(model: str) -> list[int]:
+    """How many numbers each of its tensors has, as in workloads/model_tensors.hpp."""
+    if model == "llama_8b_layer":
+        width, of_heads, hidden = 4096, 1024, 14336
+        return [width * one for one in (1, width, of_heads, of_heads, width, 1, *[hidden] * 3)]
+    layers, width, words, context = GPT_SIZES[model]
+    of_layer = [1, 1, 3 * width, 3, width, 1, 1, 1, 4 * width, 4, 4 * width, 1]
+    return [width * one for one in (words, context, *of_layer * layers, 1, 1)]
