@@ -57,8 +57,6 @@ def require_kernels_of(arm: str, device: torch.device) -> None:
     if arm == "compiled":
         require_compiler(device)
         keep_the_compiler_quiet()
-        # The backward pass may else write over what the forward pass kept, and is taken once.
-        functorch_config.donated_buffer = False
 
 
 def largest_error(found: torch.Tensor, expected: torch.Tensor, floor: float) -> float:
@@ -114,6 +112,8 @@ class NormRows:
     def replay(self, arm: str, which: str) -> Replay:
         """The pass `which`, with what a backward pass needs kept where it is forward."""
         function = self._function(arm)
+        # A compiled backward pass else writes over what the forward pass kept, and is taken once.
+        functorch_config.donated_buffer = False
 
         def forward() -> tuple[torch.Tensor, ...]:
             return function(self.input, self.residual, self.weight, self.bias)
