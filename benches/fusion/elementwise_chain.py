@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as nnf
 from gpulift_work.kernels import Replay, Results, largest_error, require_kernels_of
-from gpulift_work.training import arm_on, device_of, set_up
+from gpulift_work.training import arm_on, device_of, free_memory, set_up
 from gpulift_worker import Arm
 
 COLUMNS = 4096  # of the hidden layer of GPT-2 medium's MLP
@@ -35,7 +35,9 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
     def error() -> float:
         (found,) = kept
-        return largest_error(found, gelu(values.double(), bias.double()), 1.0)
+        largest = largest_error(found, gelu(values.double(), bias.double()), 1.0)
+        free_memory(device)  # other arms need it for theirs
+        return largest
 
     step = Replay(lambda: work, device).step if arm == "graph" else work
     return arm_on(device, threads, step=step, error=error, tolerance=TOLERANCES[form])

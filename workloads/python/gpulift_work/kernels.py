@@ -13,7 +13,12 @@ import torch.nn.functional as nnf
 from gpulift_worker import Skip
 from torch._functorch import config as functorch_config
 
-from gpulift_work.training import keep_the_compiler_quiet, recorded, require_compiler
+from gpulift_work.training import (
+    free_memory,
+    keep_the_compiler_quiet,
+    recorded,
+    require_compiler,
+)
 
 Results = Sequence[torch.Tensor]
 
@@ -134,7 +139,9 @@ class NormRows:
         exact = [one.detach().double().requires_grad_() for one in (total, self.weight, self.bias)]
         output = TORCH_NORMS[self.kind](*exact)
         if which == "forward":
-            expected = [output.detach()] + [total.double()] * (self.residual is not None)
+            expected = [output.detach()]
+            if self.residual is not None:
+                expected.append(total.double())
             floors = [1.0] * len(expected)
         else:
             trained = exact if self.kind == "layer_norm" else exact[:2]
@@ -143,7 +150,9 @@ class NormRows:
             expected = [first + past, *others]
             floors = [1.0, *[len(total) ** 0.5] * len(others)]
         errors = zip(results, expected, floors, strict=True)
-        return sum(largest_error(*one) for one in errors)
+        largest = sum(largest_error(*one) for one in errors)
+        free_memory(self.device)  # other arms need it for theirs
+        return largest
 
     def _differentiated(self) -> list[torch.Tensor]:
         return [self.input, self.weight, *([self.bias] if self.kind == "layer_norm" else [])]
