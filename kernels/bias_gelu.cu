@@ -36,44 +36,6 @@ struct AddBiasAndGelu {
   }
 };
 
-struct Cube {
-  __device__ Pack operator()(std::size_t, const Pack& values) const {
-    return each([](float x) { return x * x * x; }, values);
-  }
-};
-
-struct AddScaled {
-  float factor;
-  __device__ Pack operator()(std::size_t, const Pack& left, const Pack& right) const {
-    return each([f = factor](float a, float b) { return a + f * b; }, left, right);
-  }
-};
-
-struct Scale {
-  float factor;
-  __device__ Pack operator()(std::size_t, const Pack& values) const {
-    return each([f = factor](float x) { return f * x; }, values);
-  }
-};
-
-struct Tanh {
-  __device__ Pack operator()(std::size_t, const Pack& values) const {
-    return each([](float x) { return tanhf(x); }, values);
-  }
-};
-
-struct AddOne {
-  __device__ Pack operator()(std::size_t, const Pack& values) const {
-    return each([](float x) { return 1 + x; }, values);
-  }
-};
-
-struct Multiply {
-  __device__ Pack operator()(std::size_t, const Pack& left, const Pack& right) const {
-    return each([](float a, float b) { return a * b; }, left, right);
-  }
-};
-
 __global__ __launch_bounds__(kMapThreads) void reference_kernel(BiasGelu data, float* output) {
   const std::size_t i = std::size_t{blockIdx.x} * kMapThreads + threadIdx.x;
   if (i >= data.count) return;
@@ -94,25 +56,6 @@ AddBias add_bias_of(const BiasGelu& data) {
 
 void bias_gelu(const BiasGelu& data, cudaStream_t stream) {
   map(data.count, data.output, AddBiasAndGelu{add_bias_of(data)}, stream, data.input);
-}
-
-void bias_gelu_by_two(const BiasGelu& data, __nv_bfloat16* biased, cudaStream_t stream) {
-  const __nv_bfloat16* const x = biased;
-  map(data.count, biased, add_bias_of(data), stream, data.input);
-  map(data.count, data.output, Gelu{}, stream, x);
-}
-
-void bias_gelu_by_eight(const BiasGelu& data, __nv_bfloat16* biased, __nv_bfloat16* held, cudaStream_t stream) {
-  const __nv_bfloat16* const x = biased;
-  const __nv_bfloat16* const last = held;
-  map(data.count, biased, add_bias_of(data), stream, data.input);
-  map(data.count, held, Cube{}, stream, x);
-  map(data.count, held, AddScaled{kCubic}, stream, x, last);
-  map(data.count, held, Scale{kRootOfTwoOverPi}, stream, last);
-  map(data.count, held, Tanh{}, stream, last);
-  map(data.count, held, AddOne{}, stream, last);
-  map(data.count, held, Multiply{}, stream, x, last);
-  map(data.count, data.output, Scale{0.5F}, stream, last);
 }
 
 void bias_gelu_reference(const BiasGelu& data, float* output, cudaStream_t stream) {

@@ -1,5 +1,5 @@
 #pragma once
-// A bias and GELU behind it, as a chain of elementwise operations: BF16 in memory, FP32 in between.
+// A bias and GELU behind it: BF16 in memory, FP32 in between.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
@@ -20,13 +20,6 @@ struct BiasGelu {
 
 /// One launch.
 void bias_gelu(const BiasGelu& data, cudaStream_t stream);
-
-/// A launch for the bias and one for GELU. Moves 4 arrays of `count`, not 2. `biased` has room for one.
-void bias_gelu_by_two(const BiasGelu& data, __nv_bfloat16* biased, cudaStream_t stream);
-
-/// GELU as its formula is written: bias, cube, multiply and add, scale, tanh, add one, multiply, halve. Moves 18
-/// arrays. `biased` and `held` have room for one each.
-void bias_gelu_by_eight(const BiasGelu& data, __nv_bfloat16* biased, __nv_bfloat16* held, cudaStream_t stream);
 
 /// In FP64: what the others are held against.
 void bias_gelu_reference(const BiasGelu& data, float* output, cudaStream_t stream);

@@ -43,38 +43,12 @@ struct NormTensors {
 /// How many floats the backward pass needs for sums of its blocks.
 std::size_t norm_partials(const NormShape& shape, int multiprocessors);
 
-/// sum = left + right, of any count.
-void residual_add(const __nv_bfloat16* left, const __nv_bfloat16* right, __nv_bfloat16* sum, std::size_t count,
-                  cudaStream_t stream);
-
 /// sum = input + residual; output = normalised(sum) * weight + bias. One launch.
 void norm_forward(const NormShape& shape, const NormTensors& tensors, cudaStream_t stream);
 
 /// sum_gradient = gradient through the normalisation + skip_gradient, and parameter_gradient, from `sum`, `mean` and
 /// `rstd`. Two launches. Equal data gives equal bits.
 void norm_backward(const NormShape& shape, const NormTensors& tensors, int multiprocessors, cudaStream_t stream);
-
-/// What the passes operation by operation need beside.
-struct NormSteps {
-  __nv_bfloat16* normalised = nullptr;       // [rows][columns]: written forward, read backward
-  __nv_bfloat16* scaled_gradient = nullptr;  // [rows][columns]
-  __nv_bfloat16* norm_gradient = nullptr;    // [rows][columns]
-  float* row_means = nullptr;                // [2][rows]
-};
-
-/// The same in a launch for each operation: add; mean and variance; normalise; scale. Moves 8 matrices, not 4.
-void norm_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
-                                cudaStream_t stream);
-
-/// RMSNorm of `sum` in a launch for each operation, as models write it: square; mean; root; multiply; scale. Moves 7
-/// matrices, not 2.
-void rms_forward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
-                               cudaStream_t stream);
-
-/// The same in a launch for each operation: scale; the parameters' gradients; means of rows; the gradient; add. Moves
-/// 13 matrices, not 4.
-void norm_backward_by_operations(const NormShape& shape, const NormTensors& tensors, const NormSteps& steps,
-                                 int multiprocessors, cudaStream_t stream);
 
 /// In FP64, simple and slow: what the others are held against. Results are [rows][columns]; [2][columns] for
 /// parameters.

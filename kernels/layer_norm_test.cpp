@@ -112,15 +112,13 @@ class LayerNorm : public DeviceTest, public testing::WithParamInterface<Shape> {
           sum(test.guarded<__nv_bfloat16>(shape.count())),
           output(test.guarded<__nv_bfloat16>(shape.count())),
           sum_gradient(test.guarded<__nv_bfloat16>(shape.count())),
-          steps(test.guarded<__nv_bfloat16>(3 * shape.count())),
           mean(test.guarded<float>(shape.rows)),
           rstd(test.guarded<float>(shape.rows)),
-          row_means(test.guarded<float>(2 * shape.rows)),
           parameter_gradient(test.guarded<float>(2 * static_cast<std::size_t>(shape.columns))),
           partials(test.guarded<float>(norm_partials(shape.kernel_shape(), kMultiprocessors))) {}
     Inputs from;
-    DeviceBuffer<__nv_bfloat16> input, residual, gradient, skip, weight, bias, sum, output, sum_gradient, steps;
-    DeviceBuffer<float> mean, rstd, row_means, parameter_gradient, partials;
+    DeviceBuffer<__nv_bfloat16> input, residual, gradient, skip, weight, bias, sum, output, sum_gradient;
+    DeviceBuffer<float> mean, rstd, parameter_gradient, partials;
   };
   Memory& memory() { return *memory_; }
 
@@ -140,23 +138,8 @@ class LayerNorm : public DeviceTest, public testing::WithParamInterface<Shape> {
             .parameter_gradient = m.parameter_gradient.data(),
             .partials = m.partials.data()};
   }
-  NormSteps steps() {
-    __nv_bfloat16* const data = memory().steps.data();
-    return {.normalised = data,
-            .scaled_gradient = data + GetParam().count(),
-            .norm_gradient = data + 2 * GetParam().count(),
-            .row_means = memory().row_means.data()};
-  }
-
-  void run_forward(bool fused) {
-    const NormShape shape = GetParam().kernel_shape();
-    fused ? norm_forward(shape, tensors(), stream()) : norm_forward_by_operations(shape, tensors(), steps(), stream());
-  }
-  void run_backward(bool fused) {
-    const NormShape shape = GetParam().kernel_shape();
-    fused ? norm_backward(shape, tensors(), kMultiprocessors, stream())
-          : norm_backward_by_operations(shape, tensors(), steps(), kMultiprocessors, stream());
-  }
+  void run_forward() { norm_forward(GetParam().kernel_shape(), tensors(), stream()); }
+  void run_backward() { norm_backward(GetParam().kernel_shape(), tensors(), kMultiprocessors, stream()); }
 
   template <typename T>
   DeviceBuffer<T> guarded(std::size_t count) {
@@ -196,13 +179,13 @@ class LayerNorm : public DeviceTest, public testing::WithParamInterface<Shape> {
 
 constexpr double kHalfUlp = 1.0 / 256;  // of BF16, whose mantissa has 8 bits, with what FP32 adds
 
-TEST_P(LayerNorm, FusedForwardIsThatOfDoublePrecision) {
-  run_forward(true);
+TEST_P(LayerNorm, ForwardIsThatOfDoublePrecision) {
+  run_forward();
   expect_near(memory().output, expected(GetParam(), memory().from).output, kHalfUlp);
 }
 
-TEST_P(LayerNorm, FusedForwardWritesTheSum) {
-  run_forward(true);
+TEST_P(LayerNorm, ForwardWritesTheSum) {
+  run_forward();
   expect_near(memory().sum, summed(), 0);
 }
 
@@ -218,21 +201,21 @@ TEST_P(LayerNorm, ForwardTakesASumThatIsThere) {
 TEST_P(LayerNorm, ForwardWithoutAnOutputLeavesTheStatistics) {
   NormTensors without = tensors();
   without.output = nullptr;
-  norm_forward_by_operations(GetParam().kernel_shape(), without, steps(), stream());
-  run_backward(true);
+  norm_forward(GetParam().kernel_shape(), without, stream());
+  run_backward();
   expect_near(memory().output, {}, 0);
   expect_near(memory().sum_gradient, expected(GetParam(), memory().from).sum_gradient, kHalfUlp);
 }
 
-TEST_P(LayerNorm, FusedBackwardIsThatOfDoublePrecision) {
-  run_forward(true);
-  run_backward(true);
+TEST_P(LayerNorm, BackwardIsThatOfDoublePrecision) {
+  run_forward();
+  run_backward();
   expect_near(memory().sum_gradient, expected(GetParam(), memory().from).sum_gradient, kHalfUlp);
   expect_parameters(1e-4);
 }
 
 TEST_P(LayerNorm, BackwardWithoutASkipAddsNone) {
-  run_forward(true);
+  run_forward();
   NormTensors without = tensors();
   without.skip_gradient = nullptr;
   norm_backward(GetParam().kernel_shape(), without, kMultiprocessors, stream());
@@ -241,28 +224,8 @@ TEST_P(LayerNorm, BackwardWithoutASkipAddsNone) {
   expect_near(memory().sum_gradient, wanted, kHalfUlp);
 }
 
-TEST_P(LayerNorm, OperationByOperationGivesTheSame) {
-  run_forward(false);
-  run_backward(false);
-  const Expected wanted = expected(GetParam(), memory().from);
-  expect_near(memory().output, wanted.output, 6 * kHalfUlp);  // each step rounds numbers of up to 6 to BF16
-  expect_near(memory().sum_gradient, wanted.sum_gradient, 12 * kHalfUlp);
-  // Each row adds a gradient times what rounding does to a normalised number. Emulated on normal numbers, the worst of
-  // thousands of columns is 3.4 times half a unit and the root of the rows off.
-  expect_parameters(4 * kHalfUlp * std::sqrt(static_cast<double>(GetParam().rows)));
-}
-
-TEST_P(LayerNorm, RmsOperationByOperationGivesTheSame) {
-  if (GetParam().norm != Norm::kRms) GTEST_SKIP() << "of RMSNorm alone";
-  const Numbers sum = memory().from.sum();
-  check(cudaMemcpy(memory().sum.data(), sum.data(), 2 * sum.size(), cudaMemcpyHostToDevice));
-  check(cudaDeviceSynchronize());
-  rms_forward_by_operations(GetParam().kernel_shape(), tensors(), steps(), stream());
-  expect_near(memory().output, expected(GetParam(), memory().from).output, 6 * kHalfUlp);
-}
-
 TEST_P(LayerNorm, ReferencesAreThoseOfTheHost) {
-  run_forward(true);
+  run_forward();
   const DeviceBuffer<float> output = guarded<float>(GetParam().count());
   const DeviceBuffer<float> sum_gradient = guarded<float>(GetParam().count());
   const DeviceBuffer<float> sum = guarded<float>(GetParam().count());
@@ -277,10 +240,10 @@ TEST_P(LayerNorm, ReferencesAreThoseOfTheHost) {
 }
 
 TEST_P(LayerNorm, EqualDataGivesEqualBits) {
-  run_forward(true);
-  run_backward(true);
+  run_forward();
+  run_backward();
   const std::vector<float> first = download(memory().parameter_gradient);
-  run_backward(true);
+  run_backward();
   EXPECT_EQ(download(memory().parameter_gradient), first);
 }
 
@@ -301,29 +264,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                                   (info.param.norm == Norm::kRms ? "rms" : "");
                          });
 
-class ResidualAdd : public DeviceTest {};
-
-TEST_F(ResidualAdd, AddsAnyCountAndNothingBehind) {
-  for (const std::size_t count : {0u, 1u, 7u, 8u, 9u, 2047u, 2049u}) {
-    const Numbers left = numbers(count, 1);
-    const Numbers right = numbers(count, 2);
-    const auto sum = upload(Numbers(count + kGuard, __float2bfloat16(-77)));
-    residual_add(upload(left).data(), upload(right).data(), sum.data(), count, stream());
-    const Numbers found = download(sum);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const float wanted = i < count ? __bfloat162float(left[i]) + __bfloat162float(right[i]) : -77;
-      ASSERT_EQ(__bfloat162float(found[i]), __bfloat162float(__float2bfloat16(wanted))) << count << ", " << i;
-    }
-  }
-}
-
 TEST(LayerNormArguments, RefuseColumnsThatABlockCannotHoldInPacks) {
   for (const int columns : {0, 4, 12, 769, 1028, 8200}) {
     EXPECT_THROW(norm_forward({.rows = 1, .columns = columns}, {}, nullptr), std::invalid_argument) << columns;
     EXPECT_THROW(norm_backward({.rows = 1, .columns = columns}, {}, 1, nullptr), std::invalid_argument) << columns;
-    EXPECT_THROW(rms_forward_by_operations({.rows = 1, .columns = columns, .norm = Norm::kRms}, {}, {}, nullptr),
-                 std::invalid_argument)
-        << columns;
   }
 }
 

@@ -9,8 +9,7 @@ namespace gpulift {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBatch = 4;  // packs that a thread has under way at a time
-constexpr int kRowThreads = 256;
+constexpr int kBatch = 4;            // packs that a thread has under way at a time
 constexpr float kLowest = -3.4e38F;  // finite, so that a logit of minus infinity gives exp(-inf), not NaN
 
 /// A row in whole aligned packs, and what is loose before and behind them.
@@ -144,89 +143,6 @@ __global__ __launch_bounds__(kThreads, 2) void fused_kernel(CrossEntropy data) {
   data.losses[blockIdx.x] = (largest - target) + logf(sum);
 }
 
-__global__ __launch_bounds__(kThreads) void maxima_kernel(const __nv_bfloat16* matrix, int classes, float* maxima) {
-  float largest = kLowest;
-  const auto take = [&](float value) { largest = fmaxf(largest, value); };
-  walk(Row(blockIdx.x, classes), matrix, [&](uint4 bits, int) { take(largest_of(unpack(bits))); }, take);
-  largest = reduce(largest, Larger{});
-  if (threadIdx.x == 0) maxima[blockIdx.x] = largest;
-}
-
-__global__ __launch_bounds__(kThreads) void sums_kernel(const __nv_bfloat16* matrix, int classes, float* sums) {
-  float sum = 0;
-  const auto take = [&](float value) { sum += value; };
-  const auto take_pack = [&](uint4 bits, int) {
-    const Pack values = unpack(bits);
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) sum += values.at[k];
-  };
-  walk(Row(blockIdx.x, classes), matrix, take_pack, take);
-  sum = reduce(sum, Plus{});
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
-
-__global__ void logarithms_kernel(std::size_t rows, const float* sums, float* logarithms) {
-  const std::size_t row = std::size_t{blockIdx.x} * kRowThreads + threadIdx.x;
-  if (row < rows) logarithms[row] = logf(sums[row]);
-}
-
-__global__ void losses_kernel(CrossEntropy data, const float* maxima, const float* logarithms) {
-  const std::size_t row = std::size_t{blockIdx.x} * kRowThreads + threadIdx.x;
-  if (row >= data.rows) return;
-  const std::size_t place = row * static_cast<std::size_t>(data.classes) + static_cast<std::size_t>(data.targets[row]);
-  data.losses[row] = (maxima[row] - __bfloat162float(data.logits[place])) + logarithms[row];
-}
-
-/// A pack of a matrix whose rows begin anywhere: f(number, its index in the matrix, terms(its row)).
-template <typename Terms, typename F>
-__device__ Pack each_with_row(const Pack& values, std::size_t index, const CrossEntropy& data, Terms terms, F f) {
-  const auto classes = static_cast<std::size_t>(data.classes);
-  const std::size_t first = index * kPack;
-  std::size_t row = first / classes;
-  std::size_t next_row = (row + 1) * classes;
-  auto of_row = terms(row);
-  Pack result;
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    if (first + k == next_row && row + 1 < data.rows) {  // the last pack may reach behind the last row
-      of_row = terms(++row);
-      next_row += classes;
-    }
-    result.at[k] = f(values.at[k], first + k, of_row);
-  }
-  return result;
-}
-
-struct Exponential {
-  CrossEntropy data;
-  const float* maxima;
-  __device__ Pack operator()(std::size_t index, const Pack& logits) const {
-    return each_with_row(
-        logits, index, data, [this](std::size_t row) { return maxima[row]; },
-        [](float value, std::size_t, float largest) { return __expf(value - largest); });
-  }
-};
-
-struct Gradient {
-  struct Terms {
-    float inverse_sum;
-    std::size_t target;
-  };
-  CrossEntropy data;
-  const float* sums;
-  __device__ Terms terms(std::size_t row) const {
-    const auto target = static_cast<std::size_t>(data.targets[row]);
-    return {1 / sums[row], row * static_cast<std::size_t>(data.classes) + target};
-  }
-  __device__ Pack operator()(std::size_t index, const Pack& exponentials) const {
-    return each_with_row(
-        exponentials, index, data, [this](std::size_t row) { return terms(row); },
-        [this](float value, std::size_t place, const Terms& of_row) {
-          return (value * of_row.inverse_sum - (place == of_row.target ? 1.0F : 0.0F)) * data.scale;
-        });
-  }
-};
-
 __device__ double sum_of_warp(double value) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, offset);
   return value;
@@ -278,24 +194,6 @@ void cross_entropy(const CrossEntropy& data, std::size_t held_bytes, cudaStream_
   const auto kernel = held_bytes > 0 ? fused_kernel<true> : fused_kernel<false>;
   kernel<<<grid_of(data.rows), kThreads, held_bytes, stream>>>(data);
   check(cudaGetLastError());
-}
-
-void cross_entropy_by_operations(const CrossEntropy& data, const CrossEntropySteps& steps, cudaStream_t stream) {
-  require(data);
-  if (data.rows == 0) return;
-  const std::size_t count = data.rows * static_cast<std::size_t>(data.classes);
-  const auto row_blocks = static_cast<unsigned>((data.rows + kRowThreads - 1) / kRowThreads);
-  const __nv_bfloat16* const exponentials = steps.exponentials;
-  maxima_kernel<<<grid_of(data.rows), kThreads, 0, stream>>>(data.logits, data.classes, steps.maxima);
-  check(cudaGetLastError());
-  map(count, steps.exponentials, Exponential{data, steps.maxima}, stream, data.logits);
-  sums_kernel<<<grid_of(data.rows), kThreads, 0, stream>>>(exponentials, data.classes, steps.sums);
-  check(cudaGetLastError());
-  logarithms_kernel<<<row_blocks, kRowThreads, 0, stream>>>(data.rows, steps.sums, steps.logarithms);
-  check(cudaGetLastError());
-  losses_kernel<<<row_blocks, kRowThreads, 0, stream>>>(data, steps.maxima, steps.logarithms);
-  check(cudaGetLastError());
-  map(count, data.gradient, Gradient{data, steps.sums}, stream, exponentials);
 }
 
 void cross_entropy_reference(const CrossEntropy& data, float* losses, float* gradient, cudaStream_t stream) {

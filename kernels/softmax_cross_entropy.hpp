@@ -27,17 +27,6 @@ std::size_t cross_entropy_held_bytes(int classes);
 /// One launch; reads the logits once where a row is held.
 void cross_entropy(const CrossEntropy& data, std::size_t held_bytes, cudaStream_t stream);
 
-/// What the way operation by operation needs beside.
-struct CrossEntropySteps {
-  __nv_bfloat16* exponentials = nullptr;  // [rows][classes]
-  float* maxima = nullptr;                // [rows]
-  float* sums = nullptr;                  // [rows]
-  float* logarithms = nullptr;            // [rows]
-};
-
-/// A launch each for maximum, exponential, sum, logarithm, gather and gradient. Moves 6 matrices, not 2.
-void cross_entropy_by_operations(const CrossEntropy& data, const CrossEntropySteps& steps, cudaStream_t stream);
-
 /// In FP64, simple and slow: what the others are held against.
 void cross_entropy_reference(const CrossEntropy& data, float* losses, float* gradient, cudaStream_t stream);
 

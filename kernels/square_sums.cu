@@ -56,6 +56,16 @@ __global__ __launch_bounds__(kThreads) void norm_kernel(const float* norms, std:
   if (threadIdx.x == 0) *norm = sqrtf(sum);
 }
 
+__global__ __launch_bounds__(kThreads) void reference_kernel(NormedTensor tensor, double* sum) {
+  double own = 0;
+  const std::size_t stride = std::size_t{gridDim.x} * kThreads;
+  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < tensor.count; i += stride) {
+    const auto value = static_cast<double>(__bfloat162float(tensor.data[i]));
+    own += value * value;
+  }
+  atomicAdd(sum, own);
+}
+
 }  // namespace
 
 void square_sums(const NormedTensor* tensors, const TensorPiece* pieces, std::size_t piece_count, float* sums,
@@ -73,6 +83,11 @@ void roots_of_sums(const float* sums, const std::size_t* first, std::size_t coun
 
 void norm_of_norms(const float* norms, std::size_t count, float* norm, cudaStream_t stream) {
   norm_kernel<<<1, kThreads, 0, stream>>>(norms, count, norm);
+  check(cudaGetLastError());
+}
+
+void square_sum_reference(const NormedTensor& tensor, double* sum, cudaStream_t stream) {
+  reference_kernel<<<64, kThreads, 0, stream>>>(tensor, sum);
   check(cudaGetLastError());
 }
 

@@ -28,4 +28,7 @@ void roots_of_sums(const float* sums, const std::size_t* first, std::size_t coun
 /// The norm of norms: the root of the sum of their squares.
 void norm_of_norms(const float* norms, std::size_t count, float* norm, cudaStream_t stream);
 
+/// Adds the tensor's squares to `sum` in FP64, simple and slow: what the others are held against.
+void square_sum_reference(const NormedTensor& tensor, double* sum, cudaStream_t stream);
+
 }  // namespace gpulift

@@ -50,10 +50,10 @@ class SquareSums : public DeviceTest {
   const std::vector<std::size_t> counts_{8, 1, 7, 0, 9, kSquaresPiece - 1, kSquaresPiece, kSquaresPiece + 1, 100'001};
   std::vector<std::vector<__nv_bfloat16>> values_;
   std::optional<DeviceBuffer<NormedTensor>> tensors_;
+  std::vector<DeviceBuffer<__nv_bfloat16>> on_device_;
 
  private:
   std::vector<std::size_t> first_{0};
-  std::vector<DeviceBuffer<__nv_bfloat16>> on_device_;
 };
 
 TEST_F(SquareSums, NormsAreThoseOfDoublePrecisionAndTheLastIsThatOfAll) {
@@ -80,6 +80,16 @@ TEST_F(SquareSums, OneNanShowsInItsTensorAndInAll) {
   EXPECT_TRUE(std::isnan(found[counts_.size() - 1]));
   EXPECT_TRUE(std::isnan(found.back()));
   for (std::size_t t = 0; t + 1 < counts_.size(); ++t) EXPECT_FALSE(std::isnan(found[t])) << counts_[t];
+}
+
+TEST_F(SquareSums, TheReferenceAddsInDoublePrecision) {
+  for (std::size_t t = 0; t < counts_.size(); ++t) {
+    double wanted = 2;
+    for (const __nv_bfloat16 value : values_[t]) wanted += std::pow(static_cast<double>(__bfloat162float(value)), 2);
+    const auto sum = upload(std::vector<double>{2});
+    square_sum_reference({on_device_[t].data(), counts_[t]}, sum.data(), stream());
+    EXPECT_NEAR(download(sum).front(), wanted, 1e-12 * wanted) << counts_[t];
+  }
 }
 
 TEST_F(SquareSums, NoTensorHasTheNormZero) {

@@ -4,17 +4,19 @@
 
 #include "core/cuda/check.hpp"
 #include "kernels/fill.hpp"
+#include "workloads/memory_roof.hpp"
 
 namespace gpulift {
 
-NormCase::NormCase(Device& device, const NormShape& shape, Pass pass, std::uint64_t seed)
+NormCase::NormCase(Device& device, const NormShape& shape, Pass pass, bool residual, std::uint64_t seed)
     : device_(&device),
       shape_(shape),
       pass_(pass),
+      residual_(residual),
       count_(shape.rows * static_cast<std::size_t>(shape.columns)),
       parameters_(static_cast<std::size_t>(shape.columns) * (shape.norm == Norm::kLayer ? 2 : 1)),
-      left_(device, pass == Pass::kForwardOfSum ? 0 : count_),
-      right_(device, left_.size()),
+      left_(device, residual || !forward() ? count_ : 0),
+      right_(device, residual ? count_ : 0),
       sum_(device, count_),
       result_(device, count_),
       scale_(device, 2 * static_cast<std::size_t>(shape.columns)),
@@ -49,31 +51,56 @@ NormTensors NormCase::tensors() const {
                   .parameter_gradient = parameter_gradient_.data(),
                   .partials = partials_.data()};
   (forward() ? all.output : all.sum_gradient) = result_.data();
-  if (pass_ == Pass::kForwardOfSum) return all;
-  (forward() ? all.input : all.output_gradient) = left_.data();
+  if (!forward()) all.output_gradient = left_.data();
+  if (!residual_) return all;
+  if (forward()) all.input = left_.data();
   (forward() ? all.residual : all.skip_gradient) = right_.data();
   return all;
 }
 
-void NormCase::normalise(__nv_bfloat16* normalised) const {
-  NormTensors rows = tensors();
-  rows.output = nullptr;
-  norm_forward_by_operations(shape_, rows, {.normalised = normalised}, nullptr);
-  gpulift::check(cudaDeviceSynchronize());
+double NormCase::bytes() const {
+  const int matrices = forward() ? (residual_ ? 4 : 2) : (residual_ ? 4 : 3);
+  return matrices * sizeof(__nv_bfloat16) * static_cast<double>(count_);
+}
+
+void NormCase::run(StreamHandle stream) const {
+  if (forward()) {
+    norm_forward(shape_, tensors(), stream);
+  } else {
+    norm_backward(shape_, tensors(), device_->multiprocessors(), stream);
+  }
 }
 
 void NormCase::poison(StreamHandle stream) const {
   gpulift::check(cudaMemsetAsync(result_.data(), 0xFF, result_.bytes(), stream));
   gpulift::check(cudaMemsetAsync(parameter_gradient_.data(), 0xFF, parameter_gradient_.bytes(), stream));
-  if (adds()) gpulift::check(cudaMemsetAsync(sum_.data(), 0xFF, sum_.bytes(), stream));
+  if (forward() && residual_) gpulift::check(cudaMemsetAsync(sum_.data(), 0xFF, sum_.bytes(), stream));
 }
 
 double NormCase::error(StreamHandle stream) const {
   const double of_result = verifier_.max_relative_error(result_.data(), reference_.data(), count_, 1, stream);
-  if (pass_ == Pass::kForwardOfSum) return of_result;
-  if (adds()) return of_result + verifier_.max_relative_error(sum_.data(), sum_reference_.data(), count_, 1, stream);
-  return of_result + verifier_.max_relative_error(parameter_gradient_.data(), parameter_reference_.data(), parameters_,
-                                                  std::sqrt(static_cast<double>(shape_.rows)), stream);
+  if (!forward()) {
+    return of_result + verifier_.max_relative_error(parameter_gradient_.data(), parameter_reference_.data(),
+                                                    parameters_, std::sqrt(static_cast<double>(shape_.rows)), stream);
+  }
+  if (!residual_) return of_result;
+  return of_result + verifier_.max_relative_error(sum_.data(), sum_reference_.data(), count_, 1, stream);
+}
+
+void compare_norms(Trial& trial, const std::vector<std::string>& arms, const NormShape& shape, bool residual) {
+  const auto pass = trial.word("pass") == "forward" ? NormCase::Pass::kForward : NormCase::Pass::kBackward;
+  const NormCase rows(trial.device(), shape, pass, residual, trial.seed());
+  trial.cost({.bytes = rows.bytes(), .roof = memory_roof(trial.device().l2_bytes(), rows.bytes())});
+  trial.check({.meaning = "error against FP64, relative or of numbers below 1 absolute",
+               .poison = [&](StreamHandle stream) { rows.poison(stream); },
+               .error = [&](StreamHandle stream) { return rows.error(stream); },
+               .tolerance = 1.0 / 128});  // rounding once to BF16 is at most 1/256 of a number
+  const auto run = [&] { return [&](StreamHandle stream) { rows.run(stream); }; };
+  std::vector<Arm> compared;
+  for (const std::string& name : arms) {
+    compared.push_back(name == "fused" ? Arm{.name = name, .make = run, .clock = Clock::kUnheld} : python_arm(name));
+  }
+  trial.compare(std::move(compared));
 }
 
 }  // namespace gpulift

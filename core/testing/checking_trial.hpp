@@ -1,6 +1,6 @@
 #pragma once
-// For the tests of techniques: a trial that makes each arm alone, lets it take one step and keeps its error. It times
-// nothing.
+// For the tests of techniques: a trial that makes each arm in C++ alone, lets it take one step and keeps its error. It
+// times nothing.
 
 #include <cuda_runtime_api.h>
 

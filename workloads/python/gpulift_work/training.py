@@ -468,17 +468,19 @@ def bytes_of_replays(segments: list[dict[str, Any]]) -> int:
     )
 
 
-def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+def recorded(
+    step: Callable[[], None], device: torch.device, stream: torch.cuda.Stream | None = None
+) -> Callable[[], None]:
     """The same work, launched as one graph, where a GPU launches it. What a replay makes is where
-    the recorded step left it."""
+    the recorded step left it. `stream`: on which it is recorded, where that is not all the same."""
     if device.type != "cuda":
         return step
-    with torch.cuda.stream(torch.cuda.Stream(device)):
+    with torch.cuda.stream(stream or torch.cuda.Stream(device)):
         for _ in range(COLD_STEPS):
             step()
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         step()
     replay: Callable[[], None] = graph.replay
     return replay

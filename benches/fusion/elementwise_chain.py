@@ -1,0 +1,55 @@
+"""The arms of fusion/elementwise_chain in Python: a bias and GELU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as nnf
+from gpulift_work.kernels import Replay, Results, largest_error, require_kernels_of
+from gpulift_work.training import arm_on, device_of, free_memory, set_up
+from gpulift_worker import Arm
+
+COLUMNS = 4096  # of the hidden layer of GPT-2 medium's MLP
+TOLERANCES = {"gelu": 1 / 32, "written_out": 1 / 16}  # each operation rounds to BF16
+
+
+def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
+    """The operations as calls, as a graph of theirs, or compiled."""
+    device = device_of(gpu)
+    require_kernels_of(arm, device)
+    threads = set_up(device)
+    form = str(point["form"])
+    rows = int(point["bytes"]) // torch.bfloat16.itemsize // COLUMNS
+    options = {"device": device, "dtype": torch.bfloat16}
+    values, bias = torch.randn(rows, COLUMNS, **options), torch.randn(COLUMNS, **options)
+    function = {"gelu": gelu, "written_out": written_out}[form]
+    if arm == "compiled":
+        function = torch.compile(function, dynamic=False)
+    kept: list[torch.Tensor] = []
+
+    def work() -> Results:
+        kept[:] = [function(values, bias)]
+        return kept
+
+    def error() -> float:
+        (found,) = kept
+        largest = largest_error(found, gelu(values.double(), bias.double()), 1.0)
+        free_memory(device)  # other arms need it for theirs
+        return largest
+
+    step = Replay(lambda: work, device).step if arm == "graph" else work
+    return arm_on(device, threads, step=step, error=error, tolerance=TOLERANCES[form])
+
+
+def gelu(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """By torch's kernel."""
+    return nnf.gelu(values + bias, approximate="tanh")
+
+
+def written_out(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """As transformers has it for GPT-2, operation by operation."""
+    x = values + bias
+    scaled = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+    return 0.5 * x * (1.0 + torch.tanh(scaled))

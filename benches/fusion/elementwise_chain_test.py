@@ -1,0 +1,28 @@
+"""The Python arms of fusion/elementwise_chain."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("form", ["gelu", "written_out"])
+@pytest.mark.parametrize("name", ["torch", "graph"])
+def test_a_step_is_that_of_double_precision(technique: ModuleType, name: str, form: str) -> None:
+    arm = technique.make(name, {"form": form, "bytes": 2 * 4096 * 3}, 7, None)
+    arm.step()
+    assert 0 < arm.error() <= arm.tolerance
+
+
+def test_a_bias_that_is_left_out_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(values: Any, _bias: Any) -> Any:
+        return values
+
+    monkeypatch.setattr(technique, "written_out", without)
+    arm = technique.make("torch", {"form": "written_out", "bytes": 2 * 4096 * 3}, 7, None)
+    arm.step()
+    assert arm.error() > arm.tolerance
