@@ -18,7 +18,7 @@ from pathlib import Path
 from tests import runs_made, sample
 
 BEHAVIOUR = os.environ.get("FAKE_BENCH", "ok")
-CATALOGUE = [
+CATALOGUE: list[sample.Json] = [
     {
         "id": "allocator/host_malloc",
         "question": "Which allocator is fastest?",
@@ -138,6 +138,29 @@ def wait_for_interrupt() -> int:
     return 130
 
 
+def tell_catalogue(flags: list[str]) -> int:
+    """All techniques, or the one that has an axis."""
+    if "--axis" in flags:
+        return tell_axis(flags[flags.index("--axis") + 1])
+    folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
+    more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
+    also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
+    print(json.dumps(CATALOGUE + also + more))
+    return 0
+
+
+def tell_axis(axis: str) -> int:
+    """The one technique that has it, with its first value; any other name is refused."""
+    name, _, values = axis.partition("=")
+    if name != "bytes":
+        print(f"gpulift-bench: --axis {name}: there are bytes, threads", file=sys.stderr)
+        return 2
+    case = {"id": f"bytes:{values.partition(',')[0]}", "off_sweep": True}
+    copies: sample.Json = CATALOGUE[1]
+    print(json.dumps([{**copies, "cases": [case]}]))
+    return 0
+
+
 def tell_indices(names: list[str]) -> int:
     """Of two cards whose UUIDs begin with GPU-a and GPU-b."""
     names = ["0", "1"] if names == ["all"] else names
@@ -161,11 +184,7 @@ def main() -> int:
         print(json.dumps(known if "gpu" in context else {"gpu_missing": "no driver"}))
         return 0
     if "--catalogue" in flags:
-        folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
-        more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
-        also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
-        print(json.dumps(CATALOGUE + also + more))
-        return 0
+        return tell_catalogue(flags)
     if "--gpu-indices" in flags:
         return tell_indices(flags[flags.index("--gpus") + 1].split(","))
     print("flags:", *flags, file=sys.stderr, flush=True)

@@ -49,6 +49,7 @@ constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
                                  std::pair{"point", &Job::point},
                                  std::pair{"quick", &Job::quick},
                                  std::pair{"regime", &Job::regime},
+                                 std::pair{"off_sweep", &Job::off_sweep},
                                  std::pair{"whole_steps", &Job::whole_steps},
                                  std::pair{"gpus", &Job::gpus},
                                  std::pair{"all_workers", &Job::all_workers},
@@ -72,7 +73,7 @@ T read_from(const nlohmann::ordered_json& json, const Members& members) {
   return object;
 }
 
-/// Of the predictions those of the case, without saying so again.
+/// Of the predictions those of the case, without saying so again; none was made of a case that the sweep lacks.
 void keep_own_predictions(nlohmann::ordered_json& record) {
   auto own = nlohmann::ordered_json::array();
   for (auto prediction : record.value("predict", nlohmann::ordered_json::array())) {
@@ -81,7 +82,7 @@ void keep_own_predictions(nlohmann::ordered_json& record) {
       return record.at("case").value(axis.key(), nlohmann::ordered_json()) == axis.value();
     });
     prediction.erase("case");
-    if (matches) own.push_back(std::move(prediction));
+    if (matches && !record.contains("off_sweep")) own.push_back(std::move(prediction));
   }
   record.erase("predict");
   if (!own.empty()) record["predict"] = std::move(own);
@@ -131,6 +132,7 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
   if (job.is_duet()) record["arm"] = job.arm;
   record["quick"] = job.quick;
   record["ceiling"] = false;
+  if (job.off_sweep) record["off_sweep"] = true;
   record["regime"] = job.regime;
   record["launch"] = job.launch;
   record["launches"] = settings.launches;

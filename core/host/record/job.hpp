@@ -48,6 +48,7 @@ struct Job {
   nlohmann::ordered_json point;
   bool quick = false;
   std::string regime;
+  bool off_sweep = false;  // see CaseInfo
   bool whole_steps = false;
   int gpus = 1;                        // how many the case needs
   bool all_workers = false;            // no arm runs in the launch's own process, which then opens no device
