@@ -72,7 +72,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     if (one.technique->is_script()) job.script = one.technique->manifest;
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
-      job.arms = measured_arms(one);
+      job.arms = options.settings.profile ? one.arms : measured_arms(one);
       jobs.push_back(job);
       continue;
     }

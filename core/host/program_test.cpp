@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(std::vector<std::string>{"--axis", "rounds"}, "rows=4096,8192"),
                     std::pair(std::vector<std::string>{"--axis", "ruonds=5"}, "there are rounds"),
                     std::pair(std::vector<std::string>{"--axis", "rounds=many"}, "takes whole numbers"),
+                    std::pair(std::vector<std::string>{"--profile", "--base", "b", "--head", "h"}, "--profile"),
                     std::pair(std::vector<std::string>{"--given-ranks", "/no/such/file"}, "--given-ranks"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"},
                               "no case matches the filter"),
@@ -275,6 +276,27 @@ TEST_F(Program, AValueThatATechniqueRefusesCostsItsCaseAlone) {
   std::map<std::string, std::string> outcomes;
   for (const Json& record : records()) outcomes[record.at("case_id")] = record.at("outcome");
   EXPECT_EQ(outcomes, (std::map<std::string, std::string>{{"rounds:10", "ok"}, {"rounds:2000000", "error"}}));
+}
+
+TEST_F(Program, WhatIsProfiledIsTheChosenArmAloneAndHasNoTimes) {
+  const Result result =
+      measure(modules({"processes"}), {"--profile", "--launches", "1", "--benchmark_filter=/(other|python)$"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("processes");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_EQ(record.at("context").at("options").at("profile"), true);
+  ASSERT_EQ(record.at("arms").size(), 2U) << "without the baseline";
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_TRUE(arm.contains("cost"));
+    EXPECT_TRUE(arm.contains("check_error"));
+    EXPECT_FALSE(arm.contains("windows"));
+  }
+}
+
+TEST_F(Program, RanksAreNotProfiled) {
+  EXPECT_EQ(measure(modules({"ranks"}), {"--profile", "--launches", "1", "--benchmark_filter=fine/other$"}).exit_code,
+            77);
+  EXPECT_THAT(record_of("ranks").at("reason"), HasSubstr("has ranks"));
 }
 
 TEST_F(Program, TellsHowBusyTheHostWas) {

@@ -124,6 +124,10 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--plant", settings.plant,
                  "To test what is found: slow the head of a duet, or else every arm, down by this fraction")
       ->check(CLI::Range(1e-6, 10.0));
+  app.add_flag("--profile", settings.profile,
+               "Time nothing: after warm-up take one step of each chosen arm, alone between cudaProfilerStart and "
+               "cudaProfilerStop, for ncu --profile-from-start off around this program")
+      ->excludes(base);
   app.add_option_function<std::string>(
          "--given-ranks", [&settings](const std::string& file) { settings.given = given_ranks_in(file); },
          "File that says which ranks a launcher started, and how they are reached; gpulift run --ranks given writes it")

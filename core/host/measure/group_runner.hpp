@@ -78,6 +78,7 @@ class GroupRunner : public ArmRunner {
   double clock_error_s() const override { return clock_error_s_; }
   std::int64_t least_lead_in() const override { return ranks_.size() > 1 ? 1 : 0; }
   std::optional<double> launches_per_step() override;
+  void profile_step() override { ask_all(Json{{"profile_step", true}}); }
   std::optional<double> planted() const override { return planted_; }
 
  private:

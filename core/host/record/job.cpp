@@ -37,6 +37,7 @@ constexpr auto kSettings = std::tuple{std::pair{"launches", &RunSettings::launch
                                       std::pair{"scratch", &RunSettings::scratch},
                                       std::pair{"scratch_missing", &RunSettings::scratch_missing},
                                       std::pair{"plant", &RunSettings::plant},
+                                      std::pair{"profile", &RunSettings::profile},
                                       std::pair{"python", &RunSettings::python},
                                       std::pair{"base_python", &RunSettings::base_python},
                                       std::pair{"given", &RunSettings::given}};
@@ -48,8 +49,8 @@ constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
                                  std::pair{"case_id", &Job::case_id},
                                  std::pair{"point", &Job::point},
                                  std::pair{"quick", &Job::quick},
-                                 std::pair{"regime", &Job::regime},
                                  std::pair{"off_sweep", &Job::off_sweep},
+                                 std::pair{"regime", &Job::regime},
                                  std::pair{"whole_steps", &Job::whole_steps},
                                  std::pair{"gpus", &Job::gpus},
                                  std::pair{"all_workers", &Job::all_workers},
@@ -131,8 +132,8 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
       {"technique", job.technique}, {"case", job.point},        {"case_id", job.case_id}};
   if (job.is_duet()) record["arm"] = job.arm;
   record["quick"] = job.quick;
-  record["ceiling"] = false;
   if (job.off_sweep) record["off_sweep"] = true;
+  record["ceiling"] = false;
   record["regime"] = job.regime;
   record["launch"] = job.launch;
   record["launches"] = settings.launches;
@@ -150,6 +151,7 @@ nlohmann::ordered_json options_of(const RunSettings& settings) {
                                  {"precision", settings.precision},
                                  {"seed", settings.seed}};
   if (settings.plant > 0) options["plant"] = settings.plant;
+  if (settings.profile) options["profile"] = true;
   return options;
 }
 
