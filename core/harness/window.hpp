@@ -38,6 +38,9 @@ class ArmRunner {
   virtual std::int64_t least_lead_in() const { return 0; }
   /// What a step hands to the device: kernels, copies, fills and graphs, each as one; none where it cannot be counted.
   virtual std::optional<double> launches_per_step() { return std::nullopt; }
+  /// Takes one step for a profiler to look at: after others, alone between cudaProfilerStart and cudaProfilerStop. On
+  /// the host there is nothing to look at.
+  virtual void profile_step() {}
   /// By how much the clocks of the hosts that the arm runs on may differ, as far as its windows have told, in seconds.
   virtual double clock_error_s() const { return 0; }
   /// Time of extra work that was planted to test the instrument over that of the window without it, as measured; none

@@ -64,6 +64,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     job.case_id = one.info->id;
     job.point = one.info->point;
     job.quick = one.info->quick;
+    job.off_sweep = one.info->off_sweep;
     job.regime = one.info->regime;
     job.whole_steps = one.technique->whole_steps;
     job.gpus = one.info->gpus;
@@ -71,7 +72,7 @@ std::vector<Job> jobs_of(const std::vector<SelectedCase>& selected, const Option
     if (one.technique->is_script()) job.script = one.technique->manifest;
     job.about = about_technique(one.technique->manifest);
     if (options.base.empty()) {
-      job.arms = measured_arms(one);
+      job.arms = options.settings.profile ? one.arms : measured_arms(one);
       jobs.push_back(job);
       continue;
     }
@@ -152,6 +153,18 @@ void initialize_google_benchmark(const std::vector<std::string>& arguments) {
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());
   if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) throw EndNow{kUsage};
+}
+
+/// With the axes of the options, which rows or filter apply to.
+std::vector<TechniqueInfo> with_axes(const std::vector<TechniqueInfo>& catalogue, const Options& options) {
+  if (options.axes.empty()) return catalogue;
+  std::set<std::string> named;
+  if (!options.rows.empty()) {
+    for (const Row& row : read_rows(options.rows)) named.insert(row.technique);
+  }
+  return with_axes(catalogue, options.axes, [&](const TechniqueInfo& technique) {
+    return options.rows.empty() ? is_selected(technique, options.filter) : named.contains(technique.id);
+  });
 }
 
 /// What to measure, by rows or by filter.
@@ -270,7 +283,7 @@ int run(int argc, char** argv) {
   }
   std::vector<std::filesystem::path> folders{options.modules};
   folders.insert(folders.end(), options.more_modules.begin(), options.more_modules.end());
-  const auto catalogue = read_catalogue(folders);
+  const auto catalogue = with_axes(read_catalogue(folders), options);
   if (options.catalogue) {
     auto all = nlohmann::ordered_json::array();
     for (const TechniqueInfo& technique : catalogue) all.push_back(technique.manifest);

@@ -71,6 +71,14 @@ class DeviceProgram : public testing_programs::ProgramTest {
   }
 };
 
+TEST_F(DeviceProgram, AStepForAProfilerIsTakenAndNotTimed) {
+  const Result result = measure_what("device", {"spins_short"}, {"--profile", "--launches", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("device");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  for (const Json& arm : record.at("arms")) EXPECT_FALSE(arm.contains("windows"));
+}
+
 TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInAnyProcess) {
   if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
   ASSERT_EQ(measure(modules({"device_steps"}), {"--benchmark_filter=when_counted:steps"}).exit_code, 0);

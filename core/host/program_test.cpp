@@ -65,6 +65,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair(std::vector<std::string>{"--gpus", "-1"}, "--gpus"),
                     std::pair(std::vector<std::string>{"--gpus", "0,64"}, "--gpus"),
                     std::pair(std::vector<std::string>{"--rows", "/no/such/file"}, "rows"),
+                    std::pair(std::vector<std::string>{"--axis", "rounds"}, "rows=4096,8192"),
+                    std::pair(std::vector<std::string>{"--axis", "ruonds=5"}, "there are rounds"),
+                    std::pair(std::vector<std::string>{"--axis", "rounds=many"}, "takes whole numbers"),
+                    std::pair(std::vector<std::string>{"--profile", "--base", "b", "--head", "h"}, "--profile"),
                     std::pair(std::vector<std::string>{"--given-ranks", "/no/such/file"}, "--given-ranks"),
                     std::pair(std::vector<std::string>{"--benchmark_filter=no_such_case"},
                               "no case matches the filter"),
@@ -105,6 +109,20 @@ TEST_F(Program, ListsWhatTheFilterAndQuickSelect) {
               AllOf(SizeIs(2), Not(Contains(HasSubstr("twice")))));
   EXPECT_THAT(lines_of(run({"--modules", folder, "--benchmark_list_tests", "--quick"}).output),
               AllOf(SizeIs(2), Not(Contains(HasSubstr("4000")))));
+}
+
+TEST_F(Program, ListsTheCasesOfTheAxesThatItIsGiven) {
+  const std::vector<std::string> asked{"--modules", modules({"fine", "host"}).string(), "--axis", "rounds=7,4000",
+                                       "--benchmark_list_tests"};
+  EXPECT_THAT(lines_of(run(asked).output), ElementsAre("testing/fine/rounds:7/baseline/iterations:1/manual_time",
+                                                       "testing/fine/rounds:7/twice/iterations:1/manual_time",
+                                                       "testing/fine/rounds:4000/baseline/iterations:1/manual_time",
+                                                       "testing/fine/rounds:4000/twice/iterations:1/manual_time"));
+  auto filtered = asked;
+  filtered.emplace_back("--benchmark_filter=rounds:7/twice");
+  EXPECT_THAT(lines_of(run(filtered).output), SizeIs(1)) << "the filter knows the cases by their new names";
+  filtered.back() = "--catalogue";
+  EXPECT_EQ(Json::parse(run(filtered).output).at(0).at("cases").at(0).at("id"), "rounds:7");
 }
 
 // Listing reads the manifests alone: a module that would not load does no harm.
@@ -231,6 +249,54 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
   EXPECT_GT(windows, 0U);
   EXPECT_FALSE(record.at("telemetry_missing").get<std::string>().empty());
   EXPECT_TRUE(record.at("context").contains("host"));
+}
+
+TEST_F(Program, ACaseThatNoSweepHasSaysSoAndHoldsNoPrediction) {
+  const auto folder = modules({"fine"});
+  change_manifest(folder, "fine", [](Json& manifest) {
+    manifest["predict"] = {{{"arm", "twice"}, {"case", Json::object()}, {"speedup", {0.4, 0.6}}}};
+  });
+  const Result result = measure(folder, {"--quick", "--launches", "1", "--axis", "rounds=1000,2000"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  std::map<std::string, Json> found;
+  for (const Json& record : records()) found[record.at("case_id")] = record;
+  ASSERT_THAT(found, SizeIs(2));
+  EXPECT_EQ(found["rounds:2000"].at("case").at("rounds"), 2000);
+  EXPECT_EQ(found["rounds:2000"].at("off_sweep"), true);
+  EXPECT_FALSE(found["rounds:2000"].contains("predict"));
+  EXPECT_FALSE(found["rounds:1000"].contains("off_sweep"));
+  EXPECT_TRUE(found["rounds:1000"].contains("predict"));
+}
+
+TEST_F(Program, AValueThatATechniqueRefusesCostsItsCaseAlone) {
+  const Result result = measure(modules({"fine"}), {"--launches", "1", "--axis", "rounds=2000000,10"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("testing/fine/rounds:2000000"), HasSubstr("more rounds than there may be")));
+  std::map<std::string, std::string> outcomes;
+  for (const Json& record : records()) outcomes[record.at("case_id")] = record.at("outcome");
+  EXPECT_EQ(outcomes, (std::map<std::string, std::string>{{"rounds:10", "ok"}, {"rounds:2000000", "error"}}));
+}
+
+TEST_F(Program, WhatIsProfiledIsTheChosenArmAloneAndHasNoTimes) {
+  const Result result =
+      measure(modules({"processes"}), {"--profile", "--launches", "1", "--benchmark_filter=/(other|python)$"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json record = record_of("processes");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_EQ(record.at("context").at("options").at("profile"), true);
+  ASSERT_EQ(record.at("arms").size(), 2U) << "without the baseline";
+  for (const Json& arm : record.at("arms")) {
+    EXPECT_TRUE(arm.contains("cost"));
+    EXPECT_TRUE(arm.contains("check_error"));
+    EXPECT_FALSE(arm.contains("windows"));
+  }
+}
+
+TEST_F(Program, RanksAreNotProfiled) {
+  EXPECT_EQ(measure(modules({"ranks"}), {"--profile", "--launches", "1", "--benchmark_filter=fine/other$"}).exit_code,
+            77);
+  EXPECT_THAT(record_of("ranks").at("reason"), HasSubstr("has ranks"));
 }
 
 TEST_F(Program, TellsHowBusyTheHostWas) {

@@ -54,6 +54,7 @@ from gpulift_manifest import ManifestError, hash_of_work, manifest_of
 USAGE = 2
 REPLY_DESCRIPTOR = 3
 COUNTED_STEPS = 2
+WARM_UP_STEPS = 2  # ahead of one that a profiler looks at
 FRAMEWORKS = ("torch", "jax")
 INSTALLED_AS = {
     "PIL": "pillow",
@@ -589,10 +590,36 @@ def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO)
     gc.disable()
     for line in questions:
         asked = json.loads(line)
-        if "launches_per_step" in asked:
+        if "profile_step" in asked:
+            _reply(replies, profile_step(arm, question["gpu"]))
+        elif "launches_per_step" in asked:
             _reply(replies, launches_per_step(arm, question["launch_counter"]))
         else:
             _reply(replies, windows.run(**asked))
+
+
+def profile_step(arm: Arm, gpu: int | None) -> Json:
+    """Takes a step for a profiler to look at: after others, alone between its start and stop. On
+    the host there is nothing to look at."""
+    for step in range(WARM_UP_STEPS + 1):
+        seen = gpu is not None and step == WARM_UP_STEPS
+        arm.wake()
+        arm.before()
+        if seen:
+            tell_profiler("cuProfilerStart")
+        arm.step()
+        arm.synchronize()
+        if seen:
+            tell_profiler("cuProfilerStop")
+        arm.rest()
+    return {"profiled": True}
+
+
+def tell_profiler(call: str) -> None:
+    """By the driver, which each framework has loaded, wherever its runtime is."""
+    status = getattr(ctypes.CDLL("libcuda.so.1"), call)()
+    if status != 0:
+        raise RuntimeError(f"{call} of the driver ended with error {status}")
 
 
 def launches_per_step(arm: Arm, counter: str | None) -> Json:

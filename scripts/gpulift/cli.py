@@ -37,7 +37,7 @@ from gpulift.commands.predictions import predictions
 from gpulift.commands.publish import publish
 from gpulift.commands.qualify import qualify
 from gpulift.commands.report import report
-from gpulift.commands.selecting import Ranks, SameFilter, Techniques, on_ranks, prepared
+from gpulift.commands.selecting import Axes, Ranks, SameFilter, Techniques, on_ranks, prepared
 from gpulift.commands.shared import (
     Out,
     Quick,
@@ -167,6 +167,7 @@ def run(
     python: Python = None,
     scratch: Scratch = None,
     techniques: Techniques = None,
+    axes: Axes = None,
     timeout: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
@@ -187,6 +188,7 @@ def run(
         seed,
         python=_interpreter(python),
         scratch=scratch,
+        axes=tuple(axes or ()),
         timeout=timeout,
     )
     options, context = _on_gpus(options, gpus)
@@ -213,9 +215,9 @@ def run(
 
 def _known(options: measuring.Options) -> list[TechniqueInfo]:
     """What can be measured with the interpreter of Python arms, which may have other packages."""
-    if options.python is None and options.modules is None:
+    if options.python is None and options.modules is None and not options.axes:
         return known_techniques(options.more_modules)
-    return machine.catalogue(machine.find_bench(), options.more_modules, options.modules)
+    return measuring.known(options)
 
 
 @app.command()
@@ -232,6 +234,7 @@ def bench(
     gpus: Gpus = None,
     python: Python = None,
     scratch: Scratch = None,
+    axes: Axes = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -249,6 +252,7 @@ def bench(
             python=_interpreter(python),
             scratch=scratch,
             modules=modules,
+            axes=tuple(axes or ()),
             timeout=timeout,
         )
         options, context = _on_gpus(options, gpus)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests import runs_made, sample
 
 BEHAVIOUR = os.environ.get("FAKE_BENCH", "ok")
-CATALOGUE = [
+CATALOGUE: list[sample.Json] = [
     {
         "id": "allocator/host_malloc",
         "question": "Which allocator is fastest?",
@@ -66,6 +66,30 @@ def write_records(folder: Path, resumed: bool) -> None:
         records = records[:2]
     if not resumed:
         sample.write(folder, records)
+
+
+def write_profile(folder: Path, flags: list[str]) -> int:
+    """Of the one arm in the file of rows, whose name may say that it cannot run; there is no record
+    where FAKE_NO_RECORD says why."""
+    if why := os.environ.get("FAKE_NO_RECORD"):
+        print(f"gpulift-bench: {why}", file=sys.stderr)
+        return 75
+    technique, case, arm = Path(flags[flags.index("--rows") + 1]).read_text().strip().split("\t")
+    skipped = {"outcome": "skipped", "reason": "no arm can run here: no page is pinned"}
+    cost = {"bytes": 2.0 * (1 << 30), "flops": 0.0, "items": 0.0, "roof": "device_memory"}
+    arms = [{"name": arm, "role": "baseline", "outcome": "ok", "cost": cost}]
+    told = skipped if arm == "pinned" else {"outcome": "ok", "arms": arms}
+    folder.mkdir()
+    line = {"technique": technique, "case_id": case, **told}
+    (folder / "one.jsonl").write_text(json.dumps(line) + "\n")
+    return 0
+
+
+def measure_otherwise(folder: Path, flags: list[str]) -> int:
+    """Not the same records at each call."""
+    if "--profile" in flags:
+        return write_profile(folder, flags)
+    return write_launches(folder, flags) if BEHAVIOUR == "open" else measure_cards(folder)
 
 
 def records_of(modules: Path) -> list[sample.Json]:
@@ -138,6 +162,29 @@ def wait_for_interrupt() -> int:
     return 130
 
 
+def tell_catalogue(flags: list[str]) -> int:
+    """All techniques, or the one that has an axis."""
+    if "--axis" in flags:
+        return tell_axis(flags[flags.index("--axis") + 1])
+    folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
+    more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
+    also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
+    print(json.dumps(CATALOGUE + also + more))
+    return 0
+
+
+def tell_axis(axis: str) -> int:
+    """The one technique that has it, with its first value; any other name is refused."""
+    name, _, values = axis.partition("=")
+    if name != "bytes":
+        print(f"gpulift-bench: --axis {name}: there are bytes, threads", file=sys.stderr)
+        return 2
+    case = {"id": f"bytes:{values.partition(',')[0]}", "off_sweep": True}
+    copies: sample.Json = CATALOGUE[1]
+    print(json.dumps([{**copies, "cases": [case]}]))
+    return 0
+
+
 def tell_indices(names: list[str]) -> int:
     """Of two cards whose UUIDs begin with GPU-a and GPU-b."""
     names = ["0", "1"] if names == ["all"] else names
@@ -161,11 +208,7 @@ def main() -> int:
         print(json.dumps(known if "gpu" in context else {"gpu_missing": "no driver"}))
         return 0
     if "--catalogue" in flags:
-        folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
-        more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
-        also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
-        print(json.dumps(CATALOGUE + also + more))
-        return 0
+        return tell_catalogue(flags)
     if "--gpu-indices" in flags:
         return tell_indices(flags[flags.index("--gpus") + 1].split(","))
     print("flags:", *flags, file=sys.stderr, flush=True)
@@ -177,8 +220,8 @@ def main() -> int:
         print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
         return 77
     folder = Path(flags[flags.index("--records") + 1])
-    if BEHAVIOUR in ("open", "cards"):
-        return write_launches(folder, flags) if BEHAVIOUR == "open" else measure_cards(folder)
+    if "--profile" in flags or BEHAVIOUR in ("open", "cards"):
+        return measure_otherwise(folder, flags)
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":
         return wait_for_interrupt()

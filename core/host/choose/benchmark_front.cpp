@@ -122,6 +122,13 @@ std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalog
   return selected;
 }
 
+bool is_selected(const TechniqueInfo& technique, const std::string& filter) {
+  const Filter wanted(filter);
+  if (!technique.unavailable.empty()) return wanted.matches(technique.id);
+  return std::any_of(technique.cases.begin(), technique.cases.end(),
+                     [&](const CaseInfo& info) { return !wanted.arms_of(technique, info).empty(); });
+}
+
 std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<TechniqueInfo>& catalogue,
                                                          const std::string& filter) {
   const Filter wanted(filter);

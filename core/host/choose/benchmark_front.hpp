@@ -27,6 +27,9 @@ std::vector<std::string> measured_arms(const SelectedCase& selected);
 std::vector<SelectedCase> select_cases(const std::vector<TechniqueInfo>& catalogue, const std::string& filter,
                                        bool quick);
 
+/// Whether the filter selects an arm of it or, where its cases are not known, the technique.
+bool is_selected(const TechniqueInfo& technique, const std::string& filter);
+
 /// The techniques that were not built and whose ids the filter matches: their cases and arms are not known.
 std::vector<const TechniqueInfo*> unavailable_techniques(const std::vector<TechniqueInfo>& catalogue,
                                                          const std::string& filter);

@@ -105,6 +105,15 @@ Options parse_options(int argc, char** argv) {
                  "Folder on the disk to measure, for files that are removed again (default /var/tmp)");
   app.add_option("--modules", options.modules, "Folder of technique modules (default: beside this program)");
   app.add_option("--more-modules", options.more_modules, "Folder of further techniques; may be repeated");
+  app.add_option_function<std::vector<std::string>>(
+         "--axis",
+         [&options](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) options.axes.push_back(parse_axis(text));
+         },
+         "Values of an axis in place of the sweep's, as rows=4096,8192; may be repeated. Numbers are free, words those "
+         "of the sweep. Techniques without the axis are left out, cases of the sweep stay what they are")
+      ->type_name("NAME=VALUE,...")
+      ->allow_extra_args(false);
   app.add_option("--rows", options.rows,
                  "File of what to measure, an arm a line: technique, case and arm with tabs between; the baseline is "
                  "measured with it");
@@ -115,6 +124,10 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--plant", settings.plant,
                  "To test what is found: slow the head of a duet, or else every arm, down by this fraction")
       ->check(CLI::Range(1e-6, 10.0));
+  app.add_flag("--profile", settings.profile,
+               "Time nothing: after warm-up take one step of each chosen arm, alone between cudaProfilerStart and "
+               "cudaProfilerStop, for ncu --profile-from-start off around this program")
+      ->excludes(base);
   app.add_option_function<std::string>(
          "--given-ranks", [&settings](const std::string& file) { settings.given = given_ranks_in(file); },
          "File that says which ranks a launcher started, and how they are reached; gpulift run --ranks given writes it")

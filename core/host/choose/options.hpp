@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "axes.hpp"
 #include "core/host/record/job.hpp"
 
 namespace gpulift {
@@ -15,6 +16,7 @@ struct Options {
   std::vector<std::string> gpu_names;  // as the user gave them: indices or UUIDs
   std::filesystem::path modules;
   std::vector<std::filesystem::path> more_modules;
+  std::vector<AxisValues> axes;   // in place of those of the sweeps
   std::filesystem::path rows;     // file of arms to measure; empty: the filter says
   std::filesystem::path scratch;  // folder for files that techniques write; empty: the usual one
   std::filesystem::path records;  // empty: records are not kept

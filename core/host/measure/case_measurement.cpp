@@ -30,6 +30,7 @@ class RangedRunner : public ArmRunner {
   std::int64_t max_steps() const override { return runner_->max_steps(); }
   bool begins_afresh() const override { return runner_->begins_afresh(); }
   std::optional<double> launches_per_step() override { return runner_->launches_per_step(); }
+  void profile_step() override { runner_->profile_step(); }
 
  private:
   std::unique_ptr<ArmRunner> runner_;
@@ -117,6 +118,12 @@ void keep_launches(Entry& entry) {
     entry.record.metrics["kernel_launches_per_step"] = *launches;
 }
 
+void profile(Entry& entry) {
+  if (entry.record.ranks > 1)
+    throw Skipped("counters are read of one process, and arm " + entry.arm.name + " has ranks", "");
+  entry.runner->profile_step();
+}
+
 void require_precondition(const ArmRecord& arm) {
   if (!arm.precondition || arm.precondition->worst <= arm.precondition->most) return;
   throw Failed("arm " + arm.name + ": " + arm.precondition->name + " was " + std::to_string(arm.precondition->worst) +
@@ -143,7 +150,7 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
   const double checked_s = now_s();
   for (const Entry& entry : entries) {
     const Result& result = entry.record.result;
-    if (entry.record.baseline && !result.ok() && !ceiling_)
+    if (entry.record.baseline && !result.ok() && !ceiling_ && !launch_.settings.profile)
       throw Skipped("the baseline cannot run: " + result.reason, result.remedy);
   }
   record_.check_meaning = entries.front().check.meaning;
@@ -152,6 +159,11 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
   if (usable.empty()) throw Skipped("no arm can run here: " + entries.front().record.result.reason, "");
   settle_clocks(usable);
   allocate(entries, order);
+  if (launch_.settings.profile) {
+    for (Entry* entry : usable) profile(*entry);
+    for (Entry& entry : entries) record_.arms.push_back(std::move(entry.record));
+    return;
+  }
   const auto cpu_before = cpu_times();
   const double start_s = now_s();
   Samples samples = sample(usable, watch);

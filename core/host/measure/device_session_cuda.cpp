@@ -1,3 +1,4 @@
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
@@ -22,6 +23,7 @@
 namespace gpulift {
 namespace {
 
+constexpr int kWarmUpSteps = 2;        // ahead of one that a profiler looks at
 constexpr int kEmptyLaunches = 50;     // a tenth of a millisecond, and far from a full queue
 constexpr double kHoldLimit_s = 0.05;  // far longer than queueing a window takes, unless the launch queue is full
 
@@ -59,6 +61,18 @@ class StreamRunner : public ArmRunner {
     });
     work_.do_rest();
     return launches ? std::optional(static_cast<double>(*launches) / steps) : std::nullopt;
+  }
+
+  void profile_step() override {
+    for (int i = 0; i <= kWarmUpSteps; ++i) {
+      const bool seen = i == kWarmUpSteps;
+      work_.do_before();
+      if (seen) check(cudaProfilerStart());
+      step_(stream_);
+      check(cudaDeviceSynchronize());  // a step may have streams of its own
+      if (seen) check(cudaProfilerStop());
+      work_.do_rest();
+    }
   }
 
  private:

@@ -26,6 +26,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kShown = 80;         // characters of an answer that is no answer
 constexpr double kSecondThoughts_s = 0.5;  // after an error of one rank: was it another that ended?
 constexpr double kLate_s = 20;             // of given ranks one after another: they work in step
+constexpr double kLastFlush_s = 30;        // of a worker that a profiler looked at
 constexpr double kFarewell_s = 5;          // of what stands for a worker elsewhere
 
 /// gpulift_worker.py lies beside the modules, and runs the technique's script, which may lie elsewhere.
@@ -311,6 +312,15 @@ Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   const Window window = slowest(windows);
   clock_error_s_ = std::max(clock_error_s_, window.clock_error_s.value_or(0));
   return window;
+}
+
+void GroupRunner::profile_step() {
+  ask_all(Json{{"profile_step", true}});
+  for (const auto& rank : ranks_) {
+    rank->close_input();
+    std::string unheard;
+    if (rank->receive(unheard, kLastFlush_s) == Process::Read::kClosed) rank->wait();
+  }
 }
 
 std::optional<double> GroupRunner::launches_per_step() {

@@ -78,6 +78,8 @@ class GroupRunner : public ArmRunner {
   double clock_error_s() const override { return clock_error_s_; }
   std::int64_t least_lead_in() const override { return ranks_.size() > 1 ? 1 : 0; }
   std::optional<double> launches_per_step() override;
+  /// The children end by themselves after it, since a profiler may lose what it saw of one that is killed.
+  void profile_step() override;
   std::optional<double> planted() const override { return planted_; }
 
  private:

@@ -110,6 +110,11 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
       channel.send(launches_of(runner.get()));
       continue;
     }
+    if (request->contains("profile_step")) {
+      runner_of(work, Clock::kUnheld, 0, device)->profile_step();
+      channel.send({{"profiled", true}});
+      continue;
+    }
     const Clock clock = request->at("by_events") ? Clock::kUnheld : Clock::kHost;  // the same in every request
     if (runner == nullptr) runner = runner_of(work, clock, plant, device);
     Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));

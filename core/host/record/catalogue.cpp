@@ -27,11 +27,6 @@ bool matches(const Point& point, const Point& pattern) {
                      [&](const auto& wanted) { return std::find(point.begin(), point.end(), wanted) != point.end(); });
 }
 
-/// An axis "gpus" asks for more than the technique's least number.
-int gpus_of(int least, const nlohmann::ordered_json& point) {
-  return point.contains("gpus") ? std::max(least, point.at("gpus").get<int>()) : least;
-}
-
 /// The words with one space between, so that a source may wrap and indent them as it likes.
 std::string one_paragraph(const std::string& text) {
   std::istringstream words(text);
@@ -122,6 +117,11 @@ TechniqueInfo parse_manifest(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+int gpus_of(int least, const nlohmann::ordered_json& point) {
+  if (!point.contains("gpus")) return least;
+  return std::max(least, point.at("gpus").get<int>());
+}
 
 std::string case_id(const Point& point) {
   std::string id;

@@ -15,8 +15,9 @@ struct CaseInfo {
   std::string id;  // "direction:h2d/bytes:4096"; empty for a technique with one case
   nlohmann::ordered_json point;
   bool quick = false;
-  std::string regime;  // burst or sustained
-  int gpus = 1;        // how many it needs
+  std::string regime;      // burst or sustained
+  int gpus = 1;            // how many it needs
+  bool off_sweep = false;  // the technique has no such case: a command line asked for it
 };
 
 /// What a manifest says of one technique; the module itself is not loaded.
@@ -57,6 +58,9 @@ nlohmann::ordered_json source_in(const std::filesystem::path& sums_file);
 /// What a module of LibTorch was compiled against, by the version.py of its Python package: a manifest's "torch".
 /// Throws CatalogueError when the file names no version.
 nlohmann::ordered_json torch_in(const std::filesystem::path& version_file);
+
+/// How many GPUs a case needs: an axis "gpus" asks for more than the technique's least number.
+int gpus_of(int least, const nlohmann::ordered_json& point);
 
 /// "direction:h2d/bytes:4096"
 std::string case_id(const Point& point);

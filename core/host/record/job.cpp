@@ -37,6 +37,7 @@ constexpr auto kSettings = std::tuple{std::pair{"launches", &RunSettings::launch
                                       std::pair{"scratch", &RunSettings::scratch},
                                       std::pair{"scratch_missing", &RunSettings::scratch_missing},
                                       std::pair{"plant", &RunSettings::plant},
+                                      std::pair{"profile", &RunSettings::profile},
                                       std::pair{"python", &RunSettings::python},
                                       std::pair{"base_python", &RunSettings::base_python},
                                       std::pair{"given", &RunSettings::given}};
@@ -48,6 +49,7 @@ constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
                                  std::pair{"case_id", &Job::case_id},
                                  std::pair{"point", &Job::point},
                                  std::pair{"quick", &Job::quick},
+                                 std::pair{"off_sweep", &Job::off_sweep},
                                  std::pair{"regime", &Job::regime},
                                  std::pair{"whole_steps", &Job::whole_steps},
                                  std::pair{"gpus", &Job::gpus},
@@ -72,7 +74,7 @@ T read_from(const nlohmann::ordered_json& json, const Members& members) {
   return object;
 }
 
-/// Of the predictions those of the case, without saying so again.
+/// Of the predictions those of the case, without saying so again; none was made of a case that the sweep lacks.
 void keep_own_predictions(nlohmann::ordered_json& record) {
   auto own = nlohmann::ordered_json::array();
   for (auto prediction : record.value("predict", nlohmann::ordered_json::array())) {
@@ -81,7 +83,7 @@ void keep_own_predictions(nlohmann::ordered_json& record) {
       return record.at("case").value(axis.key(), nlohmann::ordered_json()) == axis.value();
     });
     prediction.erase("case");
-    if (matches) own.push_back(std::move(prediction));
+    if (matches && !record.contains("off_sweep")) own.push_back(std::move(prediction));
   }
   record.erase("predict");
   if (!own.empty()) record["predict"] = std::move(own);
@@ -130,6 +132,7 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
       {"technique", job.technique}, {"case", job.point},        {"case_id", job.case_id}};
   if (job.is_duet()) record["arm"] = job.arm;
   record["quick"] = job.quick;
+  if (job.off_sweep) record["off_sweep"] = true;
   record["ceiling"] = false;
   record["regime"] = job.regime;
   record["launch"] = job.launch;
@@ -148,6 +151,7 @@ nlohmann::ordered_json options_of(const RunSettings& settings) {
                                  {"precision", settings.precision},
                                  {"seed", settings.seed}};
   if (settings.plant > 0) options["plant"] = settings.plant;
+  if (settings.profile) options["profile"] = true;
   return options;
 }
 

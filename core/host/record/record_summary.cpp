@@ -26,6 +26,7 @@ double median_step_s(const Json& arm) {
 ArmSummary arm_summary_of(const Json& json, const std::string& failure_of_case) {
   const std::string own = failure_of(json);
   ArmSummary arm{.name = json.at("name"), .unmeasured = own.empty() ? failure_of_case : own};
+  if (arm.unmeasured.empty() && !json.contains("windows")) arm.unmeasured = "profiled, not timed";
   if (!arm.unmeasured.empty()) return arm;
   const Json& cost = json.at("cost");
   arm.step_s = median_step_s(json);

@@ -251,6 +251,51 @@ def launches(folder: Path, log: Path, counter: str, step: str = "say('step')") -
         return worker.ask(launches_per_step=True)
 
 
+PROFILED = f"""{LOGGING}
+import ctypes
+class Driver:
+    def __init__(self, name):
+        assert name == 'libcuda.so.1'
+    def cuProfilerStart(self):
+        say('start')
+        return int(os.environ.get('REFUSED', '0'))
+    def cuProfilerStop(self):
+        say('stop')
+        return 0
+"""
+PROFILED_ARM = (
+    "import sys; ctypes.CDLL = Driver; return Arm(lambda: say('step'), float,"
+    " synchronize=lambda: say('wait'), before=lambda: say('before'), rest=lambda: say('rest'))"
+)
+WARM = ["before", "step", "wait", "rest"]
+
+
+def test_a_profiler_sees_one_whole_step_after_others(tmp_path: Path, log: Path) -> None:
+    with Worker(tmp_path, PROFILED_ARM, PROFILED) as worker:
+        worker.hello(gpu=0)
+        log.write_text("")
+        assert worker.ask(profile_step=True) == {"profiled": True}
+    seen = ["before", "start", "step", "wait", "stop", "rest"]
+    assert log.read_text().split() == [*WARM, *WARM, *seen]
+
+
+def test_on_the_host_there_is_no_profiler_to_tell(tmp_path: Path, log: Path) -> None:
+    with Worker(tmp_path, PROFILED_ARM, PROFILED) as worker:
+        worker.hello()
+        log.write_text("")
+        assert worker.ask(profile_step=True) == {"profiled": True}
+    assert log.read_text().split() == 3 * WARM
+
+
+def test_a_driver_that_refuses_the_profiler_is_an_error(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFUSED", "201")
+    with Worker(tmp_path, PROFILED_ARM, PROFILED) as worker:
+        worker.hello(gpu=0)
+        assert "error 201" in worker.ask(profile_step=True)["error"]
+
+
 def test_counts_the_launches_of_two_steps(tmp_path: Path, log: Path) -> None:
     assert launches(tmp_path, log, "counter.so") == {"launches_per_step": 3}
     assert log.read_text().split() == ["start", "step", "step", "wait", "stop"]

@@ -135,7 +135,7 @@ def judge(
     ledger."""
     by_technique: dict[str, list[Record]] = {}
     for record in records:
-        if record.kind == "technique" and not record.synthetic:
+        if record.kind == "technique" and not record.synthetic and not record.off_sweep:
             by_technique.setdefault(record.technique, []).append(record)
     return tuple(judge_claim(claim, by_technique, known) for claim in claims)
 

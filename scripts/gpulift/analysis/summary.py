@@ -416,7 +416,8 @@ def _count(number: int, what: str) -> str:
 def summarise(run: Run, reference: Reference | None = None) -> Summary:
     """All rows of a run: roofs, speedups (best first) and what was not measured."""
     cases = group_cases(run.records, TECHNIQUE)
-    roofs = _roofs([case for case in cases if case.first.ceiling], reference)
+    swept = [case for case in cases if case.first.ceiling and not case.first.off_sweep]
+    roofs = _roofs(swept, reference)
     worths = [row for case in cases if not case.first.ceiling for row in _worths(case, roofs)]
     return Summary(
         run=run,

@@ -152,6 +152,8 @@ def _complaints(record: Record) -> Iterator[str]:
     yield from (f"{key} is missing" for key in _missing(record))
     for key, meaning in private_strings(dict(record.raw)):
         yield f"{key} looks like {meaning}"
+    if record.off_sweep:
+        yield "is of a case that its technique does not have: --axis asked for it"
     if record.synthetic:
         yield "is synthetic test data"
     if record.context.build.doubt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, NoReturn, Optional
 
 import typer
 
@@ -12,11 +12,16 @@ from gpulift.analysis.errata import FILE as ERRATA
 from gpulift.analysis.errata import Erratum, errata_of, read_errata
 from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.commands import citation as citations
+from gpulift.commands import counters as counted
+from gpulift.commands.shared import Gpu, print_json
 from gpulift.commands.show import WIDTH, lines
+from gpulift.engine import machine
 from gpulift.engine.machine import results_folder, searched
 from gpulift.ground import terminal
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import visible
 from gpulift.records.find import find_record
 from gpulift.records.model import Record
 
@@ -39,11 +44,24 @@ Places = Annotated[
 def show(
     wanted: Id,
     places: Places = None,
+    counters: Annotated[
+        bool,
+        typer.Option(
+            "--counters",
+            help="Run its case under ncu: DRAM, L2 and tensor cores beside what is computed. ID may"
+            " be a filter of run that selects one case.",
+        ),
+    ] = False,
+    gpu: Gpu = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The record's own JSON, one line.")
+        bool, typer.Option("--json", help="The record's own JSON, one line; with --counters these.")
     ] = False,
 ) -> None:
     """One record: arms, raw windows, conditions, and the command that measures it again."""
+    if counters:
+        _count(wanted, places, gpu, as_json)
+    if gpu is not None:
+        raise GpuliftError("--gpu: is of --counters, which measures")
     record = _find(wanted, places)
     if as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
@@ -51,6 +69,25 @@ def show(
         screen = terminal.console()
         width = screen.width if screen.file.isatty() else WIDTH
         typer.echo("\n".join(lines(record, width, _errata(record))))
+
+
+def _count(wanted: str, places: list[Path] | None, gpu: int | None, as_json: bool) -> NoReturn:
+    """Steps under ncu, whatever the record's machine was."""
+    subject = counted.find(wanted, places)
+    context = machine.describe_asked(machine.find_bench(), gpu)
+    steps = counted.count(subject, context, gpu)
+    l2_bytes = context.gpu.facts.get("l2_bytes", 0) if context.gpu else 0
+    if as_json:
+        print_json([counted.as_dict(step, l2_bytes) for step in steps])
+        raise typer.Exit(counted.exit_code(steps))
+    if any(step.counted for step in steps):
+        terminal.console().print(counted.table(subject, steps, l2_bytes))
+    for step in steps:
+        for note in counted.notes(step, l2_bytes):
+            typer.echo(visible(f"{step.arm}: {note}"))
+    if any(step.counted for step in steps):
+        typer.echo(counted.ABOUT)
+    raise typer.Exit(counted.exit_code(steps))
 
 
 def cite(wanted: Id, places: Places = None) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from gpulift.commands.selecting import SameFilter, Techniques, prepared
+from gpulift.commands.selecting import Axes, SameFilter, Techniques, prepared
 from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground.arguments import Filter, Json, one_filter
@@ -43,6 +43,7 @@ def list_techniques(
     same: SameFilter = None,
     filter: Filter = None,
     techniques: Techniques = None,
+    axes: Axes = None,
     themes: Annotated[bool, typer.Option("--themes", help="A line for each theme.")] = False,
     wide: Wide = False,
     as_json: Json = False,
@@ -51,7 +52,9 @@ def list_techniques(
     that the filter selects."""
     modules = prepared(techniques)
     bench = machine.find_bench()
-    found = machine.require_selected(machine.catalogue(bench, modules), one_filter(same, filter))
+    wanted = one_filter(same, filter)
+    infos = machine.catalogue(bench, modules, axes=axes or (), filter=wanted)
+    found = machine.require_selected(infos, wanted)
     known = packages.with_missing(found, [bench.parent / "modules", *modules])
     chosen = sorted(known, key=lambda info: info.id)
     context = machine.describe(bench)

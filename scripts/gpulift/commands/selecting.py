@@ -33,6 +33,16 @@ Techniques = Annotated[
         help="Folder of techniques of your own; may be repeated. Else those of GPULIFT_TECHNIQUES.",
     ),
 ]
+Axes = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--axis",
+        metavar="NAME=VALUE,...",
+        help="Values of an axis in place of the sweep's; may be repeated. Any whole number or shape"
+        " (4096x1024); of other words the sweep's. Techniques without the axis are left out. Cases"
+        " that no sweep has are no results to commit.",
+    ),
+]
 Ranks = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(

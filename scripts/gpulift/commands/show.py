@@ -64,6 +64,7 @@ def _subject(record: Record) -> Iterator[Fact]:
     yield "kind", record.kind if record.kind != "technique" else ""
     yield "arm", record.duet_arm
     yield "case", record.case_id
+    yield "", "(of no sweep: --axis asked for it)" if record.off_sweep else ""
     yield "question", record.question
     yield "launch", f"{record.launch + 1} of {record.launches}, {record.pace} regime"
     yield "outcome", record.outcome

@@ -13,7 +13,7 @@ from gpulift.commands.citing import Id, Places
 from gpulift.commands.shared import Gpu, Out, print_json
 from gpulift.commands.verified import Verification, as_dict, lines, table
 from gpulift.engine import machine, measuring
-from gpulift.engine.again import filter_of
+from gpulift.engine.again import axes_of, filter_of
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground import errors
 from gpulift.ground.arguments import Json
@@ -46,10 +46,10 @@ def verify(
     then = launches_of(record)
     bench = machine.find_bench()
     context = machine.describe_asked(bench, gpu)
-    require_same_work(record, context, machine.catalogue(bench))
     count = max(LEAST_LAUNCHES, len(then)) if launches is None else launches
     options = options_again(record, count, gpu)
     measuring.require_known(options)
+    require_same_work(record, context, measuring.known(options))
     measured = measuring.run(options, machine.own_results(), out, context, say)
     if measured.exit_code not in measuring.FINISHED:
         raise typer.Exit(measured.exit_code)
@@ -128,6 +128,7 @@ def options_again(record: Record, launches: int, gpu: int | None) -> measuring.O
         precision=_number(told, "precision"),
         seed=_whole(told, "seed"),
         gpu=gpu,
+        axes=axes_of(record),
     )
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulift.engine.machine import axis_flags
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.decode import parse_line
 from gpulift.records.model import Record
@@ -37,6 +38,11 @@ def pattern_of(case: str, arms: Sequence[str]) -> str:
     return f"{_escaped(case)}/{which}" if which else _escaped(case)
 
 
+def axes_of(record: Record) -> tuple[str, ...]:
+    """What makes a case of the record's that its technique does not have."""
+    return tuple(f"{axis}={value}" for axis, value in record.case.items() if record.off_sweep)
+
+
 def command_again(record: Record) -> str:
     """One line for a shell in the checkout; HEAD and BASE stand for a duet's folders of modules,
     DIR for a folder that no record names."""
@@ -48,6 +54,7 @@ def command_again(record: Record) -> str:
     for key, flag in OPTIONS:
         if key in options and (flag in OF_BENCH or not script):
             flags += [flag, str(options[key])]
+    flags += axis_flags(axes_of(record))
     flags += _gpu_flags(of_run)
     flags += ["--scratch", "DIR"] if record.context.scratch else []
     if script:

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.ground import place
-from gpulift.ground.errors import FAILED, PATTERN_ERRORS, GpuliftError, RecordError
+from gpulift.ground.errors import (
+    FAILED,
+    PATTERN_ERRORS,
+    USAGE,
+    GpuliftError,
+    RecordError,
+)
 from gpulift.ground.near import near_filter
 from gpulift.ground.programs import finished
 from gpulift.ground.signals import Signals
@@ -34,6 +40,7 @@ class CaseInfo:
     id: str
     quick: bool = False
     regime: str = "burst"
+    off_sweep: bool = False  # the technique has no such case: --axis asked for it
 
 
 @dataclass(frozen=True)
@@ -193,11 +200,18 @@ def _asked(bench: Path, gpus: str) -> tuple[int, ...]:
 
 
 def catalogue(
-    bench: Path, more_modules: Sequence[Path] = (), modules: Path | None = None
+    bench: Path,
+    more_modules: Sequence[Path] = (),
+    modules: Path | None = None,
+    axes: Sequence[str] = (),
+    filter: str | None = None,
 ) -> list[TechniqueInfo]:
     """All techniques with their cases, from their manifests; no module is loaded. `modules` in
-    place of those of the build."""
+    place of those of the build; with `axes` those that have them alone, of which what the filter
+    selects must take their values."""
     own = [] if modules is None else ["--modules", str(modules)]
+    if axes:
+        own += [*axis_flags(axes), *([f"--benchmark_filter={filter}"] if filter else [])]
     answer = _answer(bench, ["--catalogue", *own, *more_flags(more_modules)])
     if not isinstance(answer, list):
         raise GpuliftError("gpulift-bench --catalogue: the answer is not a list", FAILED)
@@ -253,6 +267,11 @@ def require_selected(infos: Sequence[TechniqueInfo], filter: str | None) -> list
     close = near_filter(filter or "", names)
     hint = f"near it: {', '.join(close)}" if close else "./gpulift list shows all"
     raise GpuliftError(f"no case matches the filter {filter!r}; {hint}")
+
+
+def axis_flags(axes: Sequence[str]) -> list[str]:
+    """What gpulift-bench is told of axes."""
+    return [flag for axis in axes for flag in ("--axis", axis)]
 
 
 def more_flags(modules: Sequence[Path]) -> list[str]:
@@ -325,6 +344,8 @@ def _output(bench: Path, flags: Sequence[str]) -> bytes:
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[-1] if said else f"exit code {done.returncode}"
+        if done.returncode == USAGE:  # of what the user asked for, which its line names
+            raise GpuliftError(why.removeprefix("gpulift-bench: "))
         raise GpuliftError(f"{command}: {why}", max(done.returncode, FAILED))
     return done.stdout
 

@@ -64,6 +64,7 @@ class Options:
     scratch: Path | None = None  # the folder for files of cases
     modules: Path | None = None  # the techniques, in place of those of the build
     more_modules: tuple[Path, ...] = ()  # beside those
+    axes: tuple[str, ...] = ()  # NAME=VALUE,... in place of the sweeps' values
     together: int | None = None  # GPUs that are busy at the same time; tells runs apart
     given_ranks: Path | None = None  # that describes them; the modules tell runs apart
     timeout: float | None = None  # changes nothing that is measured: a run goes on with another
@@ -77,6 +78,7 @@ class Options:
             **vars(self),
             "python": _hash(self.python) if self.python else None,
             "gpus": list(self.gpus),
+            "axes": list(self.axes),
             "scratch": _hash(self.scratch) if self.scratch else None,
             "modules": _state_of(self.modules) if self.modules else None,
             "more_modules": [_state_of(folder) for folder in self.more_modules],
@@ -105,7 +107,7 @@ class Options:
             value = getattr(self, name)
             if value is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
-        return flags + machine.more_flags(self.more_modules)
+        return flags + machine.axis_flags(self.axes) + machine.more_flags(self.more_modules)
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,8 @@ def run(
     `reported` is gone on with until its page is there, though nothing is left to measure.
     """
     bench = machine.find_bench()
-    if options.filter is not None and not options.rows:
-        known = machine.catalogue(bench, options.more_modules, options.modules)
-        machine.require_selected(known, options.filter)
+    if (options.filter is not None or options.axes) and not options.rows:
+        machine.require_selected(known(options), options.filter)
     want = runs.wanted(context, options.given(), bench)
     with _begun(options, results, out, want, reported) as chosen:
         say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
@@ -153,6 +154,14 @@ def run(
     if not chosen.path.exists():
         say(f"nothing was recorded, so {chosen.path} is gone again")
     return Measured(chosen.path, code)
+
+
+def known(options: Options) -> list[machine.TechniqueInfo]:
+    """What there is to measure, with the axes of the options."""
+    bench = machine.find_bench()
+    return machine.catalogue(
+        bench, options.more_modules, options.modules, options.axes, options.filter
+    )
 
 
 @contextmanager

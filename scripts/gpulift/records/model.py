@@ -507,6 +507,9 @@ class Record:
     outcome: Outcome
     context: Context
     quick: Annotated[bool, about("whether the case belongs to the quick ones")] = False
+    off_sweep: Annotated[
+        bool, about("the technique has no such case: `run --axis` asked for it")
+    ] = False
     ceiling: Annotated[
         bool, about("the arms measure the machine's own roofs, not one against another")
     ] = False

@@ -150,6 +150,8 @@ def rounded_tolerance(tolerance: float) -> float:
 def _require_citable(run: Run) -> None:
     if any(record.synthetic for record in run.records):
         raise GpuliftError(f"{run.folder}: holds synthetic test data; a reference needs a real GPU")
+    if any(record.off_sweep for record in run.records):
+        raise GpuliftError(f"{run.folder}: holds cases of no sweep (--axis); measure without them")
     builds = [record.context.build for record in run.records]
     doubt = next((build.doubt for build in builds if build.doubt), "")
     if doubt:
