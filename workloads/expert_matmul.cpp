@@ -1,7 +1,6 @@
 #include "workloads/expert_matmul.hpp"
 
 #include <cublasLt.h>
-#include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
@@ -19,6 +18,7 @@
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/handles.hpp"
 #include "kernels/matmul_data.hpp"
+#include "workloads/cublas_handle.hpp"
 #include "workloads/lt_operation.hpp"
 #include "workloads/lt_search.hpp"
 #include "workloads/matmul_reference.hpp"
@@ -27,10 +27,6 @@ namespace gpulift {
 namespace {
 
 std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
-
-struct DestroyCublas {
-  void operator()(cublasContext* handle) const noexcept { static_cast<void>(cublasDestroy(handle)); }
-};
 
 /// The device's side streams, between what a stream has before and after them.
 class Branches {
@@ -79,9 +75,6 @@ class GroupedCall {
     check(cudaMemcpy(static_cast<void*>(pointers_.data()), static_cast<const void*>(pointers.data()), pointers_.bytes(),
                      cudaMemcpyHostToDevice));
     check(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
-    cublasHandle_t handle = nullptr;
-    check(cublasCreate(&handle));
-    handle_.reset(handle);
   }
 
   void enqueue(void* workspace, cudaStream_t stream) const {
@@ -106,7 +99,7 @@ class GroupedCall {
   std::vector<int> inputs_;
   std::vector<int> columns_;
   DeviceBuffer<const void*> pointers_;
-  std::unique_ptr<cublasContext, DestroyCublas> handle_;
+  UniqueCublas handle_ = make_cublas();
 };
 
 }  // namespace

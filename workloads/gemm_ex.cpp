@@ -1,19 +1,11 @@
 #include "workloads/gemm_ex.hpp"
 
-#include <cublas_v2.h>
-
 #include "core/cuda/check_cublas.hpp"
 #include "workloads/lt_operation.hpp"
 
 namespace gpulift {
 
-void GemmEx::Destroy::operator()(cublasContext* handle) const noexcept { static_cast<void>(cublasDestroy(handle)); }
-
-GemmEx::GemmEx(Device& device) : workspace_(device, kMatmulWorkspaceBytes) {
-  cublasHandle_t handle = nullptr;
-  check(cublasCreate(&handle));
-  handle_.reset(handle);
-}
+GemmEx::GemmEx(Device& device) : workspace_(device, kMatmulWorkspaceBytes) {}
 
 void GemmEx::enqueue(const MatmulShape& stored, const Matmul::Buffers& buffers, cudaStream_t stream) const {
   const auto m = static_cast<int>(stored.m);

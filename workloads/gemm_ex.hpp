@@ -4,13 +4,11 @@
 #include <driver_types.h>
 
 #include <cstddef>
-#include <memory>
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/device.hpp"
+#include "workloads/cublas_handle.hpp"
 #include "workloads/matmul.hpp"
-
-struct cublasContext;
 
 namespace gpulift {
 
@@ -22,12 +20,8 @@ class GemmEx {
   void enqueue(const MatmulShape& stored, const Matmul::Buffers& buffers, cudaStream_t stream) const;
 
  private:
-  struct Destroy {
-    void operator()(cublasContext* handle) const noexcept;
-  };
-
-  std::unique_ptr<cublasContext, Destroy> handle_;
   DeviceBuffer<std::byte> workspace_;
+  UniqueCublas handle_ = make_cublas();
 };
 
 }  // namespace gpulift

@@ -68,7 +68,7 @@ const gpulift::Technique gpulift::technique{
     .expectation = R"(
         Rows of an odd number of elements begin at any 2 bytes: neither the tensor copy engine (16 bytes) nor vector
         loads can fetch them. cuBLASLt, searched, was found to be at 94 to 104 TFLOP/s of odd sides and at 231 of even
-        ones, in one launch on an H100 and one on an H200, where kernels of the generation before at 200 to 300 had been
+        ones, in a launch or two on an H100 and an H200, where kernels of the generation before at 200 to 300 had been
         expected and 273 of 398 TFLOP/s are published of 10922 and 10944. cublasGemmEx takes its kernels from the same
         library by the same heuristic: as slow, so that padding is worth as much to frameworks. GPT-2's head
         (50257x8192x768, 0.63 TFLOP): 6.7 ms; padded to 8, whose rows are 16 bytes, 0.9 ms; to 64, 780 TFLOP/s, 0.81.
@@ -76,7 +76,7 @@ const gpulift::Technique gpulift::technique{
         % more than the heuristic, padded or not. torch.mm makes the same call: 1.0. The copy of 50257 columns moves 2 x
         0.82 GB by cudaMemcpy2D at 2.3 TB/s, 0.71 ms: 4.0 of 7.5 remain; of 10922 x 8192, 0.36 GB, 0.16 ms: 2.8 of 3.3.
         1 or 2 GFLOP padded take 7.6 us, bound by launch and fill; odd, at 0.7 TFLOP/s a multiprocessor and 64 to 100
-        tiles, 28 to 46 us.)",
+        tiles, 28 to 46 us, behind which torch's launches of 5 to 20 us hide.)",
     .predict =
         {{.arm = "cublas_gemm_ex",
           .cases = burst_of("50257x8192x768"),
