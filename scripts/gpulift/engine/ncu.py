@@ -21,7 +21,7 @@ from gpulift.records.model import Cost
 
 LIMIT_S = 600.0  # of an arm, which may compile a model
 PLACES = ("/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-FIRST_WITH_OPERATIONS = 90  # an architecture: what its tensor cores did is counted by format
+WITH_OPERATIONS = (90,)  # architectures of which ncu was asked for these names, and has them
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 SECTORS, HITS = "lts__t_sectors.sum", "lts__t_sectors_lookup_hit.sum"
 TIME, BUSY_TENSOR = (
@@ -74,7 +74,7 @@ def find_ncu() -> str:
 
 def metrics(architecture: int) -> tuple[str, ...]:
     """Those that a GPU of this architecture has."""
-    counted = OPERATIONS if architecture >= FIRST_WITH_OPERATIONS else ()
+    counted = OPERATIONS if architecture in WITH_OPERATIONS else ()
     return (*DRAM, SECTORS, HITS, TIME, BUSY_TENSOR, *counted)
 
 
