@@ -251,6 +251,27 @@ def test_two_calls_at_once_set_up_once(launcher: Sandbox) -> None:
     assert launcher.lines().count("tests x") == 2
 
 
+def test_of_many_calls_at_once_few_look_at_the_build(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "run").returncode == 0
+    builder.fake("ninja", '[[ $* == *" -n "* ]] || echo "ninja ${*: -1}" >> "$LOG"; sleep 0.3')
+    command = [str(builder.root / "gpulift"), "run"]
+    calls = [subprocess.Popen(command, env=builder.environment(), stderr=subprocess.DEVNULL) for _ in range(8)]
+    assert [call.wait(timeout=60) for call in calls] == [0] * 8
+    at_once = builder.lines().count("ninja techniques")
+    assert 1 <= at_once < 8, "the first, and one that was called after it had begun"
+    assert builder.call("gpulift", "run").returncode == 0
+    assert builder.lines().count("ninja techniques") == at_once + 1, "a later call looks for itself"
+
+
+def test_a_call_that_asks_for_another_build_looks_for_itself(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "run").returncode == 0
+    builder.fake("ninja", '[[ $* == *" -n "* ]] || echo "ninja ${*: -1}" >> "$LOG"; sleep 0.5')
+    commands = [[str(builder.root / "gpulift"), command, "x.py"] for command in ("run", "bench")]
+    calls = [subprocess.Popen(command, env=builder.environment(), stderr=subprocess.DEVNULL) for command in commands]
+    assert [call.wait(timeout=60) for call in calls] == [0, 0]
+    assert {"ninja techniques", "ninja gpulift-bench"} <= set(builder.lines())
+
+
 def test_named_python_is_the_one_that_sets_up(launcher: Sandbox) -> None:
     launcher.fake("mine", 'echo "mine $2" >> "$LOG"' + WRITE_STATE)
     assert launcher.call("gpulift", "test", "x", GPULIFT_PYTHON="mine").returncode == 0
