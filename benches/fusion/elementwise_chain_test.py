@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,3 +26,22 @@ def test_a_bias_that_is_left_out_is_found(
     arm = technique.make("torch", {"form": "written_out", "bytes": 2 * 4096 * 3}, 7, None)
     arm.step()
     assert arm.error() > arm.tolerance
+
+
+@pytest.mark.parametrize(("name", "replays"), [("torch", 0), ("graph", 1), ("compiled", 1)])
+def test_a_compiled_kernel_does_not_wait_for_python(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, replays: int
+) -> None:
+    begun: list[Any] = []
+
+    def replay(begin: Any, _device: Any) -> Any:
+        begun.append(begin)
+        return SimpleNamespace(step=begin())
+
+    monkeypatch.setattr(technique, "Replay", replay)
+    monkeypatch.setattr(technique, "require_kernels_of", lambda arm, device: None)
+    monkeypatch.setattr(technique.torch, "compile", lambda function, dynamic: function)
+    arm = technique.make(name, {"form": "gelu", "bytes": 2 * 4096 * 3}, 7, None)
+    assert len(begun) == replays
+    arm.step()
+    assert 0 < arm.error() <= arm.tolerance

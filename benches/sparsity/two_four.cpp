@@ -36,7 +36,8 @@ struct Current {
 
 gpulift::Arm dense_arm(gpulift::Trial& trial, const std::string& name, Zeros zeros, const MatmulShape& shape,
                        Current& current) {
-  gpulift::Arm arm{.name = name, .make = {}};
+  // Sparse products pass this roof and name none; by it the engine rests between the windows of a burst.
+  gpulift::Arm arm{.name = name, .make = {}, .cost = gpulift::Cost{.flops = shape.flops(), .roof = "gemm/bf16"}};
   arm.unavailable = why_matmul_unsupported(kType, trial.device().architecture());
   if (!arm.unavailable.empty()) return arm;
   const auto make = [&trial, shape, zeros] {

@@ -25,6 +25,7 @@ TEST_F(SparsityTwoFourOnDevice, EveryArmIsRightAndCountsTheDenseOperations) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
+    EXPECT_EQ(arm.cost.roof, name.starts_with("dense") ? "gemm/bf16" : "") << name;
     EXPECT_EQ(trial.notes().count("algorithm/" + name), 1U) << name;
   }
   EXPECT_EQ(trial.versions().count("cusparselt"), 1U);
