@@ -1,4 +1,9 @@
-"""The arms of optimizer/fused_adamw in Python: torch's AdamW between two casts."""
+"""The arms of optimizer/fused_adamw in Python: torch's AdamW between two casts.
+
+Steps are calls, as a training loop makes them, and no replays of a graph: torch's default counts
+its steps on the host, which no graph records, and with `capturable` it is another sequence of
+kernels. So where the host sets the pace, a step's time is the host's.
+"""
 
 from __future__ import annotations
 
