@@ -122,8 +122,16 @@ const gpulift::Technique gpulift::technique{
          {.arm = "wgmma", .cases = burst_of("4096x4096x4096"), .on = "nvidia-h200", .speedup = {{0.94, 1.03}}},
          {.arm = "wgmma", .cases = burst_of("4104x4001x4008"), .on = "nvidia-h200", .speedup = {{0.9, 1.05}}}},
     .found = R"(
-        On an H100 wgmma reached 0.78 at the odd shape, not 0.82, while its clusters were squares of 256 alone: 5 rounds
-        for 4.12. naive has 9.0 TFLOP/s there and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of
+        H200: at multiples of tiles TMA alone reaches 0.96, not 0.8: the L2 gave 8.9 TB/s, reckoned of what tiles read,
+        not 7 to 8. Multicast adds nothing there (0.96), blocks that persist the rest (0.99 to 1.0). At the odd shape
+        TMA alone has 0.64, and multicast a third more, 0.84. Reckoned: of rows of 8016 bytes every second begins within
+        a sector, five of 32 bytes for four, 7 of 8 have a step's 128 bytes in two lines, and the L2 gives some 6 TB/s
+        of them: what a block reads sets the pace.
+        In the records of 2026-11-28 wgmma has clusters of 512 x 128 for that shape, 4 rounds for 5: 0.77, not 0.97.
+        Their blocks read 40 KiB a step, not 32, and a step took 0.96 us: 5/4 of the bytes for 4/5 of the rounds. They
+        are gone again. Squares alone, 272 on 55 clusters in 5 rounds, had 0.78 on an H100, not 0.82. Stream-K, which
+        deals the last round out to all, is reckoned to give 0.95, and is not written.
+        naive has 9 TFLOP/s at the odd shape and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of
         the L1 is inferred, not traced.)",
     .claims = {"custom-kernels-faster"},
     .arms = {"cublaslt", "naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma", "wgmma_multicast",

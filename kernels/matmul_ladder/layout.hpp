@@ -30,11 +30,10 @@ __host__ __device__ constexpr Piece piece_by_rows(int lane) { return {lane % 16,
 __host__ __device__ constexpr Piece piece_by_halves(int lane) { return {lane % 8 + lane / 16 * 8, lane / 8 % 2}; }
 
 /// In a box of 64 x 64 results: the piece whose address a lane gives to stmatrix for the 16 columns `pair` of the sums
-/// of wgmma that warp `warp` of four has, 16 rows. Where the box is transposed, these are 16 rows of it, 16 columns.
-__host__ __device__ constexpr Piece piece_of_sums(bool transposed, int warp, int pair, int lane) {
-  const Piece inside = transposed ? piece_by_halves(lane) : piece_by_rows(lane);
-  return transposed ? Piece{pair * 16 + inside.row, 2 * warp + inside.piece}
-                    : Piece{warp * 16 + inside.row, 2 * pair + inside.piece};
+/// of wgmma that warp `warp` of four has, 16 rows.
+__host__ __device__ constexpr Piece piece_of_sums(int warp, int pair, int lane) {
+  const Piece inside = piece_by_rows(lane);
+  return {warp * 16 + inside.row, 2 * pair + inside.piece};
 }
 
 struct TilePlace {

@@ -1,6 +1,6 @@
 #pragma once
 // One matrix product written eight times, each rung adding one thing to the one before: BF16 operands, sums in FP32, a
-// BF16 result. What a rung adds, and what that should bring, stands above its `..._rung()` in its .cu file.
+// BF16 result. What a rung adds, and what that brought, stands above its `..._rung()` in its .cu file.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>

@@ -1,6 +1,5 @@
 #include "kernels/matmul_ladder/matmul_ladder.hpp"
 
-#include <array>
 #include <cstring>
 #include <set>
 #include <stdexcept>
@@ -10,14 +9,11 @@
 
 #include "kernels/device_test.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
-#include "kernels/matmul_ladder/rungs.hpp"
 #include "kernels/matmul_ladder/tensor_map.hpp"
 #include "kernels/pattern.hpp"
 
 namespace gpulift {
 namespace {
-
-using ladder::ClusterShape;
 
 TEST(MatmulRung, HasAName) {
   std::vector<std::string> names;
@@ -89,60 +85,6 @@ TEST(TileOrder, WorksOnASquare) {
   EXPECT_EQ(kOrder.at(8), (ladder::TilePlace{0, 1}));
   EXPECT_EQ(kOrder.at(63), (ladder::TilePlace{7, 7}));
   EXPECT_EQ(kOrder.at(8 * 32), (ladder::TilePlace{8, 0}));
-}
-
-// Every 128 x 128 of the result has one block, and tiles beyond its end belong to clusters that reach over it.
-TEST(ClusterShape, CoversTheResultOnce) {
-  constexpr int kSide = 128;
-  for (const auto& [rows, columns] : {std::pair{1, 8}, {129, 264}, {4001, 4104}, {4104, 4000}, {512, 2048}}) {
-    for (const ClusterShape shape :
-         {ClusterShape::kSingle, ClusterShape::kSquare, ClusterShape::kWide, ClusterShape::kTall}) {
-      const ladder::TileOrder order = cluster_tiles(shape, rows, columns);
-      std::set<std::pair<int, int>> met;
-      for (int tile = 0; tile < order.count(); ++tile) {
-        for (int rank = 0; rank < blocks(shape); ++rank) {
-          const ladder::Corner corner = corner_of(shape, order.at(tile), rank);
-          for (int half = 0; half < 2; ++half) {
-            const std::pair part{corner.row / kSide, corner.column / kSide + half};
-            EXPECT_TRUE(met.insert(transposed(shape) ? std::pair{part.second, part.first} : part).second);
-          }
-        }
-      }
-      for (int row = 0; row < rows; row += kSide) {
-        for (int column = 0; column < columns; column += kSide) {
-          EXPECT_TRUE(met.contains({row / kSide, column / kSide}))
-              << rows << " " << columns << ": " << row << " " << column;
-        }
-      }
-      EXPECT_EQ(static_cast<int>(met.size()), 2 * blocks(shape) * order.count());
-    }
-  }
-}
-
-TEST(ClusterShape, PutsTheSecondBlockBelowOrBesideTheFirst) {
-  const auto parts = [](ClusterShape shape) {
-    const ladder::Corner first = corner_of(shape, {0, 0}, 0);
-    const ladder::Corner second = corner_of(shape, {0, 0}, 1);
-    EXPECT_EQ(first.row, 0);
-    EXPECT_EQ(first.column, 0);
-    return std::pair{second.row, second.column};
-  };
-  EXPECT_EQ(parts(ClusterShape::kSquare), (std::pair{128, 0}));
-  EXPECT_EQ(parts(ClusterShape::kWide), (std::pair{0, 256}));
-  EXPECT_EQ(parts(ClusterShape::kTall), (std::pair{0, 256}));
-}
-
-TEST(ClusterShape, IsTheOneOfFewestRounds) {
-  constexpr int kMultiprocessors = 132;
-  EXPECT_EQ(rounds(ClusterShape::kSquare, 4001, 4104, kMultiprocessors), 5);  // 16 x 17 clusters, 66 at once
-  EXPECT_EQ(rounds(ClusterShape::kWide, 4001, 4104, kMultiprocessors), 5);    // 32 x 9
-  EXPECT_EQ(rounds(ClusterShape::kTall, 4001, 4104, kMultiprocessors), 4);    // 8 x 33
-  EXPECT_EQ(ladder::shape_of_fewest_rounds(4001, 4104, kMultiprocessors), ClusterShape::kTall);
-  EXPECT_EQ(ladder::shape_of_fewest_rounds(4104, 4000, kMultiprocessors), ClusterShape::kWide);
-  for (const int side : {8, 4096, 8192}) {  // no shape is better
-    EXPECT_EQ(ladder::shape_of_fewest_rounds(side, side, kMultiprocessors), ClusterShape::kSquare);
-  }
-  EXPECT_EQ(rounds(ClusterShape::kSquare, 512, 256, 1), 2);  // a slice of one multiprocessor
 }
 
 TEST(Ring, ChangesItsPhaseWithEachRound) {
@@ -239,30 +181,24 @@ TEST_F(Fragments, OfTwoRightOperandsAreWhatMmaExpects) {
 
 // PTX: sum i of a thread of wgmma belongs to row 16 warp + lane / 4, plus 8 where i / 2 is odd, and to column 8 (i / 4)
 // + 2 (lane % 4) + i % 2. stmatrix stores a lane's two elements of a matrix to row lane / 4 of it, whose address lane 8
-// matrix + lane / 4 gave, or transposed each to the row that is its column.
+// matrix + lane / 4 gave.
 TEST(Sums, LieInTheBoxWhereTmaLooksForThem) {
-  for (const bool transposed : {false, true}) {
-    TileOnHost box;
-    for (int thread = 0; thread < 128; ++thread) {
-      const int lane = thread % 32;
-      const int warp = thread / 32;
-      for (int i = 0; i < 32; ++i) {
-        const int pair = i / 8;
-        const int matrix = i / 2 % 4;
-        const int row_inside = lane / 4;
-        const int column_inside = lane % 4 * 2 + i % 2;
-        const int giver = 8 * matrix + (transposed ? column_inside : row_inside);
-        const ladder::Piece piece = ladder::piece_of_sums(transposed, warp, pair, giver);
-        const int offset = ladder::swizzled(piece.row, piece.piece);
-        const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
-        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        box.at(offset + 2 * (transposed ? row_inside : column_inside)) =
-            static_cast<std::uint16_t>(transposed ? TileOnHost::value(column, row) : TileOnHost::value(row, column));
-      }
+  TileOnHost box;
+  for (int thread = 0; thread < 128; ++thread) {
+    const int lane = thread % 32;
+    const int warp = thread / 32;
+    for (int i = 0; i < 32; ++i) {
+      const int matrix = i / 2 % 4;
+      const int column_inside = lane % 4 * 2 + i % 2;
+      const ladder::Piece piece = ladder::piece_of_sums(warp, i / 8, 8 * matrix + lane / 4);
+      const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + column_inside;
+      box.at(ladder::swizzled(piece.row, piece.piece) + 2 * column_inside) =
+          static_cast<std::uint16_t>(TileOnHost::value(row, column));
     }
-    for (int row = 0; row < 64; ++row) {
-      for (int column = 0; column < 64; ++column) EXPECT_EQ(box.at(row, column), TileOnHost::value(row, column));
-    }
+  }
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < 64; ++column) EXPECT_EQ(box.at(row, column), TileOnHost::value(row, column));
   }
 }
 
@@ -281,13 +217,14 @@ struct Shape {
   std::int64_t depth;
 };
 
-class LadderTest : public DeviceTest {
+class MatmulLadder : public DeviceTest, public testing::WithParamInterface<MatmulRung> {
  protected:
   static constexpr std::size_t kGuard = 4096;  // elements behind the result that nobody may write
 
-  void skip_without(MatmulRung rung) {
+  void SetUp() override {
+    DeviceTest::SetUp();
     if (IsSkipped()) return;
-    const std::string why = why_rung_unsupported(rung, device().architecture());
+    const std::string why = why_rung_unsupported(GetParam(), device().architecture());
     if (!why.empty()) GTEST_SKIP() << why;
   }
 
@@ -333,14 +270,6 @@ class LadderTest : public DeviceTest {
   }
 };
 
-class MatmulLadder : public LadderTest, public testing::WithParamInterface<MatmulRung> {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    skip_without(GetParam());
-  }
-};
-
 TEST_P(MatmulLadder, AgreesWithLoopsOnTheHost) {
   for (const Shape& shape : {Shape{1, 8, 8}, Shape{128, 256, 64}, Shape{100, 200, 72}, Shape{129, 264, 136}}) {
     EXPECT_EQ(by_rung(shape, GetParam()), by_loops(shape)) << shape.rows << " " << shape.columns << " " << shape.depth;
@@ -362,41 +291,6 @@ TEST_P(MatmulLadder, KeepsItsSumsInRegisters) {
 
 INSTANTIATE_TEST_SUITE_P(Rungs, MatmulLadder, testing::ValuesIn(kMatmulRungs),
                          [](const auto& tested) { return matmul_rung_name(tested.param); });
-
-/// The last rung with each shape of its clusters, which it would choose for large products alone.
-class WgmmaClusters : public LadderTest, public testing::WithParamInterface<ClusterShape> {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    skip_without(MatmulRung::kWgmma);
-  }
-
-  std::vector<std::uint16_t> by_shape(const Shape& shape) {
-    return bits_of(shape, [&](const LadderProduct& product) { wgmma_rung(GetParam()).multiply(product, stream()); });
-  }
-};
-
-TEST_P(WgmmaClusters, AgreeWithLoopsOnTheHost) {
-  for (const Shape& shape : {Shape{1, 8, 8}, Shape{100, 200, 72}, Shape{129, 264, 136}, Shape{600, 1032, 328}}) {
-    EXPECT_EQ(by_shape(shape), by_loops(shape)) << shape.rows << " " << shape.columns << " " << shape.depth;
-  }
-}
-
-// Several tiles a block, so that rings and boxes go around.
-TEST_P(WgmmaClusters, MakeLargeProductsOfTheBitsOfTheFirstRung) {
-  for (const Shape& shape : {Shape{4001, 4104, 520}, Shape{4104, 4000, 520}}) {
-    EXPECT_EQ(by_shape(shape), by_rung(shape, MatmulRung::kNaive)) << shape.rows;
-  }
-}
-
-TEST_P(WgmmaClusters, KeepTheirSumsInRegisters) { EXPECT_EQ(wgmma_rung(GetParam()).resources().spilled_bytes, 0U); }
-
-std::string name_of(const testing::TestParamInfo<ClusterShape>& tested) {
-  constexpr std::array kNames{"single", "square", "wide", "tall"};
-  return kNames.at(static_cast<std::size_t>(tested.param));
-}
-INSTANTIATE_TEST_SUITE_P(Shapes, WgmmaClusters,
-                         testing::Values(ClusterShape::kSquare, ClusterShape::kWide, ClusterShape::kTall), name_of);
 
 }  // namespace
 }  // namespace gpulift

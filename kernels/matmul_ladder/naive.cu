@@ -32,7 +32,7 @@ void multiply(const LadderProduct& product, cudaStream_t stream) {
 }  // namespace
 
 // A thread an element. For 256 multiplications a warp reads 2 rows of `left` and 16 of `right`, each in a line of its
-// own: 18 to 36 cycles of the L1, where the FP32 units need 2. 3 to 6 TFLOP/s.
+// own: 18 to 36 cycles of the L1, where the FP32 units need 2. An H200 at 4096 cubed: 3.7 TFLOP/s.
 RungKernel naive_rung() {
   return {multiply, [] { return resources_of(naive_kernel, 0); }};
 }

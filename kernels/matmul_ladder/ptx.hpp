@@ -76,18 +76,11 @@ inline __device__ void arrive_at(const std::uint64_t* barrier, unsigned rank) {
       : "memory");
 }
 
-/// Four matrices of 8 rows of 16 bytes, as load_matrices() reads them, or turned: their columns as rows.
-template <bool kTransposed>
-__device__ void store_matrices(unsigned address, const uint4& words) {
-  if constexpr (kTransposed) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
-                 "r"(words.y), "r"(words.z), "r"(words.w)
-                 : "memory");
-  } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
-                 "r"(words.y), "r"(words.z), "r"(words.w)
-                 : "memory");
-  }
+/// Four matrices of 8 rows of 16 bytes, as load_matrices() reads them.
+inline __device__ void store_matrices(unsigned address, const uint4& words) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
+               "r"(words.y), "r"(words.z), "r"(words.w)
+               : "memory");
 }
 
 // --- Hopper: products of four warps

@@ -3,7 +3,6 @@
 
 #include "core/cuda/check.hpp"
 #include "kernels/matmul_ladder/matmul_ladder.hpp"
-#include "kernels/matmul_ladder/wgmma_tiles.hpp"
 
 namespace gpulift {
 
@@ -20,9 +19,6 @@ RungKernel mma_rung();
 RungKernel wgmma_tma_rung();
 RungKernel wgmma_multicast_rung();
 RungKernel wgmma_rung();
-
-/// The last rung with clusters of this shape, whichever it would choose: kSquare, kWide or kTall.
-RungKernel wgmma_rung(ladder::ClusterShape shape);
 
 /// Of a kernel that is launched with so much dynamic shared memory.
 template <typename Kernel>

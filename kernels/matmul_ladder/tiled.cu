@@ -89,7 +89,8 @@ void multiply(const LadderProduct& product, cudaStream_t stream) {
 }  // namespace
 
 // Adds tiles in shared memory, which a block reads from the caches once, and 8 x 8 sums a thread in registers: 64
-// multiplications for 16 numbers. FP32 units set the pace, at 60 % of their 67 TFLOP/s: ten times as fast.
+// multiplications for 16 numbers. FP32 units set the pace, at 60 % of their 67 TFLOP/s. An H200 at 4096 cubed: 41
+// TFLOP/s, 11 times as fast.
 RungKernel tiled_rung() {
   return {multiply, [] { return resources_of(tiled_kernel, 0); }};
 }

@@ -1,25 +1,21 @@
+#include <algorithm>
 #include <cstdint>
 #include <cuda/ptx>
-#include <utility>
 
 #include "core/cuda/check.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
 #include "kernels/matmul_ladder/ptx.hpp"
 #include "kernels/matmul_ladder/rungs.hpp"
 #include "kernels/matmul_ladder/tensor_map.hpp"
-#include "kernels/matmul_ladder/wgmma_tiles.hpp"
 #include "kernels/packed.hpp"
 
 namespace gpulift {
 namespace {
 
-using ladder::ClusterShape;
-using ladder::Corner;
-using ladder::kTileColumns;
-using ladder::kTileRows;
-
 // A block's tile is 128 x 256: two groups of four warps multiply 64 rows each, and one thread of a third group keeps a
 // ring of tiles filled by TMA. A step of 64 elements of depth takes the Tensor Cores 1024 cycles and 48 KiB.
+constexpr int kTileRows = 128;
+constexpr int kTileColumns = 256;
 constexpr int kDepth = 64;
 constexpr int kStages = 4;   // tiles in flight
 constexpr int kBoxes = 2;    // of each group, for the result: what fits into 227 KiB
@@ -64,60 +60,61 @@ struct Maps {
   cuda::ptx::barrier_cluster_wait(cuda::ptx::sem_acquire);
 }
 
-/// Calls work(corner) for each of this block's tiles. `order` counts the tiles of clusters.
-template <ClusterShape kShape, typename Work>
+/// Calls work(first row, first column) for each of this block's tiles. `order` counts the tiles of clusters, whose
+/// blocks are above one another.
+template <int kBlocks, typename Work>
 __device__ void for_each_tile(const ladder::TileOrder& order, int rank, Work work) {
-  const int clusters = static_cast<int>(gridDim.x) / blocks(kShape);
-  for (int tile = static_cast<int>(blockIdx.x) / blocks(kShape); tile < order.count(); tile += clusters) {
-    work(corner_of(kShape, order.at(tile), rank));
+  const int clusters = static_cast<int>(gridDim.x) / kBlocks;
+  for (int tile = static_cast<int>(blockIdx.x) / kBlocks; tile < order.count(); tile += clusters) {
+    const ladder::TilePlace place = order.at(tile);
+    work((place.row * kBlocks + rank) * kTileRows, place.column * kTileColumns);
   }
 }
 
-/// Begins to load a tile of kRows rows that kSharing blocks have in common: this block's share, into all of them.
-/// Each then gets the whole tile, and counts its bytes at its own barrier.
-template <int kRows, int kSharing>
-__device__ void load_share(unsigned char (&tile)[kRows * ladder::kRowBytes], const CUtensorMap& map, int from, int row,
-                           int rank, std::uint64_t* barrier) {
+/// Begins to load the tile of `right` that the blocks have in common: this block's share, into all of them. Each then
+/// gets the whole tile, and counts its bytes at its own barrier.
+template <int kBlocks>
+__device__ void load_share(unsigned char (&tile)[kTileColumns * ladder::kRowBytes], const CUtensorMap& map, int from,
+                           int column, int rank, std::uint64_t* barrier) {
   using namespace cuda::ptx;
-  if constexpr (kSharing == 1) {
-    cp_async_bulk_tensor(space_cluster, space_global, tile, &map, {from, row}, barrier);
+  if constexpr (kBlocks == 1) {
+    cp_async_bulk_tensor(space_cluster, space_global, tile, &map, {from, column}, barrier);
   } else {
-    constexpr int kShare = kRows / kSharing;
-    constexpr std::uint16_t kAllBlocks = (1 << kSharing) - 1;
+    constexpr int kShare = kTileColumns / kBlocks;
+    constexpr std::uint16_t kAllBlocks = (1 << kBlocks) - 1;
     cp_async_bulk_tensor(space_cluster, space_global, tile + rank * kShare * ladder::kRowBytes, &map,
-                         {from, row + rank * kShare}, barrier, kAllBlocks);
+                         {from, column + rank * kShare}, barrier, kAllBlocks);
   }
 }
 
 /// One thread: waits until all blocks that get a tile have done with the one before it in the ring.
-template <ClusterShape kShape>
+template <int kBlocks>
 __device__ void load_tiles(const Maps& maps, const ladder::TileOrder& order, int steps, Shared& shared, int rank) {
-  static_assert(above(kShape) == 1 || beside(kShape) == 1, "all blocks of a cluster share the same tile");
   ladder::Ring<kStages> ring;
-  for_each_tile<kShape>(order, rank, [&](const Corner& corner) {
+  for_each_tile<kBlocks>(order, rank, [&](int row, int column) {
     for (int step = 0; step < steps; ++step) {
       using namespace cuda::ptx;
       Stage& stage = shared.stages[ring.stage];
       std::uint64_t* full = &shared.full[ring.stage];
       wait(&shared.empty[ring.stage], ring.phase ^ 1);  // at once in the first round
       mbarrier_arrive_expect_tx(sem_release, scope_cta, space_shared, full, sizeof(Stage));
-      load_share<kTileRows, beside(kShape)>(stage.left, maps.left, step * kDepth, corner.row, rank, full);
-      load_share<kTileColumns, above(kShape)>(stage.right, maps.right, step * kDepth, corner.column, rank, full);
+      cp_async_bulk_tensor(space_cluster, space_global, stage.left, &maps.left, {step * kDepth, row}, full);
+      load_share<kBlocks>(stage.right, maps.right, step * kDepth, column, rank, full);
       ring.advance();
     }
   });
 }
 
 /// Tells all blocks whose loads write to this stage that this warp has done with it.
-template <ClusterShape kShape>
+template <int kBlocks>
 __device__ void release(const std::uint64_t* empty) {
   const unsigned lane = threadIdx.x % 32;
-  if (lane < blocks(kShape)) ptx::arrive_at(empty, lane);
+  if (lane < kBlocks) ptx::arrive_at(empty, lane);
   __syncwarp();
 }
 
 /// The sums of this group's 64 rows over the whole depth.
-template <ClusterShape kShape>
+template <int kBlocks>
 __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, int steps, Shared& shared, int group) {
   int before = 0;
   for (int step = 0; step < steps; ++step) {
@@ -130,19 +127,18 @@ __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, i
     ptx::commit_products();
     // This step's products go on while those of the step before are known to be done.
     ptx::wait_for_products<1>();
-    if (step > 0) release<kShape>(&shared.empty[before]);
+    if (step > 0) release<kBlocks>(&shared.empty[before]);
     before = ring.stage;
     ring.advance();
   }
   ptx::wait_for_products<0>();
   ptx::hold(sums);
-  release<kShape>(&shared.empty[before]);
+  release<kBlocks>(&shared.empty[before]);
 }
 
 /// This group's 64 x 256 results, in boxes that TMA stores while the next is made.
-template <bool kTransposed>
-__device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, Shared& shared, int group,
-                           const Corner& corner) {
+[[maybe_unused]] __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, Shared& shared, int group,
+                                            int row, int column) {
   using namespace cuda::ptx;
   constexpr int kPairs = kBoxSide / 16;  // of 8 columns, which are four sums of a thread
   const int thread = static_cast<int>(threadIdx.x) % kGroup;
@@ -155,34 +151,30 @@ __device__ void store_tile(const float (&sums)[128], const CUtensorMap& map, Sha
     ptx::synchronise(1 + group, kGroup);
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
-      const ladder::Piece piece = ladder::piece_of_sums(kTransposed, warp, pair, thread % 32);
+      const ladder::Piece piece = ladder::piece_of_sums(warp, pair, thread % 32);
       Pack values;
 #pragma unroll
       for (int i = 0; i < kPack; ++i) values.at[i] = sums[(box * kPairs + pair) * kPack + i];
-      ptx::store_matrices<kTransposed>(ptx::shared_address(target) + ladder::swizzled(piece.row, piece.piece),
-                                       pack(values));
+      ptx::store_matrices(ptx::shared_address(target) + ladder::swizzled(piece.row, piece.piece), pack(values));
     }
     fence_proxy_async(space_shared);  // lets TMA see what this thread wrote
     ptx::synchronise(1 + group, kGroup);
     if (thread == 0) {
-      const int row = corner.row + group * kBoxSide;
-      const int column = corner.column + box * kBoxSide;
-      cp_async_bulk_tensor(space_global, space_shared, &map, {kTransposed ? row : column, kTransposed ? column : row},
-                           target);
+      cp_async_bulk_tensor(space_global, space_shared, &map, {column + box * kBoxSide, row + group * kBoxSide}, target);
       cp_async_bulk_commit_group();
     }
     __syncwarp();
   }
 }
 
-template <ClusterShape kShape>
+template <int kBlocks>
 __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, int steps, Shared& shared) {
   using namespace cuda::ptx;
   const auto rank = static_cast<int>(get_sreg_cluster_ctarank());
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&shared.full[stage], 1);
-      mbarrier_init(&shared.empty[stage], blocks(kShape) * kMultiplying * kGroup / 32);  // all their warps
+      mbarrier_init(&shared.empty[stage], kBlocks * kMultiplying * kGroup / 32);  // all their warps
     }
     fence_mbarrier_init(sem_release, scope_cluster);  // lets other blocks and TMA see them
   }
@@ -195,16 +187,16 @@ __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, i
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == kMultiplying) {
     ptx::give_registers<kLoadingRegisters>();
-    if (threadIdx.x % kGroup == 0) load_tiles<kShape>(maps, order, steps, shared, rank);
+    if (threadIdx.x % kGroup == 0) load_tiles<kBlocks>(maps, order, steps, shared, rank);
     __syncwarp();
     synchronise_cluster();
   } else {
     ptx::take_registers<kMultiplyingRegisters>();
     ladder::Ring<kStages> ring;
-    for_each_tile<kShape>(order, rank, [&](const Corner& corner) {
+    for_each_tile<kBlocks>(order, rank, [&](int row, int column) {
       float sums[128];
-      multiply_tile<kShape>(sums, ring, steps, shared, group);
-      store_tile<transposed(kShape)>(sums, maps.result, shared, group, corner);
+      multiply_tile<kBlocks>(sums, ring, steps, shared, group);
+      store_tile(sums, maps.result, shared, group, row, column);
     });
     if (threadIdx.x % kGroup == 0) cp_async_bulk_wait_group_read(n32_t<0>{});
     __syncwarp();
@@ -212,13 +204,13 @@ __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, i
   }
 }
 
-template <ClusterShape kShape>
+template <int kBlocks>
 __global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
                                                             int steps) {
   if constexpr (ptx::kHasWgmma) {
     extern __shared__ unsigned char memory[];
     unsigned char* aligned = memory + (kAlignment - ptx::shared_address(memory) % kAlignment) % kAlignment;
-    multiply_all<kShape>(maps, order, steps, *reinterpret_cast<Shared*>(aligned));
+    multiply_all<kBlocks>(maps, order, steps, *reinterpret_cast<Shared*>(aligned));
   }
 }
 
@@ -231,36 +223,31 @@ int multiprocessors() {
 }
 
 /// As few as need no more rounds: they stay in step, and share the cache and the power.
-template <ClusterShape kShape>
-int clusters_that_persist(int rows, int columns) {
-  const int count = cluster_tiles(kShape, rows, columns).count();
-  return ladder::divide_up(count, rounds(kShape, rows, columns, multiprocessors()));
-}
+int clusters_that_persist(int tiles, int most) { return ladder::divide_up(tiles, ladder::divide_up(tiles, most)); }
 
-template <ClusterShape kShape, bool kPersists>
+template <int kBlocks, bool kPersists>
 struct Wgmma {
   static void multiply(const LadderProduct& product, cudaStream_t stream) {
-    LadderProduct turned = product;
-    if constexpr (transposed(kShape)) {
-      std::swap(turned.left, turned.right);
-      std::swap(turned.rows, turned.columns);
-    }
-    const Maps maps{make_tensor_map(turned.left, turned.rows, turned.depth, kTileRows / beside(kShape)),
-                    make_tensor_map(turned.right, turned.columns, turned.depth, kTileColumns / above(kShape)),
-                    make_tensor_map(product.result, product.rows, product.columns, kBoxSide)};
+    constexpr int kClusterRows = kBlocks * kTileRows;
+    constexpr int kRowsAtOnce = 2048;  // are worked on before the next column
     const auto rows = static_cast<int>(product.rows);
     const auto columns = static_cast<int>(product.columns);
     const int steps = ladder::divide_up(static_cast<int>(product.depth), kDepth);
-    const ladder::TileOrder order = cluster_tiles(kShape, rows, columns);
-    const int clusters = kPersists ? clusters_that_persist<kShape>(rows, columns) : order.count();
+    const Maps maps{make_tensor_map(product.left, product.rows, product.depth, kTileRows),
+                    make_tensor_map(product.right, product.columns, product.depth, kTileColumns / kBlocks),
+                    make_tensor_map(product.result, product.rows, product.columns, kBoxSide)};
+    const ladder::TileOrder order{ladder::divide_up(rows, kClusterRows), ladder::divide_up(columns, kTileColumns),
+                                  kRowsAtOnce / kClusterRows};
+    const int most = std::max(multiprocessors() / kBlocks, 1);
+    const int clusters = kPersists ? clusters_that_persist(order.count(), most) : order.count();
 
-    const auto kernel = wgmma_kernel<kShape>;
+    const auto kernel = wgmma_kernel<kBlocks>;
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(blocks(kShape)), 1, 1};
+    cluster.val.clusterDim = {kBlocks, 1, 1};
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(clusters * blocks(kShape)));
+    config.gridDim = dim3(static_cast<unsigned>(clusters * kBlocks));
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kSharedBytes;
     config.stream = stream;
@@ -268,38 +255,25 @@ struct Wgmma {
     config.numAttrs = 1;
     check(cudaLaunchKernelEx(&config, kernel, maps, order, steps));
   }
-  static RungResources resources() { return resources_of(wgmma_kernel<kShape>, kSharedBytes); }
+  static RungResources resources() { return resources_of(wgmma_kernel<kBlocks>, kSharedBytes); }
   static constexpr RungKernel kRung{multiply, resources};
 };
-
-void multiply_in_fewest_rounds(const LadderProduct& product, cudaStream_t stream) {
-  const ClusterShape shape = ladder::shape_of_fewest_rounds(static_cast<int>(product.rows),
-                                                            static_cast<int>(product.columns), multiprocessors());
-  wgmma_rung(shape).multiply(product, stream);
-}
 
 }  // namespace
 
 // Adds wgmma, which reads its operands from shared memory itself, and TMA, by which one thread loads whole tiles: no
 // warp that multiplies computes an address, and Tensor Cores run at their full rate while the ring is full. The L2
-// cache fills it: 48 KiB for 1024 cycles of each multiprocessor, 9 TB/s at 780 TFLOP/s, where it gives 7 to 8. 630
-// TFLOP/s, 1.7 times as fast as mma.
-RungKernel wgmma_tma_rung() { return Wgmma<ClusterShape::kSingle, false>::kRung; }
+// cache fills it, 48 KiB a step. An H200 at 4096 cubed: 756 TFLOP/s, 2.0 times as fast as mma, for which 8.9 TB/s come.
+RungKernel wgmma_tma_rung() { return Wgmma<1, false>::kRung; }
 
 // Adds clusters of two blocks, one above the other: each loads one half of the tile of `right`, into both. A block
-// reads 32 KiB in place of 48, 6 TB/s at 780 TFLOP/s: 1.15 times as fast.
-RungKernel wgmma_multicast_rung() { return Wgmma<ClusterShape::kSquare, false>::kRung; }
+// reads 32 KiB a step in place of 48. An H200 at 4096 cubed: 755 TFLOP/s, as fast, since the L2 held nothing up. At
+// 4001 x 4104 x 4008, whose rows begin anywhere in a line, it does: 1.3 times as fast.
+RungKernel wgmma_multicast_rung() { return Wgmma<2, false>::kRung; }
 
 // Adds blocks that persist: a tile's results are stored while the next one's operands are loaded and multiplied, where
-// before each tile began with an empty ring and ended with a store, 2 to 3 us of 44. Where power is the limit the clock
-// gives a part of that back: 1.05 times as fast. And where another shape of the clusters needs fewer rounds it is
-// taken: 4001 x 4104 has 272 squares, 5 rounds of 66 clusters, but 264 tall ones, 4 rounds: 1.2 times as fast there.
-RungKernel wgmma_rung() { return {multiply_in_fewest_rounds, Wgmma<ClusterShape::kSquare, true>::resources}; }
-
-RungKernel wgmma_rung(ClusterShape shape) {
-  if (shape == ClusterShape::kWide) return Wgmma<ClusterShape::kWide, true>::kRung;
-  if (shape == ClusterShape::kTall) return Wgmma<ClusterShape::kTall, true>::kRung;
-  return Wgmma<ClusterShape::kSquare, true>::kRung;
-}
+// before each tile began with an empty ring and ended with a store. An H200 at 4096 cubed: 785 TFLOP/s, 1.04 times as
+// fast. 4001 x 4104 has 272 tiles of clusters, which 55 of the 66 clusters work on in 5 rounds of equal length.
+RungKernel wgmma_rung() { return Wgmma<2, true>::kRung; }
 
 }  // namespace gpulift
