@@ -75,12 +75,6 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "compiled", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{7, 10.5}}},
                 {.arm = "fused", .cases = form_of("gelu"), .on = "nvidia-h", .speedup = {{1.85, 2.25}}},
                 {.arm = "fused", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{9, 11}}}},
-    .found = R"(
-        On an H200, of one launch and 128 MiB, written out: compiled takes 123 us, 6.0 for 7 to 10.5. The host is in
-        its calls for 100 of them, guards and a launch, while ours is launched from C++ in 5. Of windows in which
-        calls took 69 to 84 us a step was one of 107 to 116. So the host's pace is in this number, and what the
-        kernel alone takes is not known. torch's calls are hidden behind its kernels, 137 of 749 us, and as a graph
-        they gain 1.02.)",
     .claims = {},
     .arms = {"torch", "graph", "compiled", "fused"},
     .controls = {"graph"},

@@ -3,7 +3,9 @@
 // all are padded to the fullest expert; a call for each, on one stream, on eight, or recorded in a graph. torch's call
 // in 2.11 is CUTLASS's grouped kernel on 9.0 (KernelPtrArrayTmaWarpSpecialized...,
 // aten/src/ATen/native/cuda/GroupMM.cu), so that CUTLASS has no arm of its own. The pace of launches counts too, since
-// they are a loop's cost.
+// they are a loop's cost. torch's call alone reads on the device how many tokens an expert has. All others know it on
+// the host, for which a training waits in each layer, uncounted here; their plans are searched for these numbers, and
+// the graph holds for them alone.
 
 #include <cstdint>
 #include <memory>

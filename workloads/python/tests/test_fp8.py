@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -21,7 +23,7 @@ def seeded() -> None:
     torch.manual_seed(7)
 
 
-def matrix(device: str = "cpu") -> torch.Tensor:
+def matrix(device: str = "cpu") -> Any:
     return torch.randn(128, 256, device=device, dtype=torch.bfloat16)
 
 
