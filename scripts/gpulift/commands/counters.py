@@ -21,8 +21,9 @@ from gpulift.records.model import Context
 AGREES = 0.05
 MEMORY = "device_memory"
 ABOUT = (
-    "One step of each arm after two others, of all its kernels; caches and clocks as they were."
-    " Writes always hit the L2."
+    "Computed: what a step reads, writes and calculates by its cost, caches aside. The rest is what"
+    " the card counted over all kernels of one step after two others, caches and clocks as they"
+    " were; writes always hit the L2."
 )
 
 

@@ -188,7 +188,7 @@ def test_a_row_for_each_arm_and_a_line_for_what_cannot_run(
     assert "2.15 GB (+0.1 %)" in row
     assert "50.1 %" in row
     assert "pinned: skipped: no arm can run here: no page is pinned" in said
-    assert "Writes always hit the L2" in said
+    assert "writes always hit the L2" in said
 
 
 def test_the_cards_settings_are_left_as_they_are(fake_ncu: Path) -> None:
