@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kLargest = std::numeric_limits<int>::max();  // as techniques keep counts and lengths
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;          // beyond it JSON's numbers lose digits
+constexpr std::int64_t kMostRanks = 1024;                           // a process each, which a host may all have
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -51,6 +52,11 @@ std::size_t sides_of(const std::string& word) {
   return all ? parts.size() : 0;
 }
 
+std::int64_t most_of(const std::string& axis) {
+  if (axis == "ranks" || axis == "gpus") return kMostRanks;
+  return axis.ends_with("bytes") ? kMostBytes : kLargest;
+}
+
 /// What the sweep has on the axis, each once, in its order.
 std::vector<Json> values_on(const std::string& axis, const TechniqueInfo& technique) {
   std::vector<Json> values;
@@ -65,8 +71,7 @@ std::vector<Json> values_on(const std::string& axis, const TechniqueInfo& techni
 /// What an axis takes. A technique asks for its own words and takes any other for one of these: only numbers are free.
 class Domain {
  public:
-  Domain(const std::string& name, std::vector<Json> of_sweep)
-      : of_sweep_(std::move(of_sweep)), most_(name.ends_with("bytes") ? kMostBytes : kLargest) {
+  Domain(const std::string& name, std::vector<Json> of_sweep) : of_sweep_(std::move(of_sweep)), most_(most_of(name)) {
     for (const Json& value : of_sweep_) {
       if (value.is_number()) least_ = std::min(least_.value_or(1), value.get<std::int64_t>());
       if (value.is_string()) sides_.insert(sides_of(value));

@@ -130,6 +130,15 @@ TEST(WithAxes, BytesAreManyMore) {
   EXPECT_THAT(texts_of(with({copy}, {"bytes=8589934592"})), ElementsAre("ceiling/copy/bytes:8589934592"));
 }
 
+TEST(WithAxes, RanksAreNoMoreThanAHostCanStart) {
+  for (const std::string axis : {"ranks", "gpus"}) {
+    const auto straggler = technique_with("distributed/straggler", {{{axis, 2}}});
+    EXPECT_THAT(texts_of(with({straggler}, {axis + "=1024"})), ElementsAre("distributed/straggler/" + axis + ":1024"));
+    EXPECT_THAT([&] { with({straggler}, {axis + "=1025"}); },
+                ThrowsMessage<std::invalid_argument>(HasSubstr("whole numbers from 1 to 1024 there")));
+  }
+}
+
 // A technique that does not know a word may take it for another.
 TEST(WithAxes, WordsAreTheSweepsOwnUnlessTheyAreNumbers) {
   EXPECT_THAT(texts_of(with({matmul()}, {"shape=8192x4096x1024", "type=fp16", "regime=sustained"})),

@@ -46,10 +46,10 @@ std::string card_of(const Json& context) {
   return card.empty() ? "none" : card;
 }
 
-/// Absent means none, so that slowed and plain launches never mix.
-std::string plant_of(const Json& context) {
-  const std::string plant = known(context, "/options/plant");
-  return plant.empty() ? "0" : plant;
+/// Of an option that records have where it was given alone, so that slowed, untimed and plain launches never mix.
+void require_same_option(const char* name, const char* option, const Json& none, const Json& theirs, const Json& ours) {
+  const auto of = [&](const Json& context) { return context.value("options", Json::object()).value(option, none); };
+  if (of(theirs) != of(ours)) throw OtherSettings(refusal(name, of(theirs).dump(), of(ours).dump()));
 }
 
 /// Of the process or, with "/build" ahead, of the compilers: what is not there was not set.
@@ -89,8 +89,8 @@ void require_same_run(const std::vector<Json>& records, const Json& context) {
       require_same_environment(theirs, context, "");
       require_same_environment(theirs, context, "/build");
     }
-    if (plant_of(theirs) != plant_of(context))
-      throw OtherSettings(refusal("--plant", plant_of(theirs), plant_of(context)));
+    require_same_option("--plant", "plant", 0, theirs, context);
+    require_same_option("--profile", "profile", false, theirs, context);
     require_same<OtherSettings>(kComparedSettings, theirs, context);
   }
 }

@@ -117,6 +117,16 @@ TEST(RequireSameRun, SlowedAndPlainLaunchesDoNotMix) {
   EXPECT_NO_THROW(require_same_run({record(slowed)}, slowed));
 }
 
+TEST(RequireSameRun, StepsForAProfilerAreNoMeasurement) {
+  Json profiled = context();
+  profiled["options"]["profile"] = true;
+  EXPECT_THAT([&] { require_same_run({record(profiled)}, context()); },
+              ThrowsMessage<OtherSettings>(HasSubstr("--profile true, here it is false")));
+  EXPECT_THAT([&] { require_same_run({record(context())}, profiled); },
+              ThrowsMessage<OtherSettings>(HasSubstr("--profile false, here it is true")));
+  EXPECT_NO_THROW(require_same_run({record(profiled)}, profiled));
+}
+
 TEST(RequireSameRun, ACardAndNoCardAreNotTheSame) {
   Json without = context();
   without.erase("gpu");

@@ -21,8 +21,9 @@ from gpulift.records.model import Context
 AGREES = 0.05
 MEMORY = "device_memory"
 ABOUT = (
-    "One step of each arm after two others, of all its kernels; caches and clocks as they were."
-    " Writes always hit the L2."
+    "Computed: what a step reads, writes and calculates by its cost, caches aside. The rest is what"
+    " the card counted over all kernels of one step after two others, caches and clocks as they"
+    " were; writes always hit the L2."
 )
 
 
@@ -64,29 +65,36 @@ def find(wanted: str, places: Sequence[Path] | None) -> Subject:
         arms = tuple(arm.name for arm in record.arms)
         return Subject(record.technique, record.case_id, arms, axes_of(record))
     found = machine.require_selected(machine.catalogue(machine.find_bench()), wanted)
-    named = [f"{info.id}/{case.id}".rstrip("/") for info in found for case in info.cases]
+    named = [
+        f"{info.id}/{case}".rstrip("/")
+        for info in found
+        for case in [one.id for one in info.cases] or [""]  # unknown where it was not built
+    ]
     if len(named) > 1:
         more = ", ..." if len(named) > 3 else ""
         raise GpuliftError(
             f"{wanted!r} selects {len(named)} cases ({', '.join(named[:3])}{more}): name one"
         )
     (info,) = found
-    return Subject(info.id, info.cases[0].id if info.cases else "", _arms(info, wanted))
+    if info.unavailable:
+        told = "; ".join(part for part in (info.unavailable, info.remedy) if part)
+        raise GpuliftError(f"{info.id} cannot run here: {told}", NOTHING_RAN)
+    return Subject(info.id, info.cases[0].id, _arms(info, wanted))
 
 
 def _arms(info: TechniqueInfo, wanted: str) -> tuple[str, ...]:
     matches = machine.matcher(wanted)
-    (case,) = info.cases or (None,)
-    name = "/".join(part for part in (info.id, case.id if case else "") if part)
+    (case,) = info.cases
+    name = "/".join(part for part in (info.id, case.id) if part)
     return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
 
 
 def count(subject: Subject, context: Context, gpu: int | None) -> list[ncu.Step]:
     """Each arm by itself, so that what one of them cannot do costs no other."""
-    program = ncu.find_ncu()
     if context.gpu is None:
         told = "; ".join(part for part in (context.gpu_missing, context.gpu_remedy) if part)
         raise GpuliftError(f"counters are a GPU's: {told}", NOTHING_RAN)
+    program = ncu.find_ncu()
     wanted = ncu.metrics(context.gpu.facts.get("architecture", 0))
     flags = [*([] if gpu is None else ["--gpu", str(gpu)]), *machine.axis_flags(subject.axes)]
     steps = []

@@ -188,7 +188,7 @@ def test_a_row_for_each_arm_and_a_line_for_what_cannot_run(
     assert "2.15 GB (+0.1 %)" in row
     assert "50.1 %" in row
     assert "pinned: skipped: no arm can run here: no page is pinned" in said
-    assert "Writes always hit the L2" in said
+    assert "writes always hit the L2" in said
 
 
 def test_the_cards_settings_are_left_as_they_are(fake_ncu: Path) -> None:
@@ -270,11 +270,12 @@ def test_a_card_that_another_run_holds_is_said(
 def test_without_ncu_or_gpu_there_is_a_remedy(
     fake_ncu: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("FAKE_BENCH", "ok")
-    assert show(FILTER) == NOTHING_RAN
-    assert "no NVIDIA driver" in capfd.readouterr().err
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(ncu, "PLACES", ())
+    monkeypatch.setenv("FAKE_BENCH", "ok")
+    assert show(FILTER) == NOTHING_RAN
+    assert "no NVIDIA driver" in capfd.readouterr().err, "which no ncu would help"
+    monkeypatch.setenv("FAKE_BENCH", "gpu")
     assert show(FILTER) == NOTHING_RAN
     assert "install nsight-compute" in capfd.readouterr().err
 
@@ -283,6 +284,17 @@ def test_without_ncu_or_gpu_there_is_a_remedy(
 def test_nothing_but_skips_has_an_exit_code_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     assert show("bytes:4096/pinned$") == NOTHING_RAN
     assert capfd.readouterr().out == "pinned: skipped: no arm can run here: no page is pinned\n"
+
+
+@pytest.mark.usefixtures("fake_ncu")
+def test_what_was_not_built_counts_as_a_case_and_says_why(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert show("bytes:4096|resnet") == USAGE
+    assert "(transfer/pinned_copy/bytes:4096, model/resnet): name one" in capfd.readouterr().err
+    assert show("model/resnet") == NOTHING_RAN
+    told = "model/resnet cannot run here: built without LibTorch; ./gpulift setup"
+    assert capfd.readouterr().err == f"gpulift: error: {told}\n"
 
 
 @pytest.mark.usefixtures("fake_ncu")
