@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,31 @@ def script_beside(request: pytest.FixtureRequest) -> ModuleType:
     """technique: the script NAME.py beside NAME_test.py, as a module."""
     pytest.importorskip("torch")
     return technique_script.load(str(request.path))
+
+
+@pytest.fixture(name="idle_graphs")
+def graphs_that_do_nothing(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """idle_graphs: steps are recorded as on a GPU, and replays do nothing."""
+    import torch
+    from gpulift_work import kernels, training
+
+    genuine = training.recorded
+
+    def recorded(step: Any, _device: Any, stream: Any = None) -> Any:
+        on_a_gpu: Any = SimpleNamespace(type="cuda")
+        return genuine(step, on_a_gpu, stream)
+
+    for place in (technique, kernels):
+        monkeypatch.setattr(place, "recorded", recorded, raising=False)
+    graph = SimpleNamespace(replay=lambda: None)
+    for name, fake in {
+        "CUDAGraph": lambda: graph,
+        "Stream": lambda _device: None,
+        "graph": lambda _graph, stream: nullcontext(stream),
+        "stream": nullcontext,
+        "synchronize": lambda _device: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
 
 
 @pytest.fixture(name="hellos_of_ranks")

@@ -20,6 +20,10 @@ enum class ScaledPart {
   kTile,    // each 128 rows by 128 columns
 };
 
+/// Each byte of scales before a step that is checked: 3.4e38. Where nothing looked for the largest numbers, NaN in
+/// their place would not be larger than zero, and so make a scale of 1.
+inline constexpr int kHugeFloats = 0x7F;
+
 /// How many floats the scales take, and what they are found from behind them.
 std::size_t fp8_scales(ScaledPart part, std::int64_t rows, std::int64_t columns);
 

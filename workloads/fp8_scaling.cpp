@@ -68,6 +68,10 @@ class CastOperand final : public MatmulOperand {
     cast_to_fp8(part_, static_cast<const __nv_bfloat16*>(originals_.at(set)), rows_, columns_,
                 static_cast<__nv_fp8_e4m3*>(cast_.at(set)), scales_.data(), stream);
   }
+  void poison(cudaStream_t stream) const override {
+    check(cudaMemsetAsync(cast_.at(0), 0xFF, cast_.bytes(), stream));
+    check(cudaMemsetAsync(scales_.data(), kHugeFloats, scales_.bytes(), stream));
+  }
   const void* scales() const override { return scales_.data(); }
 
  private:
@@ -96,6 +100,11 @@ class BlockCastOperand final : public MatmulOperand {
   void prepare(std::int64_t set, cudaStream_t stream) const override {
     cast_to_blocks(format_, static_cast<const __nv_bfloat16*>(originals_.at(set)), rows_, columns_,
                    {static_cast<std::uint8_t*>(cast_.at(set)), scales_.data(), tensor_scale_data()}, stream);
+  }
+  void poison(cudaStream_t stream) const override {
+    check(cudaMemsetAsync(cast_.at(0), 0xFF, cast_.bytes(), stream));
+    check(cudaMemsetAsync(scales_.data(), 0xFF, scales_.bytes(), stream));
+    if (tensor_scale_) check(cudaMemsetAsync(tensor_scale_->data(), kHugeFloats, tensor_scale_->bytes(), stream));
   }
   const void* scales() const override { return scales_.data(); }
   const float* tensor_scale() const override { return tensor_scale_data(); }
@@ -164,6 +173,10 @@ ProductScale::ProductScale(Device& device, LtOperation& operation, const MatmulO
 
 void ProductScale::prepare(cudaStream_t stream) const {
   multiply_tensor_scales(a_, b_, factor_and_zero_.data(), stream);
+}
+
+void ProductScale::poison(cudaStream_t stream) const {
+  check(cudaMemsetAsync(factor_and_zero_.data(), 0xFF, sizeof(float), stream));
 }
 
 }  // namespace gpulift

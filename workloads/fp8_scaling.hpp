@@ -44,6 +44,7 @@ class ProductScale {
   ProductScale(Device& device, LtOperation& operation, const MatmulOperand& a, const MatmulOperand& b);
   /// Behind both operands' casts.
   void prepare(cudaStream_t stream) const;
+  void poison(cudaStream_t stream) const;
 
  private:
   const float* a_;

@@ -3,9 +3,11 @@
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "core/cuda/check_cublas.hpp"
 #include "core/cuda/error.hpp"
 #include "kernels/device_test.hpp"
+#include "kernels/fp8_cast.hpp"
 #include "workloads/lt_operation.hpp"
 #include "workloads/matmul.hpp"
 #include "workloads/matmul_operand.hpp"
@@ -63,6 +66,30 @@ TEST_F(Fp8ScalingOnDevice, OperandsAreCastByScalesOfTheirOwn) {
   }
 }
 
+// Else a product whose cast did nothing would be that of the last cast.
+TEST_F(Fp8ScalingOnDevice, PoisonReachesWhatAStepCastsAndItsScales) {
+  constexpr std::int64_t kRows = 128;
+  constexpr std::int64_t kColumns = 256;
+  constexpr std::int64_t kSets = 2;
+  for (const Fp8Scaling scaling :
+       {Fp8Scaling::kTensor, Fp8Scaling::kRow, Fp8Scaling::kBlock, Fp8Scaling::kMxfp8, Fp8Scaling::kNvfp4}) {
+    if (!why_scaling_unsupported(scaling, device().architecture()).empty()) continue;
+    const bool in_blocks = scaling == Fp8Scaling::kMxfp8 || scaling == Fp8Scaling::kNvfp4;
+    const auto operand = make_cast_operand(device(), scaling, MatmulSide::kA, {25, kColumns}, kRows, kSets);
+    std::vector<std::uint8_t> numbers(kRows * kColumns / (scaling == Fp8Scaling::kNvfp4 ? 2 : 1));
+    std::uint8_t scale = 0;
+    for (std::int64_t set = 0; set < kSets; ++set) operand->prepare(set, stream());
+    operand->poison(stream());
+    check(cudaStreamSynchronize(stream()));
+    check(cudaMemcpy(&scale, operand->scales(), sizeof scale, cudaMemcpyDeviceToHost));
+    EXPECT_EQ(scale, in_blocks ? 0xFF : kHugeFloats) << static_cast<int>(scaling);
+    for (std::int64_t set = 0; set < kSets; ++set) {
+      check(cudaMemcpy(numbers.data(), operand->at(set), numbers.size(), cudaMemcpyDeviceToHost));
+      EXPECT_EQ(std::ranges::count(numbers, 0xFF), std::ssize(numbers)) << static_cast<int>(scaling) << " " << set;
+    }
+  }
+}
+
 class ScaleOfATensor final : public MatmulOperand {
  public:
   explicit ScaleOfATensor(const float* scale) : scale_(scale) {}
@@ -99,6 +126,8 @@ TEST_F(Fp8ScalingOnDevice, AProductIsMultipliedByBothScalesAsTheyLieOnTheDevice)
     const float expected = 2 * static_cast<float>(plain[i]);
     ASSERT_NEAR(static_cast<float>(scaled[i]), expected, 0x1p-7f * std::abs(expected) + 1e-3f) << i;
   }
+  scale.poison(stream());
+  for (const __nv_bfloat16 number : multiply()) ASSERT_TRUE(std::isnan(static_cast<float>(number)));
 }
 
 TEST_F(Fp8ScalingOnDevice, OnlyFp8WithoutPaddingIsCastAndFp4AsNvfp4Alone) {

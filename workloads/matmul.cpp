@@ -106,6 +106,9 @@ class Matmul::Impl {
   void enqueue(cudaStream_t stream) { check(try_enqueue(algorithm_, stream)); }
 
   void poison(cudaStream_t stream) {
+    a_->poison(stream);
+    b_->poison(stream);
+    if (product_scale_) product_scale_->poison(stream);
     check(cudaMemsetAsync(d_.at(0), 0xFF, d_.bytes(), stream));
     if (epilogue_) epilogue_->poison(stream);
   }

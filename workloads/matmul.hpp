@@ -74,7 +74,8 @@ class Matmul {
 
   /// One product into the next set of buffers. Never synchronises, never allocates.
   void enqueue(cudaStream_t stream);
-  /// Overwrites all results with bytes that are NaN in every floating-point format.
+  /// Overwrites all results, and what of the operands a product casts or copies first, with bytes that are NaN in every
+  /// floating-point format of 8 bits or more.
   void poison(cudaStream_t stream);
   /// Relative Frobenius error of the latest result and what is kept beside it, see matmul_tolerance(): of all of it up
   /// to 4096 x 4096 elements, else of 64 rows, one from each 64th of the matrix. Takes device memory for the reference;

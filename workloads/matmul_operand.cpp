@@ -48,6 +48,11 @@ class CopiedOperand final : public GivenOperand {
     check(cudaMemcpy2DAsync(at(set), stored_width_bytes_, originals_.at(set), width_bytes_, width_bytes_, rows_,
                             cudaMemcpyDeviceToDevice, stream));
   }
+  void poison(cudaStream_t stream) const override {  // the zeros beside and behind the rows stay
+    for (std::int64_t set = 0; set < originals_.sets(); ++set) {
+      check(cudaMemset2DAsync(at(set), stored_width_bytes_, 0xFF, width_bytes_, rows_, stream));
+    }
+  }
 
  private:
   std::size_t rows_;

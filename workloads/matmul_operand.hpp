@@ -20,6 +20,8 @@ class MatmulOperand {
   virtual void* at(std::int64_t set) const = 0;
   /// Enqueues what such a product begins with. Never synchronises, never allocates.
   virtual void prepare(std::int64_t /*set*/, cudaStream_t) const {}
+  /// Overwrites in all sets what prepare() makes with bytes that are NaN where a format has such.
+  virtual void poison(cudaStream_t) const {}
   /// What the library multiplies the numbers by, in device memory; null where there is nothing.
   virtual const void* scales() const { return nullptr; }
   /// And the product by, of NVFP4 alone.

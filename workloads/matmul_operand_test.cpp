@@ -1,7 +1,12 @@
 #include "workloads/matmul_operand.hpp"
 
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
+#include <vector>
 
+#include "core/cuda/check.hpp"
 #include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
@@ -21,6 +26,28 @@ TEST_F(MatmulOperandOnDevice, PaddingChangesNoResult) {
       padded.poison(stream());
       padded.enqueue(stream());
       EXPECT_LE(padded.error(stream()), matmul_tolerance(type, shape.k)) << matmul_type_name(type) << pads_b;
+    }
+  }
+}
+
+TEST_F(MatmulOperandOnDevice, PoisonReachesTheRowsThatAProductCopiesAndLeavesTheZerosBesideThem) {
+  constexpr std::int64_t kColumns = 60;
+  constexpr std::int64_t kWidth = 64;
+  constexpr std::int64_t kRows = 3;
+  constexpr std::int64_t kTotal = 4;
+  const auto operand =
+      make_copied_operand(device(), ElementType::kFp32, {22, kColumns}, {kRows, kTotal, kWidth}, 1, /*sets=*/2);
+  for (const bool copied : {false, true}) {
+    operand->poison(stream());
+    if (copied) operand->prepare(1, stream());
+    check(cudaStreamSynchronize(stream()));
+    std::vector<float> numbers(kTotal * kWidth);
+    check(cudaMemcpy(numbers.data(), operand->at(1), numbers.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    for (std::int64_t i = 0; i < kTotal * kWidth; ++i) {
+      const float number = numbers[static_cast<std::size_t>(i)];
+      const bool of_rows = i / kWidth < kRows && i % kWidth < kColumns;
+      ASSERT_EQ(std::isnan(number), of_rows && !copied) << i;
+      ASSERT_EQ(number == 0, !of_rows) << i;
     }
   }
 }

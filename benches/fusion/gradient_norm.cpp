@@ -92,7 +92,8 @@ void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<double>(gradients.data.bytes());
   trial.cost({.bytes = bytes, .roof = gpulift::memory_roof(gradients.device.l2_bytes(), bytes)});
   trial.check(
-      {.meaning = "relative error of each norm against FP64",
+      {.meaning =
+           "relative error of each norm against FP64; of torch's arms, of the total, and how many tensors it lacks",
        .poison = [&](StreamHandle stream) { check(cudaMemsetAsync(norms.data(), 0xFF, norms.bytes(), stream)); },
        .error =
            [&](StreamHandle stream) {

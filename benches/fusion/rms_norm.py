@@ -25,4 +25,5 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         step=replay.step,
         error=lambda: rows.error(replay.results, which),
         tolerance=TOLERANCES[arm],
+        wake=rows.renew,
     )

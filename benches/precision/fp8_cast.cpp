@@ -85,8 +85,9 @@ struct Copies {
   void poison(StreamHandle stream) const {
     gpulift::check(cudaMemsetAsync(numbers.data(), 0xFF, numbers.bytes(), stream));
     gpulift::check(cudaMemsetAsync(transposed.data(), 0xFF, transposed.bytes(), stream));
-    gpulift::check(cudaMemsetAsync(scales.data(), 0xFF, scales.bytes(), stream));
-    gpulift::check(cudaMemsetAsync(scales_of_transposed.data(), 0xFF, scales_of_transposed.bytes(), stream));
+    gpulift::check(cudaMemsetAsync(scales.data(), gpulift::kHugeFloats, scales.bytes(), stream));
+    gpulift::check(
+        cudaMemsetAsync(scales_of_transposed.data(), gpulift::kHugeFloats, scales_of_transposed.bytes(), stream));
     gpulift::check(cudaMemsetAsync(block_scales.data(), 0xFF, block_scales.bytes(), stream));
   }
 

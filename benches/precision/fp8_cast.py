@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from gpulift_work.fp8 import CASTS, Made
+from gpulift_work.fp8 import CASTS
+from gpulift_work.kernels import Replay
 from gpulift_work.training import (
     arm_on,
     device_of,
     keep_the_compiler_quiet,
-    recorded,
     require_compiler,
     require_fp8,
     set_up,
@@ -32,14 +32,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     cast = CASTS[str(point["cast"])]
     original = torch.randn(SIDE, SIDE, device=device, dtype=torch.bfloat16)
     run = torch.compile(cast.run)
-    made: list[Made] = []
-
-    def once() -> None:
-        made[:] = [run(original)]
-
+    replay = Replay(lambda: lambda: run(original), device)
     return arm_on(
         device,
         threads,
-        step=recorded(once, device),
-        error=lambda: cast.error(original, made[0]),
+        step=replay.step,
+        error=lambda: cast.error(original, tuple(replay.results)),
     )

@@ -211,24 +211,30 @@ class Layer:
         self.output_gradient = torch.randn(tokens, outputs, **options)
         self.output = self.output_gradient  # until a step makes it
 
-    def step(self) -> None:
-        """Forward and backward, with new gradients."""
+    def step(self) -> list[torch.Tensor]:
+        """Forward and backward, with new gradients: RESULTS."""
         self.input.grad = self.weight.grad = None
         with torch.autocast(self.input.device.type, dtype=torch.bfloat16):
             output = self.run(self.input)
         output.backward(self.output_gradient)
         self.output = output.detach()
+        return self.results()
+
+    def results(self) -> list[torch.Tensor]:
+        """RESULTS, as the last step left them."""
+        assert self.input.grad is not None
+        assert self.weight.grad is not None
+        return [self.output, self.input.grad, self.weight.grad]
 
     def distances(self) -> list[float]:
         """Of RESULTS, as the last step left them, from those in FP32."""
-        assert self.input.grad is not None
-        assert self.weight.grad is not None
         weight, given = self.weight.detach(), self.input.detach().float()
         gradient = self.output_gradient.float()
+        output, input_gradient, weight_gradient = self.results()
         return [
-            distance(self.output, given @ weight.T),
-            distance(self.input.grad, gradient @ weight),
-            distance(self.weight.grad, gradient.T @ given),
+            distance(output, given @ weight.T),
+            distance(input_gradient, gradient @ weight),
+            distance(weight_gradient, gradient.T @ given),
         ]
 
 

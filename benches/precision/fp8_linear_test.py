@@ -101,3 +101,13 @@ def test_a_machine_without_fp8_is_skipped(
     monkeypatch.setattr(technique, "device_of", lambda gpu: SimpleNamespace(type=device))
     with pytest.raises(Exception, match=reason):
         technique.make("bf16", {"layer": "768x3072", "tokens": 1024}, 7, None)
+
+
+@pytest.mark.usefixtures("idle_graphs")
+def test_a_graph_that_does_nothing_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(technique, "require_fp8", lambda device: None)
+    arm = technique.make("bf16", {"layer": "64x128", "tokens": 32}, 7, None)
+    arm.step()
+    assert not arm.error() < technique.TECHNIQUE["check"]["tolerance"]

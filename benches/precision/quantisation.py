@@ -172,9 +172,10 @@ class Answer:
         self.expected = logits_of(copy.deepcopy(self.model).float(), self.tokens)
         self.logits = torch.full_like(self.expected, torch.nan)
 
-    def step(self) -> None:
+    def step(self) -> list[torch.Tensor]:
         """Makes them anew."""
         self.logits = logits_of(self.model, self.tokens)
+        return [self.logits]
 
     def distance(self) -> float:
         """As the last step left them, from those in FP32 of the weights as they were."""

@@ -171,3 +171,10 @@ def test_an_arm_without_products_is_skipped(
     device = SimpleNamespace(type="cuda" if capability else "cpu")
     with pytest.raises(technique.Skip, match=reason):
         technique.require_products(arm, phase == "decode", device)
+
+
+@pytest.mark.usefixtures("idle_graphs")
+def test_a_graph_that_does_nothing_is_found(technique: ModuleType) -> None:
+    arm = technique.make("bf16", {"model": "llama_toy", "phase": "decode"}, 7, None)
+    arm.step()
+    assert not arm.error() < technique.TECHNIQUE["check"]["tolerance"]

@@ -173,17 +173,18 @@ class Mlp:
         self.run = torch.compile(model)
         self.output = torch.full_like(self.input, torch.nan).detach()
 
-    def step(self) -> None:
+    def step(self) -> list[torch.Tensor]:
         """The output; in a training step with new gradients."""
         if not self.steps:
             with torch.no_grad():
                 self.output = self.run(self.input)
-            return
+            return self.results()
         self.input.grad = None
         self.model.zero_grad(set_to_none=True)
         output = self.run(self.input)
         output.backward(self.output_gradient)
         self.output = output.detach()
+        return self.results()
 
     def results(self) -> list[torch.Tensor]:
         """Of the last step: its output, and the gradients it made."""

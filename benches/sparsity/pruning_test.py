@@ -139,3 +139,14 @@ def test_a_gpu_that_reads_other_places_has_no_step(
     )
     with pytest.raises(technique.Skip, match=r"as Ampere reads them, and products are [01]\.\d+ "):
         technique.require_right_packing(CPU)
+
+
+@pytest.mark.parametrize("task", ["inference", "step"])
+@pytest.mark.usefixtures("idle_graphs")
+def test_a_graph_that_does_nothing_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setattr(technique, "TOKENS", 32)
+    arm = technique.make("dense", {"mlp": "64x128", "task": task}, 7, None)
+    arm.step()
+    assert not arm.error() < technique.TECHNIQUE["check"]["tolerance"]

@@ -40,12 +40,10 @@ class Replay:
         with torch.cuda.stream(stream):
             self._work = begin()
         self.step = recorded(self._keep, device, stream)
-        made: Results = self.results
-        for one in made:  # which a graph that does nothing would leave
-            one.detach().fill_(torch.nan)
 
-    def _keep(self) -> None:
+    def _keep(self) -> Results:
         self.results = self._work()
+        return self.results
 
 
 def backward_of(
@@ -126,10 +124,14 @@ class NormRows:
         def backward() -> Callable[[], Results]:
             return backward_of(forward(), self._differentiated(), self.gradients)
 
-        made = Replay(backward if which == "backward" else lambda: forward, self.device)
-        # Liger writes the rows' gradient over that of the output.
+        return Replay(backward if which == "backward" else lambda: forward, self.device)
+
+    def renew(self) -> None:
+        """Copies the output's gradient anew, ahead of each window: Liger writes that of the rows
+        over it. So trainings run it; in_place=False has its RMS norm write a matrix of zeros
+        besides. Steps multiply it by the weights, and after a hundred it would overflow. Within a
+        window they move the same bytes, of other numbers."""
         self.gradients[0].copy_(self._output_gradient)
-        return made
 
     def error(self, results: Results, which: str) -> float:
         """Of all results against FP64, added, so that one that is no number stays none."""

@@ -15,7 +15,7 @@ import shutil
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -469,10 +469,13 @@ def bytes_of_replays(segments: list[dict[str, Any]]) -> int:
 
 
 def recorded(
-    step: Callable[[], None], device: torch.device, stream: torch.cuda.Stream | None = None
-) -> Callable[[], None]:
+    step: Callable[[], Sequence[torch.Tensor]],
+    device: torch.device,
+    stream: torch.cuda.Stream | None = None,
+) -> Callable[[], object]:
     """The same work, launched as one graph, where a GPU launches it. What a replay makes is where
-    the recorded step left it. `stream`: on which it is recorded, where that is not all the same."""
+    the recorded step left it: all that `step` returns, which is poisoned, as a graph that does
+    nothing would leave it. `stream`: on which it is recorded, where that is not all the same."""
     if device.type != "cuda":
         return step
     with torch.cuda.stream(stream or torch.cuda.Stream(device)):
@@ -481,9 +484,20 @@ def recorded(
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        step()
+        made = step()
+    poison(made)
     replay: Callable[[], None] = graph.replay
     return replay
+
+
+def poison(results: Sequence[torch.Tensor]) -> None:
+    """Makes no number of any; of bytes those that are none in every format of 8 bits that has
+    such. Packed numbers of 4 bits have scales beside them that become none."""
+    for one in results:
+        if one.dtype.itemsize == 1:
+            one.detach().view(torch.uint8).fill_(0xFF)
+        else:
+            one.detach().fill_(torch.nan)
 
 
 def require_compiler(device: torch.device) -> None:

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torchao")
 
 from gpulift_work.fp8 import CASTS  # noqa: E402
+from gpulift_work.training import poison  # noqa: E402
 
 ON_THE_HOST = ["tensor", "row", "tensor_both_ways", "row_both_ways", "mxfp8"]
 TRITON = ["vector_128", "tile_128"]
@@ -67,6 +68,14 @@ def test_what_is_no_number_is_none_in_the_error() -> None:
     original = matrix()
     numbers, scale = CASTS["tensor"].run(original)
     assert not CASTS["tensor"].error(original, (numbers, scale * torch.nan)) < 1
+
+
+@pytest.mark.parametrize("name", [*ON_THE_HOST, "nvfp4"])
+def test_so_are_results_that_are_poisoned(name: str) -> None:
+    original = matrix()
+    made = CASTS[name].run(original)
+    poison(made)
+    assert not CASTS[name].error(original, made) < 1
 
 
 def test_the_transpose_lies_by_its_own_rows() -> None:

@@ -14,7 +14,7 @@ from gpulift_work import kernels  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
 
 HOST = torch.device("cpu")
-SHAPE = (33, 64)
+SHAPE = (5, 64)  # few, as a processor sums up the gradients of a layer norm's weight in BF16
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +57,14 @@ def test_errors_are_relative_and_below_the_floor_absolute() -> None:
 
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("which", ["forward", "backward"])
-@pytest.mark.parametrize("arm", ["torch", "written_out"])
-def test_a_pass_is_that_of_double_precision(arm: str, which: str, residual: bool) -> None:
-    rows = rows_of("rms_norm", residual=residual)
+@pytest.mark.parametrize(
+    ("kind", "arm"),
+    [("layer_norm", "torch"), ("rms_norm", "torch"), ("rms_norm", "written_out")],
+)
+def test_a_pass_is_that_of_double_precision(
+    kind: str, arm: str, which: str, residual: bool
+) -> None:
+    rows = rows_of(kind, residual=residual)
     replay = rows.replay(arm, which)
     replay.step()
     error = rows.error(replay.results, which)
@@ -68,19 +73,17 @@ def test_a_pass_is_that_of_double_precision(arm: str, which: str, residual: bool
     assert rows.error(replay.results, which) == error, "a step leaves its inputs alone"
 
 
-def test_a_layer_norm_has_a_bias() -> None:
-    rows = rows_of("layer_norm")
-    forward = rows.replay("torch", "forward")
-    forward.step()
-    assert 0 < rows.error(forward.results, "forward") < 1 / 64
-    backward = rows.replay("torch", "backward")
-    backward.step()
-    assert [tuple(one.shape) for one in backward.results] == [SHAPE, SHAPE[1:], SHAPE[1:]]
-
-
-@pytest.mark.parametrize(("which", "results"), [("forward", 2), ("backward", 2)])
-def test_each_wrong_result_is_found(which: str, results: int) -> None:
-    rows = rows_of("rms_norm")
+@pytest.mark.parametrize(
+    ("kind", "which", "results"),
+    [
+        ("layer_norm", "forward", 2),
+        ("layer_norm", "backward", 3),  # of the bias, too
+        ("rms_norm", "forward", 2),
+        ("rms_norm", "backward", 2),
+    ],
+)
+def test_each_wrong_result_is_found(kind: str, which: str, results: int) -> None:
+    rows = rows_of(kind)
     replay = rows.replay("torch", which)
     replay.step()
     right = list(replay.results)
@@ -128,12 +131,12 @@ def test_liger_adds_where_it_can_and_may_write_over_the_gradient(
 
     rows = rows_of("rms_norm", residual=False)
     begun = rows.gradients[0].clone()
-    begin = rows.replay("liger", "backward")
-    rows.gradients[0].fill_(0)  # as after steps that wrote over it
-    begin = rows.replay("liger", "backward")
+    backward = rows.replay("liger", "backward")
+    rows.gradients[0].fill_(torch.inf)  # as after many steps that wrote over it
+    rows.renew()
     assert torch.equal(rows.gradients[0], begun)
-    begin.step()
-    assert rows.error(begin.results, "backward") < 1 / 32
+    backward.step()
+    assert rows.error(backward.results, "backward") < 1 / 32
 
 
 @pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
