@@ -36,6 +36,7 @@ SAME_MEMORY = 0.01  # of two hosts: kernels keep a part of it
 SAME_CLOCK = 0.02  # that two SM clocks may be apart
 MEMORY, COPY = "device_memory", "copy"  # a roof, and the arm that reads as much of it as it writes
 AT_ODDS = 0.02  # of a ratio, on the log scale: what three digits of two times cannot explain
+PLAN = "plan"  # of notes: "plan", "plan/ARM"
 
 
 @dataclass(frozen=True)
@@ -308,11 +309,13 @@ class Summary:
     @property
     def notes(self) -> tuple[tuple[tuple[Case, ...], str, str], ...]:
         """What techniques noted about their cases: the algorithm that a search chose, say. A value
-        that all cases with such a note share (torch's version) stands there once, for all."""
+        that all cases with such a note share (torch's version) stands there once, for all. Not
+        the bytes of a plan, which later launches take and nobody reads."""
         by_key: dict[str, list[tuple[Case, str]]] = {}
         for case in self.cases:
             for key, value in case.first.notes.items():
-                by_key.setdefault(key, []).append((case, value))
+                if key.partition("/")[0] != PLAN:
+                    by_key.setdefault(key, []).append((case, value))
         found: list[tuple[tuple[Case, ...], str, str]] = []
         for key, noted in by_key.items():
             if len({value for _, value in noted}) == 1:

@@ -169,7 +169,7 @@ def _drawn_row(row: _Row, axis: _Axis, top: float, lane: float) -> str:
 
 def _ticks(row: _Row, axis: _Axis, top: float, lane: float) -> str:
     """Up and down in turn, so that a tick needs no way back."""
-    length = f"{max(1.0, lane - 1):.3g}"
+    length = max(1, round(lane - 1))  # no digits behind the point: thousands of ticks repeat them
     ways = (f" 0v{length}", f" 0v-{length}")
     parts = []
     for number, values in enumerate(row.drawn):
