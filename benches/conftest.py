@@ -19,7 +19,7 @@ sys.path[:0] = [str(WORKER), str(WORKER / "testing"), str(ROOT / "workloads" / "
 import rank_group  # noqa: E402
 import technique_script  # noqa: E402
 from gpulift_work import samples  # noqa: E402
-from gpulift_worker import scratch  # noqa: E402
+from gpulift_worker import scratch, seed_generators  # noqa: E402
 
 Hello = dict[str, Any]
 Hellos = Callable[[Path, str, Mapping[str, "int | str"]], list[Hello]]
@@ -31,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "many_ranks: on 4 and 8 ranks, which one technique alone shows for all; the others take 2",
     )
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_a_seed() -> None:
+    """Arms draw theirs from generators that the worker seeds."""
+    seed_generators(7)
 
 
 @pytest.fixture(name="technique", scope="module")
