@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 import torch
+from gpulift_work.kernels import sets_beyond_cache
 from gpulift_work.training import arm_on, device_of, distance, set_up
 from gpulift_worker import Arm
 
@@ -46,11 +47,3 @@ def make(_arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) 
         return distance(latest[2][sample].double(), checked @ weights.double().t())
 
     return arm_on(device, threads, step=step, error=error)
-
-
-def sets_beyond_cache(device: torch.device, size: int) -> int:
-    """How many of so many bytes it takes to cycle through three times the L2 cache of a GPU."""
-    if device.type == "cpu":
-        return 1
-    cache_bytes: int = torch.cuda.get_device_properties(device).L2_cache_size
-    return 3 * cache_bytes // size + 1

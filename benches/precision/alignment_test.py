@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -18,15 +18,3 @@ def test_the_product_is_that_of_the_originals_and_a_missing_one_is_found(
     assert not arm.error() <= TOLERANCE
     arm.step()
     assert 0 < arm.error() <= TOLERANCE
-
-
-def test_buffers_cycle_through_three_times_the_cache(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda _device: SimpleNamespace(L2_cache_size=1000)
-    )
-    gpu = torch.device("cuda", 0)
-    assert technique.sets_beyond_cache(gpu, 100) * 100 > 3000
-    assert technique.sets_beyond_cache(gpu, 3001) == 1
-    assert technique.sets_beyond_cache(torch.device("cpu"), 100) == 1

@@ -62,6 +62,14 @@ def require_kernels_of(arm: str, device: torch.device) -> None:
         keep_the_compiler_quiet()
 
 
+def sets_beyond_cache(device: torch.device, size: int) -> int:
+    """How many of so many bytes it takes to cycle through three times the L2 cache of a GPU."""
+    if device.type == "cpu":
+        return 1
+    cache_bytes: int = torch.cuda.get_device_properties(device).L2_cache_size
+    return 3 * cache_bytes // size + 1
+
+
 def largest_error(found: torch.Tensor, expected: torch.Tensor, floor: float) -> float:
     """Relative, or of numbers below `floor` over that, as kernels/verify.hpp has it; not a number
     if one is none."""

@@ -47,6 +47,16 @@ def test_a_backward_pass_is_taken_as_often_as_it_is_called() -> None:
     assert work()[0].tolist() == work()[0].tolist() == [10.0] * 3
 
 
+def test_sets_cycle_through_three_times_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _device: SimpleNamespace(L2_cache_size=1000)
+    )
+    gpu = torch.device("cuda", 0)
+    assert kernels.sets_beyond_cache(gpu, 100) * 100 > 3000
+    assert kernels.sets_beyond_cache(gpu, 3001) == 1
+    assert kernels.sets_beyond_cache(HOST, 100) == 1
+
+
 def test_errors_are_relative_and_below_the_floor_absolute() -> None:
     expected = torch.tensor([4.0, 0.1], dtype=torch.float64)
     assert kernels.largest_error(torch.tensor([5.0, 0.1]), expected, 1.0) == pytest.approx(0.25)
