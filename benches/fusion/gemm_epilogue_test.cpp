@@ -14,7 +14,7 @@ TEST(FusionGemmEpilogue, FeaturesOfEveryShapeSuitPacksAndWhatIsKept) {
   for (const Value& value : technique->sweep.at(0).values) {
     EXPECT_EQ(parse_matmul_shape(std::get<std::string>(value)).m % 8, 0);
   }
-  EXPECT_EQ(technique->arms.front(), "apart");
+  EXPECT_EQ(technique->arms.front(), "torch");
 }
 
 TEST_F(FusionGemmEpilogueOnDevice, ArmsGiveTheSameActivationsAndALaterLaunchReusesTheirPlans) {
