@@ -96,21 +96,23 @@ const gpulift::Technique gpulift::technique{
     .question =
         "What is it worth to fuse softmax, cross entropy and their gradient over a large vocabulary, and by whom?",
     .expectation = R"(
-        Logits come in BF16, and their gradient goes in BF16; a step is a forward and a backward pass, which ours and
-        Liger's take at once. Ours gives a loss for each token and gradients of their mean, without that mean itself and
-        without ignore_index, by which the others leave tokens out. Kernels are compared: Python's arms replay them as a
-        graph, but for Liger's, which is called anew in each step, as it asks the device how many targets count, three
-        times a step. Bytes decide. At least 4 a logit must move, of 8192 x 50257 1.65 GB, on an H200 whose copies reach
-        4.3 TB/s 0.38 ms. A model in torch, under autocast or as transformers has it, casts logits to FP32 (6), takes
-        their log softmax by a kernel that reads a row up to three times (8 to 16), and backward writes zeros for the
-        loss's gradient (4), reads that and the log softmax up to twice (12 to 20), and casts (6): 36 to 52 bytes, 14.8
-        to 21 GB, at 0.9 of the copy 3.8 to 5.5 ms. In BF16 all through the same passes are 12 to 20 bytes, 2.7 times as
-        fast, and gradients 3 % off, as a logarithm of 11 is rounded. Our kernel, fused, holds a row of 101 kB in shared
-        memory and reads it once: 0.43 ms, 10. The compiler reads forward, and reads and writes backward, 6 bytes at
-        0.85: 0.68 ms, 6.5. Liger reads a row twice, the second time from the cache, by blocks whose threads hold 32
-        numbers, at 0.65 of the copy 0.59 ms, and the host's questions leave the device idle for 0.2: 5.5. Of Llama 3's
-        128256 classes a row of 257 kB fits into no shared memory: ours reads it twice as well, 6 bytes, 1.6 ms; torch's
-        reads find nothing in the cache: 52 bytes, 14 ms; 8.9, in BF16 2.6, compiled 7, Liger 6.7.)",
+        Logits come in BF16, and their gradient goes in BF16; a step is a forward and a backward pass. They are not
+        measured apart, since ours and Liger's make the gradient in the forward pass, and Liger's backward pass only
+        multiplies it by that of the loss where this is not 1. Ours gives a loss for each token and gradients of their
+        mean, without that mean itself and without ignore_index, by which the others leave tokens out. Kernels are
+        compared: Python's arms replay them as a graph, but for Liger's, which is called anew in each step, as it asks
+        the device how many targets count, three times a step. Bytes decide. At least 4 a logit must move, of 8192 x
+        50257 1.65 GB, on an H200 whose copies reach 4.3 TB/s 0.38 ms. A model in torch, under autocast or as
+        transformers has it, casts logits to FP32 (6), takes their log softmax by a kernel that reads a row up to three
+        times (8 to 16), and backward writes zeros for the loss's gradient (4), reads that and the log softmax up to
+        twice (12 to 20), and casts (6): 36 to 52 bytes, 14.8 to 21 GB, at 0.9 of the copy 3.8 to 5.5 ms. In BF16 all
+        through the same passes are 12 to 20 bytes, 2.7 times as fast, and gradients 3 % off, as a logarithm of 11 is
+        rounded. Our kernel, fused, holds a row of 101 kB in shared memory and reads it once: 0.43 ms, 10. The compiler
+        reads forward, and reads and writes backward, 6 bytes at 0.85: 0.68 ms, 6.5. Liger reads a row twice, the second
+        time from the cache, by blocks whose threads hold 32 numbers, at 0.65 of the copy 0.59 ms, and the host's
+        questions leave the device idle for 0.2: 5.5. Of Llama 3's 128256 classes a row of 257 kB fits into no shared
+        memory: ours reads it twice as well, 6 bytes, 1.6 ms; torch's reads find nothing in the cache: 52 bytes, 14 ms;
+        8.9, in BF16 2.6, compiled 7, Liger 6.7.)",
     .predict = {{.arm = "torch", .cases = classes_of(50257), .on = "h200", .step_time_s = {{3.7e-3, 5.6e-3}}},
                 {.arm = "torch", .cases = classes_of(128256), .on = "h200", .step_time_s = {{11.5e-3, 16e-3}}},
                 {.arm = "torch_bf16", .on = "nvidia-h", .speedup = {{2.2, 3.5}}},
