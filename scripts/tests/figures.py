@@ -14,7 +14,7 @@ from gpulift.analysis.reference import Reference, find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.report import escaping, page, views
+from gpulift.report import escaping, page, site, views
 from gpulift.report.changes import Change
 from gpulift.report.figures import Figure
 from gpulift.report.views import MachineView
@@ -46,13 +46,32 @@ def analysed(summaries: Sequence[Summary], results: Path | None = None) -> Analy
 
 
 def undrawn(analysis: Analysis, out: Path | None = None, changes: Sequence[Change] = ()) -> str:
-    """The page in which no figure is drawn; its twin goes to the folder, if one is named."""
-    contents = page.contents_of(analysis, changes)
-    blank = {one.name: Figure(one.name, one.alt, Markup("")) for one in contents.drawings}
+    """The pages, one after the other; their twin goes to the folder, if one is named."""
+    contents, blank = _blank(analysis, changes)
     if out is not None:
         out.mkdir(exist_ok=True)
         (out / "report.md").write_text(page.markdown(contents, blank), encoding="utf-8")
-    return page.html(contents, blank)
+    return "".join(site.pages(contents.of(blank)).values())
+
+
+def undrawn_pages(analysis: Analysis) -> dict[str, str]:
+    """The pages by their file."""
+    contents, blank = _blank(analysis)
+    return site.pages(contents.of(blank))
+
+
+def _blank(
+    analysis: Analysis, changes: Sequence[Change] = ()
+) -> tuple[page.Contents, dict[str, Figure]]:
+    """What a report has, and figures in which nothing is drawn."""
+    contents = page.contents_of(analysis, changes)
+    return contents, {one.name: Figure(one.name, one.alt, Markup("")) for one in contents.drawings}
+
+
+def written(out: Path) -> str:
+    """The pages of a report in a folder, one after the other, that which begins first."""
+    files = [out / site.FRONT, *sorted((out / site.FOLDER).glob("*.html"))]
+    return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def machine_views(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[MachineView]:

@@ -47,10 +47,6 @@ def report(
     ] = None,
     filter: Filter = None,
     usd_per_hour: Price = None,
-    single_file: Annotated[
-        bool,
-        typer.Option("--single-file", help="All on one page, to send; else a page a technique."),
-    ] = False,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -61,6 +57,8 @@ def report(
     ] = None,
 ) -> None:
     """Linked HTML pages, the answer first, with a Markdown twin and figures, from records alone.
+
+    index.html has the answer and can be sent alone; what it leads to stands in pages/ beside it.
 
     A folder above run folders stands for every case of each machine, each as one run has it: in two
     launches or more where there is such a run, full before quick, whole, then the newest.
@@ -99,10 +97,7 @@ def report(
     further = records_beside(summaries, [*places, results_folder()], say)
     changed = [change.machine for change in made]
     analysis = analysis_of(summaries, further, prices, models=changed)
-    if single_file:
-        typer.echo(page.write_single(analysis, folder, made))
-    else:
-        typer.echo(page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}))
+    typer.echo(page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}))
 
 
 def _as_beside(path: Path) -> Path:

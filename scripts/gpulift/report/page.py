@@ -1,4 +1,4 @@
-"""The report: its HTML pages or page, the Markdown twin and the figures as files."""
+"""The report: its HTML pages, the Markdown twin and the figures as files."""
 
 from __future__ import annotations
 
@@ -56,25 +56,14 @@ def write(
 ) -> Path:
     """Writes the report of machines and changes into a folder: linked pages, which offer these
     tables to download by their file names. Returns the path of the page that begins."""
-    contents = contents_of(analysis, changes, _files_near(analysis.summaries, out))
+    contents = contents_of(analysis, changes, _files_near(analysis.summaries, out), tuple(tables))
 
     def made(drawn: Mapping[str, figures.Figure]) -> tuple[str, dict[str, str]]:
-        pages = site.pages({**contents.of(drawn), "tables": tuple(tables)})
-        return markdown(contents, drawn), pages
+        return markdown(contents, drawn), site.pages(contents.of(drawn))
 
     for name, content in tables.items():
         write_whole(content, out / name)
     return save(out, contents.drawings, made)
-
-
-def write_single(analysis: Analysis, out: Path, changes: Sequence[Change] = ()) -> Path:
-    """Writes the same as a single page, to send."""
-    contents = contents_of(analysis, changes)
-    return save(
-        out,
-        contents.drawings,
-        lambda drawn: (markdown(contents, drawn), {FRONT: html(contents, drawn)}),
-    )
 
 
 def save(
@@ -105,10 +94,14 @@ def save(
 
 
 def contents_of(
-    analysis: Analysis, changes: Sequence[Change] = (), files: Mapping[Path, str] = NO_FILES
+    analysis: Analysis,
+    changes: Sequence[Change] = (),
+    files: Mapping[Path, str] = NO_FILES,
+    tables: Sequence[str] = (),
 ) -> Contents:
     """All of a report but its figures. `files` has links to files of records, of those that the
-    report may link. Raises GpuliftError where there is nothing to report."""
+    report may link, `tables` names of those to download. Raises GpuliftError where there is
+    nothing to report."""
     summaries = analysis.summaries
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
@@ -155,7 +148,7 @@ def contents_of(
         "undrawn": planned.left_out(machines, anchors, len(compared), len(several), most),
         "most": most,
         "files": files,
-        "cited": None,  # or the only techniques whose records are listed
+        "tables": tables,
         "on_page": {record.id for one in summaries for record in one.run.records},
         "prices": analysis.prices,
         "claims": claims,
@@ -164,13 +157,8 @@ def contents_of(
     return Contents(values, tuple(drawing for drawing in drawings if drawing))
 
 
-def html(contents: Contents, drawn: Mapping[str, figures.Figure]) -> str:
-    """All of it as one page, with the figures that were drawn."""
-    return site.single_page(contents.of(drawn))
-
-
 def markdown(contents: Contents, drawn: Mapping[str, figures.Figure]) -> str:
-    """Its twin, which names the figures that were drawn."""
+    """The Markdown twin, which names the figures that were drawn."""
     return twin.fit(render.twin_parts(contents.of(drawn)))
 
 

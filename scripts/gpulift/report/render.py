@@ -58,7 +58,7 @@ def markdown(values: Mapping[str, Any], template: str) -> str:
 
 
 def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Titles and texts of the Markdown twin's parts, in the page's order."""
+    """Titles and texts of the Markdown twin's parts, in order."""
     environment = _environment(html=False)
     return [
         (title, environment.get_template(f"{name}.md.j2").render(values))

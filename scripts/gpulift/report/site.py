@@ -1,5 +1,5 @@
 """The report as linked pages: the answer first, a page for each technique and for each machine, and
-what is about all of them. The same sections make a single page."""
+what is about all of them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,8 @@ from gpulift.report.views import MachineView, TechniqueView
 
 FRONT = "index.html"
 FOLDER = "pages"  # of all other pages
-# Of a single page: a section's anchor, its name, and the value without which it is left out.
-SECTIONS = (
-    ("ladder", "What to turn on", "ladders"),
-    ("beside", "Side by side", "beside"),
-    ("answer", "The answer", "machines"),
-    ("changes", "Verdicts on changes", "changes"),
-    ("duets", "Two builds", "duets"),
-    ("roofs", "Roofs", "machines"),
-    ("topology", "How the GPUs are linked", "topology"),
-    ("techniques", "Techniques", "machines"),
-    ("scaling", "Several GPUs", "scaled"),
-    ("feeding", "Feeding", "fed"),
-    ("claims", "Published claims", "machines"),
-    ("models", "Models side by side", "models"),
-    ("missing", "What was not measured", "machines"),
-    ("conditions", "Conditions", "machines"),
-    ("certificates", "How often the verdict is wrong", "certificates"),
-    ("errata", "Known errors", "doubts"),
-    ("reading", "How to read a number", "machines"),
-    ("records", "Records", "machines"),
-)
-ON_FRONT = frozenset({"ladder", "beside", "answer", "changes", "duets"})
-OF_MACHINE = frozenset({"roofs", "topology", "missing", "conditions", "records"})
+ON_FRONT = ("ladder", "beside", "answer", "changes", "duets", "index")
+OF_MACHINE = ("roofs", "topology", "missing", "conditions", "records")
 # Pages about all machines and techniques: file, name, sections.
 ABOUT_ALL = (
     ("several-gpus", "Several GPUs", ("scaling",)),
@@ -46,6 +25,20 @@ ABOUT_ALL = (
     ("certificates", "How often the verdict is wrong", ("certificates",)),
     ("reading", "How to read a number", ("reading", "errata")),
 )
+# Of a section, the value without which it is left out; of all others it is the machines.
+NEEDED = {
+    "ladder": "ladders",
+    "beside": "beside",
+    "changes": "changes",
+    "duets": "duets",
+    "index": "techniques",
+    "topology": "topology",
+    "scaling": "scaled",
+    "feeding": "fed",
+    "models": "models",
+    "certificates": "certificates",
+    "errata": "doubts",
+}
 ID = re.compile(r' id="([^"]+)"')
 LINK = re.compile(r' href="#([^"]+)"')
 
@@ -68,13 +61,6 @@ class Page:
         return "../" if "/" in self.file else ""
 
 
-def single_page(values: Values) -> str:
-    """Everything in one file."""
-    present = _present(values)
-    contents = [(f"#{anchor}", name) for anchor, name, _ in SECTIONS if anchor in present]
-    return render.page({**values, "contents": contents, "parts": present})
-
-
 def pages(values: Values) -> dict[str, str]:
     """All pages by their file, each linked to what stands on another."""
     planned = list(_planned(values))
@@ -83,34 +69,28 @@ def pages(values: Values) -> dict[str, str]:
     return {file: _linked(text, file, homes) for file, text in texts.items()}
 
 
-def _present(values: Values) -> list[str]:
-    return [anchor for anchor, _, needed in SECTIONS if values[needed]]
+def _present(sections: Sequence[str], values: Values) -> list[str]:
+    return [one for one in sections if values[NEEDED.get(one, "machines")]]
 
 
 def _planned(values: Values) -> Iterator[Page]:
-    present = _present(values)
     techniques: Sequence[TechniqueView] = values["techniques"]
     machines: Sequence[MachineView] = values["machines"]
-    front = [anchor for anchor in present if anchor in ON_FRONT]
-    yield Page(FRONT, values["title"], [*front, "index"] if techniques else front)
+    yield Page(FRONT, values["title"], _present(ON_FRONT, values))
     for technique in techniques:
-        own = {"techniques": (technique,), "cited": {technique.id}}
+        own = {"technique": technique, "cited": {technique.id}}
         file = f"{FOLDER}/{technique.anchor}.html"
-        yield Page(file, technique.id, ("techniques", "records"), own, in_contents=False)
+        yield Page(file, technique.id, ("technique", "records"), own, in_contents=False)
     elsewhere = {technique.id for technique in techniques}
     for machine in machines:
         if machine.main:
-            yield _of_machine(
-                machine, [one for one in present if one in OF_MACHINE], values, elsewhere
-            )
+            yield _of_machine(machine, values, elsewhere)
     for name, title, wanted in ABOUT_ALL:
-        if sections := [anchor for anchor in wanted if anchor in present]:
+        if sections := _present(wanted, values):
             yield Page(f"{FOLDER}/{name}.html", title, sections)
 
 
-def _of_machine(
-    machine: MachineView, sections: Sequence[str], values: Values, elsewhere: Collection[str]
-) -> Page:
+def _of_machine(machine: MachineView, values: Values, elsewhere: Collection[str]) -> Page:
     """Of a machine's runs; the records of techniques `elsewhere` stand there."""
     runs = {one.number for one in machine.group}
     own = {
@@ -120,7 +100,7 @@ def _of_machine(
         "cited": {case.technique for one in machine.group for case in one.cases} - set(elsewhere),
     }
     title = f"{machine.summary.run.machine}: roofs, conditions"
-    return Page(f"{FOLDER}/{machine.anchor}.html", title, sections, own)
+    return Page(f"{FOLDER}/{machine.anchor}.html", title, _present(OF_MACHINE, values), own)
 
 
 def _text(page: Page, planned: Sequence[Page], values: Values) -> str:

@@ -345,6 +345,7 @@ class PartView:
     said: tuple[str, ...]
     strips: tuple[tuple[Case, Markup], ...]
     not_stripped: int
+    why_not: str = ""  # the reason why not even the first row may lead
     folded: bool = False  # another run of the same machine stands before it
 
     @property
@@ -508,7 +509,8 @@ def technique_views(
         parts: list[PartView] = []
         for machine in machines:
             if found := rows.get((id, machine.number)):
-                parts.append(_part(machine, anchor, found, strips_each, parts))
+                part = _part(machine, anchor, found, strips_each, parts)
+                parts.append(replace(part, why_not=why_not_leading(found[0], doubts)))
         tested = tuple(
             (view.model, view.anchor_of(one), one)
             for view in claims

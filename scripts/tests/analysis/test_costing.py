@@ -16,6 +16,7 @@ from gpulift.commands.cost import duration
 from gpulift.ground.errors import OK, USAGE, GpuliftError
 from gpulift.ground.estimate import Estimate
 from tests import sample
+from tests.figures import written
 
 pytestmark = pytest.mark.world
 
@@ -173,16 +174,13 @@ def test_a_filter_selects_cases(root: Path, capfd: SHOWN) -> None:
 def test_a_report_has_money_where_a_price_is_given(root: Path, tmp_path: Path) -> None:
     folders = [str(training(root / "results")), str(training(root / "results", H100, speed=0.5))]
     out = tmp_path / "report"
-    assert (
-        cli.main(["report", *folders, "--single-file", "--out", str(out), "--usd-per-hour", "3.6"])
-        == OK
-    )
-    page, twin = ((out / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    assert cli.main(["report", *folders, "--out", str(out), "--usd-per-hour", "3.6"]) == OK
+    page, twin = written(out), (out / "report.md").read_text("utf-8")
     assert re.search(r'class="c16"><span>0\.1\d+ / 0\.[12]\d+<br>per million tokens</span>', page)
     assert re.search(r"<br>0\.1\d+ USD per million tokens</span>", page)
     assert re.search(r"\| 0\.1\d+ / 0\.[12]\d+ per million tokens \|", twin)
     assert re.search(r"card, 0\.1\d+ USD per million tokens \|", twin)
-    assert cli.main(["report", *folders, "--single-file", "--out", str(out)]) == OK
+    assert cli.main(["report", *folders, "--out", str(out)]) == OK
     assert "USD" not in (out / "report.md").read_text("utf-8")
     wrong = ["report", *folders, "--out", str(out), "--usd-per-hour", "b200=1"]
     assert cli.main(wrong) == USAGE

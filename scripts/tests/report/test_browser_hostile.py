@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 from gpulift.cli import main
 from gpulift.ground.errors import OK
 from tests import browser, runs_made, sample
+from tests.report.test_report_site import html_files
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -35,6 +37,11 @@ CONTROLS = (
 )
 LONG = "A" * 10_000
 UPWARDS = "../../x"
+# A link to a page of the report, to its table, or to a file of the records that it is of.
+OURS = re.compile(
+    r"((pages/|\.\./)?[a-z0-9-]+\.html)?(#[A-Za-z][\w.:-]*)?|report\.csv"
+    r"|(\.\./){1,2}[mclu]/records\.jsonl"
+)
 # What decides how the rest is read, or is a number in the shape of a text.
 KEPT = ("schema", "kind", "outcome", "regime", "role", "clock", "started_at", "launch")
 
@@ -77,7 +84,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs.append(str(folder))
     out = above / "report"
     before = files(above.parents[1])
-    assert main(["report", *runs, "--single-file", "--out", str(out)]) == OK
+    assert main(["report", *runs, "--out", str(out)]) == OK
     written = files(above.parents[1]) - before
     assert written, "a report was written"
     assert all(out in one.parents for one in written), "and nothing outside its folder"
@@ -97,50 +104,53 @@ def test_names_of_files_hold_nothing_of_the_attack(report: Path) -> None:
 
 
 def test_nothing_runs_asks_or_complains(chromium: Browser, report: Path) -> None:
-    with browser.page(chromium, report / "index.html", **browser.options()) as (page, seen):
-        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        for event in ("mouseover", "focus", "load", "error", "click"):
-            page.evaluate(
-                "name => document.querySelectorAll('body *').forEach("
-                "one => one.dispatchEvent(new Event(name)))",
-                event,
-            )
-        page.wait_for_timeout(200)
-        assert seen.all() == []
-        assert "<script>alert(1)</script>" in (page.text_content("main") or ""), "as a text"
+    texts = []
+    for file in html_files(report):
+        with browser.page(chromium, file, **browser.options()) as (page, seen):
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            for event in ("mouseover", "focus", "load", "error", "click"):
+                page.evaluate(
+                    "name => document.querySelectorAll('body *').forEach("
+                    "one => one.dispatchEvent(new Event(name)))",
+                    event,
+                )
+            page.wait_for_timeout(200)
+            assert seen.all() == []
+            texts.append(page.text_content("main") or "")
+    assert any("<script>alert(1)</script>" in text for text in texts), "as a text"
 
 
 def test_the_page_has_only_its_own_markup(chromium: Browser, report: Path) -> None:
-    with browser.page(chromium, report / "index.html", **browser.options()) as (page, _):
-        found = page.evaluate(
-            """() => ({
-                scripts: document.querySelectorAll('script').length,
-                styles: document.querySelectorAll('style:not(svg style)').length,
-                foreign: document.querySelectorAll('iframe, object, embed, base, form').length,
-                handlers: [...document.querySelectorAll('*')].filter(
-                    one => [...one.attributes].some(a => a.name.startsWith('on'))).length,
-                links: [...document.querySelectorAll('[href], [src]')].map(
-                    one => one.getAttribute('href') ?? one.getAttribute('src') ?? '').filter(
-                    at => !/^(#|figures\\/|data:image\\/)/.test(at)),
-                ids: [...document.querySelectorAll('[id]')].map(one => one.id).filter(
-                    id => !/^[A-Za-z][\\w.:-]*$/.test(id)),
-            })"""
-        )
-        assert found["scripts"] == 1
-        assert found["styles"] == 1
-        assert found["foreign"] == 0
-        assert found["handlers"] == 0
-        assert found["links"] == []
-        assert found["ids"] == []
+    for file in html_files(report):
+        with browser.page(chromium, file, **browser.options()) as (page, _):
+            found = page.evaluate(
+                """() => ({
+                    scripts: document.querySelectorAll('script').length,
+                    styles: document.querySelectorAll('style:not(svg style)').length,
+                    foreign: document.querySelectorAll('iframe, object, embed, base, form').length,
+                    handlers: [...document.querySelectorAll('*')].filter(
+                        one => [...one.attributes].some(a => a.name.startsWith('on'))).length,
+                    links: [...document.querySelectorAll('[href], [src]')].map(
+                        one => one.getAttribute('href') ?? one.getAttribute('src') ?? ''),
+                    ids: [...document.querySelectorAll('[id]')].map(one => one.id).filter(
+                        id => !/^[A-Za-z][\\w.:-]*$/.test(id)),
+                })"""
+            )
+            assert found["scripts"] == 1
+            assert found["styles"] == 1
+            assert found["foreign"] == 0
+            assert found["handlers"] == 0
+            assert [link for link in found["links"] if OURS.fullmatch(link) is None] == []
+            assert found["ids"] == []
 
 
 def test_no_control_character_or_change_of_direction_is_left(report: Path) -> None:
     allowed = {"\n", "\t"}
-    for name in ("index.html", "report.md"):
-        text = (report / name).read_text(encoding="utf-8")
+    for file in (*html_files(report), report / "report.md"):
+        text = file.read_text(encoding="utf-8")
         odd = {char for char in text if (ord(char) < 32 or 127 <= ord(char) < 160)} - allowed
         odd |= {char for char in text if char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068"}
-        assert odd == set(), name
+        assert odd == set(), file.name
 
 
 def test_the_markdown_holds_no_markup_of_the_attack(report: Path) -> None:
@@ -153,8 +163,10 @@ def test_the_markdown_holds_no_markup_of_the_attack(report: Path) -> None:
 
 def test_a_very_long_name_does_not_widen_the_page(chromium: Browser, report: Path) -> None:
     phone = browser.options(browser.PHONE)
-    with browser.page(chromium, report / "index.html", **phone) as (page, _):
-        assert page.evaluate("document.documentElement.scrollWidth") <= browser.PHONE["width"]
+    for file in html_files(report):
+        with browser.page(chromium, file, **phone) as (page, _):
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= browser.PHONE["width"], file.name
 
 
 def test_an_attack_that_worked_would_be_seen(chromium: Browser, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from gpulift.report import page as report
 from gpulift.report import plots, tables
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
-from tests.figures import analysed
+from tests.figures import analysed, written
 
 from gpulift.records.parse import read_record  # isort: skip
 
@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 def pages(summaries: list[Summary], out: Path) -> tuple[Page, str]:
     """The HTML page and its Markdown twin."""
-    html = report.write_single(analysed(summaries), out).read_text(encoding="utf-8")
+    html = written(report.write(analysed(summaries), out).parent)
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:|//)|@import|url\(h", html)
     assert not re.search(r"</t[dhr]>", html), "the page would be 4 % larger"
     return Page(html), (out / "report.md").read_text(encoding="utf-8")
@@ -126,13 +126,13 @@ def test_texts_of_records_are_escaped(tmp_path: Path) -> None:
 
 def test_nothing_to_report_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="nothing to report"):
-        report.write_single(analysed([]), tmp_path)
+        report.write(analysed([]), tmp_path)
 
 
 def test_an_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GpuliftError, match="cannot be written"):
-        report.write_single(analysed([summary(runs_made.without_gpu())]), tmp_path / "file" / "out")
+        report.write(analysed([summary(runs_made.without_gpu())]), tmp_path / "file" / "out")
 
 
 def test_a_report_takes_the_place_of_a_report_alone(tmp_path: Path) -> None:
@@ -140,12 +140,12 @@ def test_a_report_takes_the_place_of_a_report_alone(tmp_path: Path) -> None:
     theirs = tmp_path / "report.md"
     theirs.write_text("theirs", encoding="utf-8")
     with pytest.raises(GpuliftError, match=r"report.md: is there already and no report of ours"):
-        report.write_single(analysis, tmp_path)
+        report.write(analysis, tmp_path)
     assert theirs.read_text(encoding="utf-8") == "theirs"
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.md"]
     theirs.unlink()
     for _ in range(2):
-        assert report.write_single(analysis, tmp_path).is_file()
+        assert report.write(analysis, tmp_path).is_file()
 
 
 def test_summary_sorts_best_first_and_keeps_the_best_roof() -> None:
@@ -331,7 +331,7 @@ def test_a_sweep_has_a_few_ratios_at_its_side_however_narrow_it_is(gain: float, 
 
 
 def test_bars_need_a_datasheet(tmp_path: Path) -> None:
-    report.write_single(analysed([summary(runs_made.without_gpu())]), tmp_path)
+    report.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
     drawn = {file.stem for file in (tmp_path / "figures").glob("*.svg")}
     assert "techniques-0" in drawn
     assert "roofs-0" not in drawn

@@ -33,7 +33,7 @@ def test_the_main_facts_of_models_are_above_all_else(tmp_path: Path) -> None:
     made = analyse(two(), Beside(prices=Prices(3.6)))
     html = undrawn(made, tmp_path)
     assert html.index("<h2") == html.index('<h2 id="beside">NVIDIA H200 or NVIDIA H100')
-    assert html.index('href="#beside"') < html.index('href="#answer"')
+    assert html.index('<h2 id="beside"') < html.index('<h2 id="answer"')
     table = html[html.index('id="beside-t"') :].partition("</table>")[0]
     rows = ("GPT-2, a training step", "GPT-2, a million tokens", ">memory<")
     places = [table.index(row) for row in rows]

@@ -30,7 +30,7 @@ from gpulift.gate.certificate import (
 from gpulift.records.read import read_run
 from gpulift.report import error_rates, page, plots
 from tests import runs_made, sample
-from tests.figures import analysed
+from tests.figures import analysed, written
 from tests.report.test_report import Page, pages, summary
 from tests.trials_made import ROWS, planted, unchanged
 
@@ -55,8 +55,8 @@ def both(tmp_path: Path) -> Callable[[Certificate], tuple[Page, str]]:
     def write(certificate: Certificate) -> tuple[Page, str]:
         write_certificate(certificate, file_of(tmp_path, "nvidia-h200"))
         out = tmp_path / "report"
-        html = page.write_single(analysed([summary(runs_made.full_gpu())], tmp_path), out)
-        return Page(html.read_text("utf-8")), (out / "report.md").read_text("utf-8")
+        page.write(analysed([summary(runs_made.full_gpu())], tmp_path), out)
+        return Page(written(out)), (out / "report.md").read_text("utf-8")
 
     return write
 
@@ -99,7 +99,7 @@ def test_the_curve_says_what_was_found(both: Both, tmp_path: Path, made: Certifi
     (alt,) = re.findall(r"!\[(Planted[^]]*)\]\(figures/detection-0\.png\)", twin)
     assert "bound by GPU, 0.2 % in 0 of 1; bound by launches or host, 0.5 % in 0 of 1" in alt
     assert (tmp_path / "report/figures/detection-0.png").read_bytes().startswith(b"\x89PNG")
-    html = (tmp_path / "report" / "index.html").read_text("utf-8")
+    html = written(tmp_path / "report")
     assert f'aria-label="{alt}"' in html
 
 
@@ -145,7 +145,7 @@ def test_one_that_is_not_citable_or_of_another_method_is_marked(
 ) -> None:
     doubtful = replace(made, citable=False, caveat="built from uncommitted changes", method="0")
     _, twin = both(doubtful)
-    html = (tmp_path / "report" / "index.html").read_text("utf-8")
+    html = written(tmp_path / "report")
     for words in ("not citable: built from uncommitted changes", "of decision method 0, and this"):
         assert f"**{words}" in twin
         assert f'<span class="mark">{words}' in html
@@ -159,7 +159,7 @@ def test_one_without_planted_trials_has_no_curve(both: Both, tmp_path: Path) -> 
 
 def test_each_model_without_one_says_so_and_what_to_do(tmp_path: Path) -> None:
     machines = [summary(runs_made.without_gpu()), summary(runs_made.full_gpu())]
-    page.write_single(analysed(machines, tmp_path), tmp_path / "report")
+    page.write(analysed(machines, tmp_path), tmp_path / "report")
     twin = (tmp_path / "report" / "report.md").read_text("utf-8")
     for machine in ("cpu-amd-epyc-7b13", "nvidia-h200"):
         assert f"No certificate for {machine}: " in twin

@@ -16,7 +16,7 @@ from gpulift.report import changes, page
 from gpulift.verdicts.two_sets import compare
 from tests import runs_made, sample
 from tests.fake_gate import FakeBench, make_build, technique
-from tests.figures import analysed, undrawn
+from tests.figures import analysed, undrawn, written
 from tests.gate.test_gate_output import RESULT
 from tests.report.test_report import Page
 
@@ -27,7 +27,7 @@ NASTY = '<img src=x onerror="alert(1)"> a|b'
 
 def shown(made: changes.Change, out: Path) -> tuple[Page, str]:
     """The page and its Markdown twin of a report of one change alone."""
-    html = page.write_single(analysed([], out), out, changes=[made]).read_text(encoding="utf-8")
+    html = page.write(analysed([], out), out, changes=[made]).read_text(encoding="utf-8")
     return Page(html), (out / "report.md").read_text(encoding="utf-8")
 
 
@@ -124,10 +124,10 @@ def evidence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_report_of_a_gate_alone(evidence: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert cli.main(["report", "--single-file", "--gate", str(evidence)]) == 0
+    assert cli.main(["report", "--gate", str(evidence)]) == 0
     made = Path(capsys.readouterr().out.strip())
     assert made == evidence / "report" / "index.html"
-    text = Page(made.read_text("utf-8")).text
+    text = Page(written(made.parent)).text
     for words in ("▼ regressed", "No certificate for nvidia-h200", "./gpulift certify"):
         assert words in text
 
@@ -136,8 +136,8 @@ def test_a_gate_beside_the_runs_of_its_machine(
     evidence: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = sample.write(evidence.parent / "run", runs_made.full_gpu())
-    assert cli.main(["report", "--single-file", str(folder), "--gate", str(evidence)]) == 0
-    text = Page((folder / "report" / "index.html").read_text("utf-8")).text
+    assert cli.main(["report", str(folder), "--gate", str(evidence)]) == 0
+    text = Page(written(folder / "report")).text
     places = [text.index(one) for one in ("The answer:", "Verdicts on changes", "own roofs?")]
     assert places == sorted(places)
     assert text.count("No certificate for nvidia-h200") == 1

@@ -16,7 +16,7 @@ from gpulift.records.parse import read_record
 from gpulift.report import views
 from gpulift.verdicts.cases import Case
 from tests import sample
-from tests.figures import summary
+from tests.figures import summary, written
 from tests.report.test_report import pages
 
 pytestmark = pytest.mark.world
@@ -171,7 +171,7 @@ def test_a_training_step_is_on_page_and_twin_with_all_that_it_says(tmp_path: Pat
     ):
         assert words in text, words
         assert words in twin, words
-    html = (tmp_path / "index.html").read_text("utf-8")
+    html = written(tmp_path)
     (table,) = re.findall(r"<table[^>]*><caption[^>]*>Metrics of .*?</table>", html, re.DOTALL)
     assert table.count("<tr>") == 3  # the head, the baseline, the arm
     assert re.search(r'<b>eager</b>.*data-label="recomputed_share">–', table)
@@ -192,7 +192,7 @@ def test_hostile_items_and_metrics_are_texts(tmp_path: Path) -> None:
             made["cost"]["item"] = "<script>alert(1)</script>"
             made["metrics"]["<b>|x"] = 1.0
     _, twin = pages([summary(records)], tmp_path)
-    html = (tmp_path / "index.html").read_text("utf-8")
+    html = written(tmp_path)
     assert "<script>alert" not in html
     assert "<script>alert" not in twin
     assert "&lt;b&gt;|x" in html

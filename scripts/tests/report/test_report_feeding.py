@@ -10,7 +10,7 @@ import pytest
 from gpulift.report import feeding, page
 from gpulift.report.drawing import Drawing
 from tests.analysis.machine.test_qualify_feeding import LADDER, ladder
-from tests.figures import analysed, machine_views, summary
+from tests.figures import analysed, machine_views, summary, written
 from tests.sample import CPU_CONTEXT, Json, arm, launches
 
 pytestmark = pytest.mark.world
@@ -64,7 +64,7 @@ def test_what_is_neither_is_not_drawn() -> None:
 
 
 def test_the_page_has_them_with_their_texts(tmp_path: Path) -> None:
-    html = page.write_single(analysed([summary(ladder())]), tmp_path).read_text("utf-8")
+    html = written(page.write(analysed([summary(ladder())]), tmp_path).parent)
     part = html[html.index('<h2 id="feeding">') :]
     assert 'aria-label="input/pipeline on AMD EPYC 7B13' in part
     assert (tmp_path / "figures" / "ladder-0-0.png").is_file()

@@ -24,7 +24,7 @@ from gpulift.report.views import MachineView
 from tests import sample
 from tests.analysis.machine.test_qualify_feeding import ladder
 from tests.analysis.machine.test_qualify_training import RESNET, steps
-from tests.figures import analysed, machine_views, summary, undrawn
+from tests.figures import analysed, machine_views, summary, undrawn, written
 from tests.sample import Json, arm, launches
 
 pytestmark = pytest.mark.world
@@ -109,7 +109,7 @@ def test_steps_come_before_blocks_and_of_each_the_largest_gain_is_first(tmp_path
     assert view.kept_back == [("beyond 100×", ["input/lists"], [])]
     html = undrawn(analysed([made], tmp_path), tmp_path)
     places = [
-        html.index(f'<a href="#t-{name}">')
+        html.index(f'<a href="pages/t-{name}.html#t-{name}">')
         for name in ("precision-mixed", "layout-last", "allocator-pool", "transfer-copy")
     ]
     assert places == sorted(places)
@@ -162,8 +162,8 @@ def test_what_is_faster_and_what_saves_memory_are_two_lists(tmp_path: Path) -> N
     assert [one.about for one in savers[0].gains] == ["better"], "what saves most"
     assert [line.technique for line in rest] == ["e/same", "d/slow"]
     assert (view.slower, view.quiet) == (["d/slow"], ["e/same"])
-    page.write_single(analysed([made], tmp_path), tmp_path)
-    html, twin = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    page.write(analysed([made], tmp_path), tmp_path)
+    html, twin = written(tmp_path), (tmp_path / "report.md").read_text("utf-8")
     for shown in (html, twin):
         lists = [shown.index(f"{title}: whole") for title in ("What is faster", views.SAVES)]
         assert lists == sorted(lists)
@@ -174,12 +174,10 @@ def test_what_is_faster_and_what_saves_memory_are_two_lists(tmp_path: Path) -> N
 
 
 def test_a_model_of_which_nothing_was_measured_has_no_column(tmp_path: Path) -> None:
-    page.write_single(analysed([summary(step("a/b", {"model": "lstm"}, 2.0))], tmp_path), tmp_path)
+    page.write(analysed([summary(step("a/b", {"model": "lstm"}, 2.0))], tmp_path), tmp_path)
     twin = (tmp_path / "report.md").read_text("utf-8")
     assert "| technique | another model | baseline |" in twin
-    page.write_single(
-        analysed([summary(step("a/b", {"model": "resnet50"}, 2.0))], tmp_path), tmp_path
-    )
+    page.write(analysed([summary(step("a/b", {"model": "resnet50"}, 2.0))], tmp_path), tmp_path)
     twin = (tmp_path / "report.md").read_text("utf-8")
     assert "| technique | ResNet-50 | baseline |" in twin
 
@@ -202,7 +200,7 @@ def test_what_is_in_doubt_stands_behind_and_one_launch_nowhere(
     assert [(why, ids) for why, ids, _ in view.kept_back] == [("one launch", ["a/once"])]
     html = undrawn(analysed(runs, tmp_path), tmp_path / "out")
     table = html[html.index('id="steps-0"') :].partition("</table>")[0]
-    mark = '<a class="err" href="#e-1" title="known error: the clock was &lt;wrong&gt;">E1</a>'
+    mark = 'href="pages/reading.html#e-1" title="known error: the clock was &lt;wrong&gt;">E1</a>'
     assert table.count(mark) == 1
     assert table.count("unfinished run") == 1
     assert "one launch" not in table
@@ -250,9 +248,9 @@ def test_what_an_error_withholds_is_named_and_in_no_line(tmp_path: Path) -> None
     every = ERRATUM.replace("nvidia-h200/wrong", "*")
     (tmp_path / "errata.toml").write_text(every + more, "utf-8")
     made = summary([*step("a/mixed", {"model": "gpt2"}, 4.3), *step("z/b", {"model": "gpt2"}, 2.0)])
-    page.write_single(analysed([made], tmp_path), tmp_path)
-    for name, end in (("index.html", 'id="roofs"'), ("report.md", "## Each technique")):
-        shown = (tmp_path / name).read_text("utf-8")
+    page.write(analysed([made], tmp_path), tmp_path)
+    twin = (tmp_path / "report.md").read_text("utf-8")
+    for shown, end in ((written(tmp_path), "</html>"), (twin, "## Each technique")):
         first, _, rest = shown.partition(end)
         assert "2.00" in first
         assert "4.30" not in first
@@ -265,9 +263,8 @@ def test_how_fast_it_trains_and_is_fed_comes_first(tmp_path: Path) -> None:
     trained = steps(RESNET, "image", 128, 3.1e12, (0.045, 0.03))
     fed = ladder(context=trained["context"])
     made = summary([*step("a/b", {"model": "gpt2"}, 2.0), trained, *fed])
-    page.write_single(analysed([made], tmp_path), tmp_path)
-    for name in ("index.html", "report.md"):
-        shown = (tmp_path / name).read_text("utf-8")
+    page.write(analysed([made], tmp_path), tmp_path)
+    for shown in (written(tmp_path), (tmp_path / "report.md").read_text("utf-8")):
         said = (
             "ResNet-50 trains at 4267 images/s",
             "ResNet-50: 2 cores feed",
@@ -327,8 +324,8 @@ def test_no_table_begins_with_a_control(tmp_path: Path) -> None:
     assert [row.arm for row in headline(made)] == ["arena"]
     names = list(tables.worths(made).columns[2].cells)
     assert names == ["arena", "malloc (control)"]
-    page.write_single(analysed([made], tmp_path), tmp_path)
-    html, twin = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    page.write(analysed([made], tmp_path), tmp_path)
+    html, twin = written(tmp_path), (tmp_path / "report.md").read_text("utf-8")
     assert '<b>malloc</b> <span class="muted">control</span>' in html
     assert html.index("<li>arena: ") < html.index("<li>malloc: ")
     assert "| malloc (control) |" in twin
@@ -338,8 +335,8 @@ def test_beside_a_ratio_stands_the_time_that_a_step_saves(tmp_path: Path) -> Non
     still = {"noise": 1e-6, "launch_noise": 1e-6}
     arms = [arm("pool", 3.1e-3, **still), arm("arena", 1e-4, **still), arm("lazy", 8.1e-3, **still)]
     made = controlled(*arms, controls=[])
-    page.write_single(analysed([made], tmp_path), tmp_path)
-    html, twin = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    page.write(analysed([made], tmp_path), tmp_path)
+    html, twin = written(tmp_path), (tmp_path / "report.md").read_text("utf-8")
     terminal = "".join(str(cell) for cell in tables.worths(made).columns[4].cells)
     for shown, most in ((html, 2), (twin, 2), (terminal, 1), (github_text(analysed([made])), 1)):
         assert shown.count("3.00 ms less a step") == most
@@ -351,10 +348,9 @@ def test_beside_the_ratio_of_what_waits_for_the_host_stands_that_it_does(tmp_pat
     made = controlled(arm("eager", 1e-6, held=False, **count), arm("new", 1e-3), controls=[])
     view = screen([made])
     assert (view.lines, [ids for _, ids, _ in view.kept_back]) == ((), [["a/b"]])
-    page.write_single(analysed([made], tmp_path), tmp_path)
+    page.write(analysed([made], tmp_path), tmp_path)
     said = "host-bound: eager 1.00, 768 launches a step"
-    for name in ("index.html", "report.md"):
-        shown = (tmp_path / name).read_text("utf-8")
+    for shown in (written(tmp_path), (tmp_path / "report.md").read_text("utf-8")):
         assert shown.count(said) == 1
         assert "bound by the host: a/b" in shown
     assert said in "".join(str(cell) for cell in tables.worths(made).columns[4].cells)
@@ -375,10 +371,9 @@ def test_what_was_measured_against_controls_alone_is_named(tmp_path: Path) -> No
     made = controlled(*arms, controls=["malloc"])
     view = screen([made])
     assert (view.lines, view.kept_back) == ((), [("against a control", ["a/b"], [])])
-    page.write_single(analysed([made], tmp_path), tmp_path)
+    page.write(analysed([made], tmp_path), tmp_path)
     assert "`pool` (control) |" in github_text(analysed([made]))
-    for name in ("index.html", "report.md"):
-        shown = (tmp_path / name).read_text("utf-8")
+    for shown in (written(tmp_path), (tmp_path / "report.md").read_text("utf-8")):
         assert "against a control: a/b" in shown
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from gpulift.report import page, scaling
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import USUAL
-from tests.figures import HOSTILE, analysed, machine_views, summary
+from tests.figures import HOSTILE, analysed, machine_views, summary, written
 from tests.sample import Json, arm, launches, record
 
 pytestmark = pytest.mark.world
@@ -184,7 +184,7 @@ def test_what_misses_the_timed_step_is_withheld_and_below_0_is_not_cut(tmp_path:
     (one,) = scaling.drawings(machine_views([made]))
     assert "n 1: below -2.00 ms, -5.3 %. Withheld of 1 more" in one.alt
     assert one.figure.axes[0].get_xlim()[0] < -5
-    html = page.write_single(analysed([made]), tmp_path).read_text("utf-8")
+    html = written(page.write(analysed([made]), tmp_path).parent)
     assert '<td class="n" data-label="exposed_communication_s">withheld' in html
     assert '<td class="n" data-label="exposed_communication_s">-2.00 ms' in html
 
@@ -201,9 +201,8 @@ def test_figures_beyond_the_most_are_counted_on_the_page(
 ) -> None:
     monkeypatch.setattr(page, "limits", lambda _: replace(USUAL, sweeps=1))
     exposed = launches(1, "a/exposed", {"n": 1}, [exchanging("ddp", 1e-3)])
-    html = page.write_single(
-        analysed([summary([*exposed, *scaled(2, {"ddp": 1.9})])]), tmp_path
-    ).read_text("utf-8")
+    page.write(analysed([summary([*exposed, *scaled(2, {"ddp": 1.9})])]), tmp_path)
+    html = written(tmp_path)
     assert "Figures of 1 techniques on several GPUs are not drawn" in html
     assert (tmp_path / "figures" / "scaling-0-0.png").is_file()
     assert not (tmp_path / "figures" / "exposed-0-0.png").exists()
@@ -214,9 +213,7 @@ def test_runs_behind_many_others_are_drawn_too(tmp_path: Path) -> None:
         return launches(1, f"a/t{n}", {"n": n}, [arm("x", 2e-3), arm("y", 1e-3), arm("z", 1e-3)])
 
     runs = [summary(plain(n), f"2026-11-21-{n}") for n in range(USUAL.machines + 1)]
-    page.write_single(
-        analysed([*runs, summary(scaled(2, {"ddp": 1.9}), "2026-11-20-last")]), tmp_path
-    )
+    page.write(analysed([*runs, summary(scaled(2, {"ddp": 1.9}), "2026-11-20-last")]), tmp_path)
     assert [*(tmp_path / "figures").glob("scaling-*.png")]
 
 
@@ -246,8 +243,8 @@ def test_hostile_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
         told = {"exposed_communication_s": 1e-3, "step_without_exchange_s": step_s - 1e-3}
         made["arms"][0]["name"] = name + name
         made["arms"][1]["metrics"] = told
-    html = page.write_single(analysed([summary(records)]), tmp_path).read_text("utf-8")
-    part = html[html.index('<h2 id="scaling">') : html.index('<h2 id="claims">')]
+    html = written(page.write(analysed([summary(records)]), tmp_path).parent)
+    part = html[html.index('<h2 id="scaling">') :].partition("</main>")[0]
     assert part.count("<figure") == 2
     assert "<script" not in part
     assert not set(part) & {"\u202e", "\u2066", "\x1b", "\x00"}
@@ -255,8 +252,8 @@ def test_hostile_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
 
 def test_the_page_has_them_with_their_texts_and_no_sweep_of_the_same(tmp_path: Path) -> None:
     records = [one for gpus in (2, 4, 8) for one in scaled(gpus, {"ddp": 0.9 * gpus})]
-    html = page.write_single(analysed([summary(records)]), tmp_path).read_text("utf-8")
-    assert '<li><a href="#scaling">Several GPUs</a></li>' in html
+    html = written(page.write(analysed([summary(records)]), tmp_path).parent)
+    assert '<li><a href="pages/several-gpus.html">Several GPUs</a></li>' in html
     part = html[html.index('<h2 id="scaling">') :]
     assert 'aria-label="distributed/data_parallel on NVIDIA H200, items a second' in part
     drawn = {file.name for file in (tmp_path / "figures").glob("*.png")}
@@ -267,7 +264,7 @@ def test_the_page_has_them_with_their_texts_and_no_sweep_of_the_same(tmp_path: P
 
 def test_there_is_no_section_without_such_records(tmp_path: Path) -> None:
     plain = launches(2, "a/b", {"gpus": 2}, [arm("x", 2e-3), arm("y", 1e-3)])
-    html = page.write_single(analysed([summary(plain)]), tmp_path).read_text("utf-8")
+    html = written(page.write(analysed([summary(plain)]), tmp_path).parent)
     assert 'id="scaling"' not in html
     assert "#scaling" not in html
     assert "several GPUs" not in (tmp_path / "report.md").read_text("utf-8")

@@ -54,8 +54,8 @@ def test_a_report_of_many_cases_stays_below_what_github_takes(tmp_path: Path) ->
     assert "only on the page" in made or "are on the page" in made
 
 
-def test_parts_are_in_the_page_s_order(tmp_path: Path) -> None:
-    page, made = pages([summary(runs_made.full_gpu())], tmp_path)
+def test_the_answer_is_before_its_grounds(tmp_path: Path) -> None:
+    _, made = pages([summary(runs_made.full_gpu())], tmp_path)
     heads = (
         "The answer:",
         "How close is it to its own roofs?",
@@ -64,6 +64,5 @@ def test_parts_are_in_the_page_s_order(tmp_path: Path) -> None:
         "What was not measured",
         "Conditions",
     )
-    for text in (page.text, made):
-        places = [text.index(head) for head in heads]
-        assert places == sorted(places)
+    places = [made.index(head) for head in heads]
+    assert places == sorted(places)

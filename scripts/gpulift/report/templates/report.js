@@ -34,7 +34,6 @@
       shown += here;
       total += rows.length;
     }
-    for (const one of all(".technique")) one.hidden = !all(".part", one).some((part) => !part.hidden);
     said.textContent = words.length ? `${shown} of ${total} rows` : "";
   };
   const place = document.getElementById("filter");

@@ -15,7 +15,7 @@ from gpulift.ground.errors import RecordError
 from gpulift.records.read import read_run
 from gpulift.report import page
 from tests import sample
-from tests.figures import analysed
+from tests.figures import analysed, written
 
 pytestmark = pytest.mark.world
 
@@ -124,13 +124,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sample.write(run, sample.launches(3, "ceiling/peer_copy", {"bytes": 1}, arms, notes=noted))
     links = (("X", "NV18", "<b>"), ("NV18", "X", "SYS"), ("<b>", "SYS", "X"))
     write_kept(run, topology.document(Topology((0, 1, 2), links, ("0", "0", ""))))
-    page.write_single(analysed([summarise(read_run(run))]), run / "report")
+    page.write(analysed([summarise(read_run(run))]), run / "report")
     return run / "report"
 
 
 def test_the_page_has_a_matrix_that_needs_neither_colour_nor_width(report: Path) -> None:
-    html = (report / "index.html").read_text("utf-8")
-    assert '<a href="#topology">How the GPUs are linked</a>' in html
+    html = written(report)
+    assert '<h2 id="topology">How the GPUs are linked</h2>' in html
     (table,) = re.findall(
         r'<table class="stack"><caption id="links-0">.*?</table>', html, re.DOTALL
     )
@@ -151,6 +151,6 @@ def test_the_twin_has_the_same_as_a_table(report: Path) -> None:
 
 def test_without_a_topology_there_is_no_such_section(tmp_path: Path) -> None:
     run = sample.write(tmp_path / "run", [sample.record("a/b", {}, [sample.arm("x", 1e-3)])])
-    page.write_single(analysed([summarise(read_run(run))]), tmp_path / "report")
-    assert "are linked" not in (tmp_path / "report" / "index.html").read_text("utf-8")
+    page.write(analysed([summarise(read_run(run))]), tmp_path / "report")
+    assert "are linked" not in written(tmp_path / "report")
     assert "are linked" not in (tmp_path / "report" / "report.md").read_text("utf-8")
