@@ -25,6 +25,7 @@ ROOFS = json.loads((BENCHES.parent / "core/registers/roofs.json").read_bytes())[
 LIMIT_S = 900  # of an arm, on a machine that is busy
 SAME_VALUE = 0.01  # of values, where the script does not say, as in core/host/measure/trial.cpp
 OTHER_SEED = 8
+READ_LATE = ("NCCL_", "TORCH_SYMM_MEM_")  # when ranks meet; most are read while libraries load
 # An arm that is neither stepped nor checked, which is what takes long.
 MADE_ALONE = """
 from gpulift_worker import Arm
@@ -48,7 +49,8 @@ def left_to_the_engine(manifest: Mapping[str, Any]) -> str:
     """Why a fork will not do; empty where it does. contract_test.cpp says the same."""
     if manifest["gpus"] > 0:
         return "it needs a GPU"
-    if manifest["environment"] or manifest["preload"]:
+    names = [name for variables in manifest["environment"].values() for name in variables]
+    if manifest["preload"] or not all(name.startswith(READ_LATE) for name in names):
         return "its arms have environments of their own from their start on"
     return ""
 
@@ -78,7 +80,7 @@ def answers_of(
     for arm in manifest["arms"]:
         ranks = manifest["ranks"].get(arm, 1)
         count = point[ranks] if isinstance(ranks, str) else ranks
-        variables = {"GPULIFT_SCRATCH": str(scratch)}
+        variables = {"GPULIFT_SCRATCH": str(scratch), **manifest["environment"].get(arm, {})}
         with rank_group.RankGroup(script, ranks=count, variables=variables) as group, ended(group):
             found[arm] = group.hello(arm, point)
             if not reason_of(found[arm]):
@@ -120,18 +122,23 @@ def require_window(arm: str, answers: Iterable[Json], group: rank_group.RankGrou
 
 
 def require_same_work(
-    script: Path, point: Json, found: Mapping[str, list[Json]], folder: Path
+    script: Path,
+    manifest: Mapping[str, Any],
+    point: Json,
+    found: Mapping[str, list[Json]],
+    folder: Path,
 ) -> None:
     """A launch with another seed has other values, and as much to do. Of the first arm that starts:
     what a seed draws, all arms share."""
     arm = next((arm for arm, answers in found.items() if not reason_of(answers)), None)
     if arm is None:
         return
+    scratch = {"GPULIFT_SCRATCH": str(folder / "other_case")}
     with (
         rank_group.RankGroup(
             rank_group.altered(folder, script, MADE_ALONE),
             ranks=len(found[arm]),
-            variables={"GPULIFT_SCRATCH": str(folder / "other_case")},
+            variables=scratch | manifest["environment"].get(arm, {}),
             seed=OTHER_SEED,
         ) as group,
         ended(group),
@@ -178,7 +185,7 @@ def test_every_arm_gives_the_same_result_in_its_smallest_case(
     point = smallest_point(manifest)
     found = answers_of(script, manifest, point, tmp_path / "case")
     require_same(manifest, found)
-    require_same_work(script, point, found, tmp_path)
+    require_same_work(script, manifest, point, found, tmp_path)
     reasons = [reason_of(answers) for answers in found.values()]
     if all(reasons) or (reasons[0] and not manifest["ceiling"]):
         pytest.skip(reasons[0])
@@ -197,9 +204,36 @@ def test_a_seed_that_changes_the_work_of_a_step_is_found(tmp_path: Path) -> None
         found = answers_of(script, manifest, {"drawn": drawn}, tmp_path / "case")
         if drawn:
             with pytest.raises(AssertionError, match="one: a seed changes its work"):
-                require_same_work(script, {"drawn": drawn}, found, tmp_path)
+                require_same_work(script, manifest, {"drawn": drawn}, found, tmp_path)
         else:
-            require_same_work(script, {"drawn": drawn}, found, tmp_path)
+            require_same_work(script, manifest, {"drawn": drawn}, found, tmp_path)
+
+
+def test_an_arm_has_its_own_environment(tmp_path: Path) -> None:
+    script = tmp_path / "named.py"
+    script.write_text(
+        "import os\nfrom gpulift_worker import Arm\n"
+        "ARMS = ['plain', 'named']\n"
+        "ENVIRONMENT = {'named': {'NCCL_PROTO': 'LL'}}\n"
+        "def make(arm, point, seed, gpu):\n"
+        "    kept = os.environ.get('NCCL_PROTO') == ENVIRONMENT.get(arm, {}).get('NCCL_PROTO')\n"
+        "    return Arm(step=lambda: None, error=lambda: float(not kept), items=1)\n"
+    )
+    manifest = {
+        **manifest_of("testing/named", TESTING / "script.py"),
+        "arms": ["plain", "named"],
+        "environment": {"named": {"NCCL_PROTO": "LL"}},
+        "ranks": {},
+    }
+    assert not left_to_the_engine(manifest | {"gpus": 0, "preload": {}})
+    found = answers_of(script, manifest, {}, tmp_path)
+    assert {arm: one["check_error"] for arm, (one,) in found.items()} == {"plain": 0, "named": 0}
+
+
+@pytest.mark.parametrize("name", ["OMP_PLACES", "NCCLX"])
+def test_variables_that_are_read_early_are_left_to_the_engine(name: str) -> None:
+    manifest = {"gpus": 0, "preload": {}, "environment": {"bound": {name: "cores"}}}
+    assert "environments of their own" in left_to_the_engine(manifest)
 
 
 @pytest.mark.parametrize("gives", ["near", "far", "nan", "nothing"])
