@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -57,10 +57,9 @@ MEASURED_WITH = ("time", "out", "seed", "base", "sizes", "unchanged", "arm_time"
 def certify(
     context: typer.Context,
     given: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(
-            metavar="[FILTER]",
-            help="The same as --filter. With --reissue: files of trials.",
+            metavar="[FILTER]", help="The same as --filter. With --reissue: files of trials."
         ),
     ] = None,
     filter: Filter = None,
@@ -77,7 +76,7 @@ def certify(
         bool, typer.Option("--reissue", help="From these files of trials; nothing is measured.")
     ] = False,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FOLDER",
@@ -87,7 +86,7 @@ def certify(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
     base: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             help="Git reference or build folder: a second build of this commit, for this one to"
             " meet; by default it meets a copy of itself."

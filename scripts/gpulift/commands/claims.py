@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -40,11 +40,11 @@ COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 
 def claims(
     gpu: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
     ] = None,
     results: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
         ),

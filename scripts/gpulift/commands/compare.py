@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -33,9 +33,8 @@ RECORDS = (
     " the newest of these, for each machine in it."
 )
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 More = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         parser=named,
         metavar="RUN",
@@ -44,7 +43,7 @@ More = Annotated[
     ),
 ]
 Explain = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--explain",
         metavar="CASE",
@@ -59,7 +58,7 @@ def compare(
     more_base: More = None,
     more_head: More = None,
     across: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="FACTOR",
             help="The one declared difference, which is then the question: driver, torch, commit,"

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -32,7 +32,7 @@ Folder = Annotated[
     Path, typer.Option("--in", parser=named, metavar="FOLDER", help="Where the history is.")
 ]
 Branch = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--branch", metavar="NAME", help="Instead of a folder: a branch of this repository."
     ),
@@ -69,14 +69,13 @@ def add(
 @app.command()
 def show(
     row: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Argument(metavar="[ROW]", help="A row, with its points; else all rows, a line each."),
     ] = None,
     folder: Folder = FOLDER,
     in_branch: Branch = None,
     picture: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(parser=named, metavar="FILE.svg", help="Draw the row."),
+        Path | None, typer.Option(parser=named, metavar="FILE.svg", help="Draw the row.")
     ] = None,
 ) -> None:
     """Rows with their newest value and changes, or the points of one."""
