@@ -37,9 +37,7 @@ def print_advice(advice: Advice, console: Console) -> None:
 
 
 def _table(advice: Advice) -> Table:
-    table = terminal.titled(escape(_title(advice)), ("memory", "step"))
-    for name in COLUMNS:
-        table.add_column(name, justify="right" if name == "step" else "left")
+    table = terminal.titled(escape(_title(advice)), ("memory", "step"), COLUMNS, ("step",))
     for row in (*advice.rows, *([advice.together] if advice.together else [])):
         if row.gain is not None:
             table.add_row(*_cells(row))

@@ -226,7 +226,8 @@ def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | 
 
 def false_alarm_table(certificate: Certificate) -> Table:
     """Suites of unchanged code, real and replayed."""
-    table = _table("Unchanged code", ("suites of", "suites", "with an alarm", "95 % bound"))
+    columns = ("suites of", "suites", "with an alarm", "95 % bound")
+    table = terminal.titled("Unchanged code", columns=columns)
     for name, one in (
         ("real trials, which decide", certificate.aa),
         ("replays of their launches, which support", certificate.replays),
@@ -238,10 +239,8 @@ def false_alarm_table(certificate: Certificate) -> Table:
 
 def detection_table(certificate: Certificate) -> Table:
     """What of the planted slow-downs was found."""
-    table = _table(
-        "Planted slow-downs",
-        ("size", "as measured (median, range)", "bound by", "trials", "found", "95 % bound"),
-    )
+    columns = ("size", "as measured (median, range)", "bound by", "trials", "found", "95 % bound")
+    table = terminal.titled("Planted slow-downs", columns=columns)
     for one in certificate.detection:
         low, high = percent(one.verified_low), percent(one.verified_high)
         table.add_row(
@@ -257,10 +256,9 @@ def detection_table(certificate: Certificate) -> Table:
 
 def incumbent_table(certificate: Certificate) -> Table:
     """Rules of other tools on the same launches."""
-    table = _table(
-        "Rules on the same launches",
-        ("rule", "repetition", "slow-down", "verdicts", "slower", "faster", "bound", "seconds"),
-    )
+    verdicts = ("verdicts", "slower", "faster")
+    columns = ("rule", "repetition", "slow-down", *verdicts, "bound", "seconds")
+    table = terminal.titled("Rules on the same launches", columns=columns)
     for one in certificate.incumbents:
         alarms = one.regressed + one.improved
         bound = "" if one.size else f"alarms < {100 * upper_bound(alarms, one.trials):.1f} %"
@@ -437,10 +435,3 @@ def _folder(out: Path | None, want: Wanted) -> Path:
     except OSError as error:
         raise write_error(out, error) from None
     return out
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = terminal.titled(title)
-    for name in columns:
-        table.add_column(name)
-    return table

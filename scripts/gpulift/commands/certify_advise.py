@@ -156,9 +156,7 @@ def markdown(certificate: AdviceCertificate) -> Iterator[str]:
 
 
 def _show(certificate: AdviceCertificate) -> None:
-    table = terminal.titled("Planted faults")
-    for name in COLUMNS:
-        table.add_column(name)
+    table = terminal.titled("Planted faults", columns=COLUMNS)
     for planted in certificate.planted:
         table.add_row(*(escape(cell) for cell in _cells(planted)))
     screen = terminal.console()

@@ -147,13 +147,11 @@ def rows_table(found: Comparison, show_all: bool) -> Table:
     rows = [row for row in found.rows if show_all or row.verdict.verdict in cells.CHANGED]
     told = [_cells(row, found) for row in rows]
     title = "Time of head against base (below 0: head is faster)"
-    table = terminal.titled(title, [UNITS[found.unit], "reason"])
-    for name in ("verdict", "technique", "case", "arm"):
-        table.add_column(name)
-    for name in ("change", "95 % interval", UNITS[found.unit]):
-        table.add_column(name, justify="right")
-    if any(one[-1] for one in told):
-        table.add_column("reason")
+    unit = UNITS[found.unit]
+    numbers = ("change", "95 % interval", unit)
+    reason = ["reason"] if any(one[-1] for one in told) else []
+    columns = ("verdict", "technique", "case", "arm", *numbers, *reason)
+    table = terminal.titled(title, [unit, "reason"], columns, numbers)
     for one in told:
         table.add_row(*(Text(cell) for cell in one[: len(table.columns)]))
     return table

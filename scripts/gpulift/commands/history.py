@@ -195,11 +195,8 @@ def _of_gate(folder: Path) -> Iterator[Point]:
 
 
 def _overview(rows: dict[str, list[Point]]) -> Table:
-    made = terminal.titled("History", ["points", "newest"])
-    made.add_column("row")
-    for name in ("points", "newest"):
-        made.add_column(name, justify="right")
-    made.add_column("changes")
+    numbers = ("points", "newest")
+    made = terminal.titled("History", numbers, ("row", *numbers, "changes"), numbers)
     for name, points in rows.items():
         newest = points[-1]
         told = "; ".join(_told(name, points, history.changes(name, points)))
