@@ -47,13 +47,9 @@ def _table(advice: Advice) -> Table:
 def _title(advice: Advice) -> str:
     where = f"{text.visible(advice.device)}, torch {text.visible(advice.torch)}, "
     return (
-        f"{where if advice.device else ''}{_count(advice.steps, 'step')},"
-        f" {_count(advice.launches, 'launch', 'launches')} (gain: more than 1 is faster)"
+        f"{where if advice.device else ''}{text.counted(advice.steps, 'step')},"
+        f" {text.counted(advice.launches, 'launch', 'launches')} (gain: more than 1 is faster)"
     )
-
-
-def _count(count: int, name: str, names: str = "") -> str:
-    return f"{count} {name if count == 1 else names or f'{name}s'}"
 
 
 def _cells(row: Row) -> Iterator[str]:

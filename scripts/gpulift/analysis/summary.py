@@ -22,6 +22,7 @@ from gpulift.analysis.over_runs import ModelFigure
 from gpulift.analysis.reference import Reference
 from gpulift.engine.runs import RUNNING
 from gpulift.ground.estimate import Estimate
+from gpulift.ground.text import counted
 from gpulift.records.model import IMPORT, OUTCOMES, Arm, Cost, Record
 from gpulift.records.read import Run, lacks_launches
 from gpulift.records.throttle import throttle_of
@@ -382,17 +383,17 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
         # Schema 1.0 counted both together.
         mixed = any(r.schema == "1.0" and r.discarded_blocks for r in records)
         why = "the hardware slowed down" + (" or the pace changed" if mixed else "")
-        marks.append(f"{_count(discarded, 'block')} discarded: {why}")
+        marks.append(f"{counted(discarded, 'block')} discarded: {why}")
     restarts = sum(record.restarts for record in records)
     if restarts:
-        marks.append(f"{_count(restarts, 'restart')} of a case: the pace changed")
+        marks.append(f"{counted(restarts, 'restart')} of a case: the pace changed")
     short = {record.subject for record in records if _cut_short(record)}
     if short:
-        cases = _count(len(short), "case")
+        cases = counted(len(short), "case")
         marks.append(f"{cases} with fewer blocks than planned in a launch")
     loaded = {record.subject for record in records if _others_cores(record) >= BUSY_CORES}
     if loaded:
-        cases = _count(len(loaded), "case")
+        cases = counted(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
     return marks
 
@@ -410,10 +411,6 @@ def _others_cores(record: Record) -> float:
     """Those that other processes and other machines kept busy; 0 where that is not known."""
     load = record.host_load
     return load.other_cores + load.stolen_cores if load else 0.0
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def summarise(run: Run, reference: Reference | None = None) -> Summary:

@@ -116,7 +116,7 @@ def notes(rows: Sequence[CostRow]) -> Iterator[str]:
         yield f"No USD without a price: none was given for {', '.join(models)}."
     for reason in dict.fromkeys(row.why_no_joules for row in rows if row.why_no_joules):
         count = sum(row.why_no_joules == reason for row in rows)
-        yield f"{UNKNOWN} joules of {count} arm{'' if count == 1 else 's'}: {reason}."
+        yield f"{UNKNOWN} joules of {text.counted(count, 'arm')}: {reason}."
     yield "Joules are of an arm's cards alone, without host and cooling; intervals are of 95 %."
 
 

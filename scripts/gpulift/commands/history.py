@@ -56,7 +56,7 @@ def add(
     held = _read(folder, in_branch)
     points = history.joined(held, (point for path in results for point in _points(path)))
     count = len(points) - len(held)
-    words = f"{count} point{'s' if count != 1 else ''}"
+    words = text.counted(count, "point")
     if in_branch is not None and count:
         root = Repository.here(Path.cwd()).root
         content = history.lines_of(points)

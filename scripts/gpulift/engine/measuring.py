@@ -23,6 +23,7 @@ from gpulift.ground.errors import (
     GpuliftError,
 )
 from gpulift.ground.signals import FORWARDED
+from gpulift.ground.text import counted
 from gpulift.ground.whole import write_whole
 from gpulift.records.decode import parse_line
 from gpulift.records.files import record_files
@@ -218,7 +219,7 @@ def within(
         techniques, context, share * budget_s, matches, options.launches, options.arm_time
     )
     if not choice.rows and not choice.left_out:
-        cases = _counted(sum(len(info.cases) for info in chosen))
+        cases = counted(sum(len(info.cases) for info in chosen), "case")
         raise GpuliftError(
             f"no quick case matches the filter {options.filter!r}; without --quick {cases} would be"
             " measured"
@@ -229,10 +230,6 @@ def within(
     if not choice.rows:
         raise GpuliftError(f"--quick {budget_s:.0f}s: is too short for any case")
     return replace(options, quick_s=budget_s, rows=choice.rows)
-
-
-def _counted(cases: int) -> str:
-    return "1 case" if cases == 1 else f"{cases} cases"
 
 
 def finished(folder: Path, code: int) -> bool:

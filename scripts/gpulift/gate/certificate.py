@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.text import counted
 from gpulift.ground.whole import write_whole
 from gpulift.records.decode import converted, parse_line
 from gpulift.records.values import Fraction, NotNegative, Number, Whole
@@ -278,7 +279,7 @@ def sentence(certificate: Certificate) -> str:
         else "no slow-down was planted"
     )
     cards = len(certificate.cards)
-    where = f"{certificate.machine} ({cards} card{'s' if cards != 1 else ''})"
+    where = f"{certificate.machine} ({counted(cards, 'card')})"
     caveat = f"; not citable: {certificate.caveat}" if not certificate.citable else ""
     return f"{where if cards else certificate.machine}: {'; '.join(parts)}{caveat}."
 

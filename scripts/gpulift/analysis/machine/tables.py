@@ -194,9 +194,7 @@ def _cells(result: CheckResult) -> tuple[str, ...]:
 
 
 def _judged_by(result: CheckResult) -> str:
-    if not result.cards:
-        return result.kind
-    return f"{result.cards} {'card' if result.cards == 1 else 'cards'}"
+    return text.counted(result.cards, "card") if result.cards else result.kind
 
 
 def _reason(result: CheckResult) -> str:
