@@ -130,14 +130,6 @@ def test_what_is_wrong_is_told_before_anything_is_built(
     assert words in capsys.readouterr().err
 
 
-def test_an_improvement_is_said_and_green(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head_is(technique(MATMUL, ("fp32", "bf16"), log_time={"bf16": -0.02}), technique(GRAPH))
-    assert against_base("--json") == 0
-    assert verdicts(capsys)["precision/matmul/bf16"] == "improved"
-
-
 def test_a_replay_gives_the_same_verdicts_and_measures_nothing(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,11 +257,6 @@ def test_builds_that_differ_in_more_than_the_commit_are_refused(
     assert against_base() == 0
 
 
-def test_a_crash_in_the_only_case_is_no_broken_instrument(bench: FakeBench) -> None:
-    head_is(*CRASHES)
-    assert against_base("cuda_graph") == 1
-
-
 def test_skipped_rows_are_no_failure(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("base", "build"):
         make_build(
@@ -374,15 +361,6 @@ def test_a_blind_instrument_is_exit_3(bench: FakeBench, capsys: pytest.CaptureFi
     assert "bf16: head/base 1.00" in said.out
     assert "not confirmed: a control failed" in said.out
     assert "control planted failed, so nothing is confirmed" in said.err
-
-
-def test_an_instrument_that_reads_another_size_is_exit_3(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.felt = 2.0
-    assert against_base() == 3
-    assert re.search(r"control planted: FAILED: \S+: planted 1 %, read wrongly: regressed; head"
-                     r"/base 1\.0[12]", capsys.readouterr().out)  # fmt: skip
 
 
 def test_where_only_large_changes_are_seen_a_large_one_is_planted(
@@ -902,25 +880,11 @@ def test_a_threshold_per_row_is_kept_in_the_evidence_and_replayed(
     assert "least change that is called one: 5 % (--thresholds: 5 %)" in capsys.readouterr().out
 
 
-def test_a_threshold_of_other_rows_changes_nothing_here(
+def test_a_file_of_thresholds_for_no_row_measures_nothing(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    head_is(*SLOWER)
-    assert against_base("--thresholds", limits("[rows.fp32]\nleast_change = 0.05\n")) == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("[rows.", "limits.toml: not TOML"),
-        ("[rows.fp23]\nleast_change = 0.05\n", "--thresholds: 'fp23' matches no row"),
-    ],
-)
-def test_a_bad_file_of_thresholds_measures_nothing(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], content: str, words: str
-) -> None:
-    assert against_base("--thresholds", limits(content)) == 2
-    assert words in capsys.readouterr().err
+    assert against_base("--thresholds", limits("[rows.fp23]\nleast_change = 0.05\n")) == 2
+    assert "--thresholds: 'fp23' matches no row" in capsys.readouterr().err
     assert not Path("evidence").exists()
 
 

@@ -1021,6 +1021,8 @@ def test_further_runs_of_a_side(
         (["--more-head", ""], USAGE, "the name of a file or folder is empty"),
         (["--explain", ""], USAGE, "--explain needs a part of technique/case/arm"),
         (["--explain", "a/b", "--json"], USAGE, "leave --explain or --json out"),
+        (["--markdown", "--json"], USAGE, "--markdown stands alone"),
+        (["--markdown", "--explain", "fast"], USAGE, "--markdown stands alone"),
         (
             ["--explain", "fats"],
             USAGE,
@@ -1040,14 +1042,6 @@ def test_wrong_usage_is_one_line(
     assert words in said.err
     assert said.out == ""
     assert said.err.count("\n") == 1
-
-
-def test_an_empty_name_is_not_the_current_folder(
-    folders: tuple[str, str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folders[1])
-    assert cli.main(["compare", folders[0], ""]) == USAGE
-    assert capfd.readouterr().err == "gpulift: error: the name of a file or folder is empty\n"
 
 
 def test_another_source_stands_under_the_table_and_in_the_explanation(
@@ -1213,14 +1207,6 @@ def test_markdown_of_many_rows_stays_a_comment(
     told = capsys.readouterr().out
     assert "And 30 more: `./gpulift compare --all` shows them." in told
     assert len(told) < 65_536
-
-
-def test_markdown_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for other in (["--json"], ["--explain", "fast"]):
-        assert (
-            cli.main(["compare", *both_sides(tmp_path / other[0]), "--markdown", *other]) == USAGE
-        )
-        assert "--markdown stands alone" in capsys.readouterr().err
 
 
 def test_cards_without_a_known_hash_are_counted_as_the_table_counts_them(tmp_path: Path) -> None:
