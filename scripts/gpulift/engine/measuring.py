@@ -25,11 +25,9 @@ from gpulift.ground.errors import (
 from gpulift.ground.signals import FORWARDED
 from gpulift.ground.text import counted
 from gpulift.ground.whole import write_whole
-from gpulift.records.decode import parse_line
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_file
-from gpulift.records.together import STATE_FILE
 
 Say = Callable[[str], None]
 More = Callable[[Path], int | None]
@@ -239,11 +237,7 @@ def finished(folder: Path, code: int) -> bool:
 
 def is_complete(folder: Path, want: runs.Wanted) -> bool:
     """Whether the folder holds this very run, and it was finished."""
-    file = folder / STATE_FILE
-    try:
-        state = parse_line(file.read_bytes(), str(file))
-    except (OSError, GpuliftError):
-        return False
+    state = runs.read_state(folder)
     return runs.is_of(state, want) and state.get("state") == runs.COMPLETE
 
 
