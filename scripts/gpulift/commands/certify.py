@@ -156,13 +156,11 @@ def certify(
 
 def _require_none_to_measure(context: typer.Context) -> None:
     """Refuses what --reissue would have to ignore, as a folder for what it writes."""
-    sources = {name: context.get_parameter_source(name) for name in MEASURED_WITH}
-    given = [name for name, one in sources.items() if one and one.name == "COMMANDLINE"]
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    names = {name: f"--{name.replace('_', '-')}" for name in MEASURED_WITH}
+    if given := commands.options_given(context, names):
         raise GpuliftError(
             "--reissue measures nothing, and writes the certificate to results/certificates: leave"
-            f" out {options}"
+            f" out {', '.join(given)}"
         )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from gpulift.commands import gate_jobs
 from gpulift.commands.selecting import SameFilter
-from gpulift.commands.shared import Gpu
+from gpulift.commands.shared import Gpu, options_given
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty
 from gpulift.gate import output as gate_output
@@ -284,7 +284,7 @@ def gate(
 
 def _require_alone(context: typer.Context) -> None:
     """Refuses what a replay would have to ignore."""
-    if given := _given(context, {**MEASURED_WITH, **OF_JOBS}):
+    if given := options_given(context, {**MEASURED_WITH, **OF_JOBS}):
         raise GpuliftError(
             "--replay judges what its folder holds and measures nothing: leave out"
             f" {', '.join(given)}"
@@ -293,15 +293,9 @@ def _require_alone(context: typer.Context) -> None:
 
 def _require_fitting(context: typer.Context, others: Mapping[str, str]) -> None:
     """Refuses what is for the other kind of gate."""
-    if given := _given(context, others):
+    if given := options_given(context, others):
         what = "a command behind --" if others is OF_JOBS else "gpulift's own techniques"
         raise GpuliftError(f"{', '.join(given)}: for a gate of {what} alone")
-
-
-def _given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
-    """Of these parameters those that the command line has."""
-    sources = {name: context.get_parameter_source(name) for name in names}
-    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
 
 
 def judge_again(folder: Path) -> GateResult:

@@ -58,6 +58,12 @@ Gpu = Annotated[
 ]
 
 
+def options_given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
+    """Of these parameters those that the command line has, by their names on it."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
+
+
 def print_json(value: Any) -> None:
     """JSON on stdout; non-finite numbers are refused."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False, default=str))
