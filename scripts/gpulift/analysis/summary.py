@@ -178,11 +178,6 @@ class Worth:
         return self.facts.memory_bytes
 
     @property
-    def baseline_memory_bytes(self) -> int | None:
-        """Peak of the baseline."""
-        return self.baseline_facts.memory_bytes
-
-    @property
     def energy_j(self) -> float | None:
         """Joules of one step; None where they are not known."""
         return self.facts.joules
@@ -191,16 +186,6 @@ class Worth:
     def baseline_energy_j(self) -> float | None:
         """Joules of one step of the baseline."""
         return self.baseline_facts.joules
-
-    @property
-    def cpu_s(self) -> float | None:
-        """CPU seconds of one step; None where they were not counted."""
-        return self.facts.cpu_s
-
-    @property
-    def baseline_cpu_s(self) -> float | None:
-        """CPU seconds of one step of the baseline."""
-        return self.baseline_facts.cpu_s
 
     @property
     def checked(self) -> bool:
