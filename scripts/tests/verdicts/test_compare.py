@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Sequence
@@ -183,9 +182,7 @@ def test_with_two_runs_on_both_sides_the_unit_is_the_run(tmp_path: Path) -> None
 
 
 def gpu(card: str, name: str = "NVIDIA H200") -> Json:
-    made = copy.deepcopy(sample.GPU_CONTEXT)
-    made["gpu"] |= {"card": card, "name": name}
-    return made
+    return sample.gpu_context(gpu={"card": card, "name": name})
 
 
 def cards(tmp_path: Path, name: str, count: int, factor: float = 1.0) -> list[Path]:
@@ -729,8 +726,7 @@ def test_a_last_line_that_was_cut_off_is_a_launch_less_and_told(tmp_path: Path) 
 
 
 def test_minor_schemas_may_be_mixed(tmp_path: Path) -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["host"]["numa_nodes"] = 2
+    context = sample.gpu_context(host={"numa_nodes": 2})
     newer = records(seed=2, schema="1.7", context=context)
     found = compared(tmp_path, records(schema="1.0"), newer)
     assert found.exit_code == OK
@@ -760,8 +756,7 @@ def test_a_clock_that_was_set_back_changes_no_verdict(tmp_path: Path) -> None:
 def test_builds_whose_commit_does_not_tell_their_code_are_told(
     tmp_path: Path, build: dict[str, object], words: str
 ) -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"] |= build
+    context = sample.gpu_context(build=build)
     found = compared(tmp_path, records(context=context), records(seed=2, context=context))
     assert sum(words in note for note in found.notes) == 2
 
@@ -771,8 +766,7 @@ def test_builds_whose_commit_does_not_tell_their_code_are_told(
 
 def changed_source(tmp_path: Path, across: str | None = None) -> Comparison:
     """A technique whose file is another one on the head, at another commit where that is asked."""
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"] |= {"commit": "fedcba9"} if across else {}
+    context = sample.gpu_context(build={"commit": "fedcba9"} if across else {})
     base = records(source={"b.py": 64 * "a", "b.cpp": 64 * "c"})
     head = records(seed=2, source={"b.py": 64 * "b", "b.cpp": 64 * "c"}, context=context)
     return compared(tmp_path, base, head, across)
