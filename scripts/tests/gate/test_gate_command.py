@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +46,7 @@ CRASHES = (
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
     made = FakeBench()
-    made.install(monkeypatch)
-    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
-    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
-    monkeypatch.chdir(tmp_path)
+    made.install_in(tmp_path, monkeypatch)
     make_build(tmp_path / "base", CLEAN)
     make_build(tmp_path / "build", CLEAN)
     return made
@@ -78,6 +77,15 @@ def verdicts(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, str
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == code
     return {f"{row['technique']}/{row['arm']}": row["verdict"] for row in document["rows"]}
+
+
+@contextmanager
+def changed_setup() -> Iterator[Json]:
+    """What gate.json keeps, to be changed."""
+    file = Path("evidence/gate.json")
+    document = json.loads(file.read_text())
+    yield document
+    file.write_text(json.dumps(document))
 
 
 def test_equal_builds_are_green(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,14 +157,12 @@ def test_a_replay_refuses_another_method_and_other_folders(
 ) -> None:
     assert run("--replay", "nowhere") == 2
     against_base()
-    file = Path("evidence/gate.json")
-    document = json.loads(file.read_text())
-    document["setup"]["method"] = "0"
-    file.write_text(json.dumps(document))
+    with changed_setup() as document:
+        document["setup"]["method"] = "0"
     capsys.readouterr()
     assert run("--replay", "evidence") == 4
     assert "decision method 0" in capsys.readouterr().err
-    file.write_text('{"schema": "2.0"}')
+    Path("evidence/gate.json").write_text('{"schema": "2.0"}')
     assert run("--replay", "evidence") == 2
 
 
@@ -412,10 +418,8 @@ def test_a_replay_names_a_field_of_the_set_up_that_no_gate_writes(
     bench: FakeBench, capsys: pytest.CaptureFixture[str], key: str, value: object, words: str
 ) -> None:
     assert against_base() == 0
-    file = Path("evidence/gate.json")
-    document = json.loads(file.read_text())
-    document["setup"][key] = value
-    file.write_text(json.dumps(document))
+    with changed_setup() as document:
+        document["setup"][key] = value
     assert run("--replay", "evidence") == 2
     assert words in capsys.readouterr().err
 
@@ -791,11 +795,9 @@ def test_the_only_rows_that_can_be_measured_are_looked_at_longer(
 
 def test_evidence_of_before_unsteady_rows_is_replayed(bench: FakeBench) -> None:
     assert against_base() == 0
-    file = Path("evidence/gate.json")
-    held = json.loads(file.read_text())
-    held["schema"] = "1.1"
-    del held["setup"]["unsteady"]
-    file.write_text(json.dumps(held))
+    with changed_setup() as document:
+        document["schema"] = "1.1"
+        del document["setup"]["unsteady"]
     assert run("--replay", "evidence") == 0
 
 
