@@ -26,7 +26,7 @@ from gpulift.ground.text import counted
 from gpulift.records.model import IMPORT, OUTCOMES, Arm, Cost, Record
 from gpulift.records.read import Run, lacks_launches
 from gpulift.records.throttle import throttle_of
-from gpulift.records.together import state_of
+from gpulift.records.together import read_state
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import TECHNIQUE, Case, group_cases
 
@@ -324,7 +324,7 @@ class Summary:
     def unfinished(self) -> bool:
         """Whether the run was left before its end, as run.json says; without one, as launches say
         that are missing."""
-        state = state_of(self.run.folder)
+        state = read_state(self.run.folder)
         return state.get("state") == RUNNING if state else lacks_launches(self.run.records)
 
     @property

@@ -28,6 +28,7 @@ from gpulift.ground.whole import write_whole
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_file
+from gpulift.records.together import read_state
 
 Say = Callable[[str], None]
 More = Callable[[Path], int | None]
@@ -237,7 +238,7 @@ def finished(folder: Path, code: int) -> bool:
 
 def is_complete(folder: Path, want: runs.Wanted) -> bool:
     """Whether the folder holds this very run, and it was finished."""
-    state = runs.read_state(folder)
+    state = read_state(folder)
     return runs.is_of(state, want) and state.get("state") == runs.COMPLETE
 
 

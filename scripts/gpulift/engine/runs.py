@@ -18,10 +18,10 @@ from typing import Any
 
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.whole import is_aside, write_whole
-from gpulift.records.decode import converted, parse_line
+from gpulift.records.decode import converted
 from gpulift.records.files import WRITTEN, is_published, record_files
 from gpulift.records.model import Context
-from gpulift.records.together import PART, STATE_FILE
+from gpulift.records.together import PART, STATE_FILE, read_state
 
 ROWS_FILE = "rows.tsv"  # which rows gpulift-bench is told to measure
 LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder
@@ -226,15 +226,6 @@ def is_of(state: Mapping[str, Any], want: Wanted) -> bool:
 def state_of(folder: Path) -> str:
     """`running` or `complete`; empty where nothing says it."""
     return str(read_state(folder).get("state", ""))
-
-
-def read_state(folder: Path) -> Mapping[str, Any]:
-    """The content of run.json; empty where there is none that can be read."""
-    file = folder / STATE_FILE
-    try:
-        return parse_line(file.read_bytes(), str(file))
-    except (OSError, GpuliftError):
-        return {}
 
 
 def fingerprint(bench: Path) -> str:
