@@ -85,6 +85,13 @@ class FakeBench:
         monkeypatch.setattr(machine, "catalogue", self.catalogue)
         monkeypatch.setattr(machine, "describe", self.describe)
 
+    def install_in(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The same in an empty checkout, which becomes the current folder."""
+        self.install(monkeypatch)
+        monkeypatch.setenv("GPULIFT_ROOT", str(folder))
+        monkeypatch.delenv("GPULIFT_BUILD", raising=False)
+        monkeypatch.chdir(folder)
+
     def describe(self, bench: Path, gpu: int | None = None) -> Context:
         """The machine."""
         return read_context(self.contexts.get(bench.parent.name, self.context), "fake")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,6 +87,4 @@ def reference(run: Run) -> Reference | None:
 
 def on_gpu(name: str, card: str) -> sample.Json:
     """The context of a card of another model."""
-    made = copy.deepcopy(sample.GPU_CONTEXT)
-    made["gpu"] |= {"name": name, "card": card}
-    return made
+    return sample.gpu_context(gpu={"name": name, "card": card})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tests.sample import (
@@ -10,6 +9,7 @@ from tests.sample import (
     GPU_CONTEXT,
     Json,
     arm,
+    gpu_context,
     launches,
     record,
     skipped_arm,
@@ -65,9 +65,7 @@ def without_gpu() -> list[Json]:
 
 def with_troubles() -> list[Json]:
     """Failed, error and skipped cases, an arm without FP8, and one launch only."""
-    dirty = copy.deepcopy(GPU_CONTEXT)
-    dirty["build"] |= {"dirty": True, "type": "Debug"}
-    dirty["options"]["launches"] = 1
+    dirty = gpu_context(build={"dirty": True, "type": "Debug"}, options={"launches": 1})
     ctx: dict[str, Any] = {"context": dirty}
     fp8 = skipped_arm("fp8", "compute capability 8.0 has no FP8", "a GPU with 8.9 or later")
     return [

@@ -61,6 +61,14 @@ MAYBE = ("metrics", "ranks", "environment", "checked", "precondition")  # as rec
 WHOLE_ARM: Json = {"seconds": 1e-3, "noise": 0.002, "launch_noise": 0.001}
 
 
+def gpu_context(**changes: Any) -> Json:
+    """The context of a GPU with other facts; what is said of a part, as of `build`, joins it."""
+    made = copy.deepcopy(GPU_CONTEXT)
+    for key, value in changes.items():
+        made[key] = made.get(key, {}) | value if isinstance(value, dict) else value
+    return made
+
+
 def palindromes(arms: int, blocks: int) -> list[list[int]]:
     """A B B A and B A A B in turn; for more arms, rotated rows followed by their reverse."""
     rows = [[(start + i) % arms for i in range(arms)] for start in range(arms)]

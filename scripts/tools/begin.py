@@ -21,12 +21,11 @@ from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.models import as_model, with_models
 from gpulift.analysis.standing import CONTROL, LADDER, REASONS
 from gpulift.analysis.summary import summarise
-from gpulift.engine import machine
 from gpulift.ground import text
 from gpulift.ground.entry import say
-from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.records.files import stem_of
 from gpulift.records.read import cases_of
+from tools.page import write_page
 from tools.showcase import runs_of
 
 MODELS = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
@@ -299,20 +298,10 @@ def _worth(situation: Situation, one: Gain) -> str:
     return f"{', '.join(filter(None, parts))} ({of}, {_gpu(one)})"
 
 
-def main() -> None:
-    """Writes the page."""
-    results = machine.checkout_root() / "results"
+def _made(results: Path) -> str:
     known = errata.read_errata(results / errata.FILE)
-    made = page(gains_by_technique(results, known), ladders(results, known))
-    try:
-        (results / PAGE).write_text(made, encoding="utf-8")
-    except OSError as error:
-        raise write_error(results / PAGE, error) from None
-    print(results / PAGE)
+    return page(gains_by_technique(results, known), ladders(results, known))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except GpuliftError as error:
-        raise SystemExit(str(error)) from None
+    write_page(PAGE, _made)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpulift.engine import machine
 from gpulift.gate.certificate import Certificate, file_of, read_certificate
-from gpulift.ground.errors import GpuliftError
-from gpulift.ground.whole import write_whole
 from gpulift.verdicts.decision import percent
+from tools.page import write_page
 
 FILE = "GATE_TRIALS.md"
 MODEL = "nvidia-h200"
@@ -75,13 +73,5 @@ def _line(cells: Sequence[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def _main() -> None:
-    results = machine.checkout_root() / "results"
-    write_whole(text(read_certificate(file_of(results, MODEL))), results / FILE)
-
-
 if __name__ == "__main__":
-    try:
-        _main()
-    except GpuliftError as error:
-        raise SystemExit(str(error)) from None
+    write_page(FILE, lambda results: text(read_certificate(file_of(results, MODEL))))

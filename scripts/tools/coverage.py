@@ -24,14 +24,13 @@ from gpulift.analysis.over_runs import (
     over_runs,
     speedup_over_runs,
 )
-from gpulift.engine import machine
 from gpulift.ground import text
 from gpulift.ground.entry import say
-from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
 from gpulift.records.model import Cost, Record
 from gpulift.verdicts import stats
+from tools.page import write_page
 
 MODEL = "nvidia-h200"
 TABLE = "COVERAGE.md"
@@ -193,17 +192,5 @@ def digest(files: Mapping[Path, str]) -> str:
     return hashlib.sha256("".join(sorted(files.values())).encode("ascii")).hexdigest()[:12]
 
 
-def _main() -> None:
-    results = machine.checkout_root() / "results"
-    content = table(committed_files(results, MODEL))
-    try:
-        (results / TABLE).write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise write_error(results / TABLE, error) from None
-
-
 if __name__ == "__main__":
-    try:
-        _main()
-    except GpuliftError as error:
-        raise SystemExit(str(error)) from None
+    write_page(TABLE, lambda results: table(committed_files(results, MODEL)))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from gpulift.analysis import errata
 from gpulift.analysis.errata import Erratum, read_errata
-from gpulift.engine import machine
-from gpulift.ground.errors import GpuliftError, write_error
+from tools.page import write_page
 
 TABLE = "ERRATA.md"
 HEAD = """# Known errors in committed records
@@ -26,16 +25,5 @@ def table(entries: Sequence[Erratum]) -> str:
     return HEAD + "".join(rows)
 
 
-def _main() -> None:
-    results = machine.checkout_root() / "results"
-    try:
-        (results / TABLE).write_text(table(read_errata(results / errata.FILE)), encoding="utf-8")
-    except OSError as error:
-        raise write_error(results / TABLE, error) from None
-
-
 if __name__ == "__main__":
-    try:
-        _main()
-    except GpuliftError as error:
-        raise SystemExit(str(error)) from None
+    write_page(TABLE, lambda results: table(read_errata(results / errata.FILE)))

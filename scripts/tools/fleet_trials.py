@@ -13,9 +13,6 @@ from pathlib import Path
 
 from gpulift.analysis.machine.siblings import WORTH_FAILING
 from gpulift.analysis.model_records import committed_files
-from gpulift.engine import machine
-from gpulift.ground.errors import GpuliftError
-from gpulift.ground.whole import write_whole
 from gpulift.records.files import stem_of
 from gpulift.verdicts.stats import upper_bound
 from tools.fleet_simulation import (
@@ -29,6 +26,7 @@ from tools.fleet_simulation import (
     found,
     roofs_of,
 )
+from tools.page import write_page
 
 MODEL = "nvidia-h200"
 PAGE = "FLEET.md"
@@ -171,13 +169,5 @@ def _line(cells: Sequence[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |\n"
 
 
-def _main() -> None:
-    results = machine.checkout_root() / "results"
-    write_whole(page(committed_files(results, MODEL)), results / PAGE)
-
-
 if __name__ == "__main__":
-    try:
-        _main()
-    except GpuliftError as error:
-        raise SystemExit(str(error)) from None
+    write_page(PAGE, lambda results: page(committed_files(results, MODEL)))

@@ -57,7 +57,6 @@ class Facts(Message, frozen=True):
     cudnn_search: bool = False
     notes: tuple[str, ...] = ()
     hooks_s: float = 0.0  # what the probe itself takes of a step
-    state_bytes: Whole = 0
 
 
 class Arm(Message, frozen=True):

@@ -37,9 +37,7 @@ def print_advice(advice: Advice, console: Console) -> None:
 
 
 def _table(advice: Advice) -> Table:
-    table = terminal.titled(escape(_title(advice)), ("memory", "step"))
-    for name in COLUMNS:
-        table.add_column(name, justify="right" if name == "step" else "left")
+    table = terminal.titled(escape(_title(advice)), ("memory", "step"), COLUMNS, ("step",))
     for row in (*advice.rows, *([advice.together] if advice.together else [])):
         if row.gain is not None:
             table.add_row(*_cells(row))
@@ -49,13 +47,9 @@ def _table(advice: Advice) -> Table:
 def _title(advice: Advice) -> str:
     where = f"{text.visible(advice.device)}, torch {text.visible(advice.torch)}, "
     return (
-        f"{where if advice.device else ''}{_count(advice.steps, 'step')},"
-        f" {_count(advice.launches, 'launch', 'launches')} (gain: more than 1 is faster)"
+        f"{where if advice.device else ''}{text.counted(advice.steps, 'step')},"
+        f" {text.counted(advice.launches, 'launch', 'launches')} (gain: more than 1 is faster)"
     )
-
-
-def _count(count: int, name: str, names: str = "") -> str:
-    return f"{count} {name if count == 1 else names or f'{name}s'}"
 
 
 def _cells(row: Row) -> Iterator[str]:

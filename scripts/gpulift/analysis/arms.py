@@ -12,7 +12,6 @@ from gpulift.verdicts import stats
 TIME_DIGITS = 4
 JOULES = "joules_per_step"
 UNTIMED = "in an untimed window"
-ALLOCATED = "peak_allocated_bytes"
 RESERVED = "peak_reserved_bytes"
 LAUNCHES = "kernel_launches_per_step"
 EXPOSED_S, WITHOUT_S = "exposed_communication_s", "step_without_exchange_s"

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.errors import RecordError
+from gpulift.ground.whole import read_whole
 from gpulift.records.decode import converted, parse_line
 from gpulift.records.values import Count, Maybe, Number, Positive, Text, among
 
@@ -175,11 +176,7 @@ class Reference:
 
 def read_reference(file: Path) -> Reference:
     """Reads a reference file; what is wrong in it is named with file, entry and field."""
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    raw = parse_line(data, str(file))
+    raw = parse_line(read_whole(file), str(file))
     schema = raw.get("schema", READABLE[0])
     if schema not in READABLE:
         readable = ", ".join(READABLE)

@@ -22,10 +22,11 @@ from gpulift.analysis.over_runs import ModelFigure
 from gpulift.analysis.reference import Reference
 from gpulift.engine.runs import RUNNING
 from gpulift.ground.estimate import Estimate
+from gpulift.ground.text import counted
 from gpulift.records.model import IMPORT, OUTCOMES, Arm, Cost, Record
 from gpulift.records.read import Run, lacks_launches
 from gpulift.records.throttle import throttle_of
-from gpulift.records.together import state_of
+from gpulift.records.together import read_state
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import TECHNIQUE, Case, group_cases
 
@@ -177,11 +178,6 @@ class Worth:
         return self.facts.memory_bytes
 
     @property
-    def baseline_memory_bytes(self) -> int | None:
-        """Peak of the baseline."""
-        return self.baseline_facts.memory_bytes
-
-    @property
     def energy_j(self) -> float | None:
         """Joules of one step; None where they are not known."""
         return self.facts.joules
@@ -190,16 +186,6 @@ class Worth:
     def baseline_energy_j(self) -> float | None:
         """Joules of one step of the baseline."""
         return self.baseline_facts.joules
-
-    @property
-    def cpu_s(self) -> float | None:
-        """CPU seconds of one step; None where they were not counted."""
-        return self.facts.cpu_s
-
-    @property
-    def baseline_cpu_s(self) -> float | None:
-        """CPU seconds of one step of the baseline."""
-        return self.baseline_facts.cpu_s
 
     @property
     def checked(self) -> bool:
@@ -338,7 +324,7 @@ class Summary:
     def unfinished(self) -> bool:
         """Whether the run was left before its end, as run.json says; without one, as launches say
         that are missing."""
-        state = state_of(self.run.folder)
+        state = read_state(self.run.folder)
         return state.get("state") == RUNNING if state else lacks_launches(self.run.records)
 
     @property
@@ -382,17 +368,17 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
         # Schema 1.0 counted both together.
         mixed = any(r.schema == "1.0" and r.discarded_blocks for r in records)
         why = "the hardware slowed down" + (" or the pace changed" if mixed else "")
-        marks.append(f"{_count(discarded, 'block')} discarded: {why}")
+        marks.append(f"{counted(discarded, 'block')} discarded: {why}")
     restarts = sum(record.restarts for record in records)
     if restarts:
-        marks.append(f"{_count(restarts, 'restart')} of a case: the pace changed")
+        marks.append(f"{counted(restarts, 'restart')} of a case: the pace changed")
     short = {record.subject for record in records if _cut_short(record)}
     if short:
-        cases = _count(len(short), "case")
+        cases = counted(len(short), "case")
         marks.append(f"{cases} with fewer blocks than planned in a launch")
     loaded = {record.subject for record in records if _others_cores(record) >= BUSY_CORES}
     if loaded:
-        cases = _count(len(loaded), "case")
+        cases = counted(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
     return marks
 
@@ -410,10 +396,6 @@ def _others_cores(record: Record) -> float:
     """Those that other processes and other machines kept busy; 0 where that is not known."""
     load = record.host_load
     return load.other_cores + load.stolen_cores if load else 0.0
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def summarise(run: Run, reference: Reference | None = None) -> Summary:

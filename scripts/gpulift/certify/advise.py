@@ -20,8 +20,8 @@ import numpy as np
 from gpulift.advise.advice import HELPS, HURTS, NO_CHANGE, OTHER_WORK, UNDECIDED, UPPER_BOUND
 from gpulift.advise.plan import NAMES
 from gpulift.certify.check import differences
-from gpulift.ground.errors import GpuliftError, RecordError
-from gpulift.ground.whole import write_whole
+from gpulift.ground.errors import RecordError
+from gpulift.ground.whole import read_whole, write_whole
 from gpulift.records.decode import decoded
 from gpulift.records.values import NotNegative, Positive, Seconds, Text, Whole
 from gpulift.verdicts import stats
@@ -286,11 +286,7 @@ def _idle_rows(cases: Sequence[Case], on_gpu: bool) -> Iterator[tuple[str, Row]]
 
 def read_certificate(file: Path) -> AdviceCertificate:
     """Reads one. Raises RecordError for what is not what its cases give."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    made = decoded(content, AdviceCertificate, str(file), closed=True)
+    made = decoded(read_whole(file), AdviceCertificate, str(file), closed=True)
     given = issue(made.facts, made.cases)
     if differing := next(differences(asdict(made), asdict(given)), ""):
         raise RecordError(f"{file}: is not what its cases give: {differing}")

@@ -41,6 +41,7 @@ from gpulift.gate.certificate import (
 )
 from gpulift.gate.evidence import OK
 from gpulift.ground.errors import NOT_COMPARABLE, USAGE, GpuliftError, RecordError
+from gpulift.ground.whole import read_whole
 from gpulift.records.decode import NotJsonError, converted, parse_line
 from gpulift.records.model import ID_DIGITS, UNKNOWN_COMMITS
 from gpulift.records.values import NotNegative, Number, Whole, among
@@ -201,10 +202,7 @@ def line_of(trial: Trial) -> str:
 
 def read_trials(file: Path) -> tuple[list[Trial], list[str]]:
     """The trials of a file, and warnings: a last line that was cut off is dropped."""
-    try:
-        lines = file.read_bytes().split(b"\n")
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+    lines = read_whole(file).split(b"\n")
     trials, warned = [], []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -42,11 +42,10 @@ def advise(
     ],
     launches: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 4,
     only: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME,...", help="Only these changes, as `fused,workers`."),
+        str | None, typer.Option(metavar="NAME,...", help="Only these changes, as `fused,workers`.")
     ] = None,
     vary: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(
             metavar="ARGUMENTS",
             help="What to append to the command as one more change: '--bf16'; may be repeated.",
@@ -67,7 +66,7 @@ def advise(
         float, typer.Option(help="Seconds after which a process that says nothing is stopped.")
     ] = SILENCE_S,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="DIR",

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -27,17 +26,8 @@ def tables(statements: Sequence[Statement], judged: Judged) -> Iterator[Table]:
 
 
 def _table(source: Source, statements: Sequence[Statement], judged: Judged) -> Table:
-    made = terminal.UnbrokenTable(
-        title=escape("\n".join([f"{source.label}: {source.name}", *_counts(statements, judged)])),
-        title_justify="left",
-        title_style="bold",
-        box=box.HORIZONTALS,
-        pad_edge=False,
-        show_lines=True,  # cells are of several lines
-    )
-    made.spared = ("in its own words", "claim")
-    for column in COLUMNS:
-        made.add_column(column)
+    title = "\n".join([f"{source.label}: {source.name}", *_counts(statements, judged)])
+    made = terminal.titled(escape(title), ("in its own words", "claim"), COLUMNS, ruled=True)
     for one in statements:
         for row in _rows(one, judged):
             made.add_row(*(escape(cell) for cell in row))

@@ -78,9 +78,9 @@ def table(summary: Summary) -> Table:
     rows = bench.rows(summary)
     shown = bench.columns(rows)
     spared = ("energy per step", "CPU per step", "items per second", "memory", "check")
-    made = terminal.titled(f"{bench.title(summary)} (ratio: more than 1 is faster)", spared)
-    for name in shown:
-        made.add_column(name, justify="right" if name in bench.NUMBERS else "left")
+    made = terminal.titled(
+        f"{bench.title(summary)} (ratio: more than 1 is faster)", spared, shown, bench.NUMBERS
+    )
     for row in rows:
         made.add_row(*(row.cells[name] for name in shown))
     return made

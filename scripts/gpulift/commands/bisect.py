@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -30,24 +30,18 @@ def bisect(
     good: Annotated[str, typer.Option(help="Git reference at which it was fast.")],
     bad: Annotated[str, typer.Option(help="Git reference at which it is slow.")] = "HEAD",
     metric: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="SOURCE", help="As of `gate`; the wall time by default."),
+        str | None, typer.Option(metavar="SOURCE", help="As of `gate`; the wall time by default.")
     ] = None,
     higher: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="SOURCE", help="A metric of which more is better."),
+        str | None, typer.Option(metavar="SOURCE", help="A metric of which more is better.")
     ] = None,
     setup: Annotated[
         str, typer.Option(metavar="CMD", help="Shell command that prepares a checkout once.")
     ] = "",
     threshold: Annotated[
-        float,
-        typer.Option(help="The least change that is called one; half of a larger one is."),
+        float, typer.Option(help="The least change that is called one; half of a larger one is.")
     ] = gate_jobs.THRESHOLD,
-    budget: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Time of each gate: 300s, 10m, 1h."),
-    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Time of each gate: 300s, 10m, 1h.")] = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a run, or a set-up, may take.")
     ] = gate_jobs.TIMEOUT_S,

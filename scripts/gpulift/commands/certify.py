@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -57,10 +57,9 @@ MEASURED_WITH = ("time", "out", "seed", "base", "sizes", "unchanged", "arm_time"
 def certify(
     context: typer.Context,
     given: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(
-            metavar="[FILTER]",
-            help="The same as --filter. With --reissue: files of trials.",
+            metavar="[FILTER]", help="The same as --filter. With --reissue: files of trials."
         ),
     ] = None,
     filter: Filter = None,
@@ -77,7 +76,7 @@ def certify(
         bool, typer.Option("--reissue", help="From these files of trials; nothing is measured.")
     ] = False,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FOLDER",
@@ -87,7 +86,7 @@ def certify(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders, data and plants.")] = 1,
     base: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             help="Git reference or build folder: a second build of this commit, for this one to"
             " meet; by default it meets a copy of itself."
@@ -157,13 +156,11 @@ def certify(
 
 def _require_none_to_measure(context: typer.Context) -> None:
     """Refuses what --reissue would have to ignore, as a folder for what it writes."""
-    sources = {name: context.get_parameter_source(name) for name in MEASURED_WITH}
-    given = [name for name, one in sources.items() if one and one.name == "COMMANDLINE"]
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    names = {name: f"--{name.replace('_', '-')}" for name in MEASURED_WITH}
+    if given := commands.options_given(context, names):
         raise GpuliftError(
             "--reissue measures nothing, and writes the certificate to results/certificates: leave"
-            f" out {options}"
+            f" out {', '.join(given)}"
         )
 
 
@@ -227,7 +224,8 @@ def measurable_rows(infos: list[TechniqueInfo], context: Context, filter: str | 
 
 def false_alarm_table(certificate: Certificate) -> Table:
     """Suites of unchanged code, real and replayed."""
-    table = _table("Unchanged code", ("suites of", "suites", "with an alarm", "95 % bound"))
+    columns = ("suites of", "suites", "with an alarm", "95 % bound")
+    table = terminal.titled("Unchanged code", columns=columns)
     for name, one in (
         ("real trials, which decide", certificate.aa),
         ("replays of their launches, which support", certificate.replays),
@@ -239,10 +237,8 @@ def false_alarm_table(certificate: Certificate) -> Table:
 
 def detection_table(certificate: Certificate) -> Table:
     """What of the planted slow-downs was found."""
-    table = _table(
-        "Planted slow-downs",
-        ("size", "as measured (median, range)", "bound by", "trials", "found", "95 % bound"),
-    )
+    columns = ("size", "as measured (median, range)", "bound by", "trials", "found", "95 % bound")
+    table = terminal.titled("Planted slow-downs", columns=columns)
     for one in certificate.detection:
         low, high = percent(one.verified_low), percent(one.verified_high)
         table.add_row(
@@ -258,10 +254,9 @@ def detection_table(certificate: Certificate) -> Table:
 
 def incumbent_table(certificate: Certificate) -> Table:
     """Rules of other tools on the same launches."""
-    table = _table(
-        "Rules on the same launches",
-        ("rule", "repetition", "slow-down", "verdicts", "slower", "faster", "bound", "seconds"),
-    )
+    verdicts = ("verdicts", "slower", "faster")
+    columns = ("rule", "repetition", "slow-down", *verdicts, "bound", "seconds")
+    table = terminal.titled("Rules on the same launches", columns=columns)
     for one in certificate.incumbents:
         alarms = one.regressed + one.improved
         bound = "" if one.size else f"alarms < {100 * upper_bound(alarms, one.trials):.1f} %"
@@ -438,10 +433,3 @@ def _folder(out: Path | None, want: Wanted) -> Path:
     except OSError as error:
         raise write_error(out, error) from None
     return out
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = terminal.titled(title)
-    for name in columns:
-        table.add_column(name)
-    return table

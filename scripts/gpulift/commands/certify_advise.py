@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -49,7 +49,7 @@ def with_advise(arguments: Sequence[str]) -> list[str]:
 
 def certify_advise(
     size: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="small or large models: by default large ones where there is a GPU."),
     ] = None,
     scripts: Annotated[
@@ -60,7 +60,7 @@ def certify_advise(
         typer.Option(metavar="NAME,...", help="Only these faults; each script without one, too."),
     ] = ",".join(FAULTS),
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FILE.json",
@@ -69,7 +69,7 @@ def certify_advise(
         ),
     ] = None,
     python: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Interpreter or virtual environment of the scripts; else our own."),
     ] = None,
     as_json: Json = False,
@@ -156,9 +156,7 @@ def markdown(certificate: AdviceCertificate) -> Iterator[str]:
 
 
 def _show(certificate: AdviceCertificate) -> None:
-    table = terminal.titled("Planted faults")
-    for name in COLUMNS:
-        table.add_column(name)
+    table = terminal.titled("Planted faults", columns=COLUMNS)
     for planted in certificate.planted:
         table.add_row(*(escape(cell) for cell in _cells(planted)))
     screen = terminal.console()

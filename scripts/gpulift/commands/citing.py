@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,12 +25,11 @@ from gpulift.ground.text import visible
 from gpulift.records.find import find_record
 from gpulift.records.model import Record
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Id = Annotated[
     str, typer.Argument(metavar="ID", help="gpulift:<gpu>/<id>, or the id's first digits.")
 ]
 Places = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         "--results",
         parser=named,

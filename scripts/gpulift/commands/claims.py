@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -40,11 +39,11 @@ COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 
 def claims(
     gpu: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
     ] = None,
     results: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
         ),
@@ -107,17 +106,8 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
 
 def table(model: str, judgements: Sequence[Judgement], known: Sequence[Erratum] = ()) -> Table:
     """The claims of one model, what was decided best first; then in the order of the ledger."""
-    made = terminal.UnbrokenTable(
-        title=f"Which published claims hold on {model}?" if model else "There are no records yet",
-        title_justify="left",
-        title_style="bold",
-        box=box.HORIZONTALS,
-        pad_edge=False,
-        show_lines=True,  # cells are of several lines
-    )
-    made.spared = ("conditions", "source")
-    for column in COLUMNS:
-        made.add_column(column)
+    title = f"Which published claims hold on {model}?" if model else "There are no records yet"
+    made = terminal.titled(title, ("conditions", "source"), COLUMNS, ruled=True)
     for one in sorted(judgements, key=rank):
         cells = (
             one.claim.statement,

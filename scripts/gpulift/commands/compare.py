@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -33,9 +33,8 @@ RECORDS = (
     " the newest of these, for each machine in it."
 )
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 More = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         parser=named,
         metavar="RUN",
@@ -44,7 +43,7 @@ More = Annotated[
     ),
 ]
 Explain = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--explain",
         metavar="CASE",
@@ -59,7 +58,7 @@ def compare(
     more_base: More = None,
     more_head: More = None,
     across: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="FACTOR",
             help="The one declared difference, which is then the question: driver, torch, commit,"
@@ -148,13 +147,11 @@ def rows_table(found: Comparison, show_all: bool) -> Table:
     rows = [row for row in found.rows if show_all or row.verdict.verdict in cells.CHANGED]
     told = [_cells(row, found) for row in rows]
     title = "Time of head against base (below 0: head is faster)"
-    table = terminal.titled(title, [UNITS[found.unit], "reason"])
-    for name in ("verdict", "technique", "case", "arm"):
-        table.add_column(name)
-    for name in ("change", "95 % interval", UNITS[found.unit]):
-        table.add_column(name, justify="right")
-    if any(one[-1] for one in told):
-        table.add_column("reason")
+    unit = UNITS[found.unit]
+    numbers = ("change", "95 % interval", unit)
+    reason = ["reason"] if any(one[-1] for one in told) else []
+    columns = ("verdict", "technique", "case", "arm", *numbers, *reason)
+    table = terminal.titled(title, [unit, "reason"], columns, numbers)
     for one in told:
         table.add_row(*(Text(cell) for cell in one[: len(table.columns)]))
     return table

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpulift.commands import compare_cells as cells
 from gpulift.exchange.github import code
+from gpulift.ground.text import counted
 from gpulift.report.escaping import markdown as markdown_text
 from gpulift.verdicts import decision
 from gpulift.verdicts.decision import TWO_RUNS, percent
@@ -32,7 +33,8 @@ def markdown(found: Comparison) -> str:
     if untold := [f"- {markdown_text(line)}" for line in cells.untold(found)]:
         lines += [*untold, ""]
     if rest:
-        lines += [f"<details><summary>{_counted(rest)} without a known change</summary>", ""]
+        rows = counted(len(rest), "row")
+        lines += [f"<details><summary>{rows} without a known change</summary>", ""]
         lines += [*_table(rest, found), "</details>", ""]
     lines += ["<details><summary>Thresholds and conditions</summary>", ""]
     lines += [*(f"- {line}" for line in _conditions(found)), "", "</details>"]
@@ -87,7 +89,3 @@ def _conditions(found: Comparison) -> Iterator[str]:
     yield from (f"mind: {code(note)}" for note in found.notes)
     yield from (code(line) for line in found.work_lines)
     yield f"decision method {decision.DECISION_METHOD}"
-
-
-def _counted(rows: Sequence[Row]) -> str:
-    return "1 row" if len(rows) == 1 else f"{len(rows)} rows"

@@ -23,6 +23,8 @@ from gpulift.ground.estimate import Estimate
 from gpulift.records.read import read_results
 from gpulift.verdicts.matching import selected
 
+WORK = ("technique", "case", "arm", "a million")  # columns that say of what
+
 
 def cost(
     results: SomeResults = None,
@@ -64,12 +66,10 @@ def cost(
 def table(rows: Sequence[CostRow]) -> Table:
     """The rows of one model; money and joules are those of a million."""
     machine = f"{rows[0].summary.run.machine} ({rows[0].model})"
-    made = terminal.titled(f"What does a million cost on {machine}?", ["time", "speedup"])
+    title = f"What does a million cost on {machine}?"
     priced = any(row.usd for row in rows)
-    for name in ("technique", "case", "arm", "a million"):
-        made.add_column(name)
-    for name in ("speedup", "time", *(["USD"] if priced else []), "joules of its cards"):
-        made.add_column(name, justify="right")
+    numbers = ("speedup", "time", *(["USD"] if priced else []), "joules of its cards")
+    made = terminal.titled(title, ("time", "speedup"), (*WORK, *numbers), numbers)
     for row in rows:
         cells = [row.case.technique, text.case_label(row.case.case_id, short=True), arm_label(row)]
         cells += [f"{row.item}s", _speedup(row), duration(row.time_s.value)]
@@ -91,12 +91,9 @@ def models_table(beside: Sequence[Mapping[str, CostRow]]) -> Table:
     rows = [row for models in beside for row in models.values()]
     priced = all(row.usd for row in rows)
     what = "USD" if priced else "time"
-    made = terminal.titled(f"Models side by side: {what} of a million")
     names = dict.fromkeys(row.model for row in rows)
-    for name in ("technique", "case", "arm", "a million"):
-        made.add_column(name)
-    for name in names:
-        made.add_column(name, justify="right")
+    title = f"Models side by side: {what} of a million"
+    made = terminal.titled(title, columns=(*WORK, *names), numbers=names)
     for models in beside:
         first = next(iter(models.values()))
         label = text.case_label(first.case.case_id, short=True)
@@ -119,7 +116,7 @@ def notes(rows: Sequence[CostRow]) -> Iterator[str]:
         yield f"No USD without a price: none was given for {', '.join(models)}."
     for reason in dict.fromkeys(row.why_no_joules for row in rows if row.why_no_joules):
         count = sum(row.why_no_joules == reason for row in rows)
-        yield f"{UNKNOWN} joules of {count} arm{'' if count == 1 else 's'}: {reason}."
+        yield f"{UNKNOWN} joules of {text.counted(count, 'arm')}: {reason}."
     yield "Joules are of an arm's cards alone, without host and cooling; intervals are of 95 %."
 
 

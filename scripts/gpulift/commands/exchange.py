@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -54,7 +54,7 @@ def export(
     format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(sorted(FORMATS)))],
     results: SomeResults = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FILE",
@@ -107,7 +107,7 @@ def export(
 def import_(
     format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(IMPORTS))],
     files: Annotated[
-        Optional[list[Path]],  # noqa: UP045
+        list[Path] | None,
         typer.Argument(
             parser=named,
             metavar="FILES",
@@ -115,14 +115,13 @@ def import_(
         ),
     ] = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named, metavar="DIR", help="Folder for the records: a new one, or an empty one."
         ),
     ] = None,
     device: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Of an NVBench file with several devices: which one."),
+        int | None, typer.Option(help="Of an NVBench file with several devices: which one.")
     ] = None,
 ) -> None:
     """What another tool measured, as records to show, compare and export; nothing judges them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -36,25 +36,24 @@ app = typer.Typer(
 @app.command()
 def qualify(
     options: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(
-            metavar="-- OPTIONS",
-            help=f"Of each node's qualify, instead of {' '.join(OPTIONS)}.",
+            metavar="-- OPTIONS", help=f"Of each node's qualify, instead of {' '.join(OPTIONS)}."
         ),
     ] = None,
     slurm: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="PARTITION",
             help="Nodes of this partition, which share FOLDER and this gpulift.",
         ),
     ] = None,
     kubernetes: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="NAMESPACE", help="Nodes with a pod of ci/cluster/fleet.yaml."),
     ] = None,
     ray: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="ADDRESS",
             help="Nodes of the Ray cluster there, with gpulift at the same place.",
@@ -63,17 +62,13 @@ def qualify(
     out: Annotated[
         Path, typer.Option(parser=named, metavar="FOLDER", help="Where all of it is kept.")
     ] = FOLDER,
-    nodes: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="So many nodes; all by default."),
-    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="So many nodes; all by default.")] = None,
     labels: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(parser=named, metavar="CSV", help="Lines of node,rack, for the heat map."),
     ] = None,
     wait: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="For each node, pair or group, its queue included."),
+        str, typer.Option(metavar="TIME", help="For each node, pair or group, its queue included.")
     ] = "2h",
 ) -> None:
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,

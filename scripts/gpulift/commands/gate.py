@@ -6,13 +6,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from gpulift.commands import gate_jobs
 from gpulift.commands.selecting import SameFilter
-from gpulift.commands.shared import Gpu
+from gpulift.commands.shared import Gpu, options_given
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty
 from gpulift.gate import output as gate_output
@@ -93,7 +93,7 @@ def gate(
     context: typer.Context,
     same: SameFilter = None,
     command: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(
             metavar="[-- CMD...]",
             help="A command of your own, in any git repository; or, instead of a filter, one Python"
@@ -102,36 +102,34 @@ def gate(
     ] = None,
     filter: Filter = None,
     base: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="Git reference or build folder to judge against."),
+        str | None, typer.Option(help="Git reference or build folder to judge against.")
     ] = None,
     head: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Git reference or build folder to judge; this checkout by default."),
     ] = None,
     base_python: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Instead of --base: Python environment to judge against, on one build."),
     ] = None,
     head_python: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Python environment to judge: an interpreter or a virtual environment."),
     ] = None,
     all_cases: Annotated[
         bool, typer.Option("--all", help="All cases, not the quick ones.")
     ] = False,
     budget: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             help="Time to end in, builds included: 300s, 10m, 1h. The rest is inconclusive."
         ),
     ] = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(parser=named, metavar="FOLDER", help="Folder for the evidence."),
+        Path | None, typer.Option(parser=named, metavar="FOLDER", help="Folder for the evidence.")
     ] = None,
     replay: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FOLDER",
@@ -139,10 +137,9 @@ def gate(
         ),
     ] = None,
     explain: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
-            metavar="CASE",
-            help="From windows to verdict; CASE is a part of technique/case/arm.",
+            metavar="CASE", help="From windows to verdict; CASE is a part of technique/case/arm."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
@@ -150,7 +147,7 @@ def gate(
         bool, typer.Option("--github", help="Workflow commands of GitHub as well.")
     ] = False,
     junit: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(parser=named, metavar="FILE", help="Write JUnit XML to this file."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
@@ -160,7 +157,7 @@ def gate(
     ] = ARM_TIME_S,
     thresholds_file: thresholds.ThresholdsFile = None,
     metric: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(
             metavar="SOURCE",
             help="Of a command: wall (the default), stdout:REGEX with a group, or FILE.json:PATH;"
@@ -168,20 +165,18 @@ def gate(
         ),
     ] = None,
     higher: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(metavar="SOURCE", help="A metric of which more is better; may be repeated."),
     ] = None,
     gbench: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="PROGRAM", help="The rows of a program with Google Benchmark."),
     ] = None,
     nvbench: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="PROGRAM", help="The rows of a program with NVBench."),
+        str | None, typer.Option(metavar="PROGRAM", help="The rows of a program with NVBench.")
     ] = None,
     pytest: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="PATH", help="The rows of pytest-benchmark."),
+        str | None, typer.Option(metavar="PATH", help="The rows of pytest-benchmark.")
     ] = None,
     setup: Annotated[
         str,
@@ -208,7 +203,7 @@ def gate(
         bool, typer.Option("--markdown", help="Of a command: a comment for a pull request.")
     ] = False,
     bmf: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named, metavar="FILE", help="Of a command: write Bencher's metric format."
         ),
@@ -289,7 +284,7 @@ def gate(
 
 def _require_alone(context: typer.Context) -> None:
     """Refuses what a replay would have to ignore."""
-    if given := _given(context, {**MEASURED_WITH, **OF_JOBS}):
+    if given := options_given(context, {**MEASURED_WITH, **OF_JOBS}):
         raise GpuliftError(
             "--replay judges what its folder holds and measures nothing: leave out"
             f" {', '.join(given)}"
@@ -298,15 +293,9 @@ def _require_alone(context: typer.Context) -> None:
 
 def _require_fitting(context: typer.Context, others: Mapping[str, str]) -> None:
     """Refuses what is for the other kind of gate."""
-    if given := _given(context, others):
+    if given := options_given(context, others):
         what = "a command behind --" if others is OF_JOBS else "gpulift's own techniques"
         raise GpuliftError(f"{', '.join(given)}: for a gate of {what} alone")
-
-
-def _given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
-    """Of these parameters those that the command line has."""
-    sources = {name: context.get_parameter_source(name) for name in names}
-    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
 
 
 def judge_again(folder: Path) -> GateResult:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -32,7 +32,7 @@ Folder = Annotated[
     Path, typer.Option("--in", parser=named, metavar="FOLDER", help="Where the history is.")
 ]
 Branch = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--branch", metavar="NAME", help="Instead of a folder: a branch of this repository."
     ),
@@ -56,7 +56,7 @@ def add(
     held = _read(folder, in_branch)
     points = history.joined(held, (point for path in results for point in _points(path)))
     count = len(points) - len(held)
-    words = f"{count} point{'s' if count != 1 else ''}"
+    words = text.counted(count, "point")
     if in_branch is not None and count:
         root = Repository.here(Path.cwd()).root
         content = history.lines_of(points)
@@ -69,14 +69,13 @@ def add(
 @app.command()
 def show(
     row: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Argument(metavar="[ROW]", help="A row, with its points; else all rows, a line each."),
     ] = None,
     folder: Folder = FOLDER,
     in_branch: Branch = None,
     picture: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(parser=named, metavar="FILE.svg", help="Draw the row."),
+        Path | None, typer.Option(parser=named, metavar="FILE.svg", help="Draw the row.")
     ] = None,
 ) -> None:
     """Rows with their newest value and changes, or the points of one."""
@@ -196,11 +195,8 @@ def _of_gate(folder: Path) -> Iterator[Point]:
 
 
 def _overview(rows: dict[str, list[Point]]) -> Table:
-    made = terminal.titled("History", ["points", "newest"])
-    made.add_column("row")
-    for name in ("points", "newest"):
-        made.add_column(name, justify="right")
-    made.add_column("changes")
+    numbers = ("points", "newest")
+    made = terminal.titled("History", numbers, ("row", *numbers, "changes"), numbers)
     for name, points in rows.items():
         newest = points[-1]
         told = "; ".join(_told(name, points, history.changes(name, points)))

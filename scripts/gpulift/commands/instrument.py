@@ -85,9 +85,7 @@ def exit_code(checks: Sequence[Check]) -> int:
 
 def table(checks: Sequence[Check]) -> Table:
     """A check per row."""
-    made = terminal.titled("")
-    for name in ("known", "", "measured"):
-        made.add_column(name)
+    made = terminal.titled("", columns=("known", "", "measured"))
     for check in checks:
         made.add_row(check.what, check.state, check.evidence)
     return made

@@ -53,11 +53,9 @@ def predictions(
 
 def table(shown: Sequence[Predicted]) -> Table:
     """One row a prediction."""
-    made = terminal.titled("Predicted and measured", ["predicted", "measured", "beyond"])
-    for name in ("machine", "technique", "case", "arm"):
-        made.add_column(name)
-    for name in ("predicted", "measured", "beyond"):
-        made.add_column(name, justify="right")
+    numbers = ("predicted", "measured", "beyond")
+    columns = ("machine", "technique", "case", "arm", *numbers)
+    made = terminal.titled("Predicted and measured", numbers, columns, numbers)
     for one in shown:
         label = text.case_label(one.case.case_id, short=True)
         cells = [one.machine, one.case.technique, label, one.prediction.arm]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from gpulift.engine.runs import RUNNING, state_of
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
+from gpulift.ground.whole import write_whole
 from gpulift.records.files import (
     PUBLISHED,
     compressed,
@@ -71,15 +71,9 @@ def _compress(file: Path) -> int:
     if decompressed(shorter, str(file)) != content:
         raise GpuliftError(f"{file}: does not come back from its compressed form", FAILED)
     target = file.with_name(f"{stem_of(file)}{PUBLISHED}")
-    whole = file.with_name(f".{target.name}.new")
+    write_whole(shorter, target)
     try:
-        with whole.open("wb") as out:
-            out.write(shorter)
-            out.flush()
-            os.fsync(out.fileno())
-        whole.replace(target)
         file.unlink()
     except OSError as error:
-        whole.unlink(missing_ok=True)
         raise write_error(target, error) from None
     return len(shorter)

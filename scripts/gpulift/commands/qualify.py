@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -84,7 +84,7 @@ def qualify(
     filter: Filter = None,
     gpu: Gpu = None,
     gpus: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="all|I,J,...",
             help="Several GPUs: each alone, all at once, and what they do together: pairs,"
@@ -95,7 +95,7 @@ def qualify(
         bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
     ] = False,
     explain: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="CHECK", help="Every step to the verdicts on these checks."),
     ] = None,
     verbose: Verbose = False,

@@ -16,6 +16,7 @@ from gpulift.analysis.machine.results import CheckResult
 from gpulift.engine import machine, measuring, quick
 from gpulift.engine.quick import Row
 from gpulift.ground.errors import FAILED, INTERRUPTED, OK
+from gpulift.ground.text import counted
 from gpulift.verdicts.cases import Case
 
 Judge = Callable[[Path], Sequence[CheckResult]]
@@ -102,14 +103,10 @@ def _again(checks: Sequence[CheckResult], look: int) -> Again:
 
 def _told(cases: Sequence[Again], chosen: Sequence[Again], look: int) -> str:
     """What is open, and what becomes of it."""
-    checks = _counted(sum(one.checks for one in cases), "check")
+    checks = counted(sum(one.checks for one in cases), "check")
     if not chosen:
         return f"{checks} open, and no time to measure them again: a longer --quick has it"
     names = ", ".join(f"{one.case.technique}/{one.case.case_id}" for one in chosen)
     left = len(cases) - len(chosen)
-    more = f"; no time for {_counted(left, 'further case')}" if left else ""
+    more = f"; no time for {counted(left, 'further case')}" if left else ""
     return f"{checks} open: measured again, {look} launches in all: {names}{more}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

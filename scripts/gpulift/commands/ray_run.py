@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -39,8 +39,7 @@ def _commands() -> None:
 def run(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="As that of run.")],
     options: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="-- OPTIONS", help="Further ones of run."),
+        list[str] | None, typer.Argument(metavar="-- OPTIONS", help="Further ones of run.")
     ] = None,
     nodes: Annotated[int, typer.Option(min=LEAST, help="How many.")] = LEAST,
     address: Annotated[

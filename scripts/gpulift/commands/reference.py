@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -41,7 +41,7 @@ def reference(context: typer.Context) -> None:
 def build(
     results: Results,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FILE",
@@ -93,14 +93,14 @@ def _require_as_many_cards(made: Reference, existing: Reference) -> None:
 @app.command()
 def show(
     gpu: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Argument(
             help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; this machine's by default, and"
             " where there is none of it a list of all."
         ),
     ] = None,
     entry: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="PART",
             help="Only entries whose check or roof has this in its name, with all their sources.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -30,25 +30,24 @@ def report(
         ),
     ] = False,
     gates: Annotated[
-        Optional[list[Path]],  # noqa: UP045
+        list[Path] | None,
         typer.Option(
             "--gate", parser=named, metavar="FOLDER", help="Evidence of a gate; may be repeated."
         ),
     ] = None,
     base: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--compare", parser=named, metavar="BASE", help="Verdicts of `compare` BASE RESULTS."
         ),
     ] = None,
     across: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="The one declared difference of --compare, as for `compare`."),
+        str | None, typer.Option(help="The one declared difference of --compare, as for `compare`.")
     ] = None,
     filter: Filter = None,
     usd_per_hour: Price = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FOLDER",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,9 +25,8 @@ from gpulift.records.model import Context, Record
 from gpulift.records.read import Run, newest_run, run_folders
 from gpulift.report import tables
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Quick = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         metavar="TIME",
         help="Only the cases that tell most per second, as many as there is time for: 60s, 5m;"
@@ -38,8 +37,7 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", help="Name the cases that --quick has no time for.")
 ]
 Out = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(parser=named, metavar="FOLDER", help="Folder for the output."),
+    Path | None, typer.Option(parser=named, metavar="FOLDER", help="Folder for the output.")
 ]
 
 results_folder = machine.results_folder
@@ -51,13 +49,19 @@ def _gpu(name: str) -> int:
 
 
 Gpu = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(
         parser=_gpu,
         metavar="INDEX|UUID",
         help="The GPU by index or by UUID or its start; the first one by default.",
     ),
 ]
+
+
+def options_given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
+    """Of these parameters those that the command line has, by their names on it."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
 
 
 def print_json(value: Any) -> None:

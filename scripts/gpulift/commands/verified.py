@@ -134,8 +134,7 @@ def as_dict(found: Verification) -> Mapping[str, Any]:
 
 
 def _launches(when: str, records: Sequence[Record]) -> str:
-    count = len(records)
-    launches = f"{count} launch{'' if count == 1 else 'es'}"
+    launches = text.counted(len(records), "launch", "launches")
     return f"{when} ({launches}, {conditions.commit(records[0].context.build)})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -34,8 +34,7 @@ def verify(
     wanted: Id,
     places: Places = None,
     launches: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="New processes; as many as the record's run had, at least 3."),
+        int | None, typer.Option(help="New processes; as many as the record's run had, at least 3.")
     ] = None,
     gpu: Gpu = None,
     out: Out = None,

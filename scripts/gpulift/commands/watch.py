@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,31 +16,29 @@ LEAST_S = 0.01
 
 def watch(
     command: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="-- CMD...", help="The job to start, after `--`."),
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The job to start, after `--`.")
     ] = None,
     pid: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="A job that runs already; it is left running."),
+        int | None, typer.Option(help="A job that runs already; it is left running.")
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds from sample to sample.")] = 1.0,
     log: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(parser=named, metavar="FILE.jsonl", help="Each sample as a line of JSON."),
     ] = None,
     picture: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(parser=named, metavar="FILE.svg", help="All of it as a picture, at the end."),
     ] = None,
     prometheus: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="FILE|PORT",
             help="The newest sample as Prometheus text: in a file, or on a port of this machine.",
         ),
     ] = None,
     tensorboard: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             parser=named,
             metavar="FOLDER",
@@ -48,7 +46,7 @@ def watch(
         ),
     ] = None,
     gpus: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--gpus",
             "--gpu",

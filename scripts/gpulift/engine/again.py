@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpulift.engine.machine import axis_flags
-from gpulift.ground.errors import GpuliftError
-from gpulift.records.decode import parse_line
 from gpulift.records.model import Record
-from gpulift.records.together import STATE_FILE
+from gpulift.records.together import options_of
 
 # Not re.escape: gpulift-bench reads extended POSIX, in which only these may have a backslash.
 SPECIAL = re.compile(r"([.\[\\()*+?{|^$])")
@@ -48,7 +46,7 @@ def command_again(record: Record) -> str:
     DIR for a folder that no record names."""
     options = record.context.options
     duet = record.kind == "duet"
-    of_run = _options_of_run(record)
+    of_run = options_of(record.file.parent)
     script = _script(record, of_run)
     flags = ["--quick"] if options.get("quick") is True else []
     for key, flag in OPTIONS:
@@ -70,7 +68,7 @@ def command_again(record: Record) -> str:
 
 def repeated_by(record: Record) -> str:
     """The same without its options."""
-    script = _script(record, _options_of_run(record))
+    script = _script(record, options_of(record.file.parent))
     return shlex.join(["./gpulift", *(["bench", script] if script else ["run", filter_of(record)])])
 
 
@@ -85,16 +83,6 @@ def _script(record: Record, of_run: Mapping[str, Any]) -> str:
 
 def _escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\1", text)
-
-
-def _options_of_run(record: Record) -> Mapping[str, Any]:
-    """What the run was told beside what its records know; only its folder has it."""
-    file = record.file.parent / STATE_FILE
-    try:
-        options = parse_line(file.read_bytes(), str(file)).get("options")
-    except (OSError, GpuliftError):  # a folder that was put together by hand has none
-        return {}
-    return options if isinstance(options, dict) else {}
 
 
 def _gpu_flags(options: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from gpulift.ground.errors import (
     RecordError,
 )
 from gpulift.ground.near import near_filter
-from gpulift.ground.programs import finished
+from gpulift.ground.programs import answered, last_error
 from gpulift.ground.signals import Signals
 from gpulift.records.decode import converted, parse_line
 from gpulift.records.model import Context, Prediction
@@ -335,15 +335,9 @@ def _answer(bench: Path, flags: Sequence[str]) -> Any:
 
 def _output(bench: Path, flags: Sequence[str]) -> bytes:
     command = " ".join(["gpulift-bench", *flags])
-    try:
-        done = finished([bench, *flags], ANSWER_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise GpuliftError(f"{command}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
-    except OSError as error:
-        raise GpuliftError(f"{bench}: cannot be started: {error.strerror}", FAILED) from None
+    done = answered([bench, *flags], ANSWER_TIMEOUT_S, command)
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+        why = last_error(done)
         if done.returncode == USAGE:  # of what the user asked for, which its line names
             raise GpuliftError(why.removeprefix("gpulift-bench: "))
         raise GpuliftError(f"{command}: {why}", max(done.returncode, FAILED))

@@ -23,12 +23,12 @@ from gpulift.ground.errors import (
     GpuliftError,
 )
 from gpulift.ground.signals import FORWARDED
+from gpulift.ground.text import counted
 from gpulift.ground.whole import write_whole
-from gpulift.records.decode import parse_line
 from gpulift.records.files import record_files
 from gpulift.records.model import Context
 from gpulift.records.read import read_file
-from gpulift.records.together import STATE_FILE
+from gpulift.records.together import read_state
 
 Say = Callable[[str], None]
 More = Callable[[Path], int | None]
@@ -218,7 +218,7 @@ def within(
         techniques, context, share * budget_s, matches, options.launches, options.arm_time
     )
     if not choice.rows and not choice.left_out:
-        cases = _counted(sum(len(info.cases) for info in chosen))
+        cases = counted(sum(len(info.cases) for info in chosen), "case")
         raise GpuliftError(
             f"no quick case matches the filter {options.filter!r}; without --quick {cases} would be"
             " measured"
@@ -231,10 +231,6 @@ def within(
     return replace(options, quick_s=budget_s, rows=choice.rows)
 
 
-def _counted(cases: int) -> str:
-    return "1 case" if cases == 1 else f"{cases} cases"
-
-
 def finished(folder: Path, code: int) -> bool:
     """Whether a run that ended with this exit code measured all that it could."""
     return code in FINISHED and not _broken_off(folder, code)
@@ -242,11 +238,7 @@ def finished(folder: Path, code: int) -> bool:
 
 def is_complete(folder: Path, want: runs.Wanted) -> bool:
     """Whether the folder holds this very run, and it was finished."""
-    file = folder / STATE_FILE
-    try:
-        state = parse_line(file.read_bytes(), str(file))
-    except (OSError, GpuliftError):
-        return False
+    state = read_state(folder)
     return runs.is_of(state, want) and state.get("state") == runs.COMPLETE
 
 

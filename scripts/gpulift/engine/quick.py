@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
+from gpulift.ground.text import counted
 from gpulift.records.model import Context
 
 DEFAULT = "120s"
@@ -37,8 +38,7 @@ class Choice:
     def told(self, share: float, verbose: bool) -> str:
         """How many cases have no time, and the `--quick` of which this share has it for all; asked
         to be verbose, their names."""
-        count = len(self.left_out)
-        cases = "1 case" if count == 1 else f"{count} cases"
+        cases = counted(len(self.left_out), "case")
         said = f"{cases} left out for time: --quick {math.ceil(self.all_s / share)}s has all"
         return f"{said}: {', '.join(self.left_out)}" if verbose else f"{said}; --verbose names them"
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.whole import is_aside, write_whole
-from gpulift.records.decode import converted, parse_line
+from gpulift.records.decode import converted
 from gpulift.records.files import WRITTEN, is_published, record_files
 from gpulift.records.model import Context
-from gpulift.records.together import PART, STATE_FILE
+from gpulift.records.together import PART, STATE_FILE, read_state
 
 ROWS_FILE = "rows.tsv"  # which rows gpulift-bench is told to measure
 LOCK_FILE = ".lock"  # gpulift-bench's: one writer per folder
@@ -165,12 +165,13 @@ def _held(folder: Path, want: Wanted, *, complete: bool = False) -> RunFolder | 
 def save_state(folder: Path, want: Wanted, state: str) -> None:
     """Writes run.json."""
     file = folder / STATE_FILE
+    begun = read_state(folder).get("started_at", "")
     document = {
         "machine": want.slug,
         "commit": want.stem,
         "options": dict(want.options),
         "state": state,
-        "started_at": _started_at(file)
+        "started_at": converted(begun, str, str(file), "started_at")
         or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     if want.build:
@@ -206,8 +207,8 @@ def _folders(above: Path) -> list[Path]:
 
 
 def _resumable(folder: Path, want: Wanted, *, complete: bool) -> bool:
-    state = _state(folder / STATE_FILE)
-    if state is None or state.get("state") not in ((RUNNING, COMPLETE) if complete else (RUNNING,)):
+    state = read_state(folder)
+    if state.get("state") not in ((RUNNING, COMPLETE) if complete else (RUNNING,)):
         return False
     if any(map(is_published, record_files(folder))):  # gpulift-bench would measure all of it anew
         return False
@@ -224,20 +225,7 @@ def is_of(state: Mapping[str, Any], want: Wanted) -> bool:
 
 def state_of(folder: Path) -> str:
     """`running` or `complete`; empty where nothing says it."""
-    return str((_state(folder / STATE_FILE) or {}).get("state", ""))
-
-
-def _state(file: Path) -> Mapping[str, Any] | None:
-    """The content of run.json, or None where there is none that can be read."""
-    try:
-        return parse_line(file.read_bytes(), str(file))
-    except (OSError, GpuliftError):
-        return None
-
-
-def _started_at(file: Path) -> str:
-    state = _state(file)
-    return converted((state or {}).get("started_at", ""), str, str(file), "started_at")
+    return str(read_state(folder).get("state", ""))
 
 
 def fingerprint(bench: Path) -> str:

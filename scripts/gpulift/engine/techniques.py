@@ -10,18 +10,17 @@ import ast
 import hashlib
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.engine import machine
-from gpulift.engine.machine import cached
+from gpulift.engine.machine import ANSWER_TIMEOUT_S, cached
 from gpulift.ground import place
 from gpulift.ground.errors import FAILED, USAGE, GpuliftError
 from gpulift.ground.lock import alone
-from gpulift.ground.programs import finished, tool_output
+from gpulift.ground.programs import answered, last_error, tool_output
 from gpulift.ground.whole import write_whole
 
 VARIABLE = "GPULIFT_TECHNIQUES"
@@ -31,7 +30,6 @@ WORKLOADS = "gpulift_work"
 PATH_DIGITS = 8
 LAST_LINES = 10
 WAITING = "another call is setting up or building here; waiting for it"
-ANSWER_TIMEOUT_S = 60
 Say = Callable[[str], None]
 
 
@@ -141,15 +139,9 @@ def add_script(source: Source, modules: Path) -> None:
 def _manifest(source: Source, worker: Path) -> bytes:
     python = os.environ.get("GPULIFT_SETUP_PYTHON") or sys.executable
     command = [python, str(worker), "--manifest", source.id, str(source.file)]
-    try:
-        done = finished(command, ANSWER_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise GpuliftError(f"{source.file}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
-    except OSError as error:
-        raise GpuliftError(f"{python}: cannot be started: {error.strerror}", FAILED) from None
+    done = answered(command, ANSWER_TIMEOUT_S, str(source.file))
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+        why = last_error(done)
         named = why if source.file.name in why else f"{source.file.name}: {why}"
         raise GpuliftError(named, USAGE)
     return done.stdout

@@ -15,6 +15,7 @@ from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
 from gpulift.fleet.kept import KeptCard, KeptCheck, KeptNode, Meeting
 from gpulift.fleet.logs import NO_ANSWER
 from gpulift.ground import errors
+from gpulift.ground.text import counted
 
 WORST_FIRST = (FAIL, NO_ANSWER, INCONCLUSIVE, SKIPPED, PASS)
 BY_CODE = {errors.OK: PASS, errors.INCONCLUSIVE: INCONCLUSIVE, errors.NOTHING_RAN: SKIPPED}
@@ -59,8 +60,7 @@ class Fleet:
     def sentence(self) -> str:
         """`1000 nodes: 1 fail, 2 no answer, 997 pass`."""
         counts = ", ".join(f"{count} {word}" for word, count in self.counts.items())
-        nodes = "1 node" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
-        return f"{nodes}: {counts or 'none'}"
+        return f"{counted(len(self.nodes), 'node')}: {counts or 'none'}"
 
     @property
     def exit_code(self) -> int:

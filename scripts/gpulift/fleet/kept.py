@@ -24,6 +24,7 @@ from gpulift.fleet.logs import last_words, why_open
 from gpulift.ground import errors
 from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError
 from gpulift.ground.estimate import Estimate
+from gpulift.ground.whole import read_whole
 from gpulift.records.files import content_of, record_files
 from gpulift.verdicts import stats
 
@@ -164,7 +165,7 @@ class _Record:
 def expected(folder: Path) -> Expected:
     """Raises GpuliftError where fleet.json is missing, broken or of another schema."""
     file = folder / FLEET_FILE
-    told = _decoded(_read(file), Expected, file)
+    told = _decoded(read_whole(file), Expected, file)
     if told.schema != SCHEMA:
         raise GpuliftError(f"{file}: has schema {told.schema}; this gpulift reads {SCHEMA}")
     return told
@@ -205,7 +206,7 @@ def exit_code(folder: Path) -> int | None:
 def meeting(folder: Path) -> Meeting:
     """A pair or a group. Raises GpuliftError where its nodes cannot be read."""
     kind = folder.parent.name
-    nodes = tuple(_read(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
+    nodes = tuple(read_whole(folder / NODES_FILE).decode("utf-8", "replace").splitlines())
     code = exit_code(folder)
     if code not in (OK, NOTHING_RAN):
         why = why_open(folder) if code is None else f"exit code {code}: {last_words(folder)}"
@@ -238,7 +239,7 @@ def _rate(arm: _Arm) -> float:
 
 
 def _card(file: Path, results: Path) -> KeptCard:
-    kept = _decoded(_read(file), _Verdicts, file)
+    kept = _decoded(read_whole(file), _Verdicts, file)
     roofs = (one for one in kept.checks if one.id.startswith("roof/") and one.estimate)
     place = file.parent.relative_to(results).as_posix()
     name = "" if place == "." else place
@@ -254,13 +255,6 @@ def _files(results: Path) -> Iterator[Path]:
     for name in (VERDICT_FILE, SIBLINGS_FILE):
         yield from results.glob(name)
         yield from sorted(results.glob(f"*/{name}"))
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def _decoded(content: bytes, kind: type[Kind], file: Path) -> Kind:

@@ -20,6 +20,7 @@ from gpulift.gate.git import git
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import tool_output
+from gpulift.ground.whole import read_whole
 from gpulift.records.decode import decoded
 from gpulift.records.model import Context
 from gpulift.records.values import Maybe
@@ -273,9 +274,7 @@ def _takes_rows(modules: Path) -> bool:
 def _manifests(modules: Path) -> Iterator[Manifest]:
     for file in sorted(modules.glob("*.json")):
         try:
-            yield decoded(file.read_bytes(), Manifest, str(file))
-        except OSError as error:
-            raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
+            yield decoded(read_whole(file), Manifest, str(file))
         except RecordError:
             raise GpuliftError(f"{file} is no manifest: build again") from None
 

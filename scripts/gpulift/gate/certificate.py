@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulift.ground.errors import GpuliftError, RecordError
-from gpulift.ground.whole import write_whole
+from gpulift.ground.errors import RecordError
+from gpulift.ground.text import counted
+from gpulift.ground.whole import read_whole, write_whole
 from gpulift.records.decode import converted, parse_line
 from gpulift.records.values import Fraction, NotNegative, Number, Whole
 from gpulift.verdicts.decision import INCONCLUSIVE, percent
@@ -237,11 +238,7 @@ def find_certificate(results: Path, slug: str) -> Certificate | None:
 
 def read_certificate(file: Path) -> Certificate:
     """Reads one certificate. Throws RecordError for what is not one."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    raw = parse_line(content, str(file))
+    raw = parse_line(read_whole(file), str(file))
     schema = raw.get("schema")
     if schema not in (None, *READABLE):
         raise RecordError(
@@ -278,7 +275,7 @@ def sentence(certificate: Certificate) -> str:
         else "no slow-down was planted"
     )
     cards = len(certificate.cards)
-    where = f"{certificate.machine} ({cards} card{'s' if cards != 1 else ''})"
+    where = f"{certificate.machine} ({counted(cards, 'card')})"
     caveat = f"; not citable: {certificate.caveat}" if not certificate.citable else ""
     return f"{where if cards else certificate.machine}: {'; '.join(parts)}{caveat}."
 

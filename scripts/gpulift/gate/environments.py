@@ -16,7 +16,7 @@ from gpulift.engine.machine import TechniqueInfo
 from gpulift.gate.builds import Build, own_build
 from gpulift.gate.setup import Asked, choose_rows
 from gpulift.ground.errors import FAILED, GpuliftError, RecordError
-from gpulift.ground.programs import finished, text_of
+from gpulift.ground.programs import finished, last_error
 from gpulift.records.decode import converted, parse_line
 
 Say = Callable[[str], None]
@@ -123,8 +123,7 @@ def _describe(asked: str, command: Sequence[str | Path]) -> Answer:
     except OSError as error:
         raise GpuliftError(f"{asked}: cannot be started: {error.strerror}") from None
     if done.returncode != 0:
-        said = text_of(done.stderr).strip().splitlines()
-        raise GpuliftError(f"{asked}: {said[-1] if said else f'exit code {done.returncode}'}")
+        raise GpuliftError(f"{asked}: {last_error(done)}")
     try:
         raw = parse_line(done.stdout, asked)
     except RecordError:

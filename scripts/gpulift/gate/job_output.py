@@ -15,8 +15,8 @@ from gpulift.gate.judge import GateResult, RowResult
 from gpulift.gate.launches import GateRecords
 from gpulift.gate.metrics import Reading
 from gpulift.gate.pairs import PairedLaunch, read_launch
+from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
-from gpulift.ground.text import seconds
 from gpulift.verdicts.decision import (
     AIM,
     EQUIVALENT,
@@ -90,8 +90,7 @@ def counted(result: GateResult) -> str:
         for word in order
         if result.counts[word]
     ]
-    rows = len(result.rows)
-    return f"{rows} row{'s' if rows != 1 else ''}: {', '.join(counts)}"
+    return f"{text.counted(len(result.rows), 'row')}: {', '.join(counts)}"
 
 
 def lines(result: GateResult, folder: Path) -> Iterator[str]:
@@ -164,7 +163,7 @@ def untold(result: GateResult) -> Iterator[str]:
     open_rows = [one for one in result.rows if one.verdict.verdict == INCONCLUSIVE]
     if not open_rows:
         return
-    rows = f"{len(open_rows)} row{'s' if len(open_rows) != 1 else ''}"
+    rows = text.counted(len(open_rows), "row")
     most = max(len(one.first) + len(one.second) for one in open_rows)
     yield f"{rows} could not be told with {most} launches: {_names(open_rows)}"
     needed = [
@@ -217,5 +216,5 @@ def _factor(one: Figures) -> str:
 
 def _shown(read: Reading) -> str:
     if read.unit == "s":
-        return seconds(read.value)
+        return text.seconds(read.value)
     return f"{read.value:.4g}{' ' if read.unit else ''}{read.unit}"

@@ -22,7 +22,7 @@ from gpulift.gate.jobs import JobSide
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import finished, text_of
-from gpulift.ground.text import visible
+from gpulift.ground.text import counted, visible
 
 Say = Callable[[str], None]
 CHECKOUT = "GPULIFT_CHECKOUT"  # what a set-up may take things from that no commit holds
@@ -82,7 +82,7 @@ class Repository:
         new = len(listed.splitlines())
         said = f"this checkout ({head[:7]}{' with uncommitted changes' if changed else ''})"
         if new:
-            said += f", without {new} new file{'s' if new > 1 else ''} that git does not know"
+            said += f", without {counted(new, 'new file')} that git does not know"
         return changed or head, said
 
     def side(

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -40,15 +40,13 @@ def require_above_0(option: str, value: float) -> None:
         raise GpuliftError(f"{option} must be more than 0 and finite, not {value}")
 
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 RESULTS_HELP = "Record files, run folders or folders above."
 Results = Annotated[list[Path], typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP)]
 Wide = Annotated[
-    bool,
-    typer.Option("--wide", help="All columns of tables, on lines longer than the terminal's."),
+    bool, typer.Option("--wide", help="All columns of tables, on lines longer than the terminal's.")
 ]
 Filter = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--filter",
         metavar="REGEX",
@@ -57,16 +55,14 @@ Filter = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 SomeResults = Annotated[
-    Optional[list[Path]],  # noqa: UP045
-    typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP),
+    list[Path] | None, typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP)
 ]
 PRICE_HELP = (
     "USD an hour of one GPU with its share of the host (without a GPU, of the machine);"
     " MODEL=PRICE for one model; may be repeated."
 )
 Price = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option("--usd-per-hour", metavar="[MODEL=]PRICE", help=PRICE_HELP),
+    list[str] | None, typer.Option("--usd-per-hour", metavar="[MODEL=]PRICE", help=PRICE_HELP)
 ]
 
 

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpulift.ground.errors import FAILED, GpuliftError
+
 ENDED_WITHIN_S = 30  # of a build that was asked to
 JOB_ENVIRONMENT = "GPULIFT_JOB_ENVIRONMENT"  # a descriptor, from which ./gpulift lets it be read
 KILLED_WITHIN_S = 1  # where no driver holds it
@@ -44,6 +46,25 @@ def finished(
             process.wait(KILLED_WITHIN_S)
         raise
     return subprocess.CompletedProcess(command, process.returncode, said, errors)
+
+
+def answered(
+    command: Sequence[str | Path], limit_s: float, of: str
+) -> subprocess.CompletedProcess[bytes]:
+    """A program that ended within the limit; raises GpuliftError `of` what was asked, or of the
+    program where it cannot be started."""
+    try:
+        return finished(command, limit_s)
+    except subprocess.TimeoutExpired:
+        raise GpuliftError(f"{of}: no answer in {limit_s:g} s", FAILED) from None
+    except OSError as error:
+        raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
+
+
+def last_error(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line on its stderr, or else its exit code."""
+    said = text_of(done.stderr).strip().splitlines()
+    return said[-1] if said else f"exit code {done.returncode}"
 
 
 def tool_output(

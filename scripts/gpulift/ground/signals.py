@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # by keys
@@ -28,12 +28,7 @@ class Signals:
         self._old = {one: signal.signal(one, self._note) for one in self._kept}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         self.restore_mask()

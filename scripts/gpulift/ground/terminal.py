@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -168,11 +169,24 @@ def _without_trailing_blanks(segments: Iterable[Segment]) -> RenderResult:
         yield Segment.line()
 
 
-def titled(title: str, spared: Sequence[str] = ()) -> UnbrokenTable:
-    """A table without lines, and without a title where that is empty; `spared` are the columns
-    that a narrow terminal does without, the first of them first."""
+def titled(
+    title: str,
+    spared: Sequence[str] = (),
+    columns: Iterable[str] = (),
+    numbers: Container[str] = (),
+    ruled: bool = False,
+) -> UnbrokenTable:
+    """A table, without a title where that is empty; `spared` are the columns that a narrow terminal
+    does without, the first of them first. Rules are for rows of several lines."""
     made = UnbrokenTable(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.HORIZONTALS if ruled else None,
+        show_lines=ruled,
+        pad_edge=False,
     )
     made.spared = tuple(spared)
+    for name in columns:
+        made.add_column(name, justify="right" if name in numbers else "left")
     return made

@@ -88,6 +88,11 @@ def size(value: int | None) -> str:
     return f"{value} B"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 case`, `3 cases`; with another plural `2 processes`."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def percent(value: float | None) -> str:
     """0.8765 becomes 87.7 %; an unknown share is a dash."""
     return "–" if value is None else f"{100 * value:.1f} %"

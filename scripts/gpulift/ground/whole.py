@@ -13,12 +13,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
-from gpulift.ground.errors import write_error
+from gpulift.ground.errors import GpuliftError, write_error
 
 BEGINNING, END = ".gpulift-", ".new"  # of what is aside
 TEMPORARY = "gpulift-temporary-"  # no name of what gpulift-bench makes, which removes its own
 SETTLED_S = 60.0  # since when a folder is there that its owner has surely locked
 NAME_LETTERS = 100  # of the folder's own name in that of what is aside: names have 255 at most
+
+
+def read_whole(file: Path) -> bytes:
+    """All of a file. Raises GpuliftError where it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def write_whole(content: str | bytes, file: Path, *, lasting: bool = True) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import zstandard
 
 from gpulift.ground.errors import GpuliftError, RecordError
-from gpulift.ground.whole import is_aside
+from gpulift.ground.whole import is_aside, read_whole
 
 WRITTEN = ".jsonl"
 PUBLISHED = ".jsonl.zst"
@@ -41,15 +41,12 @@ def size_of(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError as error:
-        raise _unreadable(file, error) from None
+        raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def content_of(file: Path) -> bytes:
     """What was written to it, decompressed. Raises GpuliftError where it cannot be read."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise _unreadable(file, error) from None
+    content = read_whole(file)
     return decompressed(content, str(file)) if is_published(file) else content
 
 
@@ -77,7 +74,3 @@ def decompressed(content: bytes, place: str) -> bytes:
 def _sorted(files: Iterable[Path]) -> list[Path]:
     kept = [file for file in files if file.name.endswith((WRITTEN, PUBLISHED))]
     return sorted(kept, key=lambda file: (file.parent, stem_of(file), not is_published(file)))
-
-
-def _unreadable(path: Path, error: OSError) -> GpuliftError:
-    return GpuliftError(f"{path}: cannot be read: {error.strerror}")

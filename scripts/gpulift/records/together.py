@@ -16,21 +16,22 @@ KEY = "together"  # of the options in run.json: how many GPUs were busy
 
 def was_crowded(folder: Path) -> bool:
     """Whether other GPUs were busy too while the run in this folder was measured."""
-    together = _option(folder, KEY)
+    together = options_of(folder).get(KEY)
     return isinstance(together, int) and together > 1
 
 
 def was_of_script(folder: Path) -> bool:
     """Whether `bench` measured the run in this folder: what it measured is no technique of ours."""
-    return bool(_option(folder, "modules"))
+    return bool(options_of(folder).get("modules"))
 
 
-def _option(folder: Path, key: str) -> Any:
-    options = state_of(folder).get("options")
-    return options.get(key) if isinstance(options, dict) else None
+def options_of(folder: Path) -> Mapping[str, Any]:
+    """What the run in this folder was told; nothing where its folder does not say it."""
+    options = read_state(folder).get("options")
+    return options if isinstance(options, dict) else {}
 
 
-def state_of(folder: Path) -> Mapping[str, Any]:
+def read_state(folder: Path) -> Mapping[str, Any]:
     """What run.json says of the run in this folder; nothing where it cannot be read."""
     try:
         state = json.loads((folder / STATE_FILE).read_bytes())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -27,7 +27,7 @@ Names = tuple[str, ...]  # of a row: its technique's, its case's and its own, as
 
 # typer reads this annotation at run time; Optional keeps it readable on Python 3.10.
 ThresholdsFile = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--thresholds",
         parser=named,

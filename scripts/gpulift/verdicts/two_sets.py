@@ -32,7 +32,7 @@ from gpulift.ground.errors import (
 from gpulift.ground.steps import step
 from gpulift.records.model import IMPORT, OUTCOMES, Arm, Cost, Record
 from gpulift.records.read import Run
-from gpulift.records.together import state_of
+from gpulift.records.together import read_state
 from gpulift.verdicts import decision, stats, thresholds
 from gpulift.verdicts.comparability import Common, cards, require_comparable, require_factor
 from gpulift.verdicts.decision import Difference, Margins, Verdict
@@ -250,7 +250,7 @@ def compare(
             f"{side} is not finished: {run.name} is still running, or was broken off"
             for side, runs in (("base", base), ("head", head))
             for run in runs
-            if state_of(run.folder).get("state") == RUNNING
+            if read_state(run.folder).get("state") == RUNNING
         ),
     )
 

@@ -135,7 +135,7 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
     own.take(own.taken(2), lambda _: 1.0)
     own.anchors.batches_count, own.flat_after = 3, 17
     own.anchors.optimizers = {1: own.seen.optimizers[0]}
-    own.tell_facts(5)
+    own.tell_facts()
     assert own.told.of("facts") == [
         {
             "anchor": "loader",
@@ -148,7 +148,6 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
             "convolutions": True,
             "notes": [],
             "hooks_s": 0.25,
-            "state_bytes": 5,
         }
     ]
 
@@ -158,7 +157,7 @@ def test_facts_of_a_loop_without_a_loader(clock: SimpleNamespace) -> None:
     own.seen = steps.seen()
     own.take(own.taken(2), lambda _: 1.0)
     own.anchors.batches_count = 0
-    own.tell_facts(0)
+    own.tell_facts()
     (facts,) = own.told.of("facts")
     assert (facts["anchor"], facts["loader"], facts["batches_per_step"]) == ("optimizer", None, 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,15 @@ from gpulift.analysis.errata import Erratum
 from gpulift.analysis.ledger import Claim, Experiment, Rule, Source
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
-from tests.sample import GPU_CONTEXT, Json, arm, launches, record, skipped_arm, unmeasured
+from tests.sample import (
+    Json,
+    arm,
+    gpu_context,
+    launches,
+    record,
+    skipped_arm,
+    unmeasured,
+)
 
 SOURCE = Source("Article", "Somebody", "2025", "")
 AT_LEAST_2 = Rule("at_least", low=2.0)
@@ -378,9 +385,7 @@ def test_what_lacks_a_record_says_which_command_makes_it() -> None:
 
 
 def built(made: list[Json], commit: str, hour: int, card: str = "1a2b3c4d") -> list[Json]:
-    context = copy.deepcopy(GPU_CONTEXT)
-    context["build"]["commit"] = commit
-    context["gpu"]["card"] = card
+    context = gpu_context(build={"commit": commit}, gpu={"card": card})
     for index, one in enumerate(made):
         one["context"] = context
         one["started_at"] = f"2026-11-21T{hour:02d}:00:{index:02d}Z"

@@ -97,7 +97,7 @@ def test_impossible_cpu_seconds_are_refused() -> None:
     made = sample.launches(2, "a/b", {"n": 1}, arms)
     made[1]["arms"][1]["windows"]["cpu_s"][0] = 100.0
     found = worth(made)
-    assert (found.cpu_s, found.cpu_ratio) == (None, None)
+    assert (found.facts.cpu_s, found.cpu_ratio) == (None, None)
     assert facts.cpu(found.facts, found.baseline_facts) == "refused / 1.01 ms"
     record, arm = found.case.measured[1], found.case.arms["fast"][1]
     assert arms_of.cpu(record, arm) == arms_of.OVERBOOKED
@@ -201,8 +201,8 @@ def test_a_comparison_knows_cpu_seconds_and_joules_with_their_ratios() -> None:
         sample.arm("fast", 1e-3, clock="host", cpu_cores=1.5, power_w=400.0),
     ]
     found = worth(sample.launches(3, "a/b", {"n": 1}, arms))
-    assert found.cpu_s == pytest.approx(1.5e-3, rel=0.02)
-    assert found.baseline_cpu_s == pytest.approx(2e-3, rel=0.02)
+    assert found.facts.cpu_s == pytest.approx(1.5e-3, rel=0.02)
+    assert found.baseline_facts.cpu_s == pytest.approx(2e-3, rel=0.02)
     assert found.cpu_ratio is not None
     assert found.cpu_ratio.value == pytest.approx(0.75, rel=0.01)
     assert found.energy_ratio is not None
@@ -211,7 +211,7 @@ def test_a_comparison_knows_cpu_seconds_and_joules_with_their_ratios() -> None:
 
 def test_a_comparison_without_cpu_seconds_has_neither_them_nor_their_ratio() -> None:
     found = worth(with_energy([[1.0] * 4]))
-    assert (found.cpu_s, found.baseline_cpu_s, found.cpu_ratio) == (None, None, None)
+    assert (found.facts.cpu_s, found.baseline_facts.cpu_s, found.cpu_ratio) == (None, None, None)
     assert found.energy_ratio is None, "the baseline has no joules"
 
 

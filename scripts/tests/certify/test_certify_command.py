@@ -49,6 +49,13 @@ def run(*arguments: str) -> None:
     app(args=list(arguments), standalone_mode=False)
 
 
+def be_dirty(bench: FakeDuets) -> None:
+    """Built from uncommitted changes, so that the build itself says which it is."""
+    bench.context = sample.gpu_context(build={"dirty": True})
+    Path("build").mkdir()
+    Path("build/gpulift-bench").touch()
+
+
 def test_a_session_ends_with_certificate_trials_and_tables(
     bench: FakeDuets, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,10 +145,7 @@ def test_a_dirty_session_leaves_a_citable_certificate_alone(
 ) -> None:
     run("--time", "20s")
     before = CERTIFICATE.read_bytes()
-    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
-    bench.context["build"]["dirty"] = True
-    Path("build").mkdir()
-    Path("build/gpulift-bench").touch()
+    be_dirty(bench)
     run("--time", "20s")
     assert CERTIFICATE.read_bytes() == before
     assert "is citable and stays as it is" in capsys.readouterr().err
@@ -151,10 +155,7 @@ def test_a_certificate_that_no_gate_can_read_is_replaced(bench: FakeDuets) -> No
     run("--time", "20s")
     old = {**json.loads(CERTIFICATE.read_text()), "schema": "1.0"}
     CERTIFICATE.write_text(json.dumps(old))
-    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
-    bench.context["build"]["dirty"] = True
-    Path("build").mkdir()
-    Path("build/gpulift-bench").touch()
+    be_dirty(bench)
     run("--time", "20s")
     assert not read_certificate(CERTIFICATE).citable
 
@@ -224,10 +225,7 @@ def test_a_cut_last_trial_is_said_when_reissuing(
 def test_a_dirty_build_is_not_citable(
     bench: FakeDuets, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench.context = copy.deepcopy(sample.GPU_CONTEXT)
-    bench.context["build"]["dirty"] = True
-    Path("build").mkdir()
-    Path("build/gpulift-bench").touch()
+    be_dirty(bench)
     run("--time", "20s")
     made = read_certificate(CERTIFICATE)
     assert (made.citable, made.caveat) == (False, "built from uncommitted changes")

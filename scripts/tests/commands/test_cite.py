@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -67,9 +66,7 @@ def test_throttling_that_was_not_read_is_said_and_none_is_not(known: bool, said:
 
 
 def test_a_dirty_build_and_a_planted_run_are_said() -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"]["dirty"] = True
-    context["options"]["plant"] = 0.05
+    context = sample.gpu_context(build={"dirty": True}, options={"plant": 0.05})
     one = record(context)
     for said in (sentence(one), bibtex(one)):
         assert "commit abc1234, with uncommitted changes" in said
@@ -129,9 +126,7 @@ def test_letters_that_bibtex_would_obey_are_escaped(words: str, escaped: str) ->
 
 def test_no_name_closes_a_field_or_reaches_the_terminal() -> None:
     nasty = "}}, author = {me}\n@misc{x, \x1b[31m\u202e"
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["gpu"]["name"] = nasty
-    context["driver"] = nasty
+    context = sample.gpu_context(gpu={"name": nasty}, driver=nasty)
     raw = sample.record("a/b", {"n": nasty}, [sample.arm(nasty, 1e-3)], context=context)
     raw["started_at"] = "}{\x1b["
     one = read_record(raw)

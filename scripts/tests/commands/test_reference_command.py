@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import shutil
@@ -27,8 +26,7 @@ SHOWN = pytest.CaptureFixture[str]
 
 def write_run(results: Path, card: str) -> Path:
     """Three launches on this card that read at 4 TB/s."""
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["gpu"]["card"] = card
+    context = sample.gpu_context(gpu={"card": card})
     cost = {"bytes": 4e9, "roof": "device_memory"}
     read = sample.arm("read", 1e-3, cost=cost, noise=0.0, launch_noise=0.0)
     folder = results / MACHINE / f"2026-11-21-{card}"

@@ -27,10 +27,7 @@ OTHER = technique("transfer/copy", outcome="skipped", reason="out of memory")
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
     made = FakeBench()
-    made.install(monkeypatch)
-    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
-    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
-    monkeypatch.chdir(tmp_path)
+    made.install_in(tmp_path, monkeypatch)
     make_build(tmp_path / "base", (CLEAN, OTHER))
     return made
 

@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +46,7 @@ CRASHES = (
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
     made = FakeBench()
-    made.install(monkeypatch)
-    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
-    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
-    monkeypatch.chdir(tmp_path)
+    made.install_in(tmp_path, monkeypatch)
     make_build(tmp_path / "base", CLEAN)
     make_build(tmp_path / "build", CLEAN)
     return made
@@ -78,6 +77,15 @@ def verdicts(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, str
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == code
     return {f"{row['technique']}/{row['arm']}": row["verdict"] for row in document["rows"]}
+
+
+@contextmanager
+def changed_setup() -> Iterator[Json]:
+    """What gate.json keeps, to be changed."""
+    file = Path("evidence/gate.json")
+    document = json.loads(file.read_text())
+    yield document
+    file.write_text(json.dumps(document))
 
 
 def test_equal_builds_are_green(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,14 +138,6 @@ def test_what_is_wrong_is_told_before_anything_is_built(
     assert words in capsys.readouterr().err
 
 
-def test_an_improvement_is_said_and_green(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head_is(technique(MATMUL, ("fp32", "bf16"), log_time={"bf16": -0.02}), technique(GRAPH))
-    assert against_base("--json") == 0
-    assert verdicts(capsys)["precision/matmul/bf16"] == "improved"
-
-
 def test_a_replay_gives_the_same_verdicts_and_measures_nothing(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,14 +157,12 @@ def test_a_replay_refuses_another_method_and_other_folders(
 ) -> None:
     assert run("--replay", "nowhere") == 2
     against_base()
-    file = Path("evidence/gate.json")
-    document = json.loads(file.read_text())
-    document["setup"]["method"] = "0"
-    file.write_text(json.dumps(document))
+    with changed_setup() as document:
+        document["setup"]["method"] = "0"
     capsys.readouterr()
     assert run("--replay", "evidence") == 4
     assert "decision method 0" in capsys.readouterr().err
-    file.write_text('{"schema": "2.0"}')
+    Path("evidence/gate.json").write_text('{"schema": "2.0"}')
     assert run("--replay", "evidence") == 2
 
 
@@ -263,11 +261,6 @@ def test_builds_that_differ_in_more_than_the_commit_are_refused(
     assert "cuda_runtime (12.8 in base, 13.0 in head), libraries.cublaslt (12.8" in said
     bench.contexts = {"base": in_build(commit="fedcba9")}
     assert against_base() == 0
-
-
-def test_a_crash_in_the_only_case_is_no_broken_instrument(bench: FakeBench) -> None:
-    head_is(*CRASHES)
-    assert against_base("cuda_graph") == 1
 
 
 def test_skipped_rows_are_no_failure(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,15 +369,6 @@ def test_a_blind_instrument_is_exit_3(bench: FakeBench, capsys: pytest.CaptureFi
     assert "control planted failed, so nothing is confirmed" in said.err
 
 
-def test_an_instrument_that_reads_another_size_is_exit_3(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.felt = 2.0
-    assert against_base() == 3
-    assert re.search(r"control planted: FAILED: \S+: planted 1 %, read wrongly: regressed; head"
-                     r"/base 1\.0[12]", capsys.readouterr().out)  # fmt: skip
-
-
 def test_where_only_large_changes_are_seen_a_large_one_is_planted(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -434,10 +418,8 @@ def test_a_replay_names_a_field_of_the_set_up_that_no_gate_writes(
     bench: FakeBench, capsys: pytest.CaptureFixture[str], key: str, value: object, words: str
 ) -> None:
     assert against_base() == 0
-    file = Path("evidence/gate.json")
-    document = json.loads(file.read_text())
-    document["setup"][key] = value
-    file.write_text(json.dumps(document))
+    with changed_setup() as document:
+        document["setup"][key] = value
     assert run("--replay", "evidence") == 2
     assert words in capsys.readouterr().err
 
@@ -813,11 +795,9 @@ def test_the_only_rows_that_can_be_measured_are_looked_at_longer(
 
 def test_evidence_of_before_unsteady_rows_is_replayed(bench: FakeBench) -> None:
     assert against_base() == 0
-    file = Path("evidence/gate.json")
-    held = json.loads(file.read_text())
-    held["schema"] = "1.1"
-    del held["setup"]["unsteady"]
-    file.write_text(json.dumps(held))
+    with changed_setup() as document:
+        document["schema"] = "1.1"
+        del document["setup"]["unsteady"]
     assert run("--replay", "evidence") == 0
 
 
@@ -902,25 +882,11 @@ def test_a_threshold_per_row_is_kept_in_the_evidence_and_replayed(
     assert "least change that is called one: 5 % (--thresholds: 5 %)" in capsys.readouterr().out
 
 
-def test_a_threshold_of_other_rows_changes_nothing_here(
+def test_a_file_of_thresholds_for_no_row_measures_nothing(
     bench: FakeBench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    head_is(*SLOWER)
-    assert against_base("--thresholds", limits("[rows.fp32]\nleast_change = 0.05\n")) == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("[rows.", "limits.toml: not TOML"),
-        ("[rows.fp23]\nleast_change = 0.05\n", "--thresholds: 'fp23' matches no row"),
-    ],
-)
-def test_a_bad_file_of_thresholds_measures_nothing(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], content: str, words: str
-) -> None:
-    assert against_base("--thresholds", limits(content)) == 2
-    assert words in capsys.readouterr().err
+    assert against_base("--thresholds", limits("[rows.fp23]\nleast_change = 0.05\n")) == 2
+    assert "--thresholds: 'fp23' matches no row" in capsys.readouterr().err
     assert not Path("evidence").exists()
 
 

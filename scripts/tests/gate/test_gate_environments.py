@@ -57,10 +57,7 @@ class FakePythons(FakeBench):
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePythons:
     made = FakePythons()
-    made.install(monkeypatch)
-    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
-    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
-    monkeypatch.chdir(tmp_path)
+    made.install_in(tmp_path, monkeypatch)
     modules = make_build(tmp_path / "build", TECHNIQUES) / "modules"
     for file in WORKER.parent.glob("*.py"):
         shutil.copy(file, modules)

@@ -32,16 +32,17 @@ ROWS = (Row("a/slow", "n:1", "plain"), Row("b/even", "n:1", "plain"))
 
 
 class Hand:
-    """A clock that tests move."""
+    """A clock that tests move: by ten seconds each time, or by the next of these durations."""
 
-    def __init__(self) -> None:
+    def __init__(self, durations_s: list[float] | None = None) -> None:
         self.now_s = 0.0
+        self._durations_s = durations_s
 
     def __call__(self) -> float:
         return self.now_s
 
     def forward(self) -> None:
-        self.now_s += 10.0
+        self.now_s += 10.0 if self._durations_s is None else self._durations_s.pop(0)
 
 
 def planned() -> Setup:
@@ -57,9 +58,11 @@ def planned() -> Setup:
     )
 
 
-def prepare(folder: Path, bench: FakeBench, limit_s: float | None) -> tuple[Gate, Setup, list[str]]:
-    """A gate over two rows, one of them slower, in which every call takes ten seconds."""
-    clock = Hand()
+def prepare(
+    folder: Path, bench: FakeBench, limit_s: float | None, durations_s: list[float] | None = None
+) -> tuple[Gate, Setup, list[str]]:
+    """A gate over two rows, one of them slower, in which every call takes ten seconds, or these."""
+    clock = Hand(durations_s)
     bench.on_call = clock.forward
     base = make_build(folder / "base", (technique("a/slow"), technique("b/even")))
     head = make_build(
@@ -243,17 +246,10 @@ def test_with_alternating_processes_only_the_turns_of_the_head_are_slower(
 
 
 def test_what_a_budget_leaves_open_is_inconclusive(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, said = prepare(tmp_path, bench, 58.0)
-    clock = gate.budget.clock
-    assert isinstance(clock, Hand)
     # The screen at a second per launch and row: 56 such launches fit. The last of the controls
     # then takes 30 s, so that 4 s are left for the eight launches of a confirmation.
     durations_s = [4.0, 4.0, 8.0, 8.0, 30.0]
-
-    def take_time() -> None:
-        clock.now_s += durations_s.pop(0)
-
-    bench.on_call = take_time
+    gate, setup, said = prepare(tmp_path, bench, 58.0, durations_s)
     result = judge(measure(gate, setup))
     assert durations_s == []
     assert [one.verdict.verdict for one in result.rows] == ["inconclusive", "equivalent"]
@@ -347,15 +343,8 @@ def test_a_null_control_that_the_budget_leaves_open_is_not_finished(
 ) -> None:
     # Base against itself looks slower, and its screen takes longer than that of the cases told: no
     # time is left for its confirmation and the planted control after it.
-    gate, setup, said = prepare(tmp_path, bench, 58.0)
-    clock = gate.budget.clock
-    assert isinstance(clock, Hand)
     durations_s = [4.0, 4.0, 20.0]
-
-    def take_time() -> None:
-        clock.now_s += durations_s.pop(0)
-
-    bench.on_call = take_time
+    gate, setup, said = prepare(tmp_path, bench, 58.0, durations_s)
     bench.bias = 0.005
     evidence = measure(gate, setup)
     assert durations_s == []
@@ -376,17 +365,10 @@ def test_a_null_control_that_the_budget_leaves_open_is_not_finished(
 def test_a_crash_that_the_budget_leaves_unexplained_says_so(
     bench: FakeBench, tmp_path: Path
 ) -> None:
-    gate, setup, said = prepare(tmp_path, bench, 64.0)
+    durations_s = [4.0, 2.0, 4.0, 4.0, 49.0]
+    gate, setup, said = prepare(tmp_path, bench, 64.0, durations_s)
     crash = technique("b/even", outcome="error", reason="SIGSEGV")
     make_build(tmp_path / "head", (technique("a/slow"), crash))
-    clock = gate.budget.clock
-    assert isinstance(clock, Hand)
-    durations_s = [4.0, 2.0, 4.0, 4.0, 49.0]
-
-    def take_time() -> None:
-        clock.now_s += durations_s.pop(0)
-
-    bench.on_call = take_time
     result = judge(measure(gate, setup))
     assert durations_s == []
     assert said[-1] == "the budget ends here: whether base or head broke 1 is not tried"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.ground.errors import GpuliftError
-from gpulift.ground.text import case_label, json_problem
+from gpulift.ground.text import case_label, counted, json_problem
 from gpulift.ground.toml import parsed
 
 
@@ -31,6 +31,11 @@ from gpulift.ground.toml import parsed
 def test_the_axes_of_a_case_have_their_units(case_id: str, label: str, brief: str) -> None:
     assert case_label(case_id) == label
     assert case_label(case_id, short=True) == brief
+
+
+def test_one_thing_has_no_plural() -> None:
+    counts = [counted(1, "case"), counted(0, "case"), counted(2, "process", "processes")]
+    assert counts == ["1 case", "0 cases", "2 processes"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Sequence
@@ -183,9 +182,7 @@ def test_with_two_runs_on_both_sides_the_unit_is_the_run(tmp_path: Path) -> None
 
 
 def gpu(card: str, name: str = "NVIDIA H200") -> Json:
-    made = copy.deepcopy(sample.GPU_CONTEXT)
-    made["gpu"] |= {"card": card, "name": name}
-    return made
+    return sample.gpu_context(gpu={"card": card, "name": name})
 
 
 def cards(tmp_path: Path, name: str, count: int, factor: float = 1.0) -> list[Path]:
@@ -729,8 +726,7 @@ def test_a_last_line_that_was_cut_off_is_a_launch_less_and_told(tmp_path: Path) 
 
 
 def test_minor_schemas_may_be_mixed(tmp_path: Path) -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["host"]["numa_nodes"] = 2
+    context = sample.gpu_context(host={"numa_nodes": 2})
     newer = records(seed=2, schema="1.7", context=context)
     found = compared(tmp_path, records(schema="1.0"), newer)
     assert found.exit_code == OK
@@ -760,8 +756,7 @@ def test_a_clock_that_was_set_back_changes_no_verdict(tmp_path: Path) -> None:
 def test_builds_whose_commit_does_not_tell_their_code_are_told(
     tmp_path: Path, build: dict[str, object], words: str
 ) -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"] |= build
+    context = sample.gpu_context(build=build)
     found = compared(tmp_path, records(context=context), records(seed=2, context=context))
     assert sum(words in note for note in found.notes) == 2
 
@@ -771,8 +766,7 @@ def test_builds_whose_commit_does_not_tell_their_code_are_told(
 
 def changed_source(tmp_path: Path, across: str | None = None) -> Comparison:
     """A technique whose file is another one on the head, at another commit where that is asked."""
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"] |= {"commit": "fedcba9"} if across else {}
+    context = sample.gpu_context(build={"commit": "fedcba9"} if across else {})
     base = records(source={"b.py": 64 * "a", "b.cpp": 64 * "c"})
     head = records(seed=2, source={"b.py": 64 * "b", "b.cpp": 64 * "c"}, context=context)
     return compared(tmp_path, base, head, across)
@@ -1021,6 +1015,8 @@ def test_further_runs_of_a_side(
         (["--more-head", ""], USAGE, "the name of a file or folder is empty"),
         (["--explain", ""], USAGE, "--explain needs a part of technique/case/arm"),
         (["--explain", "a/b", "--json"], USAGE, "leave --explain or --json out"),
+        (["--markdown", "--json"], USAGE, "--markdown stands alone"),
+        (["--markdown", "--explain", "fast"], USAGE, "--markdown stands alone"),
         (
             ["--explain", "fats"],
             USAGE,
@@ -1040,14 +1036,6 @@ def test_wrong_usage_is_one_line(
     assert words in said.err
     assert said.out == ""
     assert said.err.count("\n") == 1
-
-
-def test_an_empty_name_is_not_the_current_folder(
-    folders: tuple[str, str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folders[1])
-    assert cli.main(["compare", folders[0], ""]) == USAGE
-    assert capfd.readouterr().err == "gpulift: error: the name of a file or folder is empty\n"
 
 
 def test_another_source_stands_under_the_table_and_in_the_explanation(
@@ -1213,14 +1201,6 @@ def test_markdown_of_many_rows_stays_a_comment(
     told = capsys.readouterr().out
     assert "And 30 more: `./gpulift compare --all` shows them." in told
     assert len(told) < 65_536
-
-
-def test_markdown_stands_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for other in (["--json"], ["--explain", "fast"]):
-        assert (
-            cli.main(["compare", *both_sides(tmp_path / other[0]), "--markdown", *other]) == USAGE
-        )
-        assert "--markdown stands alone" in capsys.readouterr().err
 
 
 def test_cards_without_a_known_hash_are_counted_as_the_table_counts_them(tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ def _not_measured(entry: Measured, problem: Problem | None, summary: Summary) ->
 
 def _left_out(count: int, filter: str) -> CheckResult:
     """The row for what the reference has and the run was not meant to measure."""
-    checks = "1 check" if count == 1 else f"{count} checks"
+    checks = text.counted(count, "check")
     if filter:
         reason = f"{checks} of the reference not measured: the run was limited to {filter!r}"
         return CheckResult(LEFT_OUT, SKIPPED, reason, kind="measured")

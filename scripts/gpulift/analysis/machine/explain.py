@@ -64,7 +64,7 @@ def _meaning(check: Check) -> str:
 
 
 def _estimate(estimate: Estimate, unit: str) -> str:
-    count = "1 launch" if estimate.launches == 1 else f"{estimate.launches} launches"
+    count = text.counted(estimate.launches, "launch", "launches")
     said = f"measured {quantity(estimate.value, unit)} over {count}"
     if estimate.low is None or estimate.high is None:
         return f"{said}, no interval"
@@ -104,7 +104,7 @@ def _limit(result: CheckResult) -> str:
 
 
 def _measured_entry(result: CheckResult, entry: Measured) -> Iterator[str]:
-    behind = [f"{result.cards} {'card' if result.cards == 1 else 'cards'}"] if result.cards else []
+    behind = [text.counted(result.cards, "card")] if result.cards else []
     behind += [f"{entry.launches} launches", f"of {entry.date}"]
     allowed = f"tolerance {percent(entry.tolerance)} (from: {entry.tolerance_from})"
     if not entry.judges:

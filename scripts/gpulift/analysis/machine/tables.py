@@ -36,11 +36,10 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
     `every` gives each check its own row.
     """
     told = f"{NOTHING_JUDGED}; " if overall(results) == SKIPPED else ""
-    table = titled(f"Is this machine as fast as it should be? {told}{coverage(results)}", SPARED)
-    for name in ("", "check", "measured", "limit", "of it", "judged by", "reason", "remedy"):
-        table.add_column(
-            name, justify="right" if name in ("measured", "limit", "of it") else "left"
-        )
+    title = f"Is this machine as fast as it should be? {told}{coverage(results)}"
+    numbers = ("measured", "limit", "of it")
+    columns = ("", "check", *numbers, "judged by", "reason", "remedy")
+    table = titled(title, SPARED, columns, numbers)
     shown = results if every else [r for r in results if not _counted(r)]
     for result in sorted(shown, key=lambda result: WORST_FIRST.index(result.verdict)):
         table.add_row(*_cells(result))
@@ -52,12 +51,14 @@ def verdicts(results: Sequence[CheckResult], every: bool = False) -> Table:
 
 def reference_table(reference: Reference, every: bool = False) -> Table:
     """All entries of a reference file. `every` names each source of an entry, not the first."""
-    spared = ("conditions", "source (date)", "cards", "kind")
-    table = titled(f"What is known of {reference.name}", spared)
+    numbers, of_it = ("value", "tolerance"), ("cards", "conditions", "source (date)")
+    table = titled(
+        f"What is known of {reference.name}",
+        ("conditions", "source (date)", "cards", "kind"),
+        ("kind", "check or roof", *numbers, *of_it),
+        numbers,
+    )
     table.caption, table.caption_justify = _notes(reference, every), "left"
-    for name in ("kind", "check or roof", "value", "tolerance", "cards", "conditions"):
-        table.add_column(name, justify="right" if name in ("value", "tolerance") else "left")
-    table.add_column("source (date)")
     for entry in reference.measured.values():
         table.add_row("measured", entry.check, *_measured_cells(entry, every))
     for peak in reference.peaks.values():
@@ -102,11 +103,8 @@ def _measured_cells(entry: Measured, every: bool) -> tuple[str, ...]:
 def references_table(known: Mapping[str, Reference]) -> Table:
     """The models of which there is a reference, and what it rests on."""
     spared = ("datasheet figures", "published figures of others", "cards behind them")
-    table = titled("What is known of GPU models", spared)
-    for name in ("model", "name", "measured entries", "cards behind them"):
-        table.add_column(name, justify="left" if name in ("model", "name") else "right")
-    for name in ("published figures of others", "datasheet figures"):
-        table.add_column(name, justify="right")
+    numbers = ("measured entries", *reversed(spared))
+    table = titled("What is known of GPU models", spared, ("model", "name", *numbers), numbers)
     for model, reference in known.items():
         cards = str(most_cards(reference)) if reference.measured else "–"
         counts = (str(len(reference.published)), str(len(reference.peaks)))
@@ -123,11 +121,9 @@ def siblings_table(siblings: Siblings) -> Table:
     """The cards that stand out, and what being busy together costs."""
     agree = "" if siblings.outliers else " None stands out."
     title = siblings.note or f"Do the {len(siblings.cards)} cards agree?{agree}"
-    table = titled(title, ["deviations", "setting"])
-    for name in ("card", "check", "setting"):
-        table.add_column(name)
-    for name in ("measured", "median of the cards", "off by", "deviations"):
-        table.add_column(name, justify="right")
+    numbers = ("measured", "median of the cards", "off by", "deviations")
+    columns = ("card", "check", "setting", *numbers)
+    table = titled(title, ("deviations", "setting"), columns, numbers)
     for standing in siblings.outliers:
         table.add_row(
             standing.card,
@@ -143,9 +139,9 @@ def siblings_table(siblings: Siblings) -> Table:
 
 def crowding_table(siblings: Siblings) -> Table:
     """Speed with all cards busy / speed alone, the largest loss first."""
-    table = titled("What does it cost that all cards are busy? (speed together / alone)")
-    for name in ("check", "cards", "median", "worst", "worst card"):
-        table.add_column(name, justify="right" if name in ("median", "worst") else "left")
+    title = "What does it cost that all cards are busy? (speed together / alone)"
+    numbers = ("median", "worst")
+    table = titled(title, columns=("check", "cards", *numbers, "worst card"), numbers=numbers)
     for row in sorted(siblings.crowding, key=lambda row: (row.worst, row.check)):
         worst = f"{row.worst:.3f}"
         table.add_row(row.check, str(row.cards), f"{row.median:.3f}", worst, row.worst_card)
@@ -198,9 +194,7 @@ def _cells(result: CheckResult) -> tuple[str, ...]:
 
 
 def _judged_by(result: CheckResult) -> str:
-    if not result.cards:
-        return result.kind
-    return f"{result.cards} {'card' if result.cards == 1 else 'cards'}"
+    return text.counted(result.cards, "card") if result.cards else result.kind
 
 
 def _reason(result: CheckResult) -> str:

@@ -117,14 +117,14 @@ def _sentence(verdict: str, results: Sequence[CheckResult]) -> str:
     failed = sum(map(_fails, results))
     passed, undecided, slow = words[PASS], words[INCONCLUSIVE], words[FAIL] - failed
     if verdict == FAIL:
-        said = f"Fail ({_counted(failed, 'check')}), {passed} passed, {undecided} undecided"
+        said = f"Fail ({text.counted(failed, 'check')}), {passed} passed, {undecided} undecided"
     elif verdict == PASS:
-        said = f"Pass ({_counted(passed, 'check')}), {undecided} undecided, 0 failed"
+        said = f"Pass ({text.counted(passed, 'check')}), {undecided} undecided, 0 failed"
     elif not any(map(_of_speed, results)):
         said = f"Undecided: {NO_SPEED}; {passed} passed, {undecided} undecided, 0 failed"
     else:
-        said = f"Undecided ({_counted(undecided, 'check')}), {passed} passed, 0 failed"
-    late = f"{_counted(slow, 'step time')} too long, which decides nothing" if slow else ""
+        said = f"Undecided ({text.counted(undecided, 'check')}), {passed} passed, 0 failed"
+    late = f"{text.counted(slow, 'step time')} too long, which decides nothing" if slow else ""
     return "; ".join(filter(None, (said, late)))
 
 
@@ -148,7 +148,3 @@ def _counts(results: Sequence[CheckResult]) -> tuple[str, ...]:
             counted = ", ".join(f"{words[word]} {word}" for word in VERDICTS if words[word])
             found.append(f"{name}: {counted}")
     return tuple(found)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

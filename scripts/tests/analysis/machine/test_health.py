@@ -14,7 +14,7 @@ from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, 
 from gpulift.ground.errors import RecordError
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
-from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, record, unmeasured
+from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, gpu_context, record, unmeasured
 
 SOUND: Json = {
     "card": "1a2b3c4d",
@@ -61,9 +61,8 @@ def health(**changes: Any) -> Health:
 
 def measured(telemetry: Json | None = None, regime: str = "burst", **facts: Any) -> Record:
     """A record of a copy to the card; its telemetry is sound but for the changes."""
-    context = copy.deepcopy(GPU_CONTEXT)
-    context["gpu"] |= {"max_sm_clock_hz": 1.98e9, "pcie_max_generation": 5, "pcie_max_width": 16}
-    context["gpu"] |= facts
+    limits = {"max_sm_clock_hz": 1.98e9, "pcie_max_generation": 5, "pcie_max_width": 16}
+    context = gpu_context(gpu={**limits, **facts})
     copied = arm("h2d", 1e-3, cost={"bytes": 1e6, "roof": "host_link/h2d"})
     made = record("ceiling/host_link", {"n": 1}, [copied], context=context, regime=regime)
     made["telemetry"] |= {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,15 @@ from gpulift.ground.estimate import Estimate
 from gpulift.ground.terminal import console
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from tests.sample import CPU_CONTEXT, GPU_CONTEXT, Json, arm, launches, skipped_arm, unmeasured
+from tests.sample import (
+    CPU_CONTEXT,
+    Json,
+    arm,
+    gpu_context,
+    launches,
+    skipped_arm,
+    unmeasured,
+)
 
 SIZE = float(1 << 30)
 MEMORY = "roof/device_memory/burst"
@@ -41,11 +48,7 @@ FACTS: dict[str, Any] = {
 
 def context(**changes: Any) -> Json:
     """The context of an H200 whose facts allow its peaks to be computed."""
-    made = copy.deepcopy(GPU_CONTEXT)
-    made["gpu"] |= FACTS
-    for key, value in changes.items():
-        made[key] = made[key] | value if isinstance(value, dict) else value
-    return made
+    return gpu_context(**{**changes, "gpu": FACTS | changes.get("gpu", {})})
 
 
 def run_of(*records: Json) -> Summary:

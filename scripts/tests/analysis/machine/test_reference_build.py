@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from gpulift.analysis.summary import summarise
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from tests.sample import GPU_CONTEXT, Json, arm, launches
+from tests.sample import Json, arm, gpu_context, launches
 
 SIZE = float(1 << 30)
 MEMORY = "roof/device_memory/burst"
@@ -41,8 +40,7 @@ EXISTING = Reference(
 
 def run(card: str, rate: float, noise: float = 0.0, seed: int = 1, **changes: Any) -> Run:
     """A run on one card whose device memory has this rate in B/s and whose step takes 1 ms."""
-    context = copy.deepcopy(GPU_CONTEXT)
-    context["gpu"]["card"] = card
+    context = gpu_context(gpu={"card": card})
     count = changes.pop("count", 3)
     clock = changes.pop("clock", "device")
     top: dict[str, Any] = {

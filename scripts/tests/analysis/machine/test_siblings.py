@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from gpulift.ground.terminal import console
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from tests.analysis.machine.test_qualification import entry, reference
-from tests.sample import GPU_CONTEXT, arm, launches
+from tests.sample import arm, gpu_context, launches
 
 EXACT: dict[str, Any] = {"noise": 0.0, "launch_noise": 0.0}
 SIZE = float(1 << 30)
@@ -31,8 +30,7 @@ def card(
 ) -> Summary:
     """A card whose device memory has this rate in B/s."""
     exact = EXACT | {"launch_noise": launch_noise}
-    context = copy.deepcopy(GPU_CONTEXT)
-    context["gpu"]["name"] = name
+    context = gpu_context(gpu={"name": name})
     read = arm("read", SIZE / rate, cost={"bytes": SIZE, "roof": "device_memory"}, **exact)
     ctx: dict[str, Any] = {"context": context}
     made = [

@@ -16,7 +16,7 @@ class Live(Windows):
         yield from self.until_flat()
         yield from self.observe()
         yield from self.live()
-        self.tell_facts(0)
+        self.tell_facts()
         self.multiple = self.per_span()
         yield from self.windows(list(self.told(("bits",))))
         yield from self.live()

@@ -27,7 +27,7 @@ class Replay(Windows):
         batches.notes, batches.playing = False, True
         self.synchronize()
         self.saved = Saved(self.anchors.optimizers.values())
-        self.tell_facts(self.saved.bytes)
+        self.tell_facts()
         arms = list(self.told(("bits", "step", "work")))
         self.checks = Checks(self.anchors, self.saved, self.seen, self.say)
         yield from self.checks.steps(arms)

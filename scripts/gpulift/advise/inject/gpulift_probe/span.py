@@ -150,7 +150,7 @@ class Span:
         steps_s = [step_s for step_s, _ in self.times]
         self.say("live", steps_s=steps_s, waits_s=[wait_s for _, wait_s in self.times])
 
-    def tell_facts(self, state_bytes: int) -> None:
+    def tell_facts(self) -> None:
         """What the script does, and what the probe costs it."""
         anchors = self.anchors
         self.say(
@@ -165,7 +165,6 @@ class Span:
             convolutions=any("convolution" in name for name in self.seen.operators),
             notes=notes(self.seen),
             hooks_s=self.hooks_s,
-            state_bytes=state_bytes,
         )
 
 

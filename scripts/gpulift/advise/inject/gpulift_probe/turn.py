@@ -36,7 +36,7 @@ class Turn(Span):
         if self.on_cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
         yield from self.live()
-        self.tell_facts(0)
+        self.tell_facts()
         device_bytes = torch.cuda.max_memory_allocated(self.device) if self.on_cuda else 0
         self.say("memory", device_bytes=device_bytes, host_bytes=host_bytes())
         self.say("course", losses=[float(loss) for loss in losses], rounded=rounded)
