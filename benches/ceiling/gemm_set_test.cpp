@@ -30,8 +30,7 @@ TEST(CeilingGemmSet, ArmsAreMatmulTypesAndTheSetIsNoRoof) {
 
 TEST_F(CeilingGemmSetOnDevice, AStepOfAllIsEachShapeOnceAndALaterLaunchReusesThePlans) {
   const Point point{{"shape", "all"}, {"regime", "burst"}};
-  CheckingTrial first(device(), point);
-  technique->run(first);
+  const CheckingTrial first(*technique, device(), point);
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
@@ -39,8 +38,7 @@ TEST_F(CeilingGemmSetOnDevice, AStepOfAllIsEachShapeOnceAndALaterLaunchReusesThe
     EXPECT_EQ(arm.cost.flops,
               2.0 * (32 + 32768) * (2112 * 7168 + 3072 * 1536 + 7168 * 2048 + 4608 * 7168 + 7168 * 256));
   }
-  CheckingTrial second(device(), point, first.notes());
-  technique->run(second);
+  const CheckingTrial second(*technique, device(), point, first.notes());
   EXPECT_EQ(second.notes(), first.notes());
 }
 

@@ -1,8 +1,6 @@
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {
@@ -20,13 +18,10 @@ TEST(CeilingGemm, SustainedIsTooLongToBeQuick) {
   EXPECT_EQ(technique->quick[0], (Point{{"regime", "burst"}}));
 }
 
-TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-  Device device(0);
-  CheckingTrial first(device, {{"regime", "burst"}});
-  technique->run(first);
-  ASSERT_EQ(first.results().size(), technique->arms.size());
+using CeilingGemmOnDevice = DeviceTest;
+
+TEST_F(CeilingGemmOnDevice, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
+  const CheckingTrial first(*technique, device(), {{"regime", "burst"}});
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
@@ -35,8 +30,7 @@ TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
   }
   EXPECT_TRUE(first.results().at("fp32").unavailable.empty());
 
-  CheckingTrial second(device, {{"regime", "burst"}}, first.notes());
-  technique->run(second);
+  const CheckingTrial second(*technique, device(), {{"regime", "burst"}}, first.notes());
   EXPECT_EQ(second.notes(), first.notes());
 }
 

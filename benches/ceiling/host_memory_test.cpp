@@ -11,9 +11,7 @@ const ModuleUnderTest technique;
 
 TEST(HostMemory, EveryLoopIsCheckedAndExact) {
   if (!last_level_cache_bytes()) GTEST_SKIP() << "the system does not say how large its last-level cache is";
-  HostCheckingTrial trial(Point{{"size", "4xLLC"}});
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const HostCheckingTrial trial(*technique, {{"size", "4xLLC"}});
   for (const auto& result : trial.results()) {
     EXPECT_FALSE(result.poisoned_error <= result.tolerance) << result.arm.name << " passes without having run";
     EXPECT_EQ(result.error, 0) << result.arm.name;
@@ -24,8 +22,7 @@ TEST(HostMemory, EveryLoopIsCheckedAndExact) {
 TEST(HostMemory, EveryLoopMovesTheSameBytesUnderTheHostRoof) {
   const auto cache_bytes = last_level_cache_bytes();
   if (!cache_bytes) GTEST_SKIP() << "the system does not say how large its last-level cache is";
-  HostCheckingTrial trial(Point{{"size", "4xLLC"}});
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, {{"size", "4xLLC"}});
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.cost) << result.arm.name;
     EXPECT_EQ(result.arm.cost->roof, "host_memory");

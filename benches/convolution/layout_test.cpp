@@ -27,17 +27,14 @@ TEST_F(ConvolutionLayoutOnDevice, BothArmsGiveTheSameAndAreFoundAgain) {
                       {"pass", std::string(pass)},
                       {"type", std::string("fp16")},
                       {"regime", "burst"}};
-    CheckingTrial first(device(), point);
-    technique->run(first);
-    ASSERT_EQ(first.results().size(), 2U);
+    const CheckingTrial first(*technique, device(), point);
     for (const auto& [name, arm] : first.results()) {
       EXPECT_EQ(arm.unavailable, "") << name;
       EXPECT_LE(arm.error, arm.tolerance) << name;
       EXPECT_GT(arm.error, 0) << name;
       EXPECT_EQ(arm.cost.flops, 2.0 * 32 * 7 * 7 * 512 * 512 * 9);
     }
-    CheckingTrial second(device(), point, first.notes());
-    technique->run(second);
+    const CheckingTrial second(*technique, device(), point, first.notes());
     EXPECT_EQ(second.notes(), first.notes()) << "searched again";
   }
 }

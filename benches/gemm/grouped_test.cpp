@@ -22,9 +22,7 @@ TEST(GemmGrouped, SidesOfEveryExpertSuitEveryAlgorithm) {
 TEST_F(GemmGroupedOnDevice, ArmsDoTheSameWorkWhateverTheyPad) {
   const Point point{
       {"experts", "64x1408x2048"}, {"tokens", std::int64_t{1024}}, {"dealt", "half_to_an_eighth"}, {"regime", "burst"}};
-  CheckingTrial first(device(), point);
-  technique->run(first);
-  ASSERT_EQ(first.results().size(), technique->arms.size());
+  const CheckingTrial first(*technique, device(), point);
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
@@ -32,8 +30,7 @@ TEST_F(GemmGroupedOnDevice, ArmsDoTheSameWorkWhateverTheyPad) {
   }
   const auto& results = first.results();
   EXPECT_GT(results.at("batched").peak_device_bytes, results.at("cublas_grouped").peak_device_bytes);
-  CheckingTrial second(device(), point, first.notes());
-  technique->run(second);
+  const CheckingTrial second(*technique, device(), point, first.notes());
   EXPECT_EQ(second.notes(), first.notes());
 }
 

@@ -1,10 +1,8 @@
 #include "workloads/matmul.hpp"
 
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -19,13 +17,10 @@ TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
   EXPECT_EQ(technique->arms.front(), "tf32");
 }
 
-TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-  Device device(0);
-  CheckingTrial first(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
-  technique->run(first);
-  ASSERT_EQ(first.results().size(), technique->arms.size());
+using PrecisionMatmulOnDevice = DeviceTest;
+
+TEST_F(PrecisionMatmulOnDevice, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
+  const CheckingTrial first(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
   const double baseline_error = first.results().at("fp32").error;
   for (const auto& [name, arm] : first.results()) {
     if (!arm.unavailable.empty()) continue;
@@ -33,8 +28,7 @@ TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
     EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
   }
-  CheckingTrial second(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}}, first.notes());
-  technique->run(second);
+  const CheckingTrial second(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}}, first.notes());
   EXPECT_EQ(second.notes(), first.notes());
 }
 
