@@ -380,7 +380,6 @@ const gpulift::Technique gpulift::technique{
     .found = R"(
         Two network namespaces of one host with two H200, by NCCL's sockets over a pair of virtual interfaces, one
         launch: 2.4 GB/s of bus bandwidth from 64 MiB on, 46 us for 8 KiB. It shows how a fabric is measured, and is none.)",
-    .claims = {},
     .gpus = 2,
     .ceiling = true,
     .spans_hosts = true,

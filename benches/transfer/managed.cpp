@@ -142,7 +142,6 @@ const gpulift::Technique gpulift::technique{
     .found = R"(
         managed_prefetch has 0.87 where 128 MiB are read once: it takes 0.4 ms more than the copy, 6 us for each of 64
         blocks, not 30. Whether the driver's work is less, or hides behind the transfer, is not traced.)",
-    .claims = {},
     .arms = {"explicit_copy", "managed", "managed_prefetch", "mapped"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,
