@@ -386,9 +386,7 @@ const gpulift::Technique gpulift::technique{
     .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
-    .sweep = {{"gpus", {2, 4, 8}},
-              {"link", {"nvlink", "host"}},
-              {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},
+    .sweep = {{"gpus", {2, 4, 8}}, {"link", {"nvlink", "host"}}, {"bytes", {8192, kMiB, 64 * kMiB, 1024 * kMiB}}},
     .quick = {{{"gpus", 2}, {"link", "nvlink"}, {"bytes", 64 * kMiB}}},
     .run = run,
 };

@@ -96,8 +96,7 @@ const gpulift::Technique gpulift::technique{
     .arms = {"bf16", "fp8_tensor", "fp8_row", "fp8_block", "mxfp8", "nvfp4"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,
-    .sweep = {{"size", {std::int64_t{1024}, std::int64_t{2048}, std::int64_t{4096}, std::int64_t{8192}}},
-              {"regime", {"burst", "sustained"}}},
-    .quick = {{{"size", std::int64_t{8192}}, {"regime", "burst"}}},
+    .sweep = {{"size", {1024, 2048, 4096, 8192}}, {"regime", {"burst", "sustained"}}},
+    .quick = {{{"size", 8192}, {"regime", "burst"}}},
     .run = run,
 };
