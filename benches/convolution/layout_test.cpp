@@ -3,21 +3,11 @@
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
-#include "workloads/matmul.hpp"
 
 namespace gpulift {
 namespace {
 
 const ModuleUnderTest technique;
-
-TEST(ConvolutionLayout, SaysWhichCardsHaveNoBf16) {
-  EXPECT_EQ(why_matmul_unsupported(parse_matmul_type("bf16"), 75),
-            "bf16 products need compute capability 8.0 or later; this device has 7.5");
-  for (const Value& type : technique->sweep.at(2).values) {
-    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 80), "");
-    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 89), "");
-  }
-}
 
 using ConvolutionLayoutOnDevice = DeviceTest;
 

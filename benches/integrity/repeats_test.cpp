@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <stdexcept>
 
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"

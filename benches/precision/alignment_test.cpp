@@ -17,19 +17,16 @@ TEST(PrecisionAlignment, EveryShapeHasASideThatPaddingTo64Changes) {
     EXPECT_EQ(padded_to(shape, 1), shape);
     EXPECT_EQ(shape.n % 128, 0) << "tokens are never padded";
   }
-  EXPECT_EQ(technique->arms.front(), "cublas_gemm_ex");
 }
 
 TEST_F(PrecisionAlignmentOnDevice, PaddedArmsGiveTheUnpaddedResultAndCountItsOperations) {
-  const CheckingTrial first(*technique, device(), {{"shape", "1024x1024x1023"}, {"regime", "burst"}});
-  for (const auto& [name, arm] : first.results()) {
+  const CheckingTrial trial(*technique, device(), {{"shape", "1024x1024x1023"}, {"regime", "burst"}});
+  for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1023) << name;
   }
-  const CheckingTrial second(*technique, device(), {{"shape", "1024x1024x1023"}, {"regime", "burst"}}, first.notes());
-  EXPECT_EQ(second.notes(), first.notes());
-  EXPECT_FALSE(first.notes().contains("plan/cublas_gemm_ex")) << "the call takes none";
+  EXPECT_FALSE(trial.notes().contains("plan/cublas_gemm_ex")) << "the call takes none";
 }
 
 TEST_F(PrecisionAlignmentOnDevice, ActivationsAreCopiedOnlyWhereTheyAreUnpadded) {

@@ -14,22 +14,19 @@ TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
     EXPECT_NO_THROW(parse_matmul_shape(std::get<std::string>(shape)));
   }
   for (const std::string& arm : technique->arms) EXPECT_NO_THROW(parse_matmul_type(arm));
-  EXPECT_EQ(technique->arms.front(), "tf32");
 }
 
 using PrecisionMatmulOnDevice = DeviceTest;
 
 TEST_F(PrecisionMatmulOnDevice, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
-  const CheckingTrial first(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
-  const double baseline_error = first.results().at("fp32").error;
-  for (const auto& [name, arm] : first.results()) {
+  const CheckingTrial trial(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
+  const double baseline_error = trial.results().at("fp32").error;
+  for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
     EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
   }
-  const CheckingTrial second(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}}, first.notes());
-  EXPECT_EQ(second.notes(), first.notes());
 }
 
 }  // namespace
