@@ -20,11 +20,12 @@ class ModuleUnderTest {
                    (file.parent_path().filename().string() + "." + technique + ".so");
   }
 
-  const Technique* operator->() const {
+  const Technique& operator*() const {
     // Never unloaded: not all libraries behind a module can be.
     if (module_ == nullptr) module_ = new Module(module_file_);
-    return &module_->technique();
+    return module_->technique();
   }
+  const Technique* operator->() const { return &**this; }
 
  private:
   std::filesystem::path module_file_;

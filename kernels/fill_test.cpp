@@ -1,8 +1,5 @@
 #include "kernels/fill.hpp"
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <stdexcept>
 
 #include "kernels/device_test.hpp"

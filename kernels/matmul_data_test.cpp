@@ -10,13 +10,11 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "core/cuda/buffer.hpp"
-#include "core/cuda/check.hpp"
-#include "core/cuda/device.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -39,37 +37,14 @@ TEST(MatmulData, RefusesTypesThatItHasNoUseFor) {
   EXPECT_THROW(add_squared_error(part, nullptr, nullptr, nullptr), std::invalid_argument);
 }
 
-class MatmulDataOnDevice : public testing::Test {
+class MatmulDataOnDevice : public DeviceTest {
  protected:
-  void SetUp() override {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-    device_.emplace(0);
-  }
-
   template <typename T>
   std::vector<T> filled(ElementType type, const NormalMatrix& source, const Rows& rows) {
-    const DeviceBuffer<T> data(*device_, static_cast<std::size_t>(rows.count * source.columns));
+    const DeviceBuffer<T> data(device(), static_cast<std::size_t>(rows.count * source.columns));
     fill_normals(data.data(), type, source, rows, 1, 0, nullptr);
-    return downloaded(data);
+    return download(data);
   }
-
-  template <typename T>
-  static std::vector<T> downloaded(const DeviceBuffer<T>& data) {
-    std::vector<T> host(data.size());
-    check(cudaMemcpy(host.data(), data.data(), data.bytes(), cudaMemcpyDeviceToHost));
-    return host;
-  }
-
-  template <typename T>
-  DeviceBuffer<T> uploaded(const std::vector<T>& host) {
-    DeviceBuffer<T> data(*device_, host.size());
-    check(cudaMemcpy(data.data(), host.data(), data.bytes(), cudaMemcpyHostToDevice));
-    check(cudaDeviceSynchronize());  // the copy may return before it arrives, and our streams do not wait for it
-    return data;
-  }
-
-  std::optional<Device> device_;
 };
 
 // With a million samples the standard errors are 0.001 for the mean, 0.0014 for the variance, 0.005 for the kurtosis.
@@ -123,9 +98,9 @@ TEST_F(MatmulDataOnDevice, EveryTypeRoundsTheSameOriginals) {
 
 TEST_F(MatmulDataOnDevice, ZerosFollowEachRowThatAsksForThem) {
   const auto plain = filled<float>(ElementType::kFp32, {7, 3, 1, false}, {0, 2, 1});
-  const DeviceBuffer<float> data(*device_, 2 * 5);
+  const DeviceBuffer<float> data(device(), 2 * 5);
   fill_normals(data.data(), ElementType::kFp32, {7, 3, 1, false, 2}, {0, 2, 1}, 1, 0, nullptr);
-  EXPECT_EQ(downloaded(data),
+  EXPECT_EQ(download(data),
             (std::vector<float>{plain[0], plain[1], plain[2], 0, 0, plain[3], plain[4], plain[5], 0, 0}));
 }
 
@@ -173,9 +148,9 @@ TEST_F(MatmulDataOnDevice, SampledRowsAreRowsOfTheWhole) {
 }
 
 TEST_F(MatmulDataOnDevice, CopiesLieAtTheirDistanceAndNothingElseIsWritten) {
-  const DeviceBuffer<float> data = uploaded(std::vector<float>(3 * 100, -99.0f));
+  const DeviceBuffer<float> data = upload(std::vector<float>(3 * 100, -99.0f));
   fill_normals(data.data(), ElementType::kFp32, {2, 8, 1, false}, {0, 10, 1}, 3, 100, nullptr);
-  const std::vector<float> host = downloaded(data);
+  const std::vector<float> host = download(data);
   for (std::size_t i = 0; i < 100; ++i) {
     EXPECT_EQ(host[i], host[100 + i]);
     EXPECT_EQ(host[i], host[200 + i]);
@@ -185,32 +160,32 @@ TEST_F(MatmulDataOnDevice, CopiesLieAtTheirDistanceAndNothingElseIsWritten) {
 
 // A 3 x 2 product, two rows of which are compared: rows 0 and 1, by columns.
 TEST_F(MatmulDataOnDevice, SquaredErrorByHand) {
-  const auto product = uploaded<float>({1, 2, 100, 3, 5, 100});
-  const auto reference = uploaded<double>({1, 2, 3, 4});
-  const auto sums = uploaded<double>({10, 20});
+  const auto product = upload<float>({1, 2, 100, 3, 5, 100});
+  const auto reference = upload<double>({1, 2, 3, 4});
+  const auto sums = upload<double>({10, 20});
   add_squared_error({product.data(), ElementType::kFp32, 3, {0, 2, 1}, 2}, reference.data(), sums.data(), nullptr);
-  EXPECT_EQ(downloaded(sums), (std::vector<double>{10 + 1, 20 + 1 + 4 + 9 + 16}));
+  EXPECT_EQ(download(sums), (std::vector<double>{10 + 1, 20 + 1 + 4 + 9 + 16}));
 }
 
 TEST_F(MatmulDataOnDevice, SquaredErrorOfEachProductType) {
-  const auto reference = uploaded<double>({1, 2});
+  const auto reference = upload<double>({1, 2});
   const auto difference = [&](const void* data, ElementType type) {
-    const auto sums = uploaded<double>({0, 0});
+    const auto sums = upload<double>({0, 0});
     add_squared_error({data, type, 2, {0, 2, 1}, 1}, reference.data(), sums.data(), nullptr);
-    return downloaded(sums)[0];
+    return download(sums)[0];
   };
-  EXPECT_EQ(difference(uploaded<__half>({__half(1.0f), __half(4.0f)}).data(), ElementType::kFp16), 4);
-  EXPECT_EQ(difference(uploaded<__nv_bfloat16>({__nv_bfloat16(1.0f), __nv_bfloat16(5.0f)}).data(), ElementType::kBf16),
+  EXPECT_EQ(difference(upload<__half>({__half(1.0f), __half(4.0f)}).data(), ElementType::kFp16), 4);
+  EXPECT_EQ(difference(upload<__nv_bfloat16>({__nv_bfloat16(1.0f), __nv_bfloat16(5.0f)}).data(), ElementType::kBf16),
             9);
-  EXPECT_EQ(difference(uploaded<std::int32_t>({1, 3}).data(), ElementType::kInt32), 1);
+  EXPECT_EQ(difference(upload<std::int32_t>({1, 3}).data(), ElementType::kInt32), 1);
 }
 
 TEST_F(MatmulDataOnDevice, NanIsNotLost) {
-  const auto product = uploaded<float>({1, std::numeric_limits<float>::quiet_NaN()});
-  const auto reference = uploaded<double>({1, 2});
-  const auto sums = uploaded<double>({0, 0});
+  const auto product = upload<float>({1, std::numeric_limits<float>::quiet_NaN()});
+  const auto reference = upload<double>({1, 2});
+  const auto sums = upload<double>({0, 0});
   add_squared_error({product.data(), ElementType::kFp32, 2, {0, 2, 1}, 1}, reference.data(), sums.data(), nullptr);
-  EXPECT_TRUE(std::isnan(downloaded(sums)[0]));
+  EXPECT_TRUE(std::isnan(download(sums)[0]));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "kernels/square_sums.hpp"
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 
 #include "kernels/device_test.hpp"

@@ -1,6 +1,5 @@
 #include "kernels/verify.hpp"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>

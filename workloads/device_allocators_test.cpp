@@ -1,43 +1,28 @@
 #include "workloads/device_allocators.hpp"
 
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include <limits>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "core/cuda/check.hpp"
-#include "core/cuda/handles.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
 
-class DeviceAllocators : public testing::Test {
+class DeviceAllocators : public DeviceTest {
  protected:
-  void SetUp() override {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-    device_.emplace(0);
-    stream_ = make_stream();
-  }
-
   /// Small enough for any device, and still with all kinds of blocks.
   static AllocationTrace small_trace() {
     return gpt_training_trace({.layers = 2, .width = 64, .heads = 2, .sequence = 64, .batch = 2, .vocabulary = 256});
   }
 
   double errors_of(AllocationTrace trace, std::unique_ptr<DeviceAllocator> allocator) {
-    TraceReplay replay(*device_, std::move(trace), std::move(allocator));
-    replay.run(stream_.get());
+    TraceReplay replay(device(), std::move(trace), std::move(allocator));
+    replay.run(stream());
     replay.watch();
-    replay.run(stream_.get());
+    replay.run(stream());
     return replay.errors();
   }
-
-  std::optional<Device> device_;
-  UniqueStream stream_;
 };
 
 /// Gives the same address to all blocks.
@@ -72,10 +57,10 @@ class FailingAllocator final : public DeviceAllocator {
 };
 
 TEST_F(DeviceAllocators, AllKeepBlocksApart) {
-  EXPECT_EQ(errors_of(small_trace(), make_malloc_allocator(*device_)), 0);
-  EXPECT_EQ(errors_of(small_trace(), make_pool_allocator(*device_, 0)), 0);
-  EXPECT_EQ(errors_of(small_trace(), make_pool_allocator(*device_, std::numeric_limits<std::uint64_t>::max())), 0);
-  EXPECT_EQ(errors_of(small_trace(), make_arena_allocator(*device_, small_trace().total_bytes(kArenaAlignment))), 0);
+  EXPECT_EQ(errors_of(small_trace(), make_malloc_allocator(device())), 0);
+  EXPECT_EQ(errors_of(small_trace(), make_pool_allocator(device(), 0)), 0);
+  EXPECT_EQ(errors_of(small_trace(), make_pool_allocator(device(), std::numeric_limits<std::uint64_t>::max())), 0);
+  EXPECT_EQ(errors_of(small_trace(), make_arena_allocator(device(), small_trace().total_bytes(kArenaAlignment))), 0);
 }
 
 TEST_F(DeviceAllocators, OverlapIsFound) {
@@ -84,40 +69,40 @@ TEST_F(DeviceAllocators, OverlapIsFound) {
   const std::size_t second = trace.allocate(256);
   trace.free(first);
   trace.free(second);
-  EXPECT_GT(errors_of(std::move(trace), std::make_unique<OverlappingAllocator>(*device_, 256)), 0);
+  EXPECT_GT(errors_of(std::move(trace), std::make_unique<OverlappingAllocator>(device(), 256)), 0);
 }
 
 TEST_F(DeviceAllocators, AStepThatDidNotRunIsFound) {
-  TraceReplay replay(*device_, single_block_trace(1024), make_malloc_allocator(*device_));
+  TraceReplay replay(device(), single_block_trace(1024), make_malloc_allocator(device()));
   replay.watch();
   EXPECT_EQ(replay.errors(), 1);
 }
 
 TEST_F(DeviceAllocators, LedgerHoldsTheTracesPeakAndEndsEmpty) {
-  TraceReplay replay(*device_, small_trace(), make_malloc_allocator(*device_));
-  device_->memory().reset_peak();
-  replay.run(stream_.get());
-  EXPECT_EQ(device_->memory().peak_bytes(), small_trace().peak_bytes());
-  EXPECT_EQ(device_->memory().live_bytes(), 0u);
+  TraceReplay replay(device(), small_trace(), make_malloc_allocator(device()));
+  device().memory().reset_peak();
+  replay.run(stream());
+  EXPECT_EQ(device().memory().peak_bytes(), small_trace().peak_bytes());
+  EXPECT_EQ(device().memory().live_bytes(), 0u);
 }
 
 TEST_F(DeviceAllocators, AnArenaTooSmallIsOutOfMemory) {
-  TraceReplay replay(*device_, single_block_trace(2048), make_arena_allocator(*device_, 1024));
-  EXPECT_THROW(replay.run(stream_.get()), OutOfMemory);
+  TraceReplay replay(device(), single_block_trace(2048), make_arena_allocator(device(), 1024));
+  EXPECT_THROW(replay.run(stream()), OutOfMemory);
 }
 
 TEST_F(DeviceAllocators, AStepThatThrowsLeavesNoBlockBehind) {
   int live = 0;
-  TraceReplay replay(*device_, small_trace(),
-                     std::make_unique<FailingAllocator>(make_malloc_allocator(*device_), &live));
-  EXPECT_THROW(replay.run(stream_.get()), OutOfMemory);
+  TraceReplay replay(device(), small_trace(),
+                     std::make_unique<FailingAllocator>(make_malloc_allocator(device()), &live));
+  EXPECT_THROW(replay.run(stream()), OutOfMemory);
   EXPECT_EQ(live, 0);
 }
 
 TEST_F(DeviceAllocators, ATraceThatKeepsBlocksIsRefused) {
   AllocationTrace trace;
   trace.allocate(1);
-  EXPECT_THROW(TraceReplay(*device_, trace, make_malloc_allocator(*device_)), std::logic_error);
+  EXPECT_THROW(TraceReplay(device(), trace, make_malloc_allocator(device())), std::logic_error);
 }
 
 }  // namespace

@@ -10,13 +10,12 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "core/cuda/check.hpp"
 #include "core/cuda/check_cublas.hpp"
-#include "core/cuda/handles.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -38,19 +37,14 @@ TEST(CheckCublas, ThrowsByKindAndNamesTheStatus) {
   }
 }
 
-class MatmulOnDevice : public testing::TestWithParam<MatmulType> {
+class MatmulOnDevice : public DeviceTest, public testing::WithParamInterface<MatmulType> {
  protected:
   void SetUp() override {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-    device_.emplace(0);
-    const std::string reason = why_matmul_unsupported(GetParam(), device_->architecture());
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    const std::string reason = why_matmul_unsupported(GetParam(), device().architecture());
     if (!reason.empty()) GTEST_SKIP() << reason;
-    stream_ = make_stream();
   }
-
-  std::optional<Device> device_;
-  UniqueStream stream_;
 };
 
 template <typename T>
@@ -99,10 +93,10 @@ TEST_P(MatmulOnDevice, AgreesWithLoopsOnTheHost) {
   constexpr std::size_t kM = 48;
   constexpr std::size_t kN = 32;
   constexpr std::size_t kK = 64;
-  Matmul matmul(*device_, GetParam(), {kM, kN, kK}, 11);
-  matmul.poison(stream_.get());
-  matmul.enqueue(stream_.get());
-  check(cudaStreamSynchronize(stream_.get()));
+  Matmul matmul(device(), GetParam(), {kM, kN, kK}, 11);
+  matmul.poison(stream());
+  matmul.enqueue(stream());
+  check(cudaStreamSynchronize(stream()));
   const Matmul::Buffers buffers = matmul.latest();
   const std::vector<double> a = operand(GetParam(), buffers.a, kM * kK);
   const std::vector<double> b = operand(GetParam(), buffers.b, kN * kK);
@@ -124,93 +118,93 @@ TEST_P(MatmulOnDevice, AgreesWithLoopsOnTheHost) {
 
 TEST_P(MatmulOnDevice, ErrorIsWithinToleranceAndOnlyIntegersHaveNone) {
   const MatmulShape shape{256, 128, 512};
-  Matmul matmul(*device_, GetParam(), shape, 12);
-  matmul.poison(stream_.get());
-  matmul.enqueue(stream_.get());
-  const double error = matmul.error(stream_.get());
+  Matmul matmul(device(), GetParam(), shape, 12);
+  matmul.poison(stream());
+  matmul.enqueue(stream());
+  const double error = matmul.error(stream());
   EXPECT_LE(error, matmul_tolerance(GetParam(), shape.k));
   EXPECT_EQ(error > 0, GetParam() != MatmulType::kInt8);
 }
 
 TEST_P(MatmulOnDevice, ASampleOfRowsHasTheErrorOfTheWhole) {
   const MatmulShape shape{4096, 4224, 64};  // more than 4096 x 4096 elements
-  Matmul matmul(*device_, GetParam(), shape, 13);
-  matmul.enqueue(stream_.get());
-  EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
-  matmul.poison(stream_.get());
-  EXPECT_FALSE(matmul.error(stream_.get()) <= matmul_tolerance(GetParam(), shape.k));
+  Matmul matmul(device(), GetParam(), shape, 13);
+  matmul.enqueue(stream());
+  EXPECT_LE(matmul.error(stream()), matmul_tolerance(GetParam(), shape.k));
+  matmul.poison(stream());
+  EXPECT_FALSE(matmul.error(stream()) <= matmul_tolerance(GetParam(), shape.k));
 }
 
 TEST_P(MatmulOnDevice, AResultThatWasNotWrittenIsFound) {
   const MatmulShape shape{64, 64, 64};
-  Matmul matmul(*device_, GetParam(), shape, 14);
-  matmul.enqueue(stream_.get());
-  matmul.poison(stream_.get());
-  EXPECT_FALSE(matmul.error(stream_.get()) <= matmul_tolerance(GetParam(), shape.k));
+  Matmul matmul(device(), GetParam(), shape, 14);
+  matmul.enqueue(stream());
+  matmul.poison(stream());
+  EXPECT_FALSE(matmul.error(stream()) <= matmul_tolerance(GetParam(), shape.k));
 }
 
 TEST_P(MatmulOnDevice, BuffersRotateBeyondTheCache) {
   const MatmulShape shape{64, 64, 64};
-  Matmul matmul(*device_, GetParam(), shape, 15);
+  Matmul matmul(device(), GetParam(), shape, 15);
   const void* first = matmul.latest().d;
   for (int step = 0; step < 5; ++step) {
     const void* before = matmul.latest().d;
-    matmul.enqueue(stream_.get());
+    matmul.enqueue(stream());
     EXPECT_NE(matmul.latest().d, before);
     EXPECT_NE(matmul.latest().d, first);
-    EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+    EXPECT_LE(matmul.error(stream()), matmul_tolerance(GetParam(), shape.k));
   }
 }
 
 TEST_P(MatmulOnDevice, MovesOnToBuffersForAProductOfOnesOwn) {
   const MatmulShape shape{64, 64, 64};
-  Matmul matmul(*device_, GetParam(), shape, 22);
-  matmul.enqueue(stream_.get());
+  Matmul matmul(device(), GetParam(), shape, 22);
+  matmul.enqueue(stream());
   const void* before = matmul.latest().d;
   EXPECT_NE(matmul.next().d, before);
-  matmul.poison(stream_.get());
-  EXPECT_FALSE(matmul.error(stream_.get()) <= matmul_tolerance(GetParam(), shape.k));
+  matmul.poison(stream());
+  EXPECT_FALSE(matmul.error(stream()) <= matmul_tolerance(GetParam(), shape.k));
 }
 
 TEST_P(MatmulOnDevice, APlanThatWasFoundCanBeUsedAgain) {
   const MatmulShape shape{512, 512, 512};
-  const Matmul::Found found = Matmul(*device_, GetParam(), shape, 16).search({.budget_s = 0.05});
+  const Matmul::Found found = Matmul(device(), GetParam(), shape, 16).search({.budget_s = 0.05});
   EXPECT_GT(found.time_s, 0);
   EXPECT_EQ(found.plan.shape, shape);
   EXPECT_NE(found.plan.description.find("candidates timed"), std::string::npos);
-  Matmul again(*device_, GetParam(), shape, 17);
+  Matmul again(device(), GetParam(), shape, 17);
   again.use(parse_matmul_plan(to_string(found.plan)));
-  again.enqueue(stream_.get());
-  EXPECT_LE(again.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+  again.enqueue(stream());
+  EXPECT_LE(again.error(stream()), matmul_tolerance(GetParam(), shape.k));
 }
 
 TEST_P(MatmulOnDevice, AnotherTypesAlgorithmIsTakenTileForTileOrNotAtAll) {
   const MatmulShape shape{512, 512, 512};
   const MatmulType other = GetParam() == MatmulType::kFp32 ? MatmulType::kTf32 : MatmulType::kFp32;
-  if (!why_matmul_unsupported(other, device_->architecture()).empty()) GTEST_SKIP() << "no other type";
+  if (!why_matmul_unsupported(other, device().architecture()).empty()) GTEST_SKIP() << "no other type";
   const auto kernel_of = [](const MatmulPlan& plan) { return plan.description.substr(0, plan.description.find(';')); };
-  Matmul matmul(*device_, GetParam(), shape, 17);
+  Matmul matmul(device(), GetParam(), shape, 17);
   const MatmulPlan own = matmul.search({.budget_s = 0.01}).plan;
   EXPECT_EQ(kernel_of(matmul.counterpart(own)), kernel_of(own));
-  const MatmulPlan foreign = Matmul(*device_, other, shape, 17).search({.budget_s = 0.01}).plan;
+  const MatmulPlan foreign = Matmul(device(), other, shape, 17).search({.budget_s = 0.01}).plan;
   try {
     const MatmulPlan plan = matmul.counterpart(foreign);
     EXPECT_EQ(kernel_of(plan), kernel_of(foreign));
     matmul.use(plan);
-    matmul.enqueue(stream_.get());
-    EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+    matmul.enqueue(stream());
+    EXPECT_LE(matmul.error(stream()), matmul_tolerance(GetParam(), shape.k));
   } catch (const NotSupported&) {
     SUCCEED() << "types of different kernels";
   }
 }
 
 TEST_P(MatmulOnDevice, APlanForSomethingElseIsRefused) {
-  const MatmulPlan plan = Matmul(*device_, GetParam(), {128, 128, 128}, 18).search({.budget_s = 0.01}).plan;
-  Matmul other(*device_, GetParam(), {128, 128, 256}, 18);
+  const MatmulPlan plan = Matmul(device(), GetParam(), {128, 128, 128}, 18).search({.budget_s = 0.01}).plan;
+  Matmul other(device(), GetParam(), {128, 128, 256}, 18);
   EXPECT_THROW(other.use(plan), std::invalid_argument);
   MatmulPlan old_plan = plan;
   old_plan.library_version = 1;
-  Matmul same(*device_, GetParam(), {128, 128, 128}, 18);
+  Matmul same(device(), GetParam(), {128, 128, 128}, 18);
   EXPECT_THROW(same.use(old_plan), std::invalid_argument);
 }
 
@@ -218,13 +212,13 @@ TEST_P(MatmulOnDevice, SumsAreSplitOrNotAsAsked) {
   const MatmulShape shape{256, 256, 4096};
   for (const SplitK split : {SplitK::kNever, SplitK::kAlways}) {
     try {
-      Matmul matmul(*device_, GetParam(), shape, 24, {.split_k = split});
+      Matmul matmul(device(), GetParam(), shape, 24, {.split_k = split});
       const MatmulPlan plan = matmul.search({.budget_s = 0.05}).plan;
       const bool one = plan.description.find("split-K 1,") != std::string::npos ||
                        plan.description.find("split-K 0,") != std::string::npos;
       EXPECT_EQ(one, split == SplitK::kNever) << plan.description;
-      matmul.enqueue(stream_.get());
-      EXPECT_LE(matmul.error(stream_.get()), matmul_tolerance(GetParam(), shape.k));
+      matmul.enqueue(stream());
+      EXPECT_LE(matmul.error(stream()), matmul_tolerance(GetParam(), shape.k));
     } catch (const NotSupported&) {
       EXPECT_EQ(split, SplitK::kAlways);  // not every type's algorithms can
     }

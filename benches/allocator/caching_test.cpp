@@ -13,9 +13,7 @@ const ModuleUnderTest technique;
 const Point kPoint{{"model", std::string("encoder_toy")}};
 
 TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
-  HostCheckingTrial trial(kPoint);
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), 5U);
+  const HostCheckingTrial trial(*technique, kPoint);
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.worker.has_value());
     EXPECT_TRUE(result.arm.worker->device);
@@ -27,8 +25,7 @@ TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
 }
 
 TEST(CachingAllocator, LossesAreCheckedExactlyOnAHost) {
-  HostCheckingTrial trial(kPoint);
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, kPoint);
   const auto& caching = trial.results().front();
   EXPECT_EQ(caching.tolerance, 0);
   EXPECT_EQ(caching.error, 0);

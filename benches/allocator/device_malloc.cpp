@@ -92,7 +92,6 @@ const gpulift::Technique gpulift::technique{
           .step_time_s = {{70e-6, 130e-6}}},
          {.arm = "arena", .cases = {{"trace", "training"}}, .on = "nvidia", .step_time_s = {{2e-6, 8e-6}}},
          {.arm = "cuda_malloc", .cases = {{"trace", "training"}}, .on = "nvidia", .speedup = {{0.09, 0.11}}}},
-    .claims = {},
     .arms = {"malloc_async_pooled", "malloc_async_default", "arena", "cuda_malloc"},
     .controls = {"cuda_malloc"},
     .l2 = gpulift::Cache::kNone,

@@ -1,8 +1,6 @@
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
 #include "workloads/allocation_trace.hpp"
 
 namespace gpulift {
@@ -10,25 +8,20 @@ namespace {
 
 const ModuleUnderTest technique;
 
-class DeviceMalloc : public testing::TestWithParam<std::string> {};
+class DeviceMalloc : public DeviceTest, public testing::WithParamInterface<std::string> {};
 
 TEST_P(DeviceMalloc, ArmsAreExactAndLeaveNothingBehind) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-  Device device(0);
   const bool training = GetParam() == "training";
   const AllocationTrace trace = training ? gpt_training_trace({}) : single_block_trace(std::size_t{1} << 20);
-  if (device.free_bytes() < 2 * trace.total_bytes(512)) GTEST_SKIP() << "too little free device memory";
-  CheckingTrial trial(device, {{"trace", GetParam()}});
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  if (device().free_bytes() < 2 * trace.total_bytes(512)) GTEST_SKIP() << "too little free device memory";
+  const CheckingTrial trial(*technique, device(), {{"trace", GetParam()}});
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.unavailable, "") << name;
     EXPECT_EQ(arm.error, 0) << name;
     EXPECT_EQ(arm.cost.items, static_cast<double>(trace.blocks())) << name;
     EXPECT_GE(arm.peak_device_bytes, trace.peak_bytes()) << name;
   }
-  EXPECT_EQ(device.memory().live_bytes(), 0u);
+  EXPECT_EQ(device().memory().live_bytes(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, DeviceMalloc, testing::Values("training", "trivial"),

@@ -59,6 +59,5 @@ const gpulift::Technique gpulift::technique{
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,
     .sweep = {{"model", {"encoder", "gpt2"}}},
-    .quick = {},
     .run = run,
 };

@@ -20,8 +20,7 @@ class HostMalloc : public testing::TestWithParam<Point> {};
 
 TEST_P(HostMalloc, TheBaselineIsExactAndIsFoundWhenItDoesNothing) {
   if (allocator_in_use() != "libc") GTEST_SKIP() << "malloc() is " << allocator_in_use() << "'s in this process";
-  HostCheckingTrial trial(GetParam());
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, GetParam());
   const auto glibc = arm(trial, "glibc");
   EXPECT_EQ(glibc.not_made, "");
   EXPECT_GT(glibc.poisoned_error, 0);
@@ -36,8 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, HostMalloc,
                                          Point{{"threads", "all_cores"}, {"blocks", "images"}}));
 
 TEST(HostMallocArms, RefuseToRunUnderAnotherAllocator) {
-  HostCheckingTrial trial({{"threads", "one"}, {"blocks", "tokens"}});
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, {{"threads", "one"}, {"blocks", "tokens"}});
   for (const auto& result : trial.results()) {
     const auto expected = result.arm.name == "glibc" ? "libc" : result.arm.name;
     if (expected == allocator_in_use()) continue;
@@ -46,8 +44,7 @@ TEST(HostMallocArms, RefuseToRunUnderAnotherAllocator) {
 }
 
 TEST(HostMallocArms, AreProcessesOfTheirOwnWithAPreloadAndARemedy) {
-  HostCheckingTrial trial({{"threads", "one"}, {"blocks", "tokens"}});
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, {{"threads", "one"}, {"blocks", "tokens"}});
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.worker) << result.arm.name;
     EXPECT_EQ(result.arm.worker->preload.empty(), result.arm.name == "glibc");

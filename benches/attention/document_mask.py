@@ -78,7 +78,6 @@ TECHNIQUE = {
         },
         {"case": {"lengths": "chat_toy"}, "on": "cpu", "speedup": {"dense_mask": [0.9, 1.5]}},
     ],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["padded", "dense_mask", "variable_length", "flex", "flex_rebuilt"],
     "l2": "by_size",

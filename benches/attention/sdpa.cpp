@@ -127,6 +127,5 @@ const gpulift::Technique gpulift::technique{
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
     .sweep = {{"model", {"gpt2_4_layers", "gpt_toy"}}, {"tokens", {512, 1024, 2048, 8192}}},
-    .quick = {},
     .run = run,
 };

@@ -18,10 +18,8 @@ const ModuleUnderTest technique;
 Point point(const std::string& model, const std::string& batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(ActivationCheckpointing, TrainsExactlyAsWithoutOnAHost) {
-  HostCheckingTrial trial(point("gpt_toy", "equal"));
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, point("gpt_toy", "equal"));
   const auto& results = trial.results();
-  ASSERT_EQ(results.size(), 5U);
   EXPECT_GT(results[0].error, 0);
   EXPECT_LE(results[0].error, results[0].tolerance);
   EXPECT_EQ(results[1].error, results[0].error) << "BF16 with checkpoints is BF16, bit for bit";
@@ -33,15 +31,13 @@ TEST(ActivationCheckpointing, TrainsExactlyAsWithoutOnAHost) {
 }
 
 TEST(ActivationCheckpointing, HasNoLargestBatchOnAHost) {
-  HostCheckingTrial trial(point("gpt_toy", "largest"));
-  EXPECT_THROW(technique->run(trial), std::runtime_error);
+  EXPECT_THROW(HostCheckingTrial(*technique, point("gpt_toy", "largest")), std::runtime_error);
 }
 
 class ActivationCheckpointingOnADevice : public DeviceTest {};
 
 TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
-  CheckingTrial trial(device(), point("resnet50", "equal"));
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), point("resnet50", "equal"));
   const auto bytes = [&](const std::string& arm) { return trial.results().at(arm).metrics.at("peak_allocated_bytes"); };
   for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << name;
   EXPECT_LT(bytes("fp32_every_block"), bytes("fp32"));
@@ -51,8 +47,7 @@ TEST_F(ActivationCheckpointingOnADevice, SavesMemoryTheMoreBlocksItRecomputes) {
 
 TEST_F(ActivationCheckpointingOnADevice, TrainsExactlyAsWithoutWhereKernelsRepeat) {
   const RepeatingKernels repeating;
-  CheckingTrial trial(device(), point("gpt_toy", "equal"));
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), point("gpt_toy", "equal"));
   const auto error = [&](const std::string& arm) { return trial.results().at(arm).error; };
   EXPECT_EQ(error("fp32"), 0);
   EXPECT_EQ(error("fp32_every_block"), 0);
@@ -65,8 +60,7 @@ TEST_F(ActivationCheckpointingOnADevice, TakesALargerBatchThatAnEarlierLaunchFou
   std::map<std::string, std::string> known;
   for (const std::string& arm : technique->arms)
     known["largest_batch_" + arm] = arm == "bf16_every_block" ? "32" : "16";
-  CheckingTrial trial(device(), point("resnet50", "largest"), known);
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), point("resnet50", "largest"), known);
   EXPECT_EQ(trial.results().at("fp32").cost.items, 16);
   EXPECT_EQ(trial.results().at("bf16_every_block").cost.items, 32);
   EXPECT_LE(trial.results().at("bf16_every_block").error, 0.01);

@@ -63,7 +63,6 @@ TECHNIQUE = {
         },
     ],
     "claims": ["dynamic-batch-faster"],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["fixed", "token_budget", "packed", "search"],
     "l2": "by_size",

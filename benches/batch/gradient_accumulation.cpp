@@ -100,6 +100,5 @@ const gpulift::Technique gpulift::technique{
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
     .sweep = {{"model", {"gpt_toy", "resnet18", "gpt2", "resnet50"}}, {"equal", {"batch", "micro_batch"}}},
-    .quick = {},
     .run = run,
 };

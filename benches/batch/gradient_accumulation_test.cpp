@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/host_checking_trial.hpp"
 
@@ -10,15 +8,8 @@ namespace {
 
 const ModuleUnderTest technique;
 
-HostCheckingTrial tried(const std::string& equal) {
-  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}, {"equal", equal}});
-  technique->run(trial);
-  return trial;
-}
-
 TEST(GradientAccumulation, GivesTheLossesOfTheWholeBatchAtAnEqualBatch) {
-  const HostCheckingTrial trial = tried("batch");
-  ASSERT_EQ(trial.results().size(), 3U);
+  const HostCheckingTrial trial(*technique, {{"model", "gpt_toy"}, {"equal", "batch"}});
   for (const auto& result : trial.results()) {
     EXPECT_LE(result.error, result.tolerance) << result.arm.name;
     EXPECT_EQ(result.arm.cost->items, trial.results().front().arm.cost->items) << result.arm.name;
@@ -27,8 +18,7 @@ TEST(GradientAccumulation, GivesTheLossesOfTheWholeBatchAtAnEqualBatch) {
 }
 
 TEST(GradientAccumulation, TakesAsManyMicroBatchesForAStepAsItSaysAtEqualMicroBatches) {
-  const HostCheckingTrial trial = tried("micro_batch");
-  ASSERT_EQ(trial.results().size(), 3U);
+  const HostCheckingTrial trial(*technique, {{"model", "gpt_toy"}, {"equal", "micro_batch"}});
   const double micro_items = trial.results().front().arm.cost->items;
   EXPECT_EQ(trial.results()[1].arm.cost->items, 4 * micro_items);
   EXPECT_EQ(trial.results()[2].arm.cost->items, 16 * micro_items);

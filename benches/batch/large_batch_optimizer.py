@@ -55,7 +55,6 @@ TECHNIQUE = {
         },
     ],
     "claims": ["larger-batch-less-accurate", "higher-rate-keeps-accuracy", "lars-keeps-accuracy"],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["small_batch", "sgd", "sgd_scaled", "lars", "lamb"],
     "l2": "by_size",

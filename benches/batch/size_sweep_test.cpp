@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cstdint>
 #include <stdexcept>
@@ -9,6 +8,7 @@
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
 #include "core/testing/host_checking_trial.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -18,9 +18,7 @@ const ModuleUnderTest technique;
 Point point(const std::string& model, std::int64_t batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
-  HostCheckingTrial trial(point("resnet18", 7));
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), 2);
+  const HostCheckingTrial trial(*technique, point("resnet18", 7));
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   const Cost smallest = trial.results()[0].arm.cost.value();
   const Cost batch = trial.results()[1].arm.cost.value();
@@ -31,9 +29,7 @@ TEST(SizeSweep, EachArmIsCheckedAtItsOwnBatchAndCountsIt) {
 }
 
 TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
-  HostCheckingTrial trial(point("lstm_toy", 31));
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), 2);
+  const HostCheckingTrial trial(*technique, point("lstm_toy", 31));
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   EXPECT_EQ(trial.results()[1].arm.cost->items / trial.results()[0].arm.cost->items, 31);
 }
@@ -41,8 +37,7 @@ TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
 TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
   // 2048 rows are checked in two parts, and a ResNet's images all at once, since its norms see them all.
   for (const auto& [model, batch] : {std::pair("lstm_toy", 2048), std::pair("resnet18", 64)}) {
-    HostCheckingTrial trial(point(model, batch));
-    technique->run(trial);
+    const HostCheckingTrial trial(*technique, point(model, batch));
     EXPECT_LE(trial.results()[1].error, 1e-5) << model;
     EXPECT_GT(trial.results()[1].later_error, trial.results()[1].tolerance) << model;
   }
@@ -50,17 +45,15 @@ TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
 
 TEST(SizeSweep, SkipsWhatAMachineWithoutAGpuOrTheModelCannotTrain) {
   for (const Point& skipped : {point("gpt2", 1), point("resnet18", 3), point("resnet18", 1024)}) {
-    HostCheckingTrial trial(skipped);
-    EXPECT_THROW(technique->run(trial), std::runtime_error);
+    EXPECT_THROW(HostCheckingTrial(*technique, skipped), std::runtime_error);
   }
 }
 
-TEST(SizeSweep, TrainsAnyBatchOnTheDevice) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  Device device(0);
+using SizeSweepOnDevice = DeviceTest;
+
+TEST_F(SizeSweepOnDevice, TrainsAnyBatchOnTheDevice) {
   for (const auto& [model, batch] : {std::pair("resnet50", 3), std::pair("lstm", 7), std::pair("resnet18", 31)}) {
-    CheckingTrial trial(device, point(model, batch));
-    technique->run(trial);
+    const CheckingTrial trial(*technique, device(), point(model, batch));
     for (const auto& [name, arm] : trial.results()) EXPECT_LE(arm.error, arm.tolerance) << model << " " << name;
   }
 }

@@ -224,7 +224,6 @@ const gpulift::Technique gpulift::technique{
         back before 240 MiB others. So reads from memory are slower beside a set-aside; why is not known, nor whether
         the driver honours a window at all: the counters of the L2 were not read. evict_first has 1.44, 1.17 and 1.0 as
         expected at 24, 48 and 120 MiB, and 1.11 at 8, as if the stream displaced some even of a set that fits.)",
-    .claims = {},
     .arms = {"default", "persisting", "persisting_half", "evict_first", "set_aside_alone"},
     .controls = {"set_aside_alone"},
     .l2 = gpulift::Cache::kCold,

@@ -380,16 +380,13 @@ const gpulift::Technique gpulift::technique{
     .found = R"(
         Two network namespaces of one host with two H200, by NCCL's sockets over a pair of virtual interfaces, one
         launch: 2.4 GB/s of bus bandwidth from 64 MiB on, 46 us for 8 KiB. It shows how a fabric is measured, and is none.)",
-    .claims = {},
     .gpus = 2,
     .ceiling = true,
     .spans_hosts = true,
     .arms = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "peer_copy"},
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
-    .sweep = {{"gpus", {2, 4, 8}},
-              {"link", {"nvlink", "host"}},
-              {"bytes", {std::int64_t{8192}, kMiB, 64 * kMiB, 1024 * kMiB}}},
+    .sweep = {{"gpus", {2, 4, 8}}, {"link", {"nvlink", "host"}}, {"bytes", {8192, kMiB, 64 * kMiB, 1024 * kMiB}}},
     .quick = {{{"gpus", 2}, {"link", "nvlink"}, {"bytes", 64 * kMiB}}},
     .run = run,
 };

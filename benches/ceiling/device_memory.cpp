@@ -133,7 +133,6 @@ const gpulift::Technique gpulift::technique{
          {.arm = "copy", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}},
          {.arm = "triad", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}},
          {.arm = "library_copy", .cases = {{"bytes", 2 * kGiB}}, .on = "h200", .step_time_s = {{488e-6, 524e-6}}}},
-    .claims = {},
     .ceiling = true,
     .arms = {"read", "write", "copy", "triad", "library_copy"},
     .l2 = gpulift::Cache::kBySize,

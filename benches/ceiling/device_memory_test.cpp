@@ -13,9 +13,7 @@ class DeviceMemory : public DeviceTest {};
 
 TEST_F(DeviceMemory, EveryArmMovesTheFootprintOnceAndLeavesTheRightData) {
   constexpr std::int64_t kBytes = std::int64_t{1} << 24;  // not a multiple of three arrays of whole vectors
-  CheckingTrial trial(device(), {{"bytes", kBytes}});
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const CheckingTrial trial(*technique, device(), {{"bytes", kBytes}});
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.roof, "device_memory") << name;
@@ -29,8 +27,7 @@ TEST_F(DeviceMemory, EveryArmMovesTheFootprintOnceAndLeavesTheRightData) {
 TEST_F(DeviceMemory, TriadCheckFindsOneMissingElement) {
   // A sum over n terms hides what is below the tolerance times the root of n: for the largest case, 7e8 elements, 0.3.
   const double largest = static_cast<double>(std::get<std::int64_t>(technique->sweep.at(0).values.back())) / 12;
-  CheckingTrial trial(device(), {{"bytes", std::int64_t{1} << 24}});
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), {{"bytes", std::int64_t{1} << 24}});
   EXPECT_LT(trial.results().at("triad").tolerance * std::sqrt(largest), 0.5);
 }
 

@@ -93,7 +93,6 @@ const gpulift::Technique gpulift::technique{
         falls to about 1.6 GHz: 735 to 755. TF32 is half of bf16, 400 to 450. FP8 is twice the peak but not twice the
         rate: 1450 to 1550 burst, 1300 to 1400 sustained; int8 at most the same. FP32 has 132 x 256 operations per clock
         = 67 TFLOP/s, of which 50 to 55 are reached.)",
-    .claims = {},
     .ceiling = true,
     .arms = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8"},
     .l2 = gpulift::Cache::kCold,

@@ -130,7 +130,6 @@ const gpulift::Technique gpulift::technique{
     .found = R"(
         A product costs some 5 us beside its bytes, not 2 to 3, though all are queued ahead: 7168x32x256, 4 MB, takes
         5.6 us in bf16 and 5.2 in fp8, and the 30 MB of 2112x32x7168 17 us, in fp8 12. Why is not known.)",
-    .claims = {},
     .arms = {"fp16", "bf16", "fp8"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,

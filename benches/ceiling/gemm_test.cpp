@@ -1,8 +1,6 @@
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {
@@ -15,29 +13,17 @@ TEST(CeilingGemm, EveryArmIsAMatmulTypeThatIsARoof) {
   for (const std::string& arm : technique->arms) EXPECT_EQ(matmul_type_name(parse_matmul_type(arm)), arm);
 }
 
-TEST(CeilingGemm, SustainedIsTooLongToBeQuick) {
-  ASSERT_EQ(technique->quick.size(), 1u);
-  EXPECT_EQ(technique->quick[0], (Point{{"regime", "burst"}}));
-}
+using CeilingGemmOnDevice = DeviceTest;
 
-TEST(CeilingGemm, ArmsAreRightAndALaterLaunchReusesTheirPlans) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-  Device device(0);
-  CheckingTrial first(device, {{"regime", "burst"}});
-  technique->run(first);
-  ASSERT_EQ(first.results().size(), technique->arms.size());
-  for (const auto& [name, arm] : first.results()) {
+TEST_F(CeilingGemmOnDevice, ArmsAreRightOfTheShapesThatAreNoted) {
+  const CheckingTrial trial(*technique, device(), {{"regime", "burst"}});
+  for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.roof, "gemm/" + name);
-    EXPECT_EQ(arm.cost.flops, parse_matmul_shape(first.notes().at("shape/" + name)).flops());
+    EXPECT_EQ(arm.cost.flops, parse_matmul_shape(trial.notes().at("shape/" + name)).flops());
   }
-  EXPECT_TRUE(first.results().at("fp32").unavailable.empty());
-
-  CheckingTrial second(device, {{"regime", "burst"}}, first.notes());
-  technique->run(second);
-  EXPECT_EQ(second.notes(), first.notes());
+  EXPECT_TRUE(trial.results().at("fp32").unavailable.empty());
 }
 
 }  // namespace

@@ -114,7 +114,6 @@ const gpulift::Technique gpulift::technique{
         that is 85 and 165 GFLOP/s for each core. FP16 and BF16 are twice FP32 with AVX-512's own instructions for them,
         less than FP32 where it must convert, and 16 times with AMX, of which memory leaves 5 to 8; where oneDNN has
         neither they are left out. One core stays free, as in training steps on a host, whose roof this is.)",
-    .claims = {},
     .gpus = 0,
     .ceiling = true,
     .arms = {"fp32", "fp16", "bf16"},

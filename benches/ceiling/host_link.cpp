@@ -124,7 +124,6 @@ const gpulift::Technique gpulift::technique{
     .predict = {{.arm = "h2d", .on = "h200", .step_time_s = {{8.73e-3, 10.7e-3}}},
                 {.arm = "d2h", .on = "h200", .step_time_s = {{8.77e-3, 10.7e-3}}},
                 {.arm = "both", .on = "h200", .step_time_s = {{10.2e-3, 10.7e-3}}}},
-    .claims = {},
     .ceiling = true,
     .arms = {"h2d", "d2h", "both"},
     .l2 = gpulift::Cache::kCold,

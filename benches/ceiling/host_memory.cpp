@@ -80,7 +80,6 @@ const gpulift::Technique gpulift::technique{
         On an H200's host 16 cores write some 180 GB/s past the caches and read 95: 1.8; on an H100's 1.7, copies and
         triads 1.5. That the lines which a core may have outstanding bound reads to 6 GB/s each, and not such stores, is
         inferred, not traced.)",
-    .claims = {},
     .gpus = 0,
     .ceiling = true,
     .arms = {"read", "write", "copy", "triad"},

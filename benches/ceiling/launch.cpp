@@ -64,7 +64,6 @@ const gpulift::Technique gpulift::technique{
         On an H200's host a launch takes 2.7 to 2.9 us, on the device 1.5: 1.4 and 1.5 times what was assumed. The 5 us
         to start and wait come once in a window, which has 4,134 steps of one launch each: such a step takes 2.7 us, not
         7.)",
-    .claims = {},
     .ceiling = true,
     .launch_bound = true,
     .arms = {"host_cost", "device_cost"},

@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "benches/module_under_test.hpp"

@@ -6,12 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpulift_worker import Arm, Skip
-from technique_script import assert_passes_twice, load, made, manifest, points
+from technique_script import assert_passes_twice, error_of, load, made, manifest, points
 
 storage = load(__file__)
 MANIFEST = manifest(__file__)
@@ -26,9 +27,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return disk
 
 
-def make(name: str, point: dict[str, Any]) -> Arm:
-    """An arm of the case, after the step that is checked."""
-    return made(storage, name, point)
+make = partial(made, storage)
 
 
 @pytest.mark.parametrize("access", ["random_4k", "sequential_1m"])
@@ -55,14 +54,12 @@ def test_a_byte_that_was_not_written_is_found(folder: Path) -> None:
     content = bytearray(file.read_bytes())
     content[::4096] = bytes(byte ^ 1 for byte in content[::4096])  # of each block one byte
     file.write_bytes(content)
-    assert arm.error is not None
-    assert arm.error() == 64
+    assert error_of(arm) == 64
 
 
 def test_a_read_that_brings_nothing_is_found() -> None:
     arm: Arm = storage.make("buffered", READ, 7, None)
-    assert arm.error is not None
-    assert arm.error() > 0.9 * arm.bytes
+    assert error_of(arm) > 0.9 * arm.bytes
 
 
 @pytest.mark.parametrize("name", ["buffered", "direct_threads"])
@@ -80,8 +77,7 @@ def test_an_arm_finds_what_the_one_before_it_wrote_undone_in_the_same_place(fold
     number = file.stat().st_ino
     idle: Arm = storage.make("direct", WRITE, 7, None)
     assert file.stat().st_ino == number
-    assert idle.error is not None
-    assert idle.error() > 0.9 * idle.bytes
+    assert error_of(idle) > 0.9 * idle.bytes
 
 
 FIO = f"""#!{sys.executable}

@@ -64,8 +64,6 @@ TECHNIQUE = {
             },
         },
     ],
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["eager", "layers", "model", "whole_step", "searched"],
     "l2": "by_size",

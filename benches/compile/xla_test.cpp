@@ -9,8 +9,7 @@ namespace {
 const ModuleUnderTest technique;
 
 TEST(Xla, CountsProductsByHand) {
-  HostCheckingTrial trial(Point{{"model", std::string("gpt_toy")}});
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, {{"model", "gpt_toy"}});
   // Per token and layer: 64 x 192, 64 x 64 and twice 64 x 256 of weights, twice 32 x 64 of attention; 64 x 64 at the
   // end.
   const double products = 8 * 32 * (2 * (64 * 192 + 64 * 64 + 2 * 64 * 256 + 2 * 32 * 64) + 64 * 64);
@@ -19,8 +18,7 @@ TEST(Xla, CountsProductsByHand) {
 }
 
 TEST(Xla, SkipsLargeModelsWithoutAGpu) {
-  HostCheckingTrial trial(Point{{"model", std::string("mlp")}});
-  EXPECT_THROW(technique->run(trial), std::runtime_error);
+  EXPECT_THROW(HostCheckingTrial(*technique, {{"model", "mlp"}}), std::runtime_error);
 }
 
 }  // namespace

@@ -58,7 +58,6 @@ TECHNIQUE = {
         },
     ],
     "claims": ["depthwise-convolution-faster", "grouped-convolution-faster"],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["dense", "grouped", "separable"],
     "l2": "by_size",

@@ -93,7 +93,6 @@ const gpulift::Technique gpulift::technique{
         convolution is a matrix product in either order, and the fastest plan for NCHW takes 27 us as that for NHWC does,
         64 MB at 2.4 TB/s. That it transposes nothing is inferred. conv5_3x3 has 2.1 to 2.3 in place of 1.5: 42 us
         against 19, where transposing 3 MB was to take 3 to 4 us; which kernels take the rest is not known.)",
-    .claims = {},
     .arms = {"nchw", "nhwc"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,

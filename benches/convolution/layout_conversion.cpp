@@ -80,7 +80,6 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "own", .cases = case_of(64, 14), .on = "nvidia-h", .speedup = {{1.44, 1.76}}},
                 {.arm = "own", .cases = case_of(1, 14), .on = "nvidia-h", .speedup = {{0.95, 1.05}}},
                 {.arm = "own", .cases = case_of(1, 56), .on = "h100", .step_time_s = {{2.7e-6, 3.3e-6}}}},
-    .claims = {},
     .arms = {"cudnn", "own"},
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,

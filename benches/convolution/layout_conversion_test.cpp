@@ -21,9 +21,7 @@ using ConvolutionLayoutConversionOnDevice = DeviceTest;
 
 TEST_F(ConvolutionLayoutConversionOnDevice, BothArmsDeliverEveryByteAndNeedNoMemory) {
   for (const std::int64_t side : {7, 14, 56}) {
-    CheckingTrial trial(device(), Point{{"images", std::int64_t{3}}, {"side", side}});
-    technique->run(trial);
-    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    const CheckingTrial trial(*technique, device(), {{"images", std::int64_t{3}}, {"side", side}});
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.error, 0) << name << " " << side;
       EXPECT_EQ(arm.cost.bytes, 2.0 * 3 * 256 * 2 * static_cast<double>(side * side)) << name;

@@ -3,21 +3,11 @@
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
-#include "workloads/matmul.hpp"
 
 namespace gpulift {
 namespace {
 
 const ModuleUnderTest technique;
-
-TEST(ConvolutionLayout, SaysWhichCardsHaveNoBf16) {
-  EXPECT_EQ(why_matmul_unsupported(parse_matmul_type("bf16"), 75),
-            "bf16 products need compute capability 8.0 or later; this device has 7.5");
-  for (const Value& type : technique->sweep.at(2).values) {
-    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 80), "");
-    EXPECT_EQ(why_matmul_unsupported(parse_matmul_type(std::get<std::string>(type)), 89), "");
-  }
-}
 
 using ConvolutionLayoutOnDevice = DeviceTest;
 
@@ -27,17 +17,14 @@ TEST_F(ConvolutionLayoutOnDevice, BothArmsGiveTheSameAndAreFoundAgain) {
                       {"pass", std::string(pass)},
                       {"type", std::string("fp16")},
                       {"regime", "burst"}};
-    CheckingTrial first(device(), point);
-    technique->run(first);
-    ASSERT_EQ(first.results().size(), 2U);
+    const CheckingTrial first(*technique, device(), point);
     for (const auto& [name, arm] : first.results()) {
       EXPECT_EQ(arm.unavailable, "") << name;
       EXPECT_LE(arm.error, arm.tolerance) << name;
       EXPECT_GT(arm.error, 0) << name;
       EXPECT_EQ(arm.cost.flops, 2.0 * 32 * 7 * 7 * 512 * 512 * 9);
     }
-    CheckingTrial second(device(), point, first.notes());
-    technique->run(second);
+    const CheckingTrial second(*technique, device(), point, first.notes());
     EXPECT_EQ(second.notes(), first.notes()) << "searched again";
   }
 }

@@ -68,8 +68,6 @@ TECHNIQUE = {
     "disk took 0.61 GB/s of one process and 1.03 of two, not 1.1, and 20 steps 1.4 s, not 1.0: "
     "their host has 1,000 launches a step to issue. Written by all 1.17, behind the training 1.57; "
     "blocked 1.7 and 22 times shorter.",
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": ["rank0_gathers", "dcp_sharded", "dcp_async"],

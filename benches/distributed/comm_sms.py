@@ -72,8 +72,6 @@ TECHNIQUE = {
         speed, the default gathers at 0.44 of the 248 GB/s that it has alone; copy engines at 0.85
         of NCCL's 311 and at all of torch's 296, and leave products 0.97 to 0.98 of theirs.
     """,
-    "claims": [],
-    "gpus": 0,
     "arms": [
         "default",
         "channels_4",

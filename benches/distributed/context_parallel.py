@@ -70,8 +70,6 @@ TECHNIQUE = {
         },
         {"case": {"tokens": 256}, "speedup": {"ulysses": [0.05, 0.6]}},
     ],
-    "claims": [],
-    "gpus": 0,
     "arms": ["whole", "ring", "all_gather", "ulysses"],
     "l2": "by_size",
     "page_cache": "none",

@@ -105,7 +105,6 @@ TECHNIQUE = {
         0.92, 0.84, 0.38 and 1.08. PowerSGD launches 13,910 kernels a step in place of 3,988.
     """,
     "claims": ["gradient-compression-faster", "low-rank-gradients-faster"],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": ["fp32", "bf16_hook", "int8", "powersgd_4", "local_steps"],

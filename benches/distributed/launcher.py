@@ -46,8 +46,6 @@ TECHNIQUE = {
             },
         },
     ],
-    "claims": [],
-    "gpus": 0,
     "arms": ["torchrun", "spawn", "mpirun", "srun", "ray"],
     "l2": "none",
     "page_cache": "none",

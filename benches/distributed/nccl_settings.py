@@ -115,8 +115,6 @@ TECHNIQUE = {
         trees 0.86, 8 channels 0.72, mapped 1.14. Through the host the default, a ring of Simple,
         moves 26 GB/s, and trees are 1.09, 8 and 32 channels 1.11 as fast; LL has 0.36.
     """,
-    "claims": [],
-    "gpus": 0,
     "arms": ["default", "ll", "ll128", "simple", "tree", "channels_8", "channels_32", "mapped"],
     "l2": "by_size",
     "page_cache": "none",

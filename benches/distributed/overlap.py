@@ -114,7 +114,6 @@ TECHNIQUE = {
     "issue a step of 850 to 1,145 launches, and whose GPUs work for 26 and the exchange, arms "
     "differ by what the host does: all at the end 1.17, and none below the baseline.",
     "claims": ["communication-overlap-faster"],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": [

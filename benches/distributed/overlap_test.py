@@ -175,13 +175,6 @@ def test_a_trace_tells_kernels_of_nccl_from_others(
     assert len(steps) == 2 * technique.TRACED_STEPS, "all ranks step, or the first would wait"
 
 
-def test_the_baseline_is_torchs_default_and_what_hides_nothing_are_controls(
-    technique: ModuleType,
-) -> None:
-    assert technique.TECHNIQUE["arms"][0] == "buckets_25"
-    assert technique.TECHNIQUE["controls"] == ["one_at_the_end", "per_parameter", "one_bucket"]
-
-
 def test_processors_with_fewer_cores_than_ranks_skip(
     altered: Altered, hellos_of_ranks: Hellos
 ) -> None:

@@ -153,8 +153,6 @@ TECHNIQUE = {
         them takes all of its 404 ms. Replicas take one row at a time, though two would fit, by
         reckoning 4 % faster. Peaks 38, 33, 23, 26 and 30 GB.
     """,
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": [

@@ -83,7 +83,6 @@ TECHNIQUE = {
         layers, and autocast in FP32; by reckoning that is 1.9 ms of its gain, too.
     """,
     "claims": ["sharded-state-saves-memory"],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": ["ddp", "zero_1", "fsdp1", "fsdp2", "fsdp2_no_reshard", "hsdp", "fsdp2_offload"],

@@ -68,8 +68,6 @@ TECHNIQUE = {
         last gradient do not name a rank that is 5 % slower, 47.7 ms beside 48.0. So they are no
         longer taken.
     """,
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "spans_hosts": True,
     "arms": [

@@ -68,8 +68,6 @@ TECHNIQUE = {
         10.6 and 10.7 GB. In an earlier launch 58.5, 1.04 and 1.05. So exchanging activations costs
         7 ms less than was expected and no more than gathering weights does.
     """,
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["fsdp2", "tp2", "tp2_async"],
     "l2": "cold",

@@ -75,7 +75,6 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "compiled", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{7, 10.5}}},
                 {.arm = "fused", .cases = form_of("gelu"), .on = "nvidia-h", .speedup = {{1.85, 2.25}}},
                 {.arm = "fused", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{9, 11}}}},
-    .claims = {},
     .arms = {"torch", "graph", "compiled", "fused"},
     .controls = {"graph"},
     .python = {"torch", "graph", "compiled"},

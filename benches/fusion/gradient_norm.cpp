@@ -134,7 +134,6 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "compiled", .on = "nvidia-h", .speedup = {{0.95, 1.2}}},
                 {.arm = "one_by_one", .cases = case_of("gpt2"), .on = "nvidia-h", .speedup = {{0.2, 0.35}}},
                 {.arm = "one_by_one", .cases = case_of("llama_8b_layer"), .on = "nvidia-h", .speedup = {{0.85, 1.4}}}},
-    .claims = {},
     .arms = {"torch", "together", "compiled", "one_by_one"},
     .controls = {"one_by_one"},
     .python = {"torch", "compiled", "one_by_one"},

@@ -10,8 +10,7 @@ const ModuleUnderTest technique;
 class GradientNorm : public DeviceTest {};
 
 TEST_F(GradientNorm, TogetherHasAllNormsOfDoublePrecision) {
-  CheckingTrial trial(device(), {{"model", "small"}});
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), {{"model", "small"}});
   const auto& together = trial.results().at("together");
   EXPECT_LE(together.error, together.tolerance);
   EXPECT_GT(together.error, 0) << "FP32 rounds";

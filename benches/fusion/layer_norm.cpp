@@ -63,7 +63,6 @@ const gpulift::Technique gpulift::technique{
         kernel, as torch 2.11 comes (mix_order_reduction, read). Liger's layer norm takes 62 us behind the addition,
         half of torch's. Its backward kernels take the 0.5 to 0.6 ms that were predicted, 0.9 and 1.2 us for each row
         that a block takes in turn: torch is slower than expected, not Liger faster.)",
-    .claims = {},
     .arms = {"torch", "fused", "compiled", "liger"},
     .python = {"torch", "compiled", "liger"},
     .l2 = gpulift::Cache::kBySize,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpulift_work.kernels import NormRows
-from gpulift_work.training import arm_on, device_of, set_up
+from gpulift_work.kernels import norm_arm
 from gpulift_worker import Arm
 
 WIDTH = 768  # of GPT-2 124M
@@ -15,18 +14,6 @@ TOLERANCES = {"torch": 1 / 32, "compiled": 1 / 16, "liger": 1 / 16}
 
 
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
-    """A pass by the arm's kernels, replayed as a graph."""
-    device = device_of(gpu)
-    threads = set_up(device)
-    which = str(point["pass"])
-    shape = int(point["rows"]), WIDTH
-    rows = NormRows(str(point["norm"]), shape, residual=True, device=device)
-    replay = rows.replay(arm, which)
-    return arm_on(
-        device,
-        threads,
-        step=replay.step,
-        error=lambda: rows.error(replay.results, which),
-        tolerance=TOLERANCES[arm],
-        wake=rows.renew,
-    )
+    """A pass of the case."""
+    norm, which, shape = str(point["norm"]), str(point["pass"]), (int(point["rows"]), WIDTH)
+    return norm_arm(arm, norm, which, shape, residual=True, tolerance=TOLERANCES[arm], gpu=gpu)

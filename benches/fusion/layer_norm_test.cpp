@@ -17,8 +17,7 @@ class FusionLayerNorm : public DeviceTest {
 TEST_F(FusionLayerNorm, OurKernelsAreThoseOfDoublePrecision) {
   for (const char* pass : {"forward", "backward"}) {
     for (const char* norm : {"layer_norm", "rms_norm"}) {
-      CheckingTrial trial(device(), point(pass, norm));
-      technique->run(trial);
+      const CheckingTrial trial(*technique, device(), point(pass, norm));
       const auto& fused = trial.results().at("fused");
       EXPECT_LE(fused.error, fused.tolerance) << pass << " " << norm;
       EXPECT_GT(fused.error, 0) << "BF16 rounds: " << pass << " " << norm;
@@ -32,8 +31,7 @@ TEST_F(FusionLayerNorm, OurKernelsAreThoseOfDoublePrecision) {
 TEST_F(FusionLayerNorm, ManyRowsAreMeasuredAgainstTheRoofOfMemory) {
   const std::int64_t rows = std::get<std::int64_t>(technique->sweep.back().values.back());
   for (const char* pass : {"forward", "backward"}) {
-    CheckingTrial trial(device(), point(pass, "layer_norm", rows));
-    technique->run(trial);
+    const CheckingTrial trial(*technique, device(), point(pass, "layer_norm", rows));
     const auto& fused = trial.results().at("fused");
     EXPECT_LE(fused.error, fused.tolerance) << pass;
     EXPECT_EQ(fused.cost.roof, "device_memory") << pass;

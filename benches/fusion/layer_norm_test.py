@@ -18,21 +18,3 @@ def test_an_arm_takes_the_pass_of_the_case(technique: ModuleType, which: str, no
     arm = technique.make("torch", point(which, norm), 7, None)
     arm.step()
     assert 0 < arm.error() <= arm.tolerance
-
-
-def test_an_arm_that_did_not_step_has_no_results(technique: ModuleType) -> None:
-    arm = technique.make("torch", point("forward", "rms_norm"), 7, None)
-    with pytest.raises(ValueError, match="zip"):
-        arm.error()
-
-
-def test_the_gradient_that_an_arm_may_write_over_is_copied_anew_ahead_of_each_window(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    renewed: list[object] = []
-    monkeypatch.setattr(technique.NormRows, "renew", lambda rows: renewed.append(rows))
-    arm = technique.make("torch", point("backward", "rms_norm"), 7, None)
-    arm.step()
-    assert not renewed
-    arm.wake()
-    assert len(renewed) == 1

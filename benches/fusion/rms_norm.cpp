@@ -52,7 +52,6 @@ const gpulift::Technique gpulift::technique{
         us for a row of 4096 columns and 2.1 for one of 8192, so it pays of wide rows and not of 768
         (fusion/layer_norm). Ours reaches 0.72 of the copy backward of 4096 columns and 0.90 of 8192: why is not
         known.)",
-    .claims = {},
     .arms = {"torch", "fused", "compiled", "liger", "written_out"},
     .python = {"torch", "compiled", "liger", "written_out"},
     .l2 = gpulift::Cache::kBySize,

@@ -20,8 +20,7 @@ using FusionRmsNormOnDevice = DeviceTest;
 TEST_F(FusionRmsNormOnDevice, OurKernelsAreThoseOfDoublePrecision) {
   for (const std::int64_t width : {768, 4096, 8192}) {
     for (const std::string pass : {"forward", "backward"}) {
-      CheckingTrial trial(device(), {{"pass", pass}, {"rows", std::int64_t{13}}, {"width", width}});
-      technique->run(trial);
+      const CheckingTrial trial(*technique, device(), {{"pass", pass}, {"rows", std::int64_t{13}}, {"width", width}});
       const auto& fused = trial.results().at("fused");
       EXPECT_LE(fused.error, fused.tolerance) << pass << " " << width;
       EXPECT_GT(fused.error, 0) << "BF16 rounds: " << pass << " " << width;
@@ -33,8 +32,8 @@ TEST_F(FusionRmsNormOnDevice, OurKernelsAreThoseOfDoublePrecision) {
 }
 
 TEST_F(FusionRmsNormOnDevice, ManyRowsAreMeasuredAgainstTheRoofOfMemory) {
-  CheckingTrial trial(device(), {{"pass", "forward"}, {"rows", std::int64_t{16384}}, {"width", std::int64_t{4096}}});
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(),
+                            {{"pass", "forward"}, {"rows", std::int64_t{16384}}, {"width", std::int64_t{4096}}});
   const auto& fused = trial.results().at("fused");
   EXPECT_LE(fused.error, fused.tolerance);
   EXPECT_EQ(fused.cost.roof, "device_memory");

@@ -60,7 +60,6 @@ TECHNIQUE = {
         },
         {"case": {"model": "llama_1b", "form": "compiled"}, "speedup": {"all": [0.93, 1.0]}},
     ],
-    "claims": [],
     "gpus": 1,
     "whole_steps": True,
     "arms": ["torch", "norm", "swiglu", "rotation", "all"],

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_worker import Arm, Failed, Skip  # noqa: E402
-from technique_script import load, manifest  # noqa: E402
+from technique_script import error_of, load, manifest  # noqa: E402
 
 MANIFEST = manifest(__file__)
 TWO_NODES = {0: {0}, 1: {1}}
@@ -53,15 +53,13 @@ def test_the_hosts_copies_differ_in_where_the_memory_is(
     found = make(numa, arm)
     found.step()
     assert numa.bound == bound
-    assert found.error is not None
-    assert found.error() == 0
+    assert error_of(found) == 0
     assert found.bytes == 2 * (1 << 16)
 
 
 def test_a_copy_that_is_not_whole_is_found(numa: Any) -> None:
     found = make(numa, "local")
-    assert found.error is not None
-    assert found.error() > (1 << 16) * 0.9  # before its first step
+    assert error_of(found) > (1 << 16) * 0.9  # before its first step
 
 
 def test_a_training_has_its_threads_on_the_node_of_its_memory(

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from gpulift_work.loaders import Order, ProcessLoader  # noqa: E402
 from gpulift_worker import Failed, Skip  # noqa: E402
-from technique_script import load, made, manifest  # noqa: E402
+from technique_script import error_of, load, made, manifest  # noqa: E402
 
 omp = load(__file__)
 MANIFEST = manifest(__file__)
@@ -43,12 +43,11 @@ def test_one_core_that_is_left_or_none_is_what_another_arm_has() -> None:
 @pytest.mark.parametrize("name", ["one", "workers_too"])
 def test_the_training_has_the_threads_that_it_says(name: str) -> None:
     arm = made(omp, name, POINT)
-    assert arm.error is not None
-    assert arm.error() <= MANIFEST["check"]["tolerance"]
+    assert error_of(arm) <= MANIFEST["check"]["tolerance"]
     assert torch.get_num_threads() == arm.metrics()["training_threads_count"]
     torch.set_num_threads(torch.get_num_threads() + 1)
     with pytest.raises(Failed, match="threads, and torch has"):
-        arm.error()
+        error_of(arm)
     arm.rest()
 
 

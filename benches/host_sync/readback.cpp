@@ -139,7 +139,6 @@ const gpulift::Technique gpulift::technique{
          {.arm = "every_10", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.954, 1.17}}},
          {.arm = "every_100", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.963, 1.18}}},
          {.arm = "asynchronous", .cases = {{"bound_by", "device"}}, .on = "nvidia", .speedup = {{0.954, 1.17}}}},
-    .claims = {},
     .arms = {"each_step", "every_10", "every_100", "asynchronous"},
     .l2 = gpulift::Cache::kNone,
     .page_cache = gpulift::Cache::kNone,

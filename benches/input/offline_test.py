@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gpulift_work.images import synthetic_jpegs
-from gpulift_worker import Arm
-from technique_script import assert_passes_twice, load, made
+from technique_script import assert_passes_twice, error_of, load, made
 
 offline = load(__file__)
 FILES = synthetic_jpegs(20, 120, 90, 6e3, 7)
@@ -21,9 +20,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return disk
 
 
-def make(name: str, point: dict[str, Any]) -> Arm:
-    """An arm of the case, after the step that is checked."""
-    return made(offline, name, point)
+make = partial(made, offline)
 
 
 @pytest.mark.parametrize("name", ["pre_resized_jpeg", "raw_pixels"])
@@ -42,8 +39,7 @@ def test_an_epoch_bears_its_part_of_the_pass(
     monkeypatch.setattr(offline, "prepared", counted)
     arm.step()
     assert prepared == list(range(images))
-    assert arm.error is not None
-    assert arm.error() <= (arm.tolerance or 0)
+    assert error_of(arm) <= (arm.tolerance or 0)
 
 
 @pytest.mark.parametrize("name", offline.TECHNIQUE["arms"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from gpulift_work import samples
-from gpulift_worker import Arm, Skip
-from technique_script import load, made, manifest, points
+from gpulift_worker import Skip
+from technique_script import error_of, load, made, manifest, points
 
 packed_files = load(__file__)
 MANIFEST = manifest(__file__)
@@ -25,9 +25,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return disk
 
 
-def make(name: str, point: dict[str, Any]) -> Arm:
-    """An arm of the case, after the step that is checked."""
-    return made(packed_files, name, point)
+make = partial(made, packed_files)
 
 
 @pytest.mark.parametrize("name", MANIFEST["arms"])
@@ -36,8 +34,7 @@ def test_only_a_cold_case_has_a_roof_and_a_precondition(name: str) -> None:
     assert (cold.roof, cold.items, cold.bytes) == ("storage/read", 128, 128 * 4096)
     assert cold.precondition is not None
     assert cold.precondition.name == "resident_share"
-    assert cold.error is not None
-    assert cold.error() == 0
+    assert error_of(cold) == 0
     assert cold.notes["cold"].startswith("cold in this machine")
     warm = make(name, {"kibibytes": 4, "data": "64_mib_warm"})
     assert warm.roof == ""
@@ -72,15 +69,13 @@ def test_a_sample_that_another_program_changed_is_found(folder: Path) -> None:
     file = folder / "files" / "000003.bin"
     file.write_bytes(bytes(byte ^ 1 for byte in file.read_bytes()))
     arm.step()
-    assert arm.error is not None
-    assert arm.error() == 4096
+    assert error_of(arm) == 4096
 
 
 def test_a_step_reads_a_part_of_many_samples() -> None:
     arm = make("pack", {"kibibytes": 4, "data": "512_mib_cold"})
     assert (arm.items, arm.bytes) == (128, 128 * 4096)
-    assert arm.error is not None
-    assert arm.error() == 0
+    assert error_of(arm) == 0
 
 
 def test_only_the_arms_own_folder_is_written(folder: Path, tmp_path: Path) -> None:

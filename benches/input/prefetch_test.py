@@ -118,7 +118,3 @@ def test_a_killed_worker_fails_the_epoch_in_one_line(prefetch: Any, step: feedin
     threading.Timer(0.5, kill).start()
     with pytest.raises(RuntimeError, match=r"^a worker process of the loader was killed"):
         found.step()
-
-
-def test_every_arm_has_a_depth(prefetch: Any) -> None:
-    assert [*prefetch.DEPTHS] == ARMS

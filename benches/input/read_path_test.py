@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from gpulift_worker import Arm
-from technique_script import assert_passes_twice, load, made, manifest
+from technique_script import assert_passes_twice, error_of, load, made, manifest
 
 read_path = load(__file__)
 MANIFEST = manifest(__file__)
@@ -22,9 +21,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return disk
 
 
-def make(name: str, point: dict[str, Any]) -> Arm:
-    """An arm of the case, after the step that is checked."""
-    return made(read_path, name, point)
+make = partial(made, read_path)
 
 
 @pytest.mark.parametrize("name", MANIFEST["arms"])
@@ -42,8 +39,7 @@ def test_a_wrong_byte_is_found(folder: Path) -> None:
     content[5] ^= 1
     file.write_bytes(content)
     arm.step()
-    assert arm.error is not None
-    assert arm.error() == 1
+    assert error_of(arm) == 1
 
 
 @pytest.mark.parametrize("name", ["pread", "willneed", "io_uring_buffered"])

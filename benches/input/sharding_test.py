@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpulift_work import samples
-from gpulift_worker import Arm
-from technique_script import load, made, points
+from technique_script import error_of, load, made, points
 
 sharding = load(__file__)
 POINTS = points(__file__)
@@ -22,17 +22,14 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return disk
 
 
-def make(name: str, point: dict[str, Any]) -> Arm:
-    """An arm of the case, after the step that is checked."""
-    return made(sharding, name, point)
+make = partial(made, sharding)
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point['store']}-{point['readers']}")
 @pytest.mark.parametrize("name", sharding.TECHNIQUE["arms"])
 def test_each_sample_comes_once(name: str, point: dict[str, Any]) -> None:
     arm = make(name, point)
-    assert arm.error is not None
-    assert arm.error() == 0
+    assert error_of(arm) == 0
     assert (arm.precondition is None) == (point["store"] != "cold_disk")
 
 

@@ -155,7 +155,3 @@ def test_a_missing_library_skips_its_arm(simd_images: Any, monkeypatch: pytest.M
 def test_a_decoder_is_not_measured_as_what_resizes(simd_images: Any, arm: str) -> None:
     with pytest.raises(skip_type(), match=f"{arm} decodes, and leaves the resizing to others"):
         simd_images.make(arm, {"work": "resize", "filter": "bilinear"}, 7, None)
-
-
-def test_every_arm_has_a_library(simd_images: Any) -> None:
-    assert list(simd_images.LIBRARIES) == simd_images.TECHNIQUE["arms"]

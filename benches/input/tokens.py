@@ -87,7 +87,6 @@ TECHNIQUE = {
     "l2": "by_size",
     "page_cache": "warm",
     "sweep": {"model": ["llama_toy", "llama_1b"]},
-    "quick": [],
     "check": {"meaning": "wrong tokens and positions of the last batch", "tolerance": 0},
 }
 ROWS = 4096  # of a step's length: 17 million tokens of llama_1b

@@ -79,7 +79,3 @@ def test_too_little_shared_memory_skips_what_uses_it_alone(
     with pytest.raises(loaders.Skip, match="/nowhere"):
         transport.make("shared_memory", {"bytes": 4096}, 7, None)
     transport.make("arena", {"bytes": 4096}, 7, None)
-
-
-def test_every_arm_has_a_carrier(transport: Any) -> None:
-    assert list(transport.CARRIERS) == transport.TECHNIQUE["arms"] == list(ARMS)

@@ -182,7 +182,6 @@ const gpulift::Technique gpulift::technique{
         at 2 clocks, 1.9e6 clocks, 1.0 ms. So 200 repeats take 0.06, 0.02, 0.3, 0.6 and 0.2 s, 20 repeats 0.12 s
         together. Any difference is a fault of the card, its memory or its driver, and a later run that passes does not
         take it back.)",
-    .claims = {},
     .ceiling = true,
     .integrity = true,
     .arms = {"copy", "reduction", "gemm_bf16", "gemm_fp32", "every_sm"},

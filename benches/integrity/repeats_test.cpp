@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <stdexcept>
 
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
@@ -23,9 +21,7 @@ TEST(IntegrityRepeats, TheFewestRepeatsAreTheQuickCase) {
 class IntegrityRepeatsOnDevice : public DeviceTest {};
 
 TEST_F(IntegrityRepeatsOnDevice, NothingDiffersAndNoArmIsARoof) {
-  CheckingTrial trial(device(), {{"repeats", std::int64_t{2}}});
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const CheckingTrial trial(*technique, device(), {{"repeats", std::int64_t{2}}});
   for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_EQ(arm.error, 0) << name;

@@ -137,7 +137,6 @@ const gpulift::Technique gpulift::technique{
           .cases = {{"kernel", "whole_device_50_us"}},
           .on = "nvidia",
           .speedup = {{0.918, 1.12}}}},
-    .claims = {},
     .arms = {"one_stream", "streams_4", "streams_16"},
     .l2 = gpulift::Cache::kWarm,
     .page_cache = gpulift::Cache::kNone,

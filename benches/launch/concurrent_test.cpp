@@ -11,9 +11,7 @@ using Concurrent = DeviceTest;
 
 TEST_F(Concurrent, EveryKernelOfEveryArmWritesItsOutput) {
   for (const char* kernel : {"one_block_2_us", "whole_device_50_us"}) {
-    CheckingTrial trial(device(), {{"kernel", kernel}});
-    technique->run(trial);
-    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    const CheckingTrial trial(*technique, device(), {{"kernel", kernel}});
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.error, 0) << name << ", " << kernel;
       EXPECT_EQ(arm.cost.items, 64) << name;

@@ -73,7 +73,6 @@ const gpulift::Technique gpulift::technique{
         1.006). Graphs of 10 kernels gain least, since each replay starts anew.)",
     .predict = {{.arm = "graph_replay", .cases = {{"kernel_us", 2}}, .on = "nvidia", .speedup = {{0.99, 1.21}}},
                 {.arm = "graph_replay", .cases = {{"kernel_us", 50}}, .on = "nvidia", .speedup = {{0.95, 1.05}}}},
-    .claims = {},
     .launch_bound = true,
     .arms = {"stream_launches", "graph_replay"},
     .l2 = gpulift::Cache::kNone,

@@ -159,7 +159,6 @@ const gpulift::Technique gpulift::technique{
         place, a known error of these records. Those 54 us beyond an idle device are between half a block, 100 us, which
         rounds in step would cost, and the 10 or so of ends that drifted apart, as had been assumed: so rounds stay
         partly in step, which is reckoned, since no one looked at the blocks' ends.)",
-    .claims = {},
     .arms = {"equal_priority", "high_priority", "idle_device"},
     .controls = {"idle_device"},  // what no priority can pass
     .l2 = gpulift::Cache::kNone,

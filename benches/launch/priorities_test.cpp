@@ -10,9 +10,7 @@ const ModuleUnderTest technique;
 using Priorities = DeviceTest;
 
 TEST_F(Priorities, EveryRequestIsServedWhileTheBackgroundRuns) {  // the step throws where it does not
-  CheckingTrial trial(device(), {{"block_us", std::int64_t{100}}});
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const CheckingTrial trial(*technique, device(), {{"block_us", std::int64_t{100}}});
   for (const auto& [name, arm] : trial.results()) {
     EXPECT_EQ(arm.error, 0) << name;
     EXPECT_EQ(arm.cost.items, 40) << name;

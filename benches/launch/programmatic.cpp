@@ -77,7 +77,6 @@ const gpulift::Technique gpulift::technique{
          {.arm = "programmatic", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.927, 1.13}}},
          {.arm = "graph", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.913, 1.12}}},
          {.arm = "programmatic_graph", .cases = {{"kernel_us", 20}}, .on = "nvidia", .speedup = {{0.927, 1.13}}}},
-    .claims = {},
     .launch_bound = true,
     .arms = {"serial", "programmatic", "graph", "programmatic_graph"},
     .l2 = gpulift::Cache::kNone,

@@ -99,7 +99,6 @@ const gpulift::Technique gpulift::technique{
         The host is slower than estimated. ResNet-50 at batch 16 has 3.3: eager takes an H200's host 19 ms, 21 us for
         each of 885 launches, while others kept 2 and 13 of its cores busy; the graph takes 5.8 ms, not 3.2. gpt_toy has
         12.9 on an H100: 29 to 33 us for each of 142 launches, 4.1 to 4.7 ms, against 0.35.)",
-    .claims = {},
     .launch_bound = true,
     .whole_steps = true,
     .arms = {"eager", "forward_backward_graph", "whole_step_graph"},

@@ -88,7 +88,6 @@ const gpulift::Technique gpulift::technique{
         norm is torch's own, 32 ms. One conversion is left in TF32 and FP16: the pooled gradient comes contiguous,
         ReLU6's backward leaves it so where ReLU's would not, and cuDNN's batch norm, which torch does not take for
         BF16, needs the other layout: 128x1280x7x7, 64 MB = 16 us in TF32.)",
-    .claims = {},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"contiguous", "channels_last"},

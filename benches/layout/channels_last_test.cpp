@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <stdexcept>
 #include <string>
@@ -7,6 +6,7 @@
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
 #include "core/testing/host_checking_trial.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -19,23 +19,20 @@ Point point(const std::string& model, const std::string& precision) {
 
 TEST(ChannelsLast, SkipsWhatAMachineWithoutAGpuCannotTrain) {
   for (const Point& skipped : {point("resnet18", "fp16"), point("resnet50", "tf32")}) {
-    HostCheckingTrial trial(skipped);
-    EXPECT_THROW(technique->run(trial), std::runtime_error);
+    EXPECT_THROW(HostCheckingTrial(*technique, skipped), std::runtime_error);
   }
 }
 
 TEST(ChannelsLast, SaysOfAHostThatItComputesInFp32) {
-  HostCheckingTrial trial(point("resnet18", "tf32"));
-  technique->run(trial);
+  const HostCheckingTrial trial(*technique, point("resnet18", "tf32"));
   for (const auto& result : trial.results()) EXPECT_LE(result.error, result.tolerance) << result.arm.name;
   EXPECT_TRUE(trial.notes().at("computed_in").starts_with("fp32"));
 }
 
-TEST(ChannelsLast, CudnnConvertsOnlyTheContiguousLayout) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  Device device(0);
-  CheckingTrial trial(device, point("resnet50", "fp16"));
-  technique->run(trial);
+using ChannelsLastOnDevice = DeviceTest;
+
+TEST_F(ChannelsLastOnDevice, CudnnConvertsOnlyTheContiguousLayout) {
+  const CheckingTrial trial(*technique, device(), point("resnet50", "fp16"));
   const auto& contiguous = trial.results().at("contiguous");
   const auto& channels_last = trial.results().at("channels_last");
   EXPECT_LE(contiguous.error, contiguous.tolerance);

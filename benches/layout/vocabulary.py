@@ -36,8 +36,6 @@ TECHNIQUE = {
         {"case": {"model": "gpt2", "form": "compiled_as_is"}, "speedup": {"padded": [1.4, 1.7]}},
         {"case": {"model": "gpt_toy", "form": "eager"}, "speedup": {"padded": [0.9, 1.1]}},
     ],
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["unpadded", "padded"],
     "l2": "by_size",

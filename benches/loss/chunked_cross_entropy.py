@@ -94,8 +94,6 @@ TECHNIQUE = {
         },
         {"case": {"model": "llama_toy"}, "speedup": {"chunked": [0.7, 0.95]}},
     ],
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["eager", "chunked", "liger", "cut_cross_entropy", "compiled", "compiled_chunked"],
     "controls": ["chunked"],

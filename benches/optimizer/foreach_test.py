@@ -42,11 +42,6 @@ def test_counts_the_seven_values_that_an_update_of_a_parameter_moves() -> None:
     assert arm.bytes == 7 * 4 * 78_144
 
 
-def test_the_baseline_is_torchs_default_on_a_gpu_and_the_loop_a_control() -> None:
-    assert ARMS[0] == "foreach"
-    assert MANIFEST["controls"] == ["loop"]
-
-
 def test_an_arm_that_takes_no_step_before_its_check_is_found() -> None:
     arm = foreach.make("fused", TOY, 7, None)
     assert arm.error() == pytest.approx(1 / 3, rel=0.1)

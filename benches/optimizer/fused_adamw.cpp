@@ -136,7 +136,6 @@ const gpulift::Technique gpulift::technique{
         by that 3.7. Beside torch_fused, which is what one would turn to, one_launch is worth 1.8 and 1.7: by bytes
         1.43, 40 for 28, and the rest as torch's kernels reach 0.80 of the copy and ours 0.95, as reckoned. It is
         called from C++, in 12 us.)",
-    .claims = {},
     .arms = {"foreach", "torch_fused", "compiled", "one_launch"},
     .python = {"foreach", "torch_fused", "compiled"},
     .l2 = gpulift::Cache::kBySize,

@@ -28,8 +28,7 @@ TEST(ModelTensors, AreThoseOfTheModels) {
 class FusedAdamW : public DeviceTest {};
 
 TEST_F(FusedAdamW, OneLaunchStepsEveryTensorAsDoublePrecisionDoes) {
-  CheckingTrial trial(device(), {{"model", "small"}});
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), {{"model", "small"}});
   const auto& arm = trial.results().at("one_launch");
   EXPECT_LE(arm.error, arm.tolerance);
   EXPECT_GT(arm.error, 0) << "FP32 and BF16 round";

@@ -50,8 +50,6 @@ TECHNIQUE = {
         "matrix. torch's Muon multiplies in BF16, for which that processor, with AVX2 alone, has "
         "no instructions: inferred, not traced."
     ),
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["adamw", "muon"],
     "l2": "by_size",

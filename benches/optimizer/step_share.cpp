@@ -126,7 +126,6 @@ const gpulift::Technique gpulift::technique{
         launches and 20 for each of the graph's 321, not 3. ResNet-18 takes a host 0.07 s, not 0.3, on a processor that
         its record does not name; the loop is 9 ms of it and fused 3.6, not 50 and 20, so that the ratio, 1.1, is as
         predicted.)",
-    .claims = {},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"foreach", "fused", "graph", "loop"},

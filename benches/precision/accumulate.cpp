@@ -70,7 +70,6 @@ const gpulift::Technique gpulift::technique{
         H200, 5.9x on an H100, in 8 parts, not 5x: whole they take 77 us, not 45, which was reckoned wrong: four
         multiprocessors need 72 us at the peak of 7.5 TFLOP/s each. In 4096 and 8192 cubed none of its algorithms splits
         the sum.)",
-    .claims = {},
     .arms = {"fp32_sums", "fp16_sums", "fp32_sums_like_fp16", "split_fp32_sums"},
     .controls = {"fp32_sums_like_fp16"},
     .l2 = gpulift::Cache::kCold,

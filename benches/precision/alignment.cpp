@@ -108,7 +108,6 @@ const gpulift::Technique gpulift::technique{
         0.89 to 1.0 of what 64 has. 10922 is at 289 TFLOP/s, not 231: 2.8 times, not 3 or more. Published were 273 and
         398, 1.46 times: unpadded it is like that, padded it is at 817 here; why it was half there is not known. 4095
         along the sum: 5.9 times, not 6.6, since unpadded it is at 134 TFLOP/s, not 104.)",
-    .claims = {},
     .arms = {"cublas_gemm_ex", "cublas_gemm_ex_to_64", "torch_mm", "as_is", "to_8", "to_16", "to_64", "to_128",
              "to_64_copied"},
     .python = {"torch_mm"},

@@ -18,8 +18,7 @@ Point case_of(const std::string& cast) { return {{"cast", cast}}; }
 
 TEST_F(PrecisionFp8Cast, EachReadingAndEachCopyCounts) {
   for (const auto& [cast, bytes] : {std::pair{"tensor", 5.0}, {"row", 3.0}, {"row_both_ways", 6.0}}) {
-    CheckingTrial trial(device(), case_of(cast));
-    technique->run(trial);
+    const CheckingTrial trial(*technique, device(), case_of(cast));
     const auto& own = trial.results().at("own");
     EXPECT_EQ(own.cost.bytes, bytes * kCount) << cast;
     EXPECT_LE(own.error, own.tolerance) << cast;
@@ -30,11 +29,10 @@ TEST_F(PrecisionFp8Cast, EachReadingAndEachCopyCounts) {
 
 TEST_F(PrecisionFp8Cast, FormatsThatNothingMultipliesHereAreSkipped) {
   for (const char* cast : {"mxfp8", "nvfp4"}) {
-    CheckingTrial trial(device(), case_of(cast));
     if (device().architecture() < 100) {
-      EXPECT_THROW(technique->run(trial), std::runtime_error) << cast;
+      EXPECT_THROW(CheckingTrial(*technique, device(), case_of(cast)), std::runtime_error) << cast;
     } else {
-      technique->run(trial);
+      const CheckingTrial trial(*technique, device(), case_of(cast));
       EXPECT_LE(trial.results().at("own").error, trial.results().at("own").tolerance) << cast;
     }
   }

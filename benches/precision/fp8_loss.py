@@ -50,7 +50,6 @@ TECHNIQUE = {
         "1.633 by tensor and 1.627 by rows, with deviations of 0.017 to 0.026 over seeds: no "
         "difference that 3 seeds tell."
     ),
-    "claims": [],
     "gpus": 1,
     "whole_steps": True,
     "arms": ["bf16", "tensorwise", "rowwise"],

@@ -90,7 +90,6 @@ TECHNIQUE = {
         "product is 4 % off (precision/fp8_linear), and those of 16 layers add up; of GPT-2, 12 "
         "layers narrower, 0.14. Losses of 20 steps are 0.024 to 0.029 from FP32's, BF16's 0.001."
     ),
-    "claims": [],
     "gpus": 1,
     "whole_steps": True,
     "arms": ["bf16", "tensorwise", "rowwise", "rowwise_with_gw_hp"],

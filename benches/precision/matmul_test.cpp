@@ -1,10 +1,8 @@
 #include "workloads/matmul.hpp"
 
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
+#include "kernels/device_test.hpp"
 
 namespace gpulift {
 namespace {
@@ -16,26 +14,19 @@ TEST(PrecisionMatmul, EveryShapeAndArmIsReadable) {
     EXPECT_NO_THROW(parse_matmul_shape(std::get<std::string>(shape)));
   }
   for (const std::string& arm : technique->arms) EXPECT_NO_THROW(parse_matmul_type(arm));
-  EXPECT_EQ(technique->arms.front(), "tf32");
 }
 
-TEST(PrecisionMatmul, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no CUDA device";
-  Device device(0);
-  CheckingTrial first(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
-  technique->run(first);
-  ASSERT_EQ(first.results().size(), technique->arms.size());
-  const double baseline_error = first.results().at("fp32").error;
-  for (const auto& [name, arm] : first.results()) {
+using PrecisionMatmulOnDevice = DeviceTest;
+
+TEST_F(PrecisionMatmulOnDevice, ArmsDoTheSameWorkWithTheErrorOfTheirFormat) {
+  const CheckingTrial trial(*technique, device(), {{"shape", "1024x1024x1024"}, {"regime", "burst"}});
+  const double baseline_error = trial.results().at("fp32").error;
+  for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 1024 * 1024 * 1024) << name;
     EXPECT_EQ(arm.error > 20 * baseline_error, name != "fp32") << name;
   }
-  CheckingTrial second(device, {{"shape", "1024x1024x1024"}, {"regime", "burst"}}, first.notes());
-  technique->run(second);
-  EXPECT_EQ(second.notes(), first.notes());
 }
 
 }  // namespace

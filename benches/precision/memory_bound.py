@@ -66,7 +66,6 @@ TECHNIQUE = {
         "kernels moves more is not known."
     ),
     "claims": ["half-precision-memory-bound-faster"],
-    "gpus": 0,
     "arms": ["fp32", "fp16", "bf16"],
     "l2": "by_size",
     "page_cache": "none",

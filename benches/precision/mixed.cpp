@@ -109,6 +109,5 @@ const gpulift::Technique gpulift::technique{
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
     .sweep = {{"model", {"gpt_toy", "mlp", "lstm", "gpt2", "resnet50"}}, {"batch", {"equal", "largest"}}},
-    .quick = {},
     .run = run,
 };

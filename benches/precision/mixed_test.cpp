@@ -17,9 +17,7 @@ const ModuleUnderTest technique;
 Point point(const std::string& model, const std::string& batch) { return {{"model", model}, {"batch", batch}}; }
 
 TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
-  HostCheckingTrial trial(point("gpt_toy", "equal"));
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), 5U);
+  const HostCheckingTrial trial(*technique, point("gpt_toy", "equal"));
   for (const auto& result : trial.results()) {
     if (!result.arm.unavailable.empty()) continue;
     EXPECT_LE(result.error, result.tolerance) << result.arm.name;
@@ -32,15 +30,13 @@ TEST(Mixed, EveryPrecisionFollowsFp32WithinItsToleranceButNotToTheLastDigit) {
 }
 
 TEST(Mixed, HasNoLargestBatchOnAHost) {
-  HostCheckingTrial trial(point("gpt_toy", "largest"));
-  EXPECT_THROW(technique->run(trial), std::runtime_error);
+  EXPECT_THROW(HostCheckingTrial(*technique, point("gpt_toy", "largest")), std::runtime_error);
 }
 
 class MixedOnADevice : public DeviceTest {};
 
 TEST_F(MixedOnADevice, FitsMoreAtHalfTheBytesAndStaysWithinTheBudget) {
-  CheckingTrial trial(device(), point("lstm", "largest"));
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), point("lstm", "largest"));
   const auto batch_of = [&](const std::string& arm) { return std::stoll(trial.notes().at("largest_batch_" + arm)); };
   EXPECT_GT(batch_of("bf16"), batch_of("fp32"));
   EXPECT_GT(batch_of("pure_bf16"), batch_of("fp32"));
@@ -54,8 +50,7 @@ TEST_F(MixedOnADevice, FitsMoreAtHalfTheBytesAndStaysWithinTheBudget) {
 TEST_F(MixedOnADevice, SearchesOnceForAllLaunches) {
   std::map<std::string, std::string> known;
   for (const std::string arm : {"fp32", "tf32", "fp16", "bf16", "pure_bf16"}) known["largest_batch_" + arm] = "16";
-  CheckingTrial trial(device(), point("lstm", "largest"), known);
-  technique->run(trial);
+  const CheckingTrial trial(*technique, device(), point("lstm", "largest"), known);
   for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.cost.items, 16 * 128) << name;
   EXPECT_EQ(trial.notes().at("largest_batch_fp32"), "16");
 }

@@ -70,8 +70,6 @@ TECHNIQUE = {
             "speedup": {"qlora": [0.35, 0.85]},
         },
     ],
-    "claims": [],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["lora", "qlora"],
     "l2": "by_size",

@@ -36,7 +36,6 @@ def products_on_the_host(technique: ModuleType, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(technique, "pack", pack)
     monkeypatch.setattr(technique, "two_of_four", larger_two)
-    torch.manual_seed(7)
     with torch.compiler.set_stance("force_eager"):
         yield
 

@@ -133,7 +133,6 @@ const gpulift::Technique gpulift::technique{
         its gather at 4.0 TB/s. The product of 1024 cubed takes 10.8 us where the dense one takes 7.6 on both: 0.7, not
         1.0. As many zeros anywhere have 0.97 to 1.03: no gain that is larger than what one launch differs by; the clock
         is 1.33 to 1.55 GHz in the large ones, with zeros and without.)",
-    .claims = {},
     .arms = {"dense", "dense_half_zeros", "two_four", "mask_kept", "cusparselt_compress"},
     .controls = {"dense_half_zeros"},
     .l2 = gpulift::Cache::kCold,

@@ -83,7 +83,6 @@ TECHNIQUE = {
         },
     ],
     "claims": ["checkpoint-behind-training-faster"],
-    "gpus": 0,
     "whole_steps": True,
     "arms": ["torch_save", "dcp", "dcp_async", "none"],
     "controls": ["none"],
@@ -93,7 +92,6 @@ TECHNIQUE = {
         "model": ["llama_1b", "gpt2", "gpt_toy"],
         "cadence": ["keeps_up", "falls_behind"],
     },
-    "quick": [],
     "check": {
         "meaning": "bytes of the state at the call that differ once it is restored to a new model",
         "tolerance": 0,

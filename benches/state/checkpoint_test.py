@@ -29,7 +29,7 @@ from gpulift_work.checkpoint import (  # noqa: E402
     differing_bytes,
 )
 from gpulift_worker import Arm, Skip  # noqa: E402
-from technique_script import load, manifest  # noqa: E402
+from technique_script import error_of, load, manifest  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("checkpoint.py")
 
@@ -81,8 +81,7 @@ def wrong_bytes(manner: Manner, number: float) -> int:
 def test_metrics_say_what_a_save_costs_and_restoring(name: str) -> None:
     arm = make(name)
     take_step(arm)
-    assert arm.error is not None
-    assert arm.error() == 0
+    assert error_of(arm) == 0
     found = arm.metrics()
     assert 0 < found["blocked_s"] <= found["stood_still_s"]
     assert TOY_BYTES < found["checkpoint_bytes"] < 1.2 * TOY_BYTES
@@ -116,8 +115,7 @@ def test_an_arm_that_takes_no_copy_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checkpoint, "MANNERS", late)
     arm = make("torch_save")
     take_step(arm)
-    assert arm.error is not None
-    assert arm.error() > TOY_BYTES / 4
+    assert error_of(arm) > TOY_BYTES / 4
 
 
 @pytest.mark.usefixtures("disk")

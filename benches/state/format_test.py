@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_worker import Arm, Skip  # noqa: E402
-from technique_script import load, manifest  # noqa: E402
+from technique_script import error_of, load, manifest  # noqa: E402
 
 formats = load(__file__)
 MANIFEST = manifest(__file__)
@@ -41,12 +41,11 @@ def make(name: str, operation: str) -> Arm:
 @pytest.mark.parametrize("name", MANIFEST["arms"])
 def test_every_byte_is_loaded_also_in_a_second_window(name: str, operation: str) -> None:
     arm = make(name, operation)
-    assert arm.error is not None
-    assert arm.error() == 0
+    assert error_of(arm) == 0
     arm.rest()
     arm.before()
     arm.step()
-    assert arm.error() == 0
+    assert error_of(arm) == 0
     assert arm.bytes == 30 * 7 * 11 * 4
     assert arm.metrics()["file_bytes"] > arm.bytes
 
@@ -60,8 +59,7 @@ def test_a_wrong_byte_of_a_file_is_found(folder: Path, name: str) -> None:
     content[content.index(weights) + 1] ^= 1
     file.write_bytes(content)
     arm.step()
-    assert arm.error is not None
-    assert arm.error() == 1
+    assert error_of(arm) == 1
 
 
 def test_a_save_waits_for_files_and_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,6 @@ const gpulift::Technique gpulift::technique{
         copies and the bytes on top, and at 64 KiB not the host, whose share is below 0.85 (inferred, not traced). So
         packing has 0.75 at 16 pieces of 64 KiB, 91 us where 105 were predicted, and 5.3 at 16 of 4 KiB, 8.4 us. In one
         call 256 of 4 KiB take the host 1.3 us each, not 0.4: 2.0.)",
-    .claims = {},
     .arms = {"one_by_one", "packed", "batch_call"},
     .l2 = gpulift::Cache::kNone,
     .page_cache = gpulift::Cache::kNone,

@@ -105,9 +105,8 @@ const gpulift::Technique gpulift::technique{
         are 2 x 2.4 ms from and to pinned memory at 55 GB/s, one after the other, so half of what the link can carry:
         resident is 55 times as fast. At 64 KiB it is latency: the kernel takes 2.5 us, a copy 1.2 us and 3 us between
         it and the kernel: 11 us against 2.5, 4 times. From pageable memory both would be worse.)",
-    .predict =
-        {{.arm = "resident", .cases = {{"bytes", std::int64_t{64} << 10}}, .on = "h100", .speedup = {{3.6, 4.4}}},
-         {.arm = "resident", .cases = {{"bytes", std::int64_t{128} << 20}}, .on = "h100", .speedup = {{49.5, 60.5}}}},
+    .predict = {{.arm = "resident", .cases = {{"bytes", 64 << 10}}, .on = "h100", .speedup = {{3.6, 4.4}}},
+                {.arm = "resident", .cases = {{"bytes", 128 << 20}}, .on = "h100", .speedup = {{49.5, 60.5}}}},
     .found = R"(
         At 64 KiB the round trip takes 21.7 us without the host, whose pace a hold keeps out: a copy and what lies
         between it and the kernel are 9.6 us, of which the bytes are 1.2, and not 4.2. Why is not known.)",
@@ -115,7 +114,7 @@ const gpulift::Technique gpulift::technique{
     .arms = {"round_trip", "resident"},
     .l2 = gpulift::Cache::kBySize,
     .page_cache = gpulift::Cache::kNone,
-    .sweep = {{"bytes", {std::int64_t{64} << 10, std::int64_t{128} << 20}}},
-    .quick = {{{"bytes", std::int64_t{128} << 20}}},
+    .sweep = {{"bytes", {64 << 10, 128 << 20}}},
+    .quick = {{{"bytes", 128 << 20}}},
     .run = run,
 };

@@ -11,9 +11,7 @@ using KeepOnDevice = DeviceTest;
 
 TEST_F(KeepOnDevice, BothArmsComputeTheSameAndSayWhatBoundsThem) {
   for (const std::int64_t bytes : {4000, 1 << 20}) {
-    CheckingTrial trial(device(), {{"bytes", bytes}});
-    technique->run(trial);
-    ASSERT_EQ(trial.results().size(), technique->arms.size());
+    const CheckingTrial trial(*technique, device(), {{"bytes", bytes}});
     for (const auto& [name, arm] : trial.results()) {
       EXPECT_EQ(arm.error, 0) << name << ", bytes: " << bytes;
       EXPECT_EQ(arm.cost.bytes, 2.0 * static_cast<double>(bytes)) << name;

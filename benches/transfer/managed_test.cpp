@@ -13,9 +13,7 @@ class Managed : public DeviceTest {
 };
 
 TEST_F(Managed, EveryArmReadsWhatTheHostWrote) {
-  CheckingTrial trial(device(), point(1 << 20));
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const CheckingTrial trial(*technique, device(), point(1 << 20));
   int concurrent = 0;
   check(cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, 0));
   for (const auto& [name, arm] : trial.results()) {
@@ -27,8 +25,7 @@ TEST_F(Managed, EveryArmReadsWhatTheHostWrote) {
 
 TEST_F(Managed, IsSkippedWhereItWouldTakeMoreThanIsFree) {
   const auto all = static_cast<std::int64_t>(device().memory_bytes());
-  CheckingTrial trial(device(), point(all));
-  EXPECT_THROW(technique->run(trial), std::runtime_error);
+  EXPECT_THROW(CheckingTrial(*technique, device(), point(all)), std::runtime_error);
   EXPECT_EQ(device().memory().peak_bytes(), 0U);
 }
 

@@ -14,28 +14,22 @@ class StreamOverlap : public DeviceTest {
 };
 
 TEST_F(StreamOverlap, ChunksGiveExactlyWhatOneStreamGives) {
-  CheckingTrial trial(device(), point("1_to_1"));
-  technique->run(trial);
-  ASSERT_EQ(trial.results().size(), technique->arms.size());
+  const CheckingTrial trial(*technique, device(), point("1_to_1"));
   for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.error, 0) << name;
 }
 
 TEST_F(StreamOverlap, CountsTheCopyAndTheChainAndBoundsThemByTheLinkWhereItDoes) {
-  CheckingTrial copies(device(), point("4_to_1"), {{"iterations", "10"}});
-  technique->run(copies);
+  const CheckingTrial copies(*technique, device(), point("4_to_1"), {{"iterations", "10"}});
   EXPECT_EQ(copies.results().at("chunks_4").cost.bytes, kBytes);
   EXPECT_EQ(copies.results().at("chunks_4").cost.flops, 2.0 * 10 * kBytes / 4);
   EXPECT_EQ(copies.results().at("chunks_4").cost.roof, "host_link/h2d");
-  CheckingTrial computes(device(), point("1_to_4"), {{"iterations", "10"}});
-  technique->run(computes);
+  const CheckingTrial computes(*technique, device(), point("1_to_4"), {{"iterations", "10"}});
   EXPECT_EQ(computes.results().at("chunks_4").cost.roof, "");
 }
 
 TEST_F(StreamOverlap, LaterLaunchesDoTheSameWork) {
-  CheckingTrial first(device(), point("1_to_4"));
-  technique->run(first);
-  CheckingTrial second(device(), point("1_to_4"), first.notes());
-  technique->run(second);
+  const CheckingTrial first(*technique, device(), point("1_to_4"));
+  const CheckingTrial second(*technique, device(), point("1_to_4"), first.notes());
   EXPECT_EQ(second.notes().at("iterations"), first.notes().at("iterations"));
   EXPECT_EQ(second.results().at("one_stream").cost.flops, first.results().at("one_stream").cost.flops);
 }

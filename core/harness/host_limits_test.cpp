@@ -2,22 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "testing/temporary_folder.hpp"
+#include "testing/system_folder.hpp"
 
 namespace gpulift {
 namespace {
 
-/// A folder with files of one's own in place of /proc and /sys.
-class HostLimits : public testing::Test {
+class HostLimits : public SystemFolder {
  protected:
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
   void write_group(const std::string& file, const std::string& text) const { write("sys/fs/cgroup/" + file, text); }
-
-  const TemporaryFolder temporary_;
-  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(HostLimits, WithoutGroupsAllIsAllowed) {

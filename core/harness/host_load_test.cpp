@@ -6,30 +6,21 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <string>
 
-#include "testing/temporary_folder.hpp"
+#include "testing/system_folder.hpp"
 
 namespace gpulift {
 namespace {
 
 using testing::IsNull;
 
-/// A folder with a /proc of one's own.
-class HostLoad : public testing::Test {
+class HostLoad : public SystemFolder {
  protected:
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
   void process(int pid, int parent, int ticks, const std::string& name = "work") const {
     const std::string ids = std::to_string(pid) + " (" + name + ") S " + std::to_string(parent);
     write("proc/" + std::to_string(pid) + "/stat", ids + " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 10 3 2 20");
   }
-
-  const TemporaryFolder temporary_;
-  const std::filesystem::path root_ = temporary_.path();
 };
 
 constexpr double kTicksPerSecond = 100;

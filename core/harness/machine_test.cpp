@@ -3,22 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <fstream>
 
 #include "host_cache.hpp"
-#include "testing/temporary_folder.hpp"
+#include "testing/system_folder.hpp"
 
 namespace gpulift {
 namespace {
 
-/// A folder with files of one's own in place of /proc, /etc and /sys.
-class HostFacts : public testing::Test {
+class HostFacts : public SystemFolder {
  protected:
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-
   void write_cache(int cpu, int index, const std::string& level, const std::string& size,
                    const std::string& cpus) const {
     const auto folder =
@@ -27,9 +20,6 @@ class HostFacts : public testing::Test {
     write(folder + "size", size + "\n");
     write(folder + "shared_cpu_list", cpus + "\n");
   }
-
-  const TemporaryFolder temporary_;
-  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(HostFacts, ReadsProcessorAndSystem) {

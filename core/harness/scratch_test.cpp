@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "testing/said_on_mount.hpp"
+#include "testing/system_folder.hpp"
 #include "testing/temporary_folder.hpp"
 
 namespace gpulift {
@@ -210,13 +210,8 @@ TEST_F(ScratchRootTest, LeavesAFolderOfTheUserWhateverItsName) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "gpulift-master/work"));
 }
 
-/// A folder with files of one's own in place of /proc and /sys.
-class DiskFactsTest : public testing::Test {
+class DiskFactsTest : public SystemFolder {
  protected:
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
   void write_mounts(const std::string& lines) const { write("proc/self/mountinfo", lines); }
   static std::string mounted(const std::string& device, const std::string& at, const std::string& filesystem) {
     return "36 35 " + device + " / " + at + " rw,noatime shared:1 - " + filesystem + " /dev/x rw\n";
@@ -225,9 +220,6 @@ class DiskFactsTest : public testing::Test {
     std::filesystem::create_directories(root_ / folder);
     return std::filesystem::canonical(root_ / folder);
   }
-
-  const TemporaryFolder temporary_;
-  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(DiskFactsTest, AreThoseOfTheInnermostMount) {

@@ -241,6 +241,8 @@ TEST_F(Program, AFineCaseIsAWholeRecord) {
     EXPECT_EQ(arm.at("check_error"), 0.0);
     EXPECT_EQ(arm.at("windows").at("host_s").size(), windows);
     EXPECT_FALSE(arm.at("windows").contains("device_s"));
+    EXPECT_FALSE(arm.contains("metrics"));
+    EXPECT_FALSE(arm.at("cost").contains("item"));
   }
   EXPECT_EQ(record.at("arms")[0].at("role"), "baseline");
   EXPECT_EQ(record.at("arms")[1].at("role"), "technique");
@@ -332,15 +334,6 @@ TEST_F(Program, WhatAnArmSaysOfItselfIsInItsRecordWhereverItRuns) {
   EXPECT_EQ(arms[0].at("metrics").at("steps_before"), 1) << "asked after the check";
   EXPECT_EQ(arms[1].at("metrics").at("steps_before"), 1) << "also in a process of its own";
   EXPECT_FALSE(arms[2].at("metrics").contains("steps_before")) << "Python says its own";
-}
-
-TEST_F(Program, AnArmWithoutMetricsHasNone) {
-  EXPECT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
-  const Json record = record_of("fine");
-  for (const Json& arm : record.at("arms")) {
-    EXPECT_FALSE(arm.contains("metrics"));
-    EXPECT_FALSE(arm.at("cost").contains("item"));
-  }
 }
 
 TEST_F(Program, RecordsNameNoHostUserOrPath) {
@@ -724,14 +717,7 @@ TEST_F(Program, AFolderOfAUsersOwnIsMeasuredBesideTheOthers) {
 
 // Arms by name.
 
-TEST_F(Program, AFilterThatNamesAnArmMeasuresItAndTheBaselineAlone) {
-  EXPECT_EQ(measure(modules({"processes"}), {"--benchmark_filter=/baseline$"}).exit_code, 0);
-  for (const Json& record : records()) {
-    ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
-    EXPECT_THAT(record.at("arms"), SizeIs(1));
-  }
-}
-
+// A filter that names an arm measures it and the baseline alone.
 TEST_F(Program, ARunGoesOnWithArmsThatItDidNotHave) {
   const auto folder = modules({"processes"});
   EXPECT_EQ(measure(folder, {"--benchmark_filter=/baseline$"}).exit_code, 0);

@@ -40,7 +40,6 @@ void run(gpulift::Trial& trial) {
 const gpulift::Technique gpulift::technique{
     .question = "Does twice the work take twice the time?",
     .expectation = "The ratio is 2.",
-    .claims = {},
     .gpus = 0,
     .arms = {"once", "twice"},
     .quick = {{}},

@@ -3,6 +3,7 @@
 // times nothing.
 
 #include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
 
 #include <map>
 #include <string>
@@ -30,6 +31,13 @@ class CheckingTrial final : public TrialOfTest {
   /// `known` is what recall() finds beside the notes.
   CheckingTrial(Device& device, Point point, std::map<std::string, std::string> known = {})
       : TrialOfTest(&device, std::move(point), std::move(known)) {}
+
+  /// Runs the technique's case, in which all arms that it declares are compared.
+  CheckingTrial(const Technique& technique, Device& device, Point point, std::map<std::string, std::string> known = {})
+      : CheckingTrial(device, std::move(point), std::move(known)) {
+    technique.run(*this);
+    EXPECT_EQ(results_.size(), technique.arms.size());
+  }
 
   const std::map<std::string, ArmResult>& results() const { return results_; }
 

@@ -2,6 +2,8 @@
 // For the tests of techniques that need no device: a trial that makes each arm alone, in this process, lets it take
 // steps and keeps its errors. It times nothing.
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -25,6 +27,12 @@ class HostCheckingTrial final : public TrialOfTest {
   };
 
   explicit HostCheckingTrial(Point point, std::uint64_t seed = 1) : TrialOfTest(nullptr, std::move(point), {}, seed) {}
+
+  /// Runs the technique's case, in which all arms that it declares are compared.
+  HostCheckingTrial(const Technique& technique, Point point) : HostCheckingTrial(std::move(point)) {
+    technique.run(*this);
+    EXPECT_EQ(results_.size(), technique.arms.size());
+  }
 
   const std::vector<ArmResult>& results() const { return results_; }
 

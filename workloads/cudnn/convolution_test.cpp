@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "core/cuda/error.hpp"

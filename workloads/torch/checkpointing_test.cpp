@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "precision.hpp"
+#include "training.hpp"
+#include "workload.hpp"
 
 namespace gpulift {
 namespace {
@@ -119,6 +121,26 @@ TEST(Checkpointing, NamesTheBlocksOfAPolicy) {
   EXPECT_EQ(blocks(Checkpointing::kNone), (std::vector<bool>{false, false, false, false}));
   EXPECT_EQ(blocks(Checkpointing::kEveryBlock), (std::vector<bool>{true, true, true, true}));
   EXPECT_EQ(blocks(Checkpointing::kSelective), (std::vector<bool>{true, false, true, false}));
+}
+
+TEST(Checkpointing, ChangesNoLossOfATransformer) {
+  const auto train = [](const Workload& workload, Checkpointing policy, Precision precision) {
+    TrainingRun run(
+        workload,
+        {.precision = precision,
+         .prepare = [policy](Model& model) { dynamic_cast<Checkpointable&>(model).use_checkpointing(policy); }},
+        torch::kCPU, 5);
+    return losses_of(run, 3);
+  };
+  for (const char* model : {"gpt_toy", "llama_toy"}) {
+    const Workload workload = make_workload(model, 4);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kPureBf16}) {
+      const auto plain = train(workload, Checkpointing::kNone, precision);
+      EXPECT_LT(plain.back(), plain.front()) << model;
+      EXPECT_EQ(train(workload, Checkpointing::kEveryBlock, precision), plain) << model;
+      EXPECT_EQ(train(workload, Checkpointing::kSelective, precision), plain) << model;
+    }
+  }
 }
 
 }  // namespace

@@ -109,24 +109,6 @@ TEST(Gpt, HasALossInFp32ForEveryType) {
   EXPECT_NEAR(half.item<double>(), loss.item<double>(), 0.02);
 }
 
-TEST(Gpt, TrainsAlikeWithCheckpointing) {
-  const Workload workload = make_workload("gpt_toy", 4);
-  const auto train = [&](Checkpointing policy, Precision precision) {
-    TrainingRun run(
-        workload,
-        {.precision = precision,
-         .prepare = [policy](Model& model) { dynamic_cast<Checkpointable&>(model).use_checkpointing(policy); }},
-        torch::kCPU, 5);
-    return losses_of(run, 3);
-  };
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kPureBf16}) {
-    const auto plain = train(Checkpointing::kNone, precision);
-    EXPECT_LT(plain.back(), plain.front());
-    EXPECT_EQ(train(Checkpointing::kEveryBlock, precision), plain);
-    EXPECT_EQ(train(Checkpointing::kSelective, precision), plain);
-  }
-}
-
 /// Trains on fresh tokens for each step, from `weights` on if there are any.
 std::shared_ptr<TrainingRun> train_on_fresh_tokens(double learning_rate, int steps, std::uint64_t seed,
                                                    Model* weights) {

@@ -132,24 +132,6 @@ TEST(Llama, HasALossInFp32ForEveryType) {
   EXPECT_NEAR(half.item<double>(), loss.item<double>(), 0.02);
 }
 
-TEST(Llama, TrainsAlikeWithCheckpointing) {
-  const Workload workload = make_workload("llama_toy", 4);
-  const auto train = [&](Checkpointing policy, Precision precision) {
-    TrainingRun run(
-        workload,
-        {.precision = precision,
-         .prepare = [policy](Model& model) { dynamic_cast<Checkpointable&>(model).use_checkpointing(policy); }},
-        torch::kCPU, 5);
-    return losses_of(run, 3);
-  };
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kPureBf16}) {
-    const auto plain = train(Checkpointing::kNone, precision);
-    EXPECT_LT(plain.back(), plain.front());
-    EXPECT_EQ(train(Checkpointing::kEveryBlock, precision), plain);
-    EXPECT_EQ(train(Checkpointing::kSelective, precision), plain);
-  }
-}
-
 TEST(Llama, LearnsTheEntropyOfItsTokens) {
   const double best = TokenChain(llama_toy_config().vocabulary).entropy_nats();
   Workload workload = make_workload("llama_toy", 32);

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "images.hpp"

@@ -8,8 +8,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/testing/host_checking_trial.hpp"
 #include "testing_workload.hpp"

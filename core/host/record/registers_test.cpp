@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <set>
 
 #include "core/harness/gpu_sample.hpp"
 #include "core/host/measure/hardware_slowdown.hpp"

@@ -2,10 +2,8 @@
 // Shared by the testing techniques: work whose length is chosen by count, and a comparison of two such arms.
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "core/harness/technique.hpp"
 

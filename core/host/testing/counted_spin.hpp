@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cmath>
 #include <memory>
 
 #include "core/cuda/buffer.hpp"
@@ -17,17 +18,18 @@ using Counter = std::shared_ptr<DeviceBuffer<std::uint64_t>>;
 
 inline Counter make_counter(Device& device) { return std::make_shared<DeviceBuffer<std::uint64_t>>(device, 1); }
 
-/// One step adds one.
-inline Check expect_one(const Counter& counter) {
+/// One step adds so many.
+inline Check expect_kernels(const Counter& counter, int expected = 1) {
   return {
       .meaning = "kernels that ran",
       .poison =
           [counter](StreamHandle stream) { check(cudaMemsetAsync(counter->data(), 0, sizeof(std::uint64_t), stream)); },
       .error =
-          [counter](StreamHandle) {
+          [counter, expected](StreamHandle stream) {
             std::uint64_t ran = 0;
-            check(cudaMemcpy(&ran, counter->data(), sizeof(ran), cudaMemcpyDeviceToHost));
-            return ran == 1 ? 0.0 : 1.0;
+            check(cudaMemcpyAsync(&ran, counter->data(), sizeof(ran), cudaMemcpyDeviceToHost, stream));
+            check(cudaStreamSynchronize(stream));
+            return std::abs(static_cast<double>(ran) - expected);
           }};
 }
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import gpulift_files as files
 import pytest
 
 PAGES = 64
@@ -21,20 +20,6 @@ MOUNTS = """\
 24 21 0:45 / /cover rw - ext4 /dev/sdc1 rw
 25 21 0:46 / /cover rw - nfs4 server:/export rw
 """
-
-
-def load() -> ModuleType:
-    """The module, which lies with the worker and not in the package."""
-    file = Path(__file__).parents[1] / "gpulift_files.py"
-    spec = importlib.util.spec_from_file_location("gpulift_files", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-files = load()
 
 
 @pytest.fixture

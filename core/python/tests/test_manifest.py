@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import gpulift_manifest as manifests
 import pytest
 
 FOLDER = Path(__file__).parents[1]
@@ -45,20 +44,6 @@ TECHNIQUE: dict = {
     "preload": {"fast_2": "libfast.so"},
 }
 """
-
-
-def load() -> ModuleType:
-    """The module, which lies with the worker and not in the package."""
-    file = FOLDER / "gpulift_manifest.py"
-    spec = importlib.util.spec_from_file_location("gpulift_manifest", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-manifests = load()
 
 
 def asked(folder: Path, text: str, identity: str = "mine/my_step") -> Any:

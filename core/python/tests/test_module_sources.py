@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
+import module_sources as sources
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "cmake" / "module_sources.py"
 MAP = """Archive member included to satisfy reference by file (symbol)
 
 kernels/libkernels.a(norm.cu.o)
@@ -24,18 +22,6 @@ case $5 in
   deps) shift 5; for object; do [ -f "deps/$object" ] && cat "deps/$object"; done; true ;;
 esac
 """
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("module_sources", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sources = load()
 
 
 @pytest.fixture(name="root")

@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as nnf
-from gpulift_worker import Skip
+from gpulift_worker import Arm, Skip
 from torch._functorch import config as functorch_config
 
 from gpulift_work.training import (
+    arm_on,
+    device_of,
     free_memory,
     keep_the_compiler_quiet,
     recorded,
     require_compiler,
+    set_up,
 )
 
 Results = Sequence[torch.Tensor]
@@ -175,6 +178,31 @@ class NormRows:
         if arm == "compiled":
             function = torch.compile(function, dynamic=False)
         return function
+
+
+def norm_arm(
+    arm: str,
+    kind: str,
+    which: str,
+    shape: tuple[int, int],
+    *,
+    residual: bool,
+    tolerance: float,
+    gpu: int | None,
+) -> Arm:
+    """The pass `which` of NormRows by the arm's kernels, replayed as a graph."""
+    device = device_of(gpu)
+    threads = set_up(device)
+    rows = NormRows(kind, shape, residual=residual, device=device)
+    replay = rows.replay(arm, which)
+    return arm_on(
+        device,
+        threads,
+        step=replay.step,
+        error=lambda: rows.error(replay.results, which),
+        tolerance=tolerance,
+        wake=rows.renew,
+    )
 
 
 def behind_addition(norm: Norm) -> AddedNorm:

@@ -149,6 +149,23 @@ def test_liger_adds_where_it_can_and_may_write_over_the_gradient(
     assert rows.error(backward.results, "backward") < 1 / 32
 
 
+def test_an_arm_has_results_after_a_step_and_its_gradient_anew_ahead_of_each_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renewed: list[object] = []
+    monkeypatch.setattr(kernels.NormRows, "renew", lambda rows: renewed.append(rows))
+    arm: Any = kernels.norm_arm(
+        "torch", "rms_norm", "backward", (3, 256), residual=True, tolerance=1 / 32, gpu=None
+    )
+    with pytest.raises(ValueError, match="zip"):
+        arm.error()
+    arm.step()
+    assert 0 < arm.error() <= arm.tolerance
+    assert not renewed
+    arm.wake()
+    assert len(renewed) == 1
+
+
 @pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
 def test_liger_needs_a_gpu(kind: str) -> None:
     with pytest.raises(Skip, match="Liger's kernels need a GPU"):

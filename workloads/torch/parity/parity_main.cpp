@@ -1,14 +1,20 @@
 // gpulift-torch-parity: one forward and backward pass of a workload's model in FP32 or FP64, with weights and a batch
 // out of files. Its outputs, loss, gradients and buffers go to another file, for comparison with the same model in
-// Python.
+// Python, whose torch.save() and torch.load() write and read them.
+#include <torch/torch.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <fstream>
 #include <iostream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "workloads/torch/precision.hpp"
-#include "workloads/torch/safetensors.hpp"
 #include "workloads/torch/workload.hpp"
 
 namespace gpulift {
@@ -24,6 +30,56 @@ struct Options {
   std::string device = "cpu";
   bool in_fp64 = false;
 };
+
+using NamedTensors = std::map<std::string, torch::Tensor>;
+
+NamedTensors load_tensors(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};
+  NamedTensors tensors;
+  for (const auto& entry : torch::pickle_load(bytes).toGenericDict()) {
+    tensors.emplace(entry.key().toStringRef(), entry.value().toTensor());
+  }
+  return tensors;
+}
+
+void save_tensors(const NamedTensors& tensors, const std::string& file) {
+  c10::Dict<std::string, torch::Tensor> kept;
+  for (const auto& [name, tensor] : tensors) kept.insert(name, tensor.detach().cpu());
+  const std::vector<char> bytes = torch::pickle_save(kept);
+  std::ofstream stream(file, std::ios::binary);
+  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  stream.close();
+  if (!stream) throw std::runtime_error(file + " cannot be written");
+}
+
+/// Parameters and buffers by name, which share the model's memory. A tensor that two modules share is there once, under
+/// its first name.
+NamedTensors state_of(const Model& model) {
+  NamedTensors state;
+  std::set<const c10::TensorImpl*> seen;
+  const auto add = [&](const auto& named) {
+    for (const auto& item : named) {
+      if (seen.insert(item.value().unsafeGetTensorImpl()).second) state.emplace(item.key(), item.value());
+    }
+  };
+  add(model.named_parameters());
+  add(model.named_buffers());
+  return state;
+}
+
+void load_weights(const Model& model, const std::string& file) {
+  NamedTensors loaded = load_tensors(file);
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : state_of(model)) {
+    const auto found = loaded.extract(name);
+    if (found.empty() || found.mapped().sizes() != tensor.sizes() ||
+        found.mapped().scalar_type() != tensor.scalar_type())
+      throw std::runtime_error(file + ": tensor " + name + " of the model is missing, or has another shape or type");
+    tensor.copy_(found.mapped());
+  }
+  if (!loaded.empty()) throw std::runtime_error(file + ": tensor " + loaded.begin()->first + " is not in the model");
+}
 
 Batch load_batch(const std::string& file, torch::Device device) {
   NamedTensors tensors = load_tensors(file);
@@ -68,7 +124,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   gpulift::Options options;
-  CLI::App app("One pass of a model, forward and backward, with weights and data out of safetensors files");
+  CLI::App app("One pass of a model, forward and backward, with weights and data out of files of torch.save()");
   app.add_option("--model", options.model, "The workload's name")
       ->required()
       ->check(CLI::IsMember(gpulift::workload_names()));

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"

@@ -1,11 +1,10 @@
 #include <cuda_runtime_api.h>
 
-#include <cmath>
 #include <cstdint>
 
-#include "core/cuda/buffer.hpp"
 #include "core/cuda/check.hpp"
 #include "core/harness/technique.hpp"
+#include "core/host/testing/counted_spin.hpp"
 #include "core/host/testing/faults/fault.hpp"
 #include "kernels/spin.hpp"
 #include "workloads/device_time.hpp"
@@ -13,36 +12,26 @@
 namespace {
 
 using namespace gpulift::testing_faults;
-using gpulift::check;
+using namespace gpulift::testing_techniques;
 using gpulift::StreamHandle;
 
 constexpr int kKernels = 20;
 constexpr double kKernel_s = 5e-6;
 
-void enqueue(std::int64_t cycles, std::uint64_t* counter, StreamHandle stream) {
+void enqueue(std::int64_t cycles, const Counter& counter, StreamHandle stream) {
   for (int i = 0; i < kKernels; ++i) {
-    gpulift::spin(cycles, counter, stream);
-    if (is_faulty()) check(cudaStreamSynchronize(stream));
+    gpulift::spin(cycles, counter->data(), stream);
+    if (is_faulty()) gpulift::check(cudaStreamSynchronize(stream));
   }
 }
 
 void run(gpulift::Trial& trial) {
-  gpulift::Device& device = trial.device();
-  const gpulift::DeviceBuffer<std::uint64_t> counter(device, 1);
-  const std::int64_t cycles = gpulift::cycles_in(device, kKernel_s);
+  const Counter counter = make_counter(trial.device());
+  const std::int64_t cycles = gpulift::cycles_in(trial.device(), kKernel_s);
   trial.cost({.items = kKernels, .roof = {}});
-  trial.check(
-      {.meaning = "count of kernels",
-       .poison = [&](StreamHandle stream) { check(cudaMemsetAsync(counter.data(), 0, counter.bytes(), stream)); },
-       .error =
-           [&](StreamHandle stream) {
-             std::uint64_t count = 0;
-             check(cudaMemcpyAsync(&count, counter.data(), sizeof count, cudaMemcpyDeviceToHost, stream));
-             check(cudaStreamSynchronize(stream));
-             return std::abs(static_cast<double>(count) - kKernels);
-           }});
+  trial.check(expect_kernels(counter, kKernels));
   trial.compare({{.name = "chain",
-                  .make = [&] { return [&](StreamHandle stream) { enqueue(cycles, counter.data(), stream); }; },
+                  .make = [&] { return [&](StreamHandle stream) { enqueue(cycles, counter, stream); }; },
                   .clock = gpulift::Clock::kHost}});
 }
 
