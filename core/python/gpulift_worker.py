@@ -235,18 +235,23 @@ class Windows:
         """One window: its start on the steady clock and its times, all in seconds.
 
         By events, steps follow those of the lead-in as in a training loop. By the wall clock, the
-        lead-in's work is waited for before the window begins.
+        lead-in's work is waited for before the window begins. Behind the lead-in the device must
+        not run dry: other processes are looked for ahead of it, or behind `before`, which may start
+        some.
         """
         arm, step = self._arm, self._arm.step
         gc.collect()  # the collector is off inside windows
         arm.wake()
+        cpu = CpuMeter()
         for _ in range(lead_in_steps):
             step()
         if arm.has_before or not by_events:
             arm.synchronize()
         arm.before()
         seen = None if arm.precondition is None else look_again(arm.precondition)
-        cpu = CpuMeter()
+        if arm.has_before:
+            cpu = CpuMeter()
+        cpu.restart()
         begin = arm.mark() if arm.mark else None
         start_s = monotonic()
         for _ in range(steps):

@@ -953,6 +953,45 @@ def test_the_past_of_a_child_that_nobody_waits_for_does_not_count_against_a_wind
         assert worker.window(lead_in_steps=0, steps=1)["cpu_s"] >= 0
 
 
+METER = """class Meter:
+    def __init__(self):
+        say('look')
+    def restart(self):
+        say('restart')
+    def used_s(self):
+        say('used')
+        return 0.25
+class Mark:
+    def __init__(self):
+        say('mark')
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_events", "before", "lead_in_steps", "expected"),
+    [
+        (True, "nothing", 2, "look step step restart mark step mark wait used"),
+        (False, "nothing", 1, "look step wait restart mark step mark wait used"),
+        (True, "lambda: say('evict')", 0, "look wait evict look restart mark step mark wait used"),
+    ],
+)
+def test_processes_are_looked_for_where_the_pause_does_no_harm(
+    tmp_path: Path, log: Path, by_events: bool, before: str, lead_in_steps: int, expected: str
+) -> None:
+    top = LOGGING + METER + ELAPSED + "import gpulift_worker\nfrom gpulift_worker import nothing\n"
+    body = (
+        "gpulift_worker.CpuMeter = Meter\n"
+        f"return Arm(lambda: say('step'), mark=Mark, synchronize=lambda: say('wait'),"
+        f" before={before})"
+    )
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello()
+        log.write_text("")
+        window = worker.window(lead_in_steps, steps=1, by_events=by_events)
+    assert log.read_text().strip() == expected
+    assert window["cpu_s"] == 0.25
+
+
 def test_extra_work_that_took_a_whole_window_plants_none_in_the_next(tmp_path: Path) -> None:
     top = (
         "class Mark:\n    times_ms = [50.0, 50.0, 50.0]\n"
