@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gpulift_work import samples
-from gpulift_worker import Arm
+from gpulift_worker import Arm, Skip
 from technique_script import load, made, points
 
 sharding = load(__file__)
@@ -34,6 +34,15 @@ def test_each_sample_comes_once(name: str, point: dict[str, Any]) -> None:
     assert arm.error is not None
     assert arm.error() == 0
     assert (arm.precondition is None) == (point["store"] != "cold_disk")
+
+
+def test_no_reader_is_without_a_shard() -> None:
+    with pytest.raises(Skip, match="8 shards are too few for 9 readers"):
+        sharding.make("scan_and_skip", {"readers": 9, "store": "cold_disk"}, 7, None)
+    case = {"readers": sharding.SHARDS, "store": "cold_disk"}
+    arm = make("contiguous_shards", case)
+    assert arm.error is not None
+    assert arm.error() == 0
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 #include "case_run.hpp"
 
 #include <fstream>
+#include <new>
+#include <optional>
 
 #include "case_measurement.hpp"
 #include "core/cuda/error.hpp"
+#include "core/harness/host_limits.hpp"
+#include "core/harness/memory_limit.hpp"
 #include "core/host/record/catalogue.hpp"
 #include "core/host/record/record.hpp"
 #include "duet.hpp"
@@ -96,12 +100,17 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   try {
     const double start_s = now_s();
     const ScratchOfCase scratch(launch.settings, job);
+    // No technique was tried with such a value. Drivers of GPUs take much more address space than memory.
+    std::optional<MemoryLimit> limit;
+    if (job.off_sweep && !launch.has_gpu) limit.emplace(free_memory_bytes());
     measure_job(job, launch, record);
     record.time_s["total"] = now_s() - start_s;
     return {};
   } catch (const Skipped& skipped) {
     return {Outcome::kSkipped, skipped.what(), skipped.remedy()};
   } catch (const OutOfMemory& exhausted) {
+    return out_of_memory(exhausted);
+  } catch (const std::bad_alloc& exhausted) {
     return out_of_memory(exhausted);
   } catch (const NotSupported& unsupported) {
     return {Outcome::kSkipped, unsupported.what()};
@@ -110,7 +119,7 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   } catch (const std::domain_error& not_finite) {
     return {Outcome::kFailed, not_finite.what()};
   } catch (const std::exception& error) {
-    return {Outcome::kError, error.what()};
+    return {Outcome::kError, error.what(), remedy_of_error(job)};
   }
 }
 
