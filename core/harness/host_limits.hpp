@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace gpulift {
 
@@ -76,19 +74,6 @@ inline int allowed_cores(int cores, const std::filesystem::path& root = "/") {
 inline std::size_t allowed_memory_bytes(const std::filesystem::path& root = "/") {
   const auto all = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   return static_cast<std::size_t>(std::min(all, group_limits(root).memory_bytes.value_or(all)));
-}
-
-/// What of it is free: the kernel would find no more without ending a process, maybe another's. The lower limit above
-/// where it does not say.
-inline std::size_t free_memory_bytes(const std::filesystem::path& root = "/") {
-  std::ifstream facts(root / "proc/meminfo");
-  for (std::string line; std::getline(facts, line);) {
-    constexpr std::string_view kName = "MemAvailable:";
-    if (!line.starts_with(kName)) continue;
-    const double free_bytes = 1024 * std::strtod(line.c_str() + kName.size(), nullptr);
-    return std::min(allowed_memory_bytes(root), static_cast<std::size_t>(free_bytes));
-  }
-  return allowed_memory_bytes(root);
 }
 
 }  // namespace gpulift

@@ -74,15 +74,5 @@ TEST_F(HostLimits, ThatCannotBeReadAreNone) {
   EXPECT_EQ(allowed_cores(96, root_), 96);
 }
 
-TEST_F(HostLimits, FreeMemoryIsNoMoreThanIsAllowed) {
-  write("proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1 kB\nMemAvailable:    2048 kB\n");
-  EXPECT_EQ(free_memory_bytes(root_), 2048U << 10);
-  write("proc/self/cgroup", "0::/a\n");
-  write_group("a/memory.max", "1048576\n");
-  EXPECT_EQ(free_memory_bytes(root_), 1048576U);
-  write("proc/meminfo", "MemTotal:       16384 kB\n");
-  EXPECT_EQ(free_memory_bytes(root_), 1048576U);
-}
-
 }  // namespace
 }  // namespace gpulift

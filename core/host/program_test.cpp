@@ -290,15 +290,6 @@ TEST_F(Program, AValueThatAScriptRefusesIsOneLine) {
   EXPECT_EQ(outcomes, (std::map<int, std::string>{{3, "error"}, {4, "ok"}}));
 }
 
-TEST_F(Program, ACaseThatNoSweepHasTakesNoMoreMemoryThanIsFree) {
-  const std::size_t mebibytes = (free_memory_bytes() >> 21) * 2 + 1024;
-  const Result result =
-      measure(modules({"script_sizes"}), {"--launches", "1", "--axis", "mebibytes=" + std::to_string(mebibytes)});
-  EXPECT_EQ(result.exit_code, 77) << result.errors;
-  ASSERT_THAT(records(), SizeIs(1));
-  EXPECT_THAT(record_of("script_sizes").at("reason"), HasSubstr("out of memory"));
-}
-
 TEST_F(Program, MoreRanksThanMemoryHoldsAreNotStarted) {
   const std::size_t ranks = (allowed_memory_bytes() >> 28) + 1;
   if (ranks > 1024) GTEST_SKIP() << "it holds all that --axis takes";

@@ -2,12 +2,9 @@
 
 #include <fstream>
 #include <new>
-#include <optional>
 
 #include "case_measurement.hpp"
 #include "core/cuda/error.hpp"
-#include "core/harness/host_limits.hpp"
-#include "core/harness/memory_limit.hpp"
 #include "core/host/record/catalogue.hpp"
 #include "core/host/record/record.hpp"
 #include "duet.hpp"
@@ -100,9 +97,6 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   try {
     const double start_s = now_s();
     const ScratchOfCase scratch(launch.settings, job);
-    // No technique was tried with such a value. Drivers of GPUs take much more address space than memory.
-    std::optional<MemoryLimit> limit;
-    if (job.off_sweep && !launch.has_gpu) limit.emplace(free_memory_bytes());
     measure_job(job, launch, record);
     record.time_s["total"] = now_s() - start_s;
     return {};

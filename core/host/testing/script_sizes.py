@@ -1,6 +1,4 @@
-"""Arms that take memory and ranks as they are asked to."""
-
-import mmap
+"""Arms that refuse some sizes, and take ranks as they are asked to."""
 
 from gpulift_worker import Arm
 
@@ -15,9 +13,8 @@ TECHNIQUE = {
 
 
 def make(arm, point, seed, gpu):
-    """Memory that nothing touches."""
+    """Refuses odd sizes."""
     mebibytes = int(point["mebibytes"])
     if mebibytes % 2:
         raise ValueError("mebibytes come in pairs")
-    memory = mmap.mmap(-1, mebibytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return Arm(step=lambda: sum(range(1000)), error=lambda: float(memory.closed), items=1)
+    return Arm(step=lambda: sum(range(1000)), error=lambda: 0.0, items=1)
