@@ -24,7 +24,7 @@ from gpulift_work.samples import (
     seeded_samples,
     tar_members,
 )
-from gpulift_worker import DIE_WITH_PARENT, Arm
+from gpulift_worker import DIE_WITH_PARENT, Arm, Skip
 
 TECHNIQUE = {
     "question": "What does it cost that each of n readers reads everything and skips the others' "
@@ -78,7 +78,8 @@ TECHNIQUE = {
     "check": {"meaning": "wrong bytes, where each sample comes once", "tolerance": 0},
 }
 COUNT, SIZE = 288, 112 << 10
-SHARD_BYTES = 4 << 20  # 8 shards
+SHARD_BYTES = 4 << 20
+SHARDS = 8  # of all samples: whoever comes ninth has none
 REQUEST_BYTES = 1 << 20  # of a reader from front to end
 IN_FLIGHT = {"s3": 1, "s3_16_in_flight": 16}
 BUCKET = "samples"
@@ -155,6 +156,8 @@ class RemoteReader(Reader):
 def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -> Arm:
     """In a step the readers, processes as a loader's are, deliver all samples between them."""
     readers = int(point["readers"])
+    if readers > SHARDS:
+        raise Skip(f"{SHARDS} shards are too few for {readers} readers", "take fewer readers")
     folder = folder_for(arm, 4.0 * COUNT * SIZE)  # all arms' samples are there at once
     bucket = folder / "store" / BUCKET
     bucket.mkdir(parents=True)

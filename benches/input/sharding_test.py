@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from gpulift_work import samples
+from gpulift_worker import Skip
 from technique_script import error_of, load, made, points
 
 sharding = load(__file__)
@@ -31,6 +32,13 @@ def test_each_sample_comes_once(name: str, point: dict[str, Any]) -> None:
     arm = make(name, point)
     assert error_of(arm) == 0
     assert (arm.precondition is None) == (point["store"] != "cold_disk")
+
+
+def test_no_reader_is_without_a_shard() -> None:
+    with pytest.raises(Skip, match="8 shards are too few for 9 readers"):
+        sharding.make("scan_and_skip", {"readers": 9, "store": "cold_disk"}, 7, None)
+    case = {"readers": sharding.SHARDS, "store": "cold_disk"}
+    assert error_of(make("contiguous_shards", case)) == 0
 
 
 @pytest.mark.parametrize(

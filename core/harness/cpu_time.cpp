@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,16 +17,18 @@
 namespace gpulift {
 namespace {
 
-/// 0 for the clock of a process that ended meanwhile.
-double clock_s(clockid_t clock) {
+/// None for the clock of a process that ended meanwhile.
+std::optional<double> clock_s(clockid_t clock) {
   timespec time{};
-  if (clock_gettime(clock, &time) != 0) return 0;
+  if (clock_gettime(clock, &time) != 0) return std::nullopt;
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-double process_s(pid_t process) {
+double own_s() { return clock_s(CLOCK_PROCESS_CPUTIME_ID).value_or(0); }
+
+std::optional<double> process_s(pid_t process) {
   clockid_t clock{};
-  return clock_getcpuclockid(process, &clock) == 0 ? clock_s(clock) : 0;
+  return clock_getcpuclockid(process, &clock) == 0 ? clock_s(clock) : std::nullopt;
 }
 
 double seconds(const timeval& time) {
@@ -68,44 +71,62 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
-double descendants_s() {
-  double total_s = 0;
+std::vector<pid_t> descendants() {
   std::vector<pid_t> family{getpid()};
   for (std::size_t i = 0; i < family.size(); ++i) {
     for (const pid_t child : children_of(family[i])) {
       // One whose thread has just ended is listed under another, too.
-      if (std::find(family.begin(), family.end(), child) != family.end()) continue;
-      family.push_back(child);
-      total_s += process_s(child) + waited_for_s(child);
+      if (std::find(family.begin(), family.end(), child) == family.end()) family.push_back(child);
     }
   }
-  return total_s;
-}
-
-/// Of all descendants, living and waited for.
-double others_s() {
-  constexpr int kTries = 3;
-  double waited_s = waited_for_s();
-  double living_s = 0;
-  for (int i = 0; i < kTries; ++i) {
-    living_s = descendants_s();
-    const double now_waited_s = waited_for_s();
-    if (now_waited_s == waited_s) break;
-    waited_s = now_waited_s;  // a child was waited for meanwhile, and may have been counted with the living
-  }
-  return living_s + waited_s;
+  family.erase(family.begin());
+  return family;
 }
 
 }  // namespace
 
 CpuMeter::CpuMeter(bool with_children)
-    : with_children_(with_children),
-      others_s_(with_children ? others_s() : 0),
-      own_s_(clock_s(CLOCK_PROCESS_CPUTIME_ID)) {}
+    : with_children_(with_children), others_(with_children ? found() : Others()), own_s_(own_s()) {}
+
+void CpuMeter::restart() {
+  if (with_children_ && !ask_again()) others_ = found();
+  own_s_ = own_s();
+}
 
 double CpuMeter::used_s() const {
-  const double own_s = clock_s(CLOCK_PROCESS_CPUTIME_ID);  // before the others are looked at
-  return std::max(0.0, own_s - own_s_ + (with_children_ ? others_s() - others_s_ : 0));
+  const double now_s = own_s();  // before the others are looked at
+  return std::max(0.0, now_s - own_s_ + (with_children_ ? found().used_s - others_.used_s : 0));
+}
+
+/// All descendants, living and waited for.
+CpuMeter::Others CpuMeter::found() {
+  constexpr int kTries = 3;
+  Others others;
+  double waited_s = waited_for_s();
+  for (int i = 0; i < kTries; ++i) {
+    others = {};
+    for (const pid_t process : descendants()) {
+      const double by_it_s = others.waited_s[process] = waited_for_s(process);
+      others.used_s += process_s(process).value_or(0) + by_it_s;
+    }
+    const double now_waited_s = waited_for_s();
+    if (now_waited_s == waited_s) break;
+    waited_s = now_waited_s;  // a child was waited for meanwhile, and may have been counted with the living
+  }
+  others.used_s += waited_s;
+  return others;
+}
+
+/// False where one of those that were found has ended.
+bool CpuMeter::ask_again() {
+  double used_s = waited_for_s();
+  for (const auto& [process, waited_s] : others_.waited_s) {
+    const auto process_time_s = process_s(process);
+    if (!process_time_s) return false;
+    used_s += *process_time_s + waited_s;
+  }
+  others_.used_s = used_s;
+  return true;
 }
 
 }  // namespace gpulift

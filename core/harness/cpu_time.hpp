@@ -1,5 +1,9 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <map>
+
 namespace gpulift {
 
 /// Processor time that this process with all its threads uses from construction on, in seconds of user and system time.
@@ -13,12 +17,22 @@ namespace gpulift {
 class CpuMeter {
  public:
   explicit CpuMeter(bool with_children);
+  /// Counts from now on. Takes a microsecond for each descendant that was found before; only where one of these has
+  /// ended, all are looked for. One that has begun since then counts with all that it did.
+  void restart();
   /// So far; never below 0, though what a lost descendant had used goes with it.
   double used_s() const;
 
  private:
+  struct Others {
+    double used_s = 0;
+    std::map<pid_t, double> waited_s = {};  // of each that lives, what its own ended children had used
+  };
+  static Others found();
+  bool ask_again();
+
   bool with_children_;
-  double others_s_;
+  Others others_;
   double own_s_;
 };
 

@@ -9,8 +9,11 @@
 #include <array>
 #include <ctime>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+
+#include "host_runner.hpp"
 
 namespace gpulift {
 namespace {
@@ -107,6 +110,27 @@ TEST(CpuTime, WhatAChildUsedBeforeDoesNotCount) {
   EXPECT_NEAR(meter.used_s(), 0, kSlack_s);
 }
 
+TEST(CpuTime, WhatAChildUsedBeforeARestartDoesNotCount) {
+  BusyChild ended(work);
+  BusyChild alive(work);
+  CpuMeter meter(true);
+  work();
+  meter.restart();
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s) << "asked again";
+  ended.end();
+  meter.restart();
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s) << "looked for anew, since one of them has ended";
+  alive.end();
+  EXPECT_NEAR(meter.used_s(), 0, kSlack_s) << "and ended since";
+}
+
+TEST(CpuTime, AChildThatBeganBeforeARestartAndAfterTheLastLookCountsWhole) {
+  CpuMeter meter(true);
+  const BusyChild child(work);
+  meter.restart();
+  EXPECT_NEAR(meter.used_s(), kWork_s, kSlack_s);
+}
+
 TEST(CpuTime, AChildOfAnotherThreadCounts) {
   const CpuMeter meter(true);
   double with_it_s = 0;
@@ -124,6 +148,16 @@ TEST(CpuTime, ChildrenOfAChildCountAliveAndWaitedFor) {
     BusyChild(work).end();
   });
   EXPECT_NEAR(meter.used_s(), 2 * kWork_s, kSlack_s);
+}
+
+TEST(CpuTime, OfAWindowIsThatOfItsStepsAlone) {
+  HostRunner plain([](StreamHandle) { work(); }, HostRunner::Counted::kWithChildren);
+  EXPECT_NEAR(plain.run(/*lead_in_steps=*/1, /*steps=*/1).cpu_s.value(), kWork_s, kSlack_s);
+  std::optional<BusyChild> started;
+  Work afresh([](StreamHandle) { work(); });
+  afresh.before([&] { started.emplace(work); }).rest([&] { started.reset(); });
+  HostRunner cold(afresh, HostRunner::Counted::kWithChildren);
+  EXPECT_NEAR(cold.run(/*lead_in_steps=*/0, /*steps=*/1).cpu_s.value(), kWork_s, kSlack_s) << "before began a process";
 }
 
 }  // namespace

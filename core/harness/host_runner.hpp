@@ -28,10 +28,14 @@ class HostRunner : public ArmRunner {
   HostRunner(Work work, Counted counted) : work_(std::move(work)), with_children_(counted == Counted::kWithChildren) {}
 
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    // Other processes are looked for ahead of the lead-in, so that no pause stands behind it, or behind `before`, which
+    // may start some.
+    CpuMeter cpu(with_children_);
     for (std::int64_t i = 0; i < lead_in_steps; ++i) work_.step()(nullptr);
     Window window;
     window.precondition = begin_afresh(work_);
-    const CpuMeter cpu(with_children_);
+    if (work_.has_before()) cpu = CpuMeter(with_children_);
+    cpu.restart();
     window.start_s = now_s();
     for (std::int64_t i = 0; i < steps; ++i) work_.step()(nullptr);
     window.host_s = now_s() - window.start_s;

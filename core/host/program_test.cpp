@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/harness/host_limits.hpp"
 #include "core/harness/record_file.hpp"
 #include "core/harness/stop_rule.hpp"
 #include "core/harness/testing/said_on_mount.hpp"
@@ -273,11 +274,32 @@ TEST_F(Program, ACaseThatNoSweepHasSaysSoAndHoldsNoPrediction) {
 TEST_F(Program, AValueThatATechniqueRefusesCostsItsCaseAlone) {
   const Result result = measure(modules({"fine"}), {"--launches", "1", "--axis", "rounds=2000000,10"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("testing/fine/rounds:2000000"), HasSubstr("more rounds than there may be")));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("testing/fine/rounds:2000000"),
+                                   HasSubstr("more rounds than there may be; the sweep has no "
+                                             "such case: give --axis values nearer")));
   std::map<std::string, std::string> outcomes;
   for (const Json& record : records()) outcomes[record.at("case_id")] = record.at("outcome");
   EXPECT_EQ(outcomes, (std::map<std::string, std::string>{{"rounds:10", "ok"}, {"rounds:2000000", "error"}}));
+}
+
+TEST_F(Program, AValueThatAScriptRefusesIsOneLine) {
+  const Result result = measure(modules({"script_sizes"}), {"--launches", "1", "--axis", "mebibytes=3,4"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("ValueError: mebibytes come in pairs; the sweep has no such case"),
+                                   Not(HasSubstr("Traceback"))));
+  std::map<int, std::string> outcomes;
+  for (const Json& record : records()) outcomes[record.at("case").at("mebibytes")] = record.at("outcome");
+  EXPECT_EQ(outcomes, (std::map<int, std::string>{{3, "error"}, {4, "ok"}}));
+}
+
+TEST_F(Program, MoreRanksThanMemoryHoldsAreNotStarted) {
+  const std::size_t ranks = (allowed_memory_bytes() >> 28) + 1;
+  if (ranks > 1024) GTEST_SKIP() << "it holds all that --axis takes";
+  const Result result =
+      measure(modules({"script_sizes"}), {"--launches", "1", "--axis", "ranks=" + std::to_string(ranks)});
+  const Json arm = record_of("script_sizes").at("arms").at(1);
+  EXPECT_EQ(arm.at("outcome"), "skipped") << result.errors;
+  EXPECT_EQ(arm.at("reason"), "its " + std::to_string(ranks) + " ranks are more than this machine's memory holds");
 }
 
 TEST_F(Program, WhatIsProfiledIsTheChosenArmAloneAndHasNoTimes) {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import gc
 import importlib.metadata
@@ -60,7 +61,7 @@ INSTALLED_AS = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
 }  # packages whose distributions have other names
-MORE_MEMORY = "free the GPU's memory, or use a larger GPU"
+MORE_MEMORY = "free memory of the GPU or the machine, or use a larger one"
 BUSY = "busy or unavailable"  # of what CUDA says where one process alone may use a GPU
 FREE_THE_GPU = "end what uses it, which nvidia-smi shows, or name another: --gpus"
 NAME_A_DISK = "name a folder on a disk: --scratch DIR"
@@ -207,6 +208,10 @@ class Turn:
 TURN = Turn()
 
 
+class OffSweep(Exception):
+    """A case that the technique's sweep does not have, and that cannot be made."""
+
+
 class Unheard(Exception):
     """Nobody asks or listens any more."""
 
@@ -235,18 +240,23 @@ class Windows:
         """One window: its start on the steady clock and its times, all in seconds.
 
         By events, steps follow those of the lead-in as in a training loop. By the wall clock, the
-        lead-in's work is waited for before the window begins.
+        lead-in's work is waited for before the window begins. Behind the lead-in the device must
+        not run dry: other processes are looked for ahead of it, or behind `before`, which may start
+        some.
         """
         arm, step = self._arm, self._arm.step
         gc.collect()  # the collector is off inside windows
         arm.wake()
+        cpu = CpuMeter()
         for _ in range(lead_in_steps):
             step()
         if arm.has_before or not by_events:
             arm.synchronize()
         arm.before()
         seen = None if arm.precondition is None else look_again(arm.precondition)
-        cpu = CpuMeter()
+        if arm.has_before:
+            cpu = CpuMeter()
+        cpu.restart()
         begin = arm.mark() if arm.mark else None
         start_s = monotonic()
         for _ in range(steps):
@@ -514,7 +524,14 @@ def answer_all(script: Path, questions: TextIO, replies: TextIO) -> None:
         TURN.expect(questions, replies)
         if question["ranks"] == 1:
             TURN.wait()
-    arm, hello = check_in_memory(lambda: make_arm(script, module, question))
+    try:
+        arm, hello = check_in_memory(lambda: make_arm(script, module, question))
+    except (Skip, Failed, Unheard):
+        raise
+    except Exception as error:
+        if question.get("off_sweep"):
+            raise OffSweep(said_by(error)) from error
+        raise
     hello["notes"] = _texts("note", arm.notes)
     hello["versions"] = {**versions(module), **_texts("version of", arm.versions)}
     if scratch.cache_info().currsize:  # the script asked
@@ -533,6 +550,8 @@ def last_answer(error: BaseException) -> tuple[Json, int]:
         return {"error": str(error)}, 1
     if any(words in text_of(error) for words in UNSHARED):
         return {"skipped": "out of shared memory: /dev/shm is full", "remedy": MORE_SHARED}, 0
+    if isinstance(error, OffSweep):  # a traceback would blame the script for what it was asked
+        return {"error": str(error)}, 1
     with contextlib.suppress(OSError):  # of standard error, which may be gone
         print("\n".join(traceback_lines(error)), file=sys.stderr, flush=True)
     return {"error": said_by(error)}, 1
@@ -656,7 +675,8 @@ def ran_out_of_memory(error: BaseException) -> bool:
     """Whether Python, torch, XLA or a library of CUDA's had no memory left, by name or by what it
     says, or what it came of: this imports none of them."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if named or any(words in text_of(error) for words in EXHAUSTED):
+    refused = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if named or refused or any(words in text_of(error) for words in EXHAUSTED):
         return True
     return error.__cause__ is not None and ran_out_of_memory(error.__cause__)
 

@@ -174,14 +174,14 @@ def tell_catalogue(flags: list[str]) -> int:
 
 
 def tell_axis(axis: str) -> int:
-    """The one technique that has it, with its first value; any other name is refused."""
+    """The one technique that has it, with its values; any other name is refused."""
     name, _, values = axis.partition("=")
     if name != "bytes":
         print(f"gpulift-bench: --axis {name}: there are bytes, threads", file=sys.stderr)
         return 2
-    case = {"id": f"bytes:{values.partition(',')[0]}", "off_sweep": True}
+    cases = [{"id": f"bytes:{value}", "off_sweep": True} for value in values.split(",")]
     copies: sample.Json = CATALOGUE[1]
-    print(json.dumps([{**copies, "cases": [case]}]))
+    print(json.dumps([{**copies, "cases": cases}]))
     return 0
 
 

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kLargest = std::numeric_limits<int>::max();  // as techniques keep counts and lengths
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;          // beyond it JSON's numbers lose digits
-constexpr std::int64_t kMostRanks = 1024;                           // a process each, which a host may all have
+constexpr std::int64_t kMostProcesses = 1024;                       // or threads, which a host may all have
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -42,18 +42,19 @@ std::optional<std::int64_t> number_in(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// How many numbers the word has, as 3 of 4096x4096x1024; 0 of any other word.
+/// How many numbers up to kLargest the word has, as 3 of 4096x4096x1024; 0 of any other word.
 std::size_t sides_of(const std::string& word) {
   const auto parts = split(word, 'x');
   const bool all = std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
     const auto number = number_in(part);
-    return number && *number > 0 && part == std::to_string(*number);
+    return number && *number > 0 && *number <= kLargest && part == std::to_string(*number);
   });
   return all ? parts.size() : 0;
 }
 
 std::int64_t most_of(const std::string& axis) {
-  if (axis == "ranks" || axis == "gpus") return kMostRanks;
+  static const std::set<std::string> kCounting{"cores", "gpus", "ranks", "readers", "threads", "workers"};
+  if (kCounting.contains(axis)) return kMostProcesses;
   return axis.ends_with("bytes") ? kMostBytes : kLargest;
 }
 

@@ -130,8 +130,8 @@ TEST(WithAxes, BytesAreManyMore) {
   EXPECT_THAT(texts_of(with({copy}, {"bytes=8589934592"})), ElementsAre("ceiling/copy/bytes:8589934592"));
 }
 
-TEST(WithAxes, RanksAreNoMoreThanAHostCanStart) {
-  for (const std::string axis : {"ranks", "gpus"}) {
+TEST(WithAxes, ProcessesAreNoMoreThanAHostCanStart) {
+  for (const std::string axis : {"ranks", "gpus", "readers", "workers", "cores", "threads"}) {
     const auto straggler = technique_with("distributed/straggler", {{{axis, 2}}});
     EXPECT_THAT(texts_of(with({straggler}, {axis + "=1024"})), ElementsAre("distributed/straggler/" + axis + ":1024"));
     EXPECT_THAT([&] { with({straggler}, {axis + "=1025"}); },
@@ -144,7 +144,8 @@ TEST(WithAxes, WordsAreTheSweepsOwnUnlessTheyAreNumbers) {
   EXPECT_THAT(texts_of(with({matmul()}, {"shape=8192x4096x1024", "type=fp16", "regime=sustained"})),
               ElementsAre("precision/matmul/type:fp16/shape:8192x4096x1024/regime:sustained"));
   EXPECT_THAT([] { with({matmul()}, {"type=fp8"}); }, refuses(HasSubstr("takes bf16, fp16 there")));
-  for (const char* text : {"shape=64x64", "shape=64", "shape=0x64x64", "shape=64xax64", "shape=064x64x64"})
+  for (const char* text : {"shape=64x64", "shape=64", "shape=0x64x64", "shape=64xax64", "shape=064x64x64",
+                           "shape=2147483648x64x64", "shape=-64x64x64", "shape=64x64x64x64"})
     EXPECT_THAT([&] { with({matmul()}, {text}); }, refuses(HasSubstr("numbers as in 64x64x64"))) << text;
   const auto cores = technique_with("input/pipeline", {{{"cores", 4}}, {{"cores", "all"}}});
   EXPECT_THAT(texts_of(with({cores}, {"cores=all,2"})),

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <new>
 
 #include "core/cuda/error.hpp"
+#include "core/harness/host_limits.hpp"
 #include "core/host/record/plausibility.hpp"
 #include "trial.hpp"
 
@@ -124,6 +126,8 @@ void ArmChecks::prepare(Entry& entry) {
     record.result = {Outcome::kSkipped, unsupported.what()};
   } catch (const OutOfMemory& exhausted) {  // what the arm took is free again, and the others may fit
     record.result = out_of_memory(exhausted);
+  } catch (const std::bad_alloc& exhausted) {
+    record.result = out_of_memory(exhausted);
   }
 }
 
@@ -176,6 +180,7 @@ void ArmChecks::start(Entry& entry) {
                       std::to_string(settings.gpus.size()),
                   "name them: --gpus 0,1,...");
   }
+  if (!on_gpu && !given && worker.python) require_memory(worker.ranks);
   uses_device_ = uses_device_ || on_gpu;
   entry.record.ranks = worker.ranks;
   entry.record.environment = worker.environment;
@@ -185,6 +190,17 @@ void ArmChecks::start(Entry& entry) {
   }
   const int port = worker.ranks > 1 ? own_port() : 0;
   entry.workers = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port}, entry.arm);
+}
+
+/// All arms' ranks are there at once.
+void ArmChecks::require_memory(int ranks) {
+  constexpr double kOfPython = 1 << 28;  // PyTorch in its own process takes 284 MB for itself before it does anything
+  python_ranks_ += ranks;
+  const double needed_bytes = kOfPython * python_ranks_;
+  if (ranks == 1 || needed_bytes <= static_cast<double>(allowed_memory_bytes())) return;
+  python_ranks_ -= ranks;
+  throw Skipped("its " + std::to_string(ranks) + " ranks are more than this machine's memory holds",
+                "take fewer ranks");
 }
 
 int ArmChecks::own_port() {

@@ -52,6 +52,7 @@ class ArmChecks {
  private:
   void start_workers(std::vector<Entry>& entries, const std::vector<std::size_t>& order);
   void start(Entry& entry);
+  void require_memory(int ranks);
   int own_port();
   void prepare(Entry& entry);
   void check_here(Entry& entry);
@@ -63,7 +64,8 @@ class ArmChecks {
   DeviceSession* device_;
   bool uses_device_;
   std::size_t watched_gpus_ = 1;
-  std::set<int> ports_;  // that groups meet at: the system may call one free again until it is used
+  int python_ranks_ = 0;  // of all arms, on processors
+  std::set<int> ports_;   // that groups meet at: the system may call one free again until it is used
   CaseRecord& record_;
 };
 

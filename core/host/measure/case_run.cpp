@@ -1,6 +1,7 @@
 #include "case_run.hpp"
 
 #include <fstream>
+#include <new>
 
 #include "case_measurement.hpp"
 #include "core/cuda/error.hpp"
@@ -103,6 +104,8 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
     return {Outcome::kSkipped, skipped.what(), skipped.remedy()};
   } catch (const OutOfMemory& exhausted) {
     return out_of_memory(exhausted);
+  } catch (const std::bad_alloc& exhausted) {
+    return out_of_memory(exhausted);
   } catch (const NotSupported& unsupported) {
     return {Outcome::kSkipped, unsupported.what()};
   } catch (const Failed& failed) {
@@ -110,7 +113,7 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   } catch (const std::domain_error& not_finite) {
     return {Outcome::kFailed, not_finite.what()};
   } catch (const std::exception& error) {
-    return {Outcome::kError, error.what()};
+    return {Outcome::kError, error.what(), remedy_of_error(job)};
   }
 }
 

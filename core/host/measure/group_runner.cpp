@@ -288,6 +288,7 @@ void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank)
   question["arm"] = arm.name;
   question["gpu"] = gpu;
   question["waits"] = true;
+  if (start.job.off_sweep) question["off_sweep"] = true;
   question.update(group);
   if (elsewhere) question["start"] = {{"file", start.job.module.filename().string()}, {"environment", environment}};
   // When a child no longer reads, its answer does not come either, and that says more.

@@ -193,7 +193,7 @@ void Supervisor::keep(const Job& job, const Json& record) {
 
 void Supervisor::keep_error(const Job& job, const std::string& reason) {
   broken_.insert(case_key(job));
-  keep_unmeasured(job, reason);
+  keep_unmeasured(job, reason, remedy_of_error(job));
 }
 
 void Supervisor::keep_unmeasured(const Job& job, const std::string& reason, const std::string& remedy) {

@@ -144,6 +144,11 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
   return record;
 }
 
+std::string remedy_of_error(const Job& job) {
+  return job.off_sweep ? "the sweep has no such case: give --axis values nearer to those that ./gpulift list shows"
+                       : "";
+}
+
 nlohmann::ordered_json options_of(const RunSettings& settings) {
   nlohmann::ordered_json options{{"quick", settings.quick},
                                  {"launches", settings.launches},

@@ -86,6 +86,9 @@ nlohmann::ordered_json options_of(const RunSettings& settings);
 /// Adds to a record's context what the run is: its options and, where a launcher started them, its ranks.
 void add_settings(nlohmann::ordered_json& context, const RunSettings& settings);
 
+/// What to do about an error of the job's case: of one that no sweep has, take a value that its technique can have.
+std::string remedy_of_error(const Job& job);
+
 /// The text with files by their names alone: a record holds no path of the machine.
 std::string without_folders(const std::string& text);
 

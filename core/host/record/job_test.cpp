@@ -212,5 +212,12 @@ TEST(TimeoutOf, IsLongerForWholeSteps) {
   EXPECT_EQ(timeout_of(job, settings), 80);
 }
 
+TEST(RemedyOfError, OfACaseThatNoSweepHasIsAnotherValue) {
+  Job job = example_job();
+  EXPECT_EQ(remedy_of_error(job), "");
+  job.off_sweep = true;
+  EXPECT_NE(remedy_of_error(job).find("--axis"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gpulift

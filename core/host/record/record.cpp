@@ -123,9 +123,9 @@ void write_telemetry(Json& json, const CaseRecord& record) {
 
 }  // namespace
 
-Result out_of_memory(const OutOfMemory& exhausted) {
+Result out_of_memory(const std::exception& exhausted) {
   return {Outcome::kSkipped, std::string("out of memory: ") + exhausted.what(),
-          "free the GPU's memory, or use a larger GPU"};
+          "free memory of the GPU or the machine, or use a larger one"};
 }
 
 std::vector<double> ArmRecord::step_s() const {

@@ -10,10 +10,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a record or of an arm of one; empty for "ok".
+/// Of a record or of an arm of one, with its remedy; empty for "ok".
 std::string failure_of(const Json& json) {
   const std::string outcome = json.at("outcome");
-  return outcome == "ok" ? "" : outcome + ": " + json.value("reason", "");
+  const std::string remedy = json.value("remedy", "");
+  return outcome == "ok" ? "" : outcome + ": " + json.value("reason", "") + (remedy.empty() ? "" : "; " + remedy);
 }
 
 double median_step_s(const Json& arm) {

@@ -56,6 +56,13 @@ TEST(SummaryOf, OfACaseThatNeverRanHasItsReason) {
   EXPECT_EQ(summary.case_name, "transfer/copy");
   EXPECT_EQ(summary.failure, "error: it hung");
   EXPECT_THAT(summary.arms, testing::IsEmpty());
+  const RecordSummary helped = summary_of({{"technique", "transfer/copy"},
+                                           {"case_id", ""},
+                                           {"launch", 0},
+                                           {"outcome", "skipped"},
+                                           {"reason", "no disk"},
+                                           {"remedy", "name one"}});
+  EXPECT_EQ(helped.failure, "skipped: no disk; name one");
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ def test_an_arm_for_which_there_is_no_memory_is_skipped(
         answer = worker.hello()
         assert answer["skipped"].startswith("out of memory: ")
         assert answer["skipped"].endswith("asked for too much")
-        assert "larger GPU" in answer["remedy"]
+        assert "larger one" in answer["remedy"]
         assert worker.end() == 0
 
 
@@ -951,6 +951,68 @@ def test_the_past_of_a_child_that_nobody_waits_for_does_not_count_against_a_wind
     with Worker(tmp_path, body, top) as worker:
         worker.hello()
         assert worker.window(lead_in_steps=0, steps=1)["cpu_s"] >= 0
+
+
+METER = """class Meter:
+    def __init__(self):
+        say('look')
+    def restart(self):
+        say('restart')
+    def used_s(self):
+        say('used')
+        return 0.25
+class Mark:
+    def __init__(self):
+        say('mark')
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_events", "before", "lead_in_steps", "expected"),
+    [
+        (True, "nothing", 2, "look step step restart mark step mark wait used"),
+        (False, "nothing", 1, "look step wait restart mark step mark wait used"),
+        (True, "lambda: say('evict')", 0, "look wait evict look restart mark step mark wait used"),
+    ],
+)
+def test_processes_are_looked_for_where_the_pause_does_no_harm(
+    tmp_path: Path, log: Path, by_events: bool, before: str, lead_in_steps: int, expected: str
+) -> None:
+    top = LOGGING + METER + ELAPSED + "import gpulift_worker\nfrom gpulift_worker import nothing\n"
+    body = (
+        "gpulift_worker.CpuMeter = Meter\n"
+        f"return Arm(lambda: say('step'), mark=Mark, synchronize=lambda: say('wait'),"
+        f" before={before})"
+    )
+    with Worker(tmp_path, body, top) as worker:
+        worker.hello()
+        log.write_text("")
+        window = worker.window(lead_in_steps, steps=1, by_events=by_events)
+    assert log.read_text().strip() == expected
+    assert window["cpu_s"] == 0.25
+
+
+def test_a_case_of_no_sweep_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    for body in ("return {}[point['size']]", "return Arm(lambda: {}[point['size']])"):
+        with Worker(tmp_path, body) as worker:
+            assert worker.hello(off_sweep=True) == {"error": "KeyError: 4"}
+        assert worker.errors.read_text() == ""
+        with Worker(tmp_path, body) as worker:
+            assert worker.hello() == {"error": "KeyError: 4"}
+        assert "Traceback" in worker.errors.read_text(), "which the script's author wants"
+
+
+def test_a_case_of_no_sweep_may_be_too_large_or_wrong(tmp_path: Path) -> None:
+    bodies = {
+        "raise MemoryError": "skipped",
+        "raise OSError(12, 'Cannot allocate memory')": "skipped",
+        "raise Skip('no')": "skipped",
+        "raise RuntimeError('unable to write to file </torch_1>')": "skipped",
+        "raise gpulift_worker.Failed('no')": "failed",
+    }
+    for body, outcome in bodies.items():
+        with Worker(tmp_path, body, "import gpulift_worker\n") as worker:
+            assert outcome in worker.hello(off_sweep=True), body
 
 
 def test_extra_work_that_took_a_whole_window_plants_none_in_the_next(tmp_path: Path) -> None:

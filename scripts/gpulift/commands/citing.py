@@ -13,6 +13,7 @@ from gpulift.analysis.errata import Erratum, errata_of, read_errata
 from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.commands import citation as citations
 from gpulift.commands import counters as counted
+from gpulift.commands.selecting import Axes, Techniques, prepared
 from gpulift.commands.shared import Gpu, print_json
 from gpulift.commands.show import WIDTH, lines
 from gpulift.engine import machine
@@ -52,15 +53,19 @@ def show(
         ),
     ] = False,
     gpu: Gpu = None,
+    techniques: Techniques = None,
+    axes: Axes = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The record's own JSON, one line; with --counters these.")
     ] = False,
 ) -> None:
     """One record: arms, raw windows, conditions, and the command that measures it again."""
     if counters:
-        _count(wanted, places, gpu, as_json)
-    if gpu is not None:
-        raise GpuliftError("--gpu: is of --counters, which measures")
+        subject = counted.find(wanted, places, tuple(axes or ()), prepared(techniques))
+        _count(subject, gpu, as_json)
+    for flag, given in (("--gpu", gpu is not None), ("--techniques", techniques), ("--axis", axes)):
+        if given:
+            raise GpuliftError(f"{flag}: is of --counters, which measures")
     record = _find(wanted, places)
     if as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
@@ -70,9 +75,8 @@ def show(
         typer.echo("\n".join(lines(record, width, _errata(record))))
 
 
-def _count(wanted: str, places: list[Path] | None, gpu: int | None, as_json: bool) -> NoReturn:
+def _count(subject: counted.Subject, gpu: int | None, as_json: bool) -> NoReturn:
     """Steps under ncu, whatever the record's machine was."""
-    subject = counted.find(wanted, places)
     context = machine.describe_asked(machine.find_bench(), gpu)
     steps = counted.count(subject, context, gpu)
     l2_bytes = context.gpu.facts.get("l2_bytes", 0) if context.gpu else 0

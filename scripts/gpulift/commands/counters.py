@@ -35,6 +35,7 @@ class Subject:
     case: str
     arms: tuple[str, ...]
     axes: tuple[str, ...] = ()
+    modules: tuple[Path, ...] = ()  # of techniques of the user's own
 
     @property
     def name(self) -> str:
@@ -56,15 +57,25 @@ class Compared:
         return self.counted / self.computed - 1
 
 
-def find(wanted: str, places: Sequence[Path] | None) -> Subject:
-    """The case of a record's id, or the one that a filter selects."""
+def find(
+    wanted: str,
+    places: Sequence[Path] | None,
+    axes: tuple[str, ...] = (),
+    modules: tuple[Path, ...] = (),
+) -> Subject:
+    """The case of a record's id, or the one that a filter selects, with these values of axes."""
     if WANTED.fullmatch(wanted.strip().lower()):
         record = find_record(wanted, places or machine.searched(), say)
         if record.kind != "technique":
             raise GpuliftError(f"{record.citation} is no plain run (kind {record.kind})")
+        if axes:
+            raise GpuliftError(
+                f"--axis: {record.citation} has its own values; name {record.technique} instead"
+            )
         arms = tuple(arm.name for arm in record.arms)
-        return Subject(record.technique, record.case_id, arms, axes_of(record))
-    found = machine.require_selected(machine.catalogue(machine.find_bench()), wanted)
+        return Subject(record.technique, record.case_id, arms, axes_of(record), modules)
+    infos = machine.catalogue(machine.find_bench(), modules, axes=axes, filter=wanted)
+    found = machine.require_selected(infos, wanted)
     named = [
         f"{info.id}/{case}".rstrip("/")
         for info in found
@@ -79,7 +90,7 @@ def find(wanted: str, places: Sequence[Path] | None) -> Subject:
     if info.unavailable:
         told = "; ".join(part for part in (info.unavailable, info.remedy) if part)
         raise GpuliftError(f"{info.id} cannot run here: {told}", NOTHING_RAN)
-    return Subject(info.id, info.cases[0].id, _arms(info, wanted))
+    return Subject(info.id, info.cases[0].id, _arms(info, wanted), axes, modules)
 
 
 def _arms(info: TechniqueInfo, wanted: str) -> tuple[str, ...]:
@@ -96,7 +107,8 @@ def count(subject: Subject, context: Context, gpu: int | None) -> list[ncu.Step]
         raise GpuliftError(f"counters are a GPU's: {told}", NOTHING_RAN)
     program = ncu.find_ncu()
     wanted = ncu.metrics(context.gpu.facts.get("architecture", 0))
-    flags = [*([] if gpu is None else ["--gpu", str(gpu)]), *machine.axis_flags(subject.axes)]
+    flags = [] if gpu is None else ["--gpu", str(gpu)]
+    flags += machine.axis_flags(subject.axes) + machine.more_flags(subject.modules)
     steps = []
     for arm in subject.arms:
         say(f"{subject.name}/{arm} under ncu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from gpulift.engine import ncu
 from gpulift.ground.errors import BUSY, FAILED, NOTHING_RAN, OK, USAGE, GpuliftError
 from gpulift.records.model import Cost, record_id
 from tests import sample
-from tests.conftest import DATA
+from tests.conftest import CHECKOUT, DATA
 
 pytestmark = pytest.mark.world
 
@@ -217,6 +218,48 @@ def test_a_records_case_is_found_with_its_arms_and_axes(fake_ncu: Path, tmp_path
     calls = Path(f"{fake_ncu}.called").read_text().splitlines()
     assert len(calls) == 2
     assert all("--axis bytes=12288" in call for call in calls)
+
+
+def test_a_case_that_no_sweep_has_is_counted(fake_ncu: Path) -> None:
+    assert show("pinned_copy/.*/pageable$", "--axis", "bytes=12288") == OK
+    (call,) = Path(f"{fake_ncu}.called").read_text().splitlines()
+    assert "--axis bytes=12288" in call
+
+
+def test_a_technique_of_ones_own_is_counted(
+    fake_ncu: Path, root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (root / "core").symlink_to(CHECKOUT / "core")
+    (own := tmp_path / "own").mkdir()
+    (own / "step.py").write_text('ARMS = ["one"]\ndef make(arm, point, seed, gpu): ...\n')
+    assert show("own/step", "--techniques", str(own)) == OK
+    (call,) = Path(f"{fake_ncu}.called").read_text().splitlines()
+    (modules,) = re.findall(r"--more-modules (\S+)", call)
+    assert list(Path(modules).glob("own.step.json"))
+    assert "own/step" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("fake_ncu")
+@pytest.mark.parametrize("value", ["rows=8", "bytes=8192,12288"])
+def test_an_axis_that_selects_no_one_case_is_one_line(
+    capfd: pytest.CaptureFixture[str], value: str
+) -> None:
+    assert show("pinned_copy", "--axis", value) == USAGE
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "there are bytes" in line if value == "rows=8" else "selects 2 cases" in line
+
+
+def test_a_record_has_its_own_values(
+    fake_ncu: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raw = sample.record("transfer/pinned_copy", {"bytes": 4096}, [sample.arm("pageable", 2e-4)])
+    sample.write(tmp_path / "records", [raw])
+    at = ("--results", str(tmp_path / "records"))
+    assert show(record_id(raw), *at, "--axis", "bytes=8192") == USAGE
+    assert "has its own values; name transfer/pinned_copy" in capfd.readouterr().err
+    for flag, value in (("--axis", "bytes=8192"), ("--techniques", str(tmp_path))):
+        assert cli.main(["show", record_id(raw), *at, flag, value]) == USAGE
+        assert f"{flag}: is of --counters" in capfd.readouterr().err
 
 
 def test_a_kernel_that_could_not_be_counted_is_an_error_of_its_arm(
