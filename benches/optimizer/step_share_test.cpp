@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-
 #include "benches/module_under_test.hpp"
 #include "core/testing/host_checking_trial.hpp"
 
