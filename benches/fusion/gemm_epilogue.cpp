@@ -40,7 +40,7 @@ void run(gpulift::Trial& trial) {
     arm.cost = arms.back().cost;
     arm.tolerance = tolerance;
   }
-  products.compare("relative Frobenius error of activations and what is kept, against FP64", std::move(arms),
+  products.compare("relative Frobenius error of activations, and of what C++ keeps, against FP64", std::move(arms),
                    tolerance);
 }
 
@@ -63,14 +63,15 @@ const gpulift::Technique gpulift::technique{
         an H200: 552 us, by the epilogue 518 and 572, 1.07 and 0.97; on an H100 1.14 and 1.04. 16384x8192x4096, 1.1
         TFLOP: 1.58 ms, 1.54 and 1.61, 1.03 and 0.98; on an H100 1.06 and 1.02. Over one sequence, 3072x1024x768, the
         results are still in the cache when GELU reads them: 9 us, 4 more, and 1 or 2 to begin a second kernel, for the
-        13 and 14 that the H100 had of the epilogues: 1.2 and 1.1. Where products are smaller the host would set the
-        pace of a replay.)",
+        13 and 14 that the H100 had of the epilogues: 1.2 and 1.1. There the arms in C++ gain 1 or 2 us more, as they
+        launch a kernel where Python's begin a graph: addmm_activation alone tells what the epilogue is worth. Where
+        products are smaller the host would set the pace of a replay.)",
     .predict =
         {{.arm = "torch", .cases = burst_of("3072x16384x768"), .on = "nvidia-h100", .step_time_s = {{168e-6, 206e-6}}},
          {.arm = "torch", .cases = burst_of("3072x16384x768"), .on = "nvidia-h200", .step_time_s = {{148e-6, 178e-6}}},
          {.arm = "compiled", .on = "nvidia-h", .speedup = {{0.9, 1.1}}},
          {.arm = "addmm_activation", .cases = burst_of("3072x16384x768"), .on = "nvidia-h", .speedup = {{1.08, 1.35}}},
-         {.arm = "addmm_activation", .cases = burst_of("3072x1024x768"), .on = "nvidia-h", .speedup = {{1.1, 1.5}}},
+         {.arm = "addmm_activation", .cases = burst_of("3072x1024x768"), .on = "nvidia-h", .speedup = {{1.1, 1.4}}},
          {.arm = "epilogue", .cases = burst_of("3072x16384x768"), .on = "nvidia-h", .speedup = {{1.1, 1.35}}},
          {.arm = "epilogue", .cases = burst_of("6400x16384x1600"), .on = "nvidia-h", .speedup = {{1.02, 1.2}}},
          {.arm = "epilogue", .cases = burst_of("16384x8192x4096"), .on = "nvidia-h", .speedup = {{0.99, 1.1}}},
@@ -80,7 +81,6 @@ const gpulift::Technique gpulift::technique{
          {.arm = "epilogue_kept", .cases = burst_of("16384x8192x4096"), .on = "nvidia-h", .speedup = {{0.94, 1.06}}},
          {.arm = "epilogue_kept", .cases = burst_of("3072x1024x768"), .on = "nvidia-h", .speedup = {{1.05, 1.4}}},
          {.arm = "apart", .cases = burst_of("3072x16384x768"), .on = "nvidia-h", .speedup = {{0.98, 1.12}}}},
-    .claims = {},
     .arms = {"torch", "compiled", "addmm_activation", "epilogue", "epilogue_kept", "apart"},
     .controls = {"apart"},
     .python = {"torch", "compiled", "addmm_activation"},

@@ -11,8 +11,7 @@ class FusionSoftmaxCrossEntropy : public DeviceTest {};
 
 TEST_F(FusionSoftmaxCrossEntropy, OurKernelIsThatOfDoublePrecisionWhereARowIsHeldAndWhereNot) {
   for (const std::int64_t classes : {50257, 128256}) {
-    CheckingTrial trial(device(), {{"tokens", std::int64_t{3}}, {"classes", classes}});
-    technique->run(trial);
+    const CheckingTrial trial(*technique, device(), {{"tokens", std::int64_t{3}}, {"classes", classes}});
     const auto& fused = trial.results().at("fused");
     EXPECT_LE(fused.error, fused.tolerance) << classes;
     EXPECT_GT(fused.error, 0) << "BF16 rounds: " << classes;

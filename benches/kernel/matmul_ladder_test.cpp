@@ -27,16 +27,14 @@ TEST(KernelMatmulLadder, TheRungsCanTakeEveryShape) {
 using MatmulLadderOnDevice = DeviceTest;
 
 TEST_F(MatmulLadderOnDevice, EveryRungMakesTheLibrarysProduct) {
-  const CheckingTrial first(*technique, device(), {{"shape", "264x137x328"}, {"regime", "burst"}});
-  for (const auto& [name, arm] : first.results()) {
+  const CheckingTrial trial(*technique, device(), {{"shape", "264x137x328"}, {"regime", "burst"}});
+  for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
     EXPECT_GT(arm.error, 0) << name;
     EXPECT_LE(arm.error, arm.tolerance) << name;
     EXPECT_EQ(arm.cost.flops, 2.0 * 264 * 137 * 328) << name;
     EXPECT_EQ(arm.metrics.contains("kernel_registers"), name != "cublaslt") << name;
   }
-  const CheckingTrial second(*technique, device(), {{"shape", "264x137x328"}, {"regime", "burst"}}, first.notes());
-  EXPECT_EQ(second.notes(), first.notes());
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class CpuMeter {
  public:
   explicit CpuMeter(bool with_children);
   /// Counts from now on. Takes a microsecond for each descendant that was found before; only where one of these has
-  /// ended, all are looked for. One that has begun since then counts with all that it did.
+  /// ended, all are looked for. One that has begun since then counts with all that it did, though it has ended.
   void restart();
   /// So far; never below 0, though what a lost descendant had used goes with it.
   double used_s() const;

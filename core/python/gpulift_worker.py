@@ -530,7 +530,7 @@ def answer_all(script: Path, questions: TextIO, replies: TextIO) -> None:
         raise
     except Exception as error:
         if question.get("off_sweep"):
-            raise OffSweep(said_by(error)) from error
+            raise OffSweep(f"{said_by(error)}{place_of(error, script)}") from error
         raise
     hello["notes"] = _texts("note", arm.notes)
     hello["versions"] = {**versions(module), **_texts("version of", arm.versions)}
@@ -687,6 +687,13 @@ def said_by(error: BaseException) -> str:
         return line_of(f"the script ended itself by sys.exit({error.code!r})")
     text = FOLDERS.sub("", text_of(error))
     return line_of(f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__)
+
+
+def place_of(error: BaseException, script: Path) -> str:
+    """Where the script raised it, or called what did; empty where it did not."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
+    return f" ({script.name}, line {lines[-1]})" if lines else ""
 
 
 def text_of(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -69,9 +69,8 @@ app = make_app(completion=True)
 TO_SHELLS = ("--install-completion", "--show-completion")
 LAUNCHERS = ("setup", "test", "wheel")  # commands that ./gpulift has without us
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 Gpus = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--gpus",
         "--gpu",
@@ -80,13 +79,13 @@ Gpus = Annotated[
     ),
 ]
 Scratch = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         parser=named, metavar="DIR", help="Folder on the disk that cases with files measure."
     ),
 ]
 Python = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
 ]
 app.command()(qualify)
@@ -149,27 +148,27 @@ def run(
     filter: Filter = None,
     quick: Quick = None,
     launches: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(
             help="Processes per case; 3 by default, and 5 of whole training steps whose interval"
             " is wider than 2 %."
         ),
     ] = None,
     arm_time: Annotated[
-        Optional[float], typer.Option(help="Seconds per arm, case and launch.")  # noqa: UP045
+        float | None, typer.Option(help="Seconds per arm, case and launch.")
     ] = None,
     precision: Annotated[
-        Optional[float], typer.Option(help="Stop at this relative half-width.")  # noqa: UP045
+        float | None, typer.Option(help="Stop at this relative half-width.")
     ] = None,
     out: Out = None,
-    seed: Annotated[Optional[int], typer.Option(help="Seed of order and data.")] = None,  # noqa: UP045
+    seed: Annotated[int | None, typer.Option(help="Seed of order and data.")] = None,
     gpus: Gpus = None,
     python: Python = None,
     scratch: Scratch = None,
     techniques: Techniques = None,
     axes: Axes = None,
     timeout: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
             help="Seconds after which a silent case is stopped, 120 by default; whole training"
             " steps have eight times as long."
@@ -297,7 +296,7 @@ def _examine_instrument(
 @app.command()
 def check(
     results: Annotated[
-        Optional[list[Path]],  # noqa: UP045
+        list[Path] | None,
         typer.Argument(
             parser=named,
             metavar="RESULTS",

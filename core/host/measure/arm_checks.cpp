@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <new>
 
 #include "core/cuda/error.hpp"
 #include "core/harness/host_limits.hpp"
@@ -56,6 +55,14 @@ void require_roof(const ArmRecord& arm) {
   if (!arm.cost || arm.cost->roof.empty() || is_roof(arm.cost->roof)) return;
   throw Failed("arm " + arm.name + ": its cost names the roof '" + arm.cost->roof +
                "', which core/registers/roofs.json does not have");
+}
+
+/// A value that no sweep has may ask for more processes than end well.
+void require_memory(int ranks) {
+  constexpr double kOfPython = 1 << 28;  // PyTorch in its own process takes 284 MB for itself before it does anything
+  if (kOfPython * ranks <= static_cast<double>(allowed_memory_bytes())) return;
+  throw Skipped("its " + std::to_string(ranks) + " ranks are more than this machine's memory holds",
+                "take fewer ranks");
 }
 
 }  // namespace
@@ -126,8 +133,6 @@ void ArmChecks::prepare(Entry& entry) {
     record.result = {Outcome::kSkipped, unsupported.what()};
   } catch (const OutOfMemory& exhausted) {  // what the arm took is free again, and the others may fit
     record.result = out_of_memory(exhausted);
-  } catch (const std::bad_alloc& exhausted) {
-    record.result = out_of_memory(exhausted);
   }
 }
 
@@ -180,7 +185,7 @@ void ArmChecks::start(Entry& entry) {
                       std::to_string(settings.gpus.size()),
                   "name them: --gpus 0,1,...");
   }
-  if (!on_gpu && !given && worker.python) require_memory(worker.ranks);
+  if (job.off_sweep && !on_gpu && !given && worker.python) require_memory(worker.ranks);
   uses_device_ = uses_device_ || on_gpu;
   entry.record.ranks = worker.ranks;
   entry.record.environment = worker.environment;
@@ -190,17 +195,6 @@ void ArmChecks::start(Entry& entry) {
   }
   const int port = worker.ranks > 1 ? own_port() : 0;
   entry.workers = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port}, entry.arm);
-}
-
-/// All arms' ranks are there at once.
-void ArmChecks::require_memory(int ranks) {
-  constexpr double kOfPython = 1 << 28;  // PyTorch in its own process takes 284 MB for itself before it does anything
-  python_ranks_ += ranks;
-  const double needed_bytes = kOfPython * python_ranks_;
-  if (ranks == 1 || needed_bytes <= static_cast<double>(allowed_memory_bytes())) return;
-  python_ranks_ -= ranks;
-  throw Skipped("its " + std::to_string(ranks) + " ranks are more than this machine's memory holds",
-                "take fewer ranks");
 }
 
 int ArmChecks::own_port() {

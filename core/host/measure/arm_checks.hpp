@@ -52,7 +52,6 @@ class ArmChecks {
  private:
   void start_workers(std::vector<Entry>& entries, const std::vector<std::size_t>& order);
   void start(Entry& entry);
-  void require_memory(int ranks);
   int own_port();
   void prepare(Entry& entry);
   void check_here(Entry& entry);
@@ -64,8 +63,7 @@ class ArmChecks {
   DeviceSession* device_;
   bool uses_device_;
   std::size_t watched_gpus_ = 1;
-  int python_ranks_ = 0;  // of all arms, on processors
-  std::set<int> ports_;   // that groups meet at: the system may call one free again until it is used
+  std::set<int> ports_;  // that groups meet at: the system may call one free again until it is used
   CaseRecord& record_;
 };
 

@@ -1,7 +1,6 @@
 #include "case_run.hpp"
 
 #include <fstream>
-#include <new>
 
 #include "case_measurement.hpp"
 #include "core/cuda/error.hpp"
@@ -103,8 +102,6 @@ Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
   } catch (const Skipped& skipped) {
     return {Outcome::kSkipped, skipped.what(), skipped.remedy()};
   } catch (const OutOfMemory& exhausted) {
-    return out_of_memory(exhausted);
-  } catch (const std::bad_alloc& exhausted) {
     return out_of_memory(exhausted);
   } catch (const NotSupported& unsupported) {
     return {Outcome::kSkipped, unsupported.what()};

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <new>
 
 #include "core/cuda/error.hpp"
 #include "core/harness/channel.hpp"
@@ -178,9 +177,6 @@ int serve_worker() {
   } catch (const NotSupported& unsupported) {
     channel.send({{"skipped", unsupported.what()}});
   } catch (const OutOfMemory& exhausted) {
-    const Result result = out_of_memory(exhausted);
-    channel.send({{"skipped", result.reason}, {"remedy", result.remedy}});
-  } catch (const std::bad_alloc& exhausted) {
     const Result result = out_of_memory(exhausted);
     channel.send({{"skipped", result.reason}, {"remedy", result.remedy}});
   } catch (const std::exception& error) {

@@ -123,7 +123,7 @@ void write_telemetry(Json& json, const CaseRecord& record) {
 
 }  // namespace
 
-Result out_of_memory(const std::exception& exhausted) {
+Result out_of_memory(const OutOfMemory& exhausted) {
   return {Outcome::kSkipped, std::string("out of memory: ") + exhausted.what(),
           "free memory of the GPU or the machine, or use a larger one"};
 }

@@ -27,8 +27,8 @@ struct Result {
   bool ok() const { return outcome == Outcome::kOk; }
 };
 
-/// A case or an arm that asks for more memory than there is, is skipped: an OutOfMemory, or std::bad_alloc of the host.
-Result out_of_memory(const std::exception& exhausted);
+/// A case or an arm that asks for more memory than there is, is skipped.
+Result out_of_memory(const OutOfMemory& exhausted);
 
 /// What an arm's precondition saw, over all its windows.
 struct PreconditionSeen {

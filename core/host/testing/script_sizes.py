@@ -3,10 +3,10 @@
 from gpulift_worker import Arm
 
 TECHNIQUE = {
-    "question": "What becomes of sizes and numbers of processes that no sweep has?",
-    "expectation": "What this machine has is measured; the rest is one line.",
+    "question": "What becomes of sizes and numbers of ranks that no sweep has?",
+    "expectation": "Even sizes are measured, and ranks that memory holds; the rest is one line.",
     "arms": ["baseline", "other"],
-    "sweep": {"mebibytes": [2], "ranks": [1]},
+    "sweep": {"size": [2], "ranks": [1]},
     "check": {"meaning": "said by the script", "tolerance": 0},
     "ranks": {"other": "ranks"},
 }
@@ -14,7 +14,6 @@ TECHNIQUE = {
 
 def make(arm, point, seed, gpu):
     """Refuses odd sizes."""
-    mebibytes = int(point["mebibytes"])
-    if mebibytes % 2:
-        raise ValueError("mebibytes come in pairs")
+    if int(point["size"]) % 2:
+        raise ValueError("sizes are even")
     return Arm(step=lambda: sum(range(1000)), error=lambda: 0.0, items=1)

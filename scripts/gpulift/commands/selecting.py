@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,13 +20,12 @@ def _technique_ids(incomplete: str) -> list[str]:
     return [id for id in machine.technique_ids() if id.startswith(incomplete)]
 
 
-# typer reads these annotations at run time; Optional keeps them readable on Python 3.10.
 SameFilter = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Argument(metavar="[FILTER]", help="The same as --filter.", autocompletion=_technique_ids),
 ]
 Techniques = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         parser=named,
         metavar="DIR",
@@ -34,7 +33,7 @@ Techniques = Annotated[
     ),
 ]
 Axes = Annotated[
-    Optional[list[str]],  # noqa: UP045
+    list[str] | None,
     typer.Option(
         "--axis",
         metavar="NAME=VALUE,...",
@@ -44,7 +43,7 @@ Axes = Annotated[
     ),
 ]
 Ranks = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         metavar="given",
         help="Measure on the ranks that srun, torchrun or mpirun started, of which this is one.",

@@ -25,7 +25,6 @@ from gpulift.records.values import Fraction
 
 Names = tuple[str, ...]  # of a row: its technique's, its case's and its own, as a filter sees them
 
-# typer reads this annotation at run time; Optional keeps it readable on Python 3.10.
 ThresholdsFile = Annotated[
     Path | None,
     typer.Option(

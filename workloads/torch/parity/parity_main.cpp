@@ -36,6 +36,7 @@ using NamedTensors = std::map<std::string, torch::Tensor>;
 NamedTensors load_tensors(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};
+  if (bytes.empty()) throw std::runtime_error(file + " is not there, or empty");
   NamedTensors tensors;
   for (const auto& entry : torch::pickle_load(bytes).toGenericDict()) {
     tensors.emplace(entry.key().toStringRef(), entry.value().toTensor());
