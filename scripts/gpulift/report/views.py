@@ -491,7 +491,8 @@ def technique_views(
     doubts: Doubts = NO_DOUBTS,
 ) -> tuple[TechniqueView, ...]:
     """Every technique in the given order, on every machine that measured it; of its rows those in
-    doubt stand behind, and what may not lead last.
+    doubt stand behind, and what may not lead last. Of a machine's runs one whose ratios are a known
+    error stands behind those that have another.
 
     At most so many cases have their raw windows drawn, as many of each technique and machine.
     """
@@ -503,14 +504,22 @@ def technique_views(
             key=lambda one: (bool(why_not_leading(one, doubts)), doubted(one)),
         ):
             rows.setdefault((row.technique, machine.number), []).append(row)
+    models = [machine.summary.run.model for machine in machines]
     made = []
     strips_each = max(1, most_strips // max(1, len(rows)))
     for id, anchor in techniques.items():
         parts: list[PartView] = []
-        for machine in machines:
-            if found := rows.get((id, machine.number)):
-                part = _part(machine, anchor, found, strips_each, parts)
-                parts.append(replace(part, why_not=why_not_leading(found[0], doubts)))
+        measured = [
+            (machine, found, why_not_leading(found[0], doubts))
+            for machine in machines
+            if (found := rows.get((id, machine.number)))
+        ]
+        for machine, found, why_not in sorted(
+            measured,
+            key=lambda one: (models.index(one[0].summary.run.model), one[2] == KNOWN_ERROR),
+        ):
+            part = _part(machine, anchor, found, strips_each, parts)
+            parts.append(replace(part, why_not=why_not))
         tested = tuple(
             (view.model, view.anchor_of(one), one)
             for view in claims

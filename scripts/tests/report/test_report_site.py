@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.analysis.summary import summarise
+from gpulift.analysis.analyse import Beside, analyse
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.read import read_run
 from gpulift.report import page, site
 from tests import runs_made, sample
@@ -58,6 +60,23 @@ def test_the_index_has_a_row_that_may_lead_or_says_why_there_is_none() -> None:
     both = undrawn_pages(analysed([once, thrice]))
     assert 'class="run"' in both["pages/t-a-b.html"]
     assert "no row leads" not in both[site.FRONT]
+
+
+def test_a_run_whose_ratios_are_a_known_error_stands_behind_another() -> None:
+    def measured(name: str, day: int, cases: int) -> Summary:
+        arms = [sample.arm("x", 2e-3), sample.arm("y", 1e-3)]
+        made = [one for n in range(cases) for one in sample.launches(2, "a/b", {"n": n}, arms)]
+        asked = [{**one, "question": f"Of the {name}?"} for one in made]
+        return run_of(asked, name, f"2026-11-2{day}T04:00:00Z")
+
+    runs = [measured("chains", 1, cases=2), measured("kernels", 2, cases=1)]
+    held = analyse(runs, Beside())
+    assert '<h3 id="t-a-b">Of the chains?' in undrawn_pages(held)["pages/t-a-b.html"]
+    wrong = Erratum("x", "x", "x", "x", runs=("*",), before="2026-11-22", leads=False)
+    told = undrawn_pages(analyse(runs, Beside(errata=(wrong,))))["pages/t-a-b.html"]
+    assert '<h3 id="t-a-b">Of the kernels?' in told
+    (folded,) = re.findall(r'<details class="run">.*?</summary>', told, flags=re.DOTALL)
+    assert "chains" in folded
 
 
 def dead_links(folder: Path) -> list[str]:
