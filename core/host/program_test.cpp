@@ -285,9 +285,10 @@ TEST_F(Program, AValueThatATechniqueRefusesCostsItsCaseAlone) {
 TEST_F(Program, AValueThatAScriptRefusesIsOneLine) {
   const Result result = measure(modules({"script_sizes"}), {"--launches", "1", "--axis", "size=3,4"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("ValueError: sizes are even (script_sizes.py, line 18); the sweep has no such case"),
-                    Not(HasSubstr("Traceback"))));
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("ValueError: sizes are even (testing.script_sizes.py, line 18); the sweep has no such case"),
+            Not(HasSubstr("Traceback"))));
   std::map<int, std::string> outcomes;
   for (const Json& record : records()) outcomes[record.at("case").at("size")] = record.at("outcome");
   EXPECT_EQ(outcomes, (std::map<int, std::string>{{3, "error"}, {4, "ok"}}));

@@ -691,9 +691,10 @@ def said_by(error: BaseException) -> str:
 
 def place_of(error: BaseException, script: Path) -> str:
     """Where the script raised it, or called what did; empty where it did not."""
+    file = script.resolve()  # as it was loaded
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
-    return f" ({script.name}, line {lines[-1]})" if lines else ""
+    lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+    return f" ({file.name}, line {lines[-1]})" if lines else ""
 
 
 def text_of(error: BaseException) -> str:
