@@ -30,15 +30,7 @@ from gpulift.analysis.errata import Erratum
 from gpulift.analysis.ledger import Claim, Experiment, Rule, Source
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
-from tests.sample import (
-    Json,
-    arm,
-    gpu_context,
-    launches,
-    record,
-    skipped_arm,
-    unmeasured,
-)
+from tests.sample import Json, arm, gpu_context, launches, record, skipped_arm, unmeasured
 
 SOURCE = Source("Article", "Somebody", "2025", "")
 AT_LEAST_2 = Rule("at_least", low=2.0)
