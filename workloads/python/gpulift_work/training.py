@@ -25,8 +25,6 @@ import torch
 import torch.nn.functional as nnf
 from gpulift_worker import Arm, Skip, cores
 from torch import nn
-from torch._dynamo.utils import counters, get_compilation_metrics
-from torch._inductor import config as inductor_config
 
 from gpulift_work.experts import MOE_SIZES, Moe
 from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, LlamaSize
@@ -545,6 +543,8 @@ def use_cold_cache() -> None:
 
 def keep_the_compiler_quiet() -> None:
     """Its tables of candidates and its advice to its authors would be hundreds of lines."""
+    from torch._inductor import config as inductor_config  # half of what torch takes to load
+
     inductor_config.autotune_num_choices_displayed = 0
     inductor_config.max_autotune_report_choices_stats = False
     # Candidates that do not fit the card are part of the search, and each leaves a trace.
@@ -683,6 +683,8 @@ def errors_of(training: Training, rows: int) -> tuple[float, float]:
 
 def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
     """What compiling cost, and how often it happened. Break-even only where steps got shorter."""
+    from torch._dynamo.utils import counters, get_compilation_metrics
+
     recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
     found = {
         "cold_start_s": cold_start_s,
