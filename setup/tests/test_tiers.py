@@ -127,6 +127,20 @@ def test_a_step_that_there_is_not_is_a_line_with_those_that_there_are(tiers: San
     assert "the steps are: build format" in call(tiers, "pythn").stderr
 
 
+@pytest.mark.parametrize(("beside", "keeps_contract"), [(".cpp", False), (".cu", False), (".md", True)])
+def test_a_technique_in_python_alone_keeps_the_contract_of_those(
+    tiers: Sandbox, beside: str, keeps_contract: bool
+) -> None:
+    theme = tiers.root / "benches" / "theme"
+    theme.mkdir()
+    for name in ("name.py", "name_test.py", f"name{beside}"):
+        (theme / name).touch()
+    assert call(tiers, "technique", "theme/name").returncode == 0
+    (tests,) = (line for line in tiers.lines() if "-m pytest" in line)
+    assert "benches/theme/name_test.py" in tests.split()
+    assert ("contract_test.py" in tests) == keeps_contract
+
+
 def test_the_longest_tests_of_all_steps_are_one_list(tiers: Sandbox) -> None:
     build = tiers.root / "build"
     build.mkdir()
