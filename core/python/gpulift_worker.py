@@ -730,6 +730,22 @@ def describe(scripts: Sequence[Path]) -> Json:
     return found
 
 
+def keep_bytecode() -> None:
+    """Below the user's cache, where PYTHONDONTWRITEBYTECODE is set and torch is bare sources, as in
+    some containers: each process, also those that this one starts, would compile them for 3 to
+    10 s."""
+    torch = importlib.util.find_spec("torch") if sys.dont_write_bytecode else None
+    if torch is None or torch.origin is None or sys.pycache_prefix is not None:
+        return
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    cache = named if os.path.isabs(named) else os.path.expanduser("~/.cache")
+    if not os.path.isabs(cache) or os.path.exists(importlib.util.cache_from_source(torch.origin)):
+        return
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = f"{cache}/gpulift/bytecode"
+
+
 def leave_current_folder() -> None:
     """Out of where modules are found: an empty entry of PYTHONPATH means it, mostly unasked."""
     named = os.environ.get("PYTHONPATH")
@@ -747,6 +763,7 @@ def keep_torch_quiet() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line."""
+    keep_bytecode()
     leave_current_folder()
     keep_torch_quiet()
     if arguments[:1] == ["--manifest"]:

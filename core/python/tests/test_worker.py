@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import py_compile
 import re
 import signal
 import subprocess
@@ -1166,6 +1167,30 @@ def test_a_script_finds_its_siblings_after_all_else_and_nothing_in_the_current_f
     with Worker(tmp_path, body, top) as worker:
         notes = worker.hello()["notes"]
     assert notes == {"found": "[True, False, False]", "elsewhere": "None"}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_keeps_the_bytecode_of_a_torch_that_is_bare_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    torch = tmp_path / "torch" / "__init__.py"
+    torch.parent.mkdir()
+    torch.write_text("def manual_seed(seed): pass\n")
+    if is_compiled:
+        py_compile.compile(str(torch))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    body = (
+        "child = [sys.executable, '-c', 'import sys; print(sys.pycache_prefix)']\n"
+        "said = subprocess.run(child, capture_output=True, text=True, check=True).stdout\n"
+        "return Arm(int, notes={'own': str(sys.pycache_prefix), 'child': said.strip()})"
+    )
+    with Worker(tmp_path, body, "import subprocess, sys, torch\n") as worker:
+        notes = worker.hello()["notes"]
+    folder = str(None if is_compiled else tmp_path / "cache" / "gpulift" / "bytecode")
+    assert notes == {"own": folder, "child": folder}
+    assert bool(list(tmp_path.glob("cache/**/torch/__init__*.pyc"))) != is_compiled
 
 
 def test_runs_where_python_leaves_out_the_folder_of_a_script(
