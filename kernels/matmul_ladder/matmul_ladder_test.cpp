@@ -87,6 +87,51 @@ TEST(TileOrder, WorksOnASquare) {
   EXPECT_EQ(kOrder.at(8 * 32), (ladder::TilePlace{8, 0}));
 }
 
+TEST(Dealing, GivesEveryStepOfEveryTileToOneCluster) {
+  for (const int most : {1, 2, 57, 66}) {
+    for (const int steps : {1, 2, 3, 8, 63}) {
+      for (const int tiles : {1, 2, 8, 33, 34, 57, 66, 67, 100, 256, 272, 1024}) {
+        for (const ladder::Dealing& dealing :
+             {ladder::deal_whole(tiles, most), ladder::deal_parts(tiles, steps, most)}) {
+          ASSERT_LE(dealing.clusters, most);
+          std::vector<int> met(static_cast<std::size_t>(tiles) * static_cast<std::size_t>(steps));
+          for (int cluster = 0; cluster < dealing.clusters; ++cluster) {
+            ASSERT_GE(dealing.rounds(cluster), 1);
+            for (int round = 0; round < dealing.rounds(cluster); ++round) {
+              const ladder::Part part = dealing.work(cluster, round, steps);
+              ASSERT_LT(part.tile, tiles);
+              ASSERT_LT(part.from, part.to);  // else the ring would stop
+              for (int step = part.from; step < part.to; ++step) {
+                const int index = part.tile * steps + step;
+                ++met[static_cast<std::size_t>(index)];
+              }
+              if (part.tile < dealing.whole) continue;
+              EXPECT_EQ(round, dealing.rounds(cluster) - 1);
+              EXPECT_EQ(dealing.cluster_of(part.tile, part.number), cluster);
+              EXPECT_LT(part.number, dealing.parts);
+            }
+          }
+          EXPECT_EQ(met, std::vector<int>(met.size(), 1)) << most << " " << steps << " " << tiles;
+        }
+      }
+    }
+  }
+}
+
+TEST(Dealing, SplitsARoundThatLeavesHalfOfTheClustersIdle) {
+  const auto splits = [](int tiles, int steps, int most) { return ladder::deal_parts(tiles, steps, most).parts; };
+  EXPECT_EQ(splits(272, 63, 66), 6);
+  EXPECT_EQ(splits(66 + 33, 63, 66), 2);
+  EXPECT_EQ(splits(66 + 34, 63, 66), 0);
+  EXPECT_EQ(splits(256, 64, 66), 0);
+  EXPECT_EQ(splits(132, 64, 66), 0);
+  EXPECT_EQ(splits(1, 3, 66), 3);  // no more than steps
+  EXPECT_EQ(splits(1, 1, 66), 0);
+  EXPECT_EQ(ladder::deal_parts(272, 63, 66).clusters, 66);
+  EXPECT_EQ(ladder::deal_parts(272, 1, 66).clusters, 55);  // five rounds
+  EXPECT_EQ(ladder::deal_parts(2, 3, 66).clusters, 6);
+}
+
 TEST(Ring, ChangesItsPhaseWithEachRound) {
   ladder::Ring<3> ring;
   for (int step = 0; step < 20; ++step) {
