@@ -19,7 +19,7 @@ TEST(MatmulRung, HasAName) {
   std::vector<std::string> names;
   for (const MatmulRung rung : kMatmulRungs) names.push_back(matmul_rung_name(rung));
   EXPECT_EQ(names, (std::vector<std::string>{"naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma",
-                                             "wgmma_multicast", "wgmma"}));
+                                             "wgmma_multicast", "wgmma", "wgmma_stream_k"}));
 }
 
 TEST(MatmulRung, SaysWhatADeviceLacks) {
@@ -29,7 +29,8 @@ TEST(MatmulRung, SaysWhatADeviceLacks) {
     for (const MatmulRung rung : {MatmulRung::kMmaUnswizzled, MatmulRung::kMmaSwizzled, MatmulRung::kMma}) {
       EXPECT_EQ(why_rung_unsupported(rung, architecture).empty(), architecture >= 80);
     }
-    for (const MatmulRung rung : {MatmulRung::kWgmmaTma, MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma}) {
+    for (const MatmulRung rung :
+         {MatmulRung::kWgmmaTma, MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma, MatmulRung::kWgmmaStreamK}) {
       EXPECT_EQ(why_rung_unsupported(rung, architecture).empty(), architecture == 90);
     }
   }
@@ -42,9 +43,10 @@ TEST(MatmulRung, SaysWhatADeviceLacks) {
 TEST(MatmulRung, RefusesWhatItCannotTake) {
   alignas(16) __nv_bfloat16 data[16] = {};
   const LadderProduct good{data, data, data, 1, 8, 8};
-  const auto refused = [](const LadderProduct& product) {
+  const auto refused = [&](const LadderProduct& product) {
     for (const MatmulRung rung : kMatmulRungs) {
-      EXPECT_THROW(multiply(rung, product, nullptr), std::invalid_argument) << matmul_rung_name(rung);
+      EXPECT_THROW(multiply(rung, product, reinterpret_cast<std::byte*>(data), nullptr), std::invalid_argument)
+          << matmul_rung_name(rung);
     }
   };
   const auto changed = [&](auto change) {
@@ -59,6 +61,7 @@ TEST(MatmulRung, RefusesWhatItCannotTake) {
   refused(changed([&](auto& product) { product.left = data + 1; }));
   refused(changed([&](auto& product) { product.right = data + 4; }));
   refused(changed([&](auto& product) { product.result = data + 2; }));
+  EXPECT_THROW(multiply(MatmulRung::kWgmmaStreamK, good, nullptr, nullptr), std::invalid_argument);  // no workspace
 }
 
 TEST(TileOrder, MeetsEveryTileOnce) {
@@ -291,7 +294,8 @@ class MatmulLadder : public DeviceTest, public testing::WithParamInterface<Matmu
   }
 
   std::vector<std::uint16_t> by_rung(const Shape& shape, MatmulRung rung) {
-    return bits_of(shape, [&](const LadderProduct& product) { multiply(rung, product, stream()); });
+    const auto workspace = make_rung_workspace(device(), rung);
+    return bits_of(shape, [&](const LadderProduct& product) { multiply(rung, product, workspace.data(), stream()); });
   }
 
   static std::vector<std::uint16_t> by_loops(const Shape& shape) {
@@ -325,6 +329,16 @@ TEST_P(MatmulLadder, AgreesWithLoopsOnTheHost) {
 TEST_P(MatmulLadder, LargeProductsHaveTheBitsOfTheFirstRung) {
   for (const Shape& shape : {Shape{4096, 2304, 512}, Shape{3001, 4104, 1000}}) {
     EXPECT_EQ(by_rung(shape, GetParam()), by_rung(shape, MatmulRung::kNaive)) << shape.rows;
+  }
+}
+
+// One leaves the workspace as it found it, whatever the number of parts.
+TEST_P(MatmulLadder, ProductsFollowEachOtherInOneWorkspace) {
+  const auto workspace = make_rung_workspace(device(), GetParam());
+  for (const Shape& shape : {Shape{300, 520, 4008}, Shape{129, 264, 136}, Shape{300, 520, 4008}}) {
+    const auto bits = bits_of(
+        shape, [&](const LadderProduct& product) { multiply(GetParam(), product, workspace.data(), stream()); });
+    EXPECT_EQ(bits, by_rung(shape, MatmulRung::kNaive)) << shape.rows;
   }
 }
 
