@@ -3,8 +3,6 @@
 
 #include <cuda_runtime_api.h>  // __host__, __device__
 
-#include <algorithm>
-
 namespace gpulift::ladder {
 
 __host__ __device__ constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
@@ -60,46 +58,6 @@ struct TileOrder {
     return {first_row + inside % height, inside / height};
   }
 };
-
-/// Steps of a tile's depth, `from` up to `to`: all, or the part `number` of them.
-struct Part {
-  int tile;
-  int number;
-  int from;
-  int to;
-};
-
-/// Which cluster works on what: on whole tiles in rounds, and at last on a part of the depth of one of those behind.
-struct Dealing {
-  int clusters;
-  int whole;  // tiles, of which cluster c has c, c + clusters and so on
-  int split;  // tiles behind those
-  int parts;  // of each of these: every one the work of another cluster
-
-  __host__ __device__ constexpr int rounds(int cluster) const {
-    return divide_up(whole - cluster, clusters) + (cluster < split * parts ? 1 : 0);
-  }
-  __host__ __device__ constexpr Part work(int cluster, int round, int steps) const {
-    const int tile = cluster + round * clusters;
-    if (tile < whole) return {tile, 0, 0, steps};
-    // Neighbours have the same steps of neighbouring tiles, which read the same rows.
-    const int number = cluster / split;
-    return {whole + cluster % split, number, steps * number / parts, steps * (number + 1) / parts};
-  }
-  __host__ __device__ constexpr int cluster_of(int tile, int number) const { return number * split + tile - whole; }
-};
-
-/// To as few clusters as need no more rounds than `most`: they stay in step, and share the cache and the power.
-constexpr Dealing deal_whole(int tiles, int most) { return {divide_up(tiles, divide_up(tiles, most)), tiles, 0, 0}; }
-
-/// Where the last round would leave half of `most` clusters or more idle, its tiles are split.
-constexpr Dealing deal_parts(int tiles, int steps, int most) {
-  constexpr int kMostParts = 6;  // to add one up should take two steps' time: the root of steps / 2 is best
-  const int rest = tiles % most;
-  const int parts = rest == 0 ? 1 : std::min({most / rest, steps, kMostParts});
-  if (parts == 1) return deal_whole(tiles, most);
-  return {tiles > rest ? most : rest * parts, tiles - rest, rest, parts};
-}
 
 /// A place in a ring of buffers. The phase changes with each round, as that of the barriers does.
 template <int kStages>

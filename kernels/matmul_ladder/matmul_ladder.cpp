@@ -55,8 +55,6 @@ Rung find(MatmulRung rung) {
       return {"wgmma_multicast", Units::kWgmma, wgmma_multicast_rung()};
     case MatmulRung::kWgmma:
       return {"wgmma", Units::kWgmma, wgmma_rung()};
-    case MatmulRung::kWgmmaStreamK:
-      return {"wgmma_stream_k", Units::kWgmma, wgmma_stream_k_rung()};
   }
   throw std::invalid_argument("no such rung");
 }
@@ -89,24 +87,13 @@ RungResources rung_resources(MatmulRung rung) {
   return resources;
 }
 
-DeviceBuffer<std::byte> make_rung_workspace(Device& device, MatmulRung rung) {
-  const RungKernel kernel = find(rung).kernel;
-  DeviceBuffer<std::byte> workspace(device, kernel.workspace_bytes != nullptr ? kernel.workspace_bytes() : 0);
-  if (workspace.bytes() == 0) return workspace;
-  check(cudaMemset(workspace.data(), 0, workspace.bytes()));
-  check(cudaDeviceSynchronize());  // our streams do not wait for it
-  return workspace;
-}
-
-void multiply(MatmulRung rung, const LadderProduct& product, std::byte* workspace, cudaStream_t stream) {
+void multiply(MatmulRung rung, const LadderProduct& product, cudaStream_t stream) {
   refuse_unless(countable(product.rows) && countable(product.columns) && countable(product.depth),
                 "a side must be between 1 and 1048560");
   refuse_unless(product.columns % 8 == 0 && product.depth % 8 == 0, "columns and depth must be multiples of 8");
   refuse_unless(aligned(product.left) && aligned(product.right) && aligned(product.result),
                 "matrices must be aligned to 16 bytes");
-  const RungKernel kernel = find(rung).kernel;
-  refuse_unless(kernel.workspace_bytes == nullptr || workspace != nullptr, "this rung needs its workspace");
-  kernel.multiply(product, workspace, stream);
+  find(rung).kernel.multiply(product, stream);
 }
 
 }  // namespace gpulift

@@ -1,5 +1,5 @@
 #pragma once
-// One matrix product written nine times, each rung adding one thing to the one before: BF16 operands, sums in FP32, a
+// One matrix product written eight times, each rung adding one thing to the one before: BF16 operands, sums in FP32, a
 // BF16 result. What a rung adds, and what that brought, stands above its `..._rung()` in its .cu file.
 
 #include <cuda_bf16.h>
@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-
-#include "core/cuda/buffer.hpp"
 
 namespace gpulift {
 
@@ -23,12 +21,11 @@ enum class MatmulRung {
   kWgmmaTma,        // Tensor Cores by four warps: wgmma, from tiles that another warp loads by TMA
   kWgmmaMulticast,  // clusters of two blocks, which load what they share once
   kWgmma,           // blocks that persist
-  kWgmmaStreamK,    // a last round whose tiles several clusters share, by depth
 };
 
 inline constexpr std::array kMatmulRungs{MatmulRung::kNaive,          MatmulRung::kTiled, MatmulRung::kMmaUnswizzled,
                                          MatmulRung::kMmaSwizzled,    MatmulRung::kMma,   MatmulRung::kWgmmaTma,
-                                         MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma, MatmulRung::kWgmmaStreamK};
+                                         MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma};
 
 /// As in "wgmma_tma".
 std::string matmul_rung_name(MatmulRung rung);
@@ -56,11 +53,7 @@ struct RungResources {
 /// Throws NoDeviceCode where the build lacks the rung for this device: those of wgmma need one for 90a, not 90.
 RungResources rung_resources(MatmulRung rung);
 
-/// What the rung needs beside the operands, for any product: room for the partial sums of wgmma_stream_k, for others
-/// nothing. Products on one stream may share it.
-DeviceBuffer<std::byte> make_rung_workspace(Device& device, MatmulRung rung);
-
 /// Enqueues the product. Throws std::invalid_argument for a shape or alignment that it cannot take.
-void multiply(MatmulRung rung, const LadderProduct& product, std::byte* workspace, cudaStream_t stream);
+void multiply(MatmulRung rung, const LadderProduct& product, cudaStream_t stream);
 
 }  // namespace gpulift

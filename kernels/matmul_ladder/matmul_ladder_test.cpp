@@ -19,7 +19,7 @@ TEST(MatmulRung, HasAName) {
   std::vector<std::string> names;
   for (const MatmulRung rung : kMatmulRungs) names.push_back(matmul_rung_name(rung));
   EXPECT_EQ(names, (std::vector<std::string>{"naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma",
-                                             "wgmma_multicast", "wgmma", "wgmma_stream_k"}));
+                                             "wgmma_multicast", "wgmma"}));
 }
 
 TEST(MatmulRung, SaysWhatADeviceLacks) {
@@ -29,8 +29,7 @@ TEST(MatmulRung, SaysWhatADeviceLacks) {
     for (const MatmulRung rung : {MatmulRung::kMmaUnswizzled, MatmulRung::kMmaSwizzled, MatmulRung::kMma}) {
       EXPECT_EQ(why_rung_unsupported(rung, architecture).empty(), architecture >= 80);
     }
-    for (const MatmulRung rung :
-         {MatmulRung::kWgmmaTma, MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma, MatmulRung::kWgmmaStreamK}) {
+    for (const MatmulRung rung : {MatmulRung::kWgmmaTma, MatmulRung::kWgmmaMulticast, MatmulRung::kWgmma}) {
       EXPECT_EQ(why_rung_unsupported(rung, architecture).empty(), architecture == 90);
     }
   }
@@ -43,10 +42,9 @@ TEST(MatmulRung, SaysWhatADeviceLacks) {
 TEST(MatmulRung, RefusesWhatItCannotTake) {
   alignas(16) __nv_bfloat16 data[16] = {};
   const LadderProduct good{data, data, data, 1, 8, 8};
-  const auto refused = [&](const LadderProduct& product) {
+  const auto refused = [](const LadderProduct& product) {
     for (const MatmulRung rung : kMatmulRungs) {
-      EXPECT_THROW(multiply(rung, product, reinterpret_cast<std::byte*>(data), nullptr), std::invalid_argument)
-          << matmul_rung_name(rung);
+      EXPECT_THROW(multiply(rung, product, nullptr), std::invalid_argument) << matmul_rung_name(rung);
     }
   };
   const auto changed = [&](auto change) {
@@ -61,7 +59,6 @@ TEST(MatmulRung, RefusesWhatItCannotTake) {
   refused(changed([&](auto& product) { product.left = data + 1; }));
   refused(changed([&](auto& product) { product.right = data + 4; }));
   refused(changed([&](auto& product) { product.result = data + 2; }));
-  EXPECT_THROW(multiply(MatmulRung::kWgmmaStreamK, good, nullptr, nullptr), std::invalid_argument);  // no workspace
 }
 
 TEST(TileOrder, MeetsEveryTileOnce) {
@@ -88,51 +85,6 @@ TEST(TileOrder, WorksOnASquare) {
   EXPECT_EQ(kOrder.at(8), (ladder::TilePlace{0, 1}));
   EXPECT_EQ(kOrder.at(63), (ladder::TilePlace{7, 7}));
   EXPECT_EQ(kOrder.at(8 * 32), (ladder::TilePlace{8, 0}));
-}
-
-TEST(Dealing, GivesEveryStepOfEveryTileToOneCluster) {
-  for (const int most : {1, 2, 57, 66}) {
-    for (const int steps : {1, 2, 3, 8, 63}) {
-      for (const int tiles : {1, 2, 8, 33, 34, 57, 66, 67, 100, 256, 272, 1024}) {
-        for (const ladder::Dealing& dealing :
-             {ladder::deal_whole(tiles, most), ladder::deal_parts(tiles, steps, most)}) {
-          ASSERT_LE(dealing.clusters, most);
-          std::vector<int> met(static_cast<std::size_t>(tiles) * static_cast<std::size_t>(steps));
-          for (int cluster = 0; cluster < dealing.clusters; ++cluster) {
-            ASSERT_GE(dealing.rounds(cluster), 1);
-            for (int round = 0; round < dealing.rounds(cluster); ++round) {
-              const ladder::Part part = dealing.work(cluster, round, steps);
-              ASSERT_LT(part.tile, tiles);
-              ASSERT_LT(part.from, part.to);  // else the ring would stop
-              for (int step = part.from; step < part.to; ++step) {
-                const int index = part.tile * steps + step;
-                ++met[static_cast<std::size_t>(index)];
-              }
-              if (part.tile < dealing.whole) continue;
-              EXPECT_EQ(round, dealing.rounds(cluster) - 1);
-              EXPECT_EQ(dealing.cluster_of(part.tile, part.number), cluster);
-              EXPECT_LT(part.number, dealing.parts);
-            }
-          }
-          EXPECT_EQ(met, std::vector<int>(met.size(), 1)) << most << " " << steps << " " << tiles;
-        }
-      }
-    }
-  }
-}
-
-TEST(Dealing, SplitsARoundThatLeavesHalfOfTheClustersIdle) {
-  const auto splits = [](int tiles, int steps, int most) { return ladder::deal_parts(tiles, steps, most).parts; };
-  EXPECT_EQ(splits(272, 63, 66), 6);
-  EXPECT_EQ(splits(66 + 33, 63, 66), 2);
-  EXPECT_EQ(splits(66 + 34, 63, 66), 0);
-  EXPECT_EQ(splits(256, 64, 66), 0);
-  EXPECT_EQ(splits(132, 64, 66), 0);
-  EXPECT_EQ(splits(1, 3, 66), 3);  // no more than steps
-  EXPECT_EQ(splits(1, 1, 66), 0);
-  EXPECT_EQ(ladder::deal_parts(272, 63, 66).clusters, 66);
-  EXPECT_EQ(ladder::deal_parts(272, 1, 66).clusters, 55);  // five rounds
-  EXPECT_EQ(ladder::deal_parts(2, 3, 66).clusters, 6);
 }
 
 TEST(Ring, ChangesItsPhaseWithEachRound) {
@@ -294,8 +246,7 @@ class MatmulLadder : public DeviceTest, public testing::WithParamInterface<Matmu
   }
 
   std::vector<std::uint16_t> by_rung(const Shape& shape, MatmulRung rung) {
-    const auto workspace = make_rung_workspace(device(), rung);
-    return bits_of(shape, [&](const LadderProduct& product) { multiply(rung, product, workspace.data(), stream()); });
+    return bits_of(shape, [&](const LadderProduct& product) { multiply(rung, product, stream()); });
   }
 
   static std::vector<std::uint16_t> by_loops(const Shape& shape) {
@@ -329,16 +280,6 @@ TEST_P(MatmulLadder, AgreesWithLoopsOnTheHost) {
 TEST_P(MatmulLadder, LargeProductsHaveTheBitsOfTheFirstRung) {
   for (const Shape& shape : {Shape{4096, 2304, 512}, Shape{3001, 4104, 1000}}) {
     EXPECT_EQ(by_rung(shape, GetParam()), by_rung(shape, MatmulRung::kNaive)) << shape.rows;
-  }
-}
-
-// One leaves the workspace as it found it, whatever the number of parts.
-TEST_P(MatmulLadder, ProductsFollowEachOtherInOneWorkspace) {
-  const auto workspace = make_rung_workspace(device(), GetParam());
-  for (const Shape& shape : {Shape{300, 520, 4008}, Shape{129, 264, 136}, Shape{300, 520, 4008}}) {
-    const auto bits = bits_of(
-        shape, [&](const LadderProduct& product) { multiply(GetParam(), product, workspace.data(), stream()); });
-    EXPECT_EQ(bits, by_rung(shape, MatmulRung::kNaive)) << shape.rows;
   }
 }
 

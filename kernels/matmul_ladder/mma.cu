@@ -132,7 +132,7 @@ template <Rows kRows, int kStages>
 struct Mma {
   static constexpr int kSharedBytes = kStages * 2 * kTileBytes;
 
-  static void multiply(const LadderProduct& product, std::byte* /*workspace*/, cudaStream_t stream) {
+  static void multiply(const LadderProduct& product, cudaStream_t stream) {
     const auto tiles = [](std::int64_t side) { return ladder::divide_up(static_cast<int>(side), kTile); };
     const ladder::TileOrder order{tiles(product.rows), tiles(product.columns), kGroupRows};
     const auto kernel = mma_kernel<kRows, kStages>;

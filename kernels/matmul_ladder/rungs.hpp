@@ -7,9 +7,8 @@
 namespace gpulift {
 
 struct RungKernel {
-  void (*multiply)(const LadderProduct& product, std::byte* workspace, cudaStream_t stream);
+  void (*multiply)(const LadderProduct& product, cudaStream_t stream);
   RungResources (*resources)();
-  std::size_t (*workspace_bytes)() = nullptr;  // on this device, all zero before the first product
 };
 
 RungKernel naive_rung();
@@ -20,7 +19,6 @@ RungKernel mma_rung();
 RungKernel wgmma_tma_rung();
 RungKernel wgmma_multicast_rung();
 RungKernel wgmma_rung();
-RungKernel wgmma_stream_k_rung();
 
 /// Of a kernel that is launched with so much dynamic shared memory.
 template <typename Kernel>

@@ -79,7 +79,7 @@ __global__ __launch_bounds__(kThreads, 2) void tiled_kernel(LadderProduct produc
   }
 }
 
-void multiply(const LadderProduct& product, std::byte* /*workspace*/, cudaStream_t stream) {
+void multiply(const LadderProduct& product, cudaStream_t stream) {
   const auto tiles = [](std::int64_t side) { return ladder::divide_up(static_cast<int>(side), kTile); };
   const ladder::TileOrder order{tiles(product.rows), tiles(product.columns), kGroupRows};
   tiled_kernel<<<static_cast<unsigned>(order.count()), kThreads, 0, stream>>>(product, order);

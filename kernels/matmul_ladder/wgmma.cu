@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <cuda/ptx>
-#include <type_traits>
 
 #include "core/cuda/check.hpp"
 #include "kernels/matmul_ladder/layout.hpp"
@@ -24,8 +22,7 @@ constexpr int kBoxes = 2;    // of each group, for the result: what fits into 22
 constexpr int kGroup = 128;  // threads of four warps
 constexpr int kMultiplying = 2;
 constexpr int kThreads = kGroup * (kMultiplying + 1);
-constexpr int kFours = 128 / 4;  // of the sums of a thread
-constexpr int kBoxSide = 64;     // the result leaves in boxes of 64 x 64
+constexpr int kBoxSide = 64;  // the result leaves in boxes of 64 x 64
 constexpr int kBoxBytes = kBoxSide * ladder::kRowBytes;
 constexpr int kAlignment = 1024;  // of swizzled tiles
 static_assert(kTileRows == kMultiplying * kBoxSide);
@@ -51,28 +48,6 @@ struct Maps {
   CUtensorMap result;
 };
 
-/// What clusters work on: whole tiles.
-struct WholeTiles {
-  int steps;
-};
-
-/// The sums of a cluster's part. Beside them, of the split tile that has this number: how many of its parts are there.
-template <int kBlocks>
-struct PartialSums {
-  float4 of[kBlocks][kMultiplying][kFours][kGroup];  // as threads have them, so that a warp's lie together
-  unsigned arrived[kBlocks][kMultiplying];
-};
-
-/// Whole tiles, and at last parts of some.
-template <int kBlocks>
-struct PartedTiles {
-  int steps;
-  ladder::Dealing dealing;
-  PartialSums<kBlocks>* sums;
-};
-template <typename Tiles>
-constexpr bool kAreParted = !std::is_same_v<Tiles, WholeTiles>;
-
 /// Until the phase of this parity is over.
 [[maybe_unused]] __device__ void wait(std::uint64_t* barrier, unsigned parity) {
   while (!cuda::ptx::mbarrier_try_wait_parity(barrier, parity)) {
@@ -85,21 +60,14 @@ constexpr bool kAreParted = !std::is_same_v<Tiles, WholeTiles>;
   cuda::ptx::barrier_cluster_wait(cuda::ptx::sem_acquire);
 }
 
-/// Calls work(first row, first column, part) for each of this block's tiles. `order` counts the tiles of clusters,
-/// whose blocks are above one another.
-template <int kBlocks, typename Tiles, typename Work>
-__device__ void for_each_tile(const ladder::TileOrder& order, const Tiles& tiles, int rank, Work work) {
+/// Calls work(first row, first column) for each of this block's tiles. `order` counts the tiles of clusters, whose
+/// blocks are above one another.
+template <int kBlocks, typename Work>
+__device__ void for_each_tile(const ladder::TileOrder& order, int rank, Work work) {
   const int clusters = static_cast<int>(gridDim.x) / kBlocks;
-  const int cluster = static_cast<int>(blockIdx.x) / kBlocks;
-  const auto begin = [&](const ladder::Part& part) {
-    const ladder::TilePlace place = order.at(part.tile);
-    work((place.row * kBlocks + rank) * kTileRows, place.column * kTileColumns, part);
-  };
-  if constexpr (kAreParted<Tiles>) {
-    const int rounds = tiles.dealing.rounds(cluster);
-    for (int round = 0; round < rounds; ++round) begin(tiles.dealing.work(cluster, round, tiles.steps));
-  } else {
-    for (int tile = cluster; tile < order.count(); tile += clusters) begin({tile, 0, 0, tiles.steps});
+  for (int tile = static_cast<int>(blockIdx.x) / kBlocks; tile < order.count(); tile += clusters) {
+    const ladder::TilePlace place = order.at(tile);
+    work((place.row * kBlocks + rank) * kTileRows, place.column * kTileColumns);
   }
 }
 
@@ -120,12 +88,11 @@ __device__ void load_share(unsigned char (&tile)[kTileColumns * ladder::kRowByte
 }
 
 /// One thread: waits until all blocks that get a tile have done with the one before it in the ring.
-template <int kBlocks, typename Tiles>
-__device__ void load_tiles(const Maps& maps, const ladder::TileOrder& order, const Tiles& tiles, Shared& shared,
-                           int rank) {
+template <int kBlocks>
+__device__ void load_tiles(const Maps& maps, const ladder::TileOrder& order, int steps, Shared& shared, int rank) {
   ladder::Ring<kStages> ring;
-  for_each_tile<kBlocks>(order, tiles, rank, [&](int row, int column, const ladder::Part& part) {
-    for (int step = part.from; step < part.to; ++step) {
+  for_each_tile<kBlocks>(order, rank, [&](int row, int column) {
+    for (int step = 0; step < steps; ++step) {
       using namespace cuda::ptx;
       Stage& stage = shared.stages[ring.stage];
       std::uint64_t* full = &shared.full[ring.stage];
@@ -146,7 +113,7 @@ __device__ void release(const std::uint64_t* empty) {
   __syncwarp();
 }
 
-/// The sums of this group's 64 rows over so many steps.
+/// The sums of this group's 64 rows over the whole depth.
 template <int kBlocks>
 __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, int steps, Shared& shared, int group) {
   int before = 0;
@@ -200,48 +167,8 @@ __device__ void multiply_tile(float (&sums)[128], ladder::Ring<kStages>& ring, i
   }
 }
 
-/// Lays this group's sums of a part into the workspace. True if it is the last of the tile's parts to do so: then its
-/// sums are those of all, added in the same order whichever comes last. None waits for another.
 template <int kBlocks>
-__device__ bool add_parts(float (&sums)[4 * kFours], const PartedTiles<kBlocks>& tiles, const ladder::Part& part,
-                          int rank, int group) {
-  __shared__ bool last[kMultiplying];
-  const ladder::Dealing& dealing = tiles.dealing;
-  const int thread = static_cast<int>(threadIdx.x) % kGroup;
-  auto& own = tiles.sums[dealing.cluster_of(part.tile, part.number)].of[rank][group];
-#pragma unroll
-  for (int i = 0; i < kFours; ++i) {
-    own[i][thread] = {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
-  }
-  ptx::synchronise(1 + group, kGroup);
-  if (thread == 0) {
-    const auto before_last = static_cast<unsigned>(dealing.parts) - 1;
-    __threadfence();  // releases what the whole group wrote before it met
-    // The last one turns it to zero again, for the next product.
-    last[group] = atomicInc(&tiles.sums[part.tile - dealing.whole].arrived[rank][group], before_last) == before_last;
-    __threadfence();  // acquires what the other parts' groups wrote
-  }
-  __syncwarp();
-  ptx::synchronise(1 + group, kGroup);
-  if (!last[group]) return false;
-#pragma unroll
-  for (float& sum : sums) sum = 0;
-  for (int number = 0; number < dealing.parts; ++number) {
-    const auto& its = tiles.sums[dealing.cluster_of(part.tile, number)].of[rank][group];
-#pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-      const float4 four = its[i][thread];
-      sums[4 * i] += four.x;
-      sums[4 * i + 1] += four.y;
-      sums[4 * i + 2] += four.z;
-      sums[4 * i + 3] += four.w;
-    }
-  }
-  return true;
-}
-
-template <int kBlocks, typename Tiles>
-__device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, const Tiles& tiles, Shared& shared) {
+__device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, int steps, Shared& shared) {
   using namespace cuda::ptx;
   const auto rank = static_cast<int>(get_sreg_cluster_ctarank());
   if (threadIdx.x == 0) {
@@ -260,19 +187,15 @@ __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, c
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == kMultiplying) {
     ptx::give_registers<kLoadingRegisters>();
-    if (threadIdx.x % kGroup == 0) load_tiles<kBlocks>(maps, order, tiles, shared, rank);
+    if (threadIdx.x % kGroup == 0) load_tiles<kBlocks>(maps, order, steps, shared, rank);
     __syncwarp();
     synchronise_cluster();
   } else {
     ptx::take_registers<kMultiplyingRegisters>();
     ladder::Ring<kStages> ring;
-    for_each_tile<kBlocks>(order, tiles, rank, [&](int row, int column, const ladder::Part& part) {
+    for_each_tile<kBlocks>(order, rank, [&](int row, int column) {
       float sums[128];
-      const int steps = part.to - part.from;
       multiply_tile<kBlocks>(sums, ring, steps, shared, group);
-      if constexpr (kAreParted<Tiles>) {
-        if (steps < tiles.steps && !add_parts<kBlocks>(sums, tiles, part, rank, group)) return;
-      }
       store_tile(sums, maps.result, shared, group, row, column);
     });
     if (threadIdx.x % kGroup == 0) cp_async_bulk_wait_group_read(n32_t<0>{});
@@ -281,13 +204,13 @@ __device__ void multiply_all(const Maps& maps, const ladder::TileOrder& order, c
   }
 }
 
-template <int kBlocks, typename Tiles>
+template <int kBlocks>
 __global__ __launch_bounds__(kThreads, 1) void wgmma_kernel(const __grid_constant__ Maps maps, ladder::TileOrder order,
-                                                            Tiles tiles) {
+                                                            int steps) {
   if constexpr (ptx::kHasWgmma) {
     extern __shared__ unsigned char memory[];
     unsigned char* aligned = memory + (kAlignment - ptx::shared_address(memory) % kAlignment) % kAlignment;
-    multiply_all<kBlocks>(maps, order, tiles, *reinterpret_cast<Shared*>(aligned));
+    multiply_all<kBlocks>(maps, order, steps, *reinterpret_cast<Shared*>(aligned));
   }
 }
 
@@ -299,20 +222,12 @@ int multiprocessors() {
   return count;
 }
 
-/// What blocks do after their first tile.
-enum class Then { kEnd, kPersist, kPersistAndSplit };
+/// As few as need no more rounds: they stay in step, and share the cache and the power.
+int clusters_that_persist(int tiles, int most) { return ladder::divide_up(tiles, ladder::divide_up(tiles, most)); }
 
-template <int kBlocks, Then kThen>
+template <int kBlocks, bool kPersists>
 struct Wgmma {
-  static constexpr bool kSplit = kThen == Then::kPersistAndSplit;
-  static constexpr auto kKernel = wgmma_kernel<kBlocks, std::conditional_t<kSplit, PartedTiles<kBlocks>, WholeTiles>>;
-
-  static int most_clusters() { return std::max(multiprocessors() / kBlocks, 1); }
-  static std::size_t workspace_bytes() {
-    return static_cast<std::size_t>(most_clusters()) * sizeof(PartialSums<kBlocks>);
-  }
-
-  static void multiply(const LadderProduct& product, [[maybe_unused]] std::byte* workspace, cudaStream_t stream) {
+  static void multiply(const LadderProduct& product, cudaStream_t stream) {
     constexpr int kClusterRows = kBlocks * kTileRows;
     constexpr int kRowsAtOnce = 2048;  // are worked on before the next column
     const auto rows = static_cast<int>(product.rows);
@@ -323,30 +238,25 @@ struct Wgmma {
                     make_tensor_map(product.result, product.rows, product.columns, kBoxSide)};
     const ladder::TileOrder order{ladder::divide_up(rows, kClusterRows), ladder::divide_up(columns, kTileColumns),
                                   kRowsAtOnce / kClusterRows};
-    const int tiles = order.count();
-    const ladder::Dealing dealing = kSplit ? ladder::deal_parts(tiles, steps, most_clusters())
-                                           : ladder::deal_whole(tiles, kThen == Then::kEnd ? tiles : most_clusters());
+    const int most = std::max(multiprocessors() / kBlocks, 1);
+    const int clusters = kPersists ? clusters_that_persist(order.count(), most) : order.count();
 
-    check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    const auto kernel = wgmma_kernel<kBlocks>;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {kBlocks, 1, 1};
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(dealing.clusters * kBlocks));
+    config.gridDim = dim3(static_cast<unsigned>(clusters * kBlocks));
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kSharedBytes;
     config.stream = stream;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    if constexpr (kSplit) {
-      const PartedTiles<kBlocks> parted{steps, dealing, reinterpret_cast<PartialSums<kBlocks>*>(workspace)};
-      check(cudaLaunchKernelEx(&config, kKernel, maps, order, parted));
-    } else {
-      check(cudaLaunchKernelEx(&config, kKernel, maps, order, WholeTiles{steps}));
-    }
+    check(cudaLaunchKernelEx(&config, kernel, maps, order, steps));
   }
-  static RungResources resources() { return resources_of(kKernel, kSharedBytes); }
-  static constexpr RungKernel kRung{multiply, resources, kSplit ? workspace_bytes : nullptr};
+  static RungResources resources() { return resources_of(wgmma_kernel<kBlocks>, kSharedBytes); }
+  static constexpr RungKernel kRung{multiply, resources};
 };
 
 }  // namespace
@@ -354,22 +264,16 @@ struct Wgmma {
 // Adds wgmma, which reads its operands from shared memory itself, and TMA, by which one thread loads whole tiles: no
 // warp that multiplies computes an address, and Tensor Cores run at their full rate while the ring is full. The L2
 // cache fills it, 48 KiB a step. An H200 at 4096 cubed: 756 TFLOP/s, 2.0 times as fast as mma, for which 8.9 TB/s come.
-RungKernel wgmma_tma_rung() { return Wgmma<1, Then::kEnd>::kRung; }
+RungKernel wgmma_tma_rung() { return Wgmma<1, false>::kRung; }
 
 // Adds clusters of two blocks, one above the other: each loads one half of the tile of `right`, into both. A block
 // reads 32 KiB a step in place of 48. An H200 at 4096 cubed: 755 TFLOP/s, as fast, since the L2 held nothing up. At
 // 4001 x 4104 x 4008, whose rows begin anywhere in a line, it does: 1.3 times as fast.
-RungKernel wgmma_multicast_rung() { return Wgmma<2, Then::kEnd>::kRung; }
+RungKernel wgmma_multicast_rung() { return Wgmma<2, false>::kRung; }
 
 // Adds blocks that persist: a tile's results are stored while the next one's operands are loaded and multiplied, where
 // before each tile began with an empty ring and ended with a store. An H200 at 4096 cubed: 785 TFLOP/s, 1.04 times as
 // fast. 4001 x 4104 has 272 tiles of clusters, which 55 of the 66 clusters work on in 5 rounds of equal length.
-RungKernel wgmma_rung() { return Wgmma<2, Then::kPersist>::kRung; }
-
-// Adds Stream-K: a last round that would leave half of the clusters idle, or more, is split along the depth. 4001 x
-// 4104 x 4008 has 4 rounds on all 66 clusters and 8 tiles, of which 48 clusters now take a sixth each. With the sum of
-// six that should take 20 us in place of a round's 48: 1.13 times as fast. 4096 cubed leaves 58 tiles, and none is
-// split.
-RungKernel wgmma_stream_k_rung() { return Wgmma<2, Then::kPersistAndSplit>::kRung; }
+RungKernel wgmma_rung() { return Wgmma<2, true>::kRung; }
 
 }  // namespace gpulift
