@@ -13,7 +13,7 @@ PRIVATE = (
     ("an account", re.compile(r"\b[\w.-]+@[\w-]+")),
     ("a device's UUID", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-")),
 )
-ADDRESS = re.compile(r"https?://\S+")
+ADDRESS = re.compile(r"https?://\S+|(?<![\w./@~:-])github\.com/[\w.-]+/[\w.-]+")
 
 
 def private_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -76,6 +76,10 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
         (lambda r: r["notes"].update(a="me@node7"), "looks like an account"),
         (lambda r: r["notes"].update(a="GPU-6d8e2f3a-1b2c-4d5e-8f90-a1b2c3d4e5f6"), "UUID"),
         (lambda r: r["notes"].update(a="see https://example.com/a/b, 1/2 of 3 GB/s"), ""),
+        (lambda r: r["notes"].update(a="build the folder hopper of github.com/a/b"), ""),
+        (lambda r: r["notes"].update(a="see github.com/a/b:node7.corp"), "a host name"),
+        (lambda r: r["notes"].update(a="from me@github.com/a/b"), "a host name"),
+        (lambda r: r["notes"].update(a="in /work/github.com/a/b"), "a path"),
     ],
 )
 def test_one_wrong_record(tmp_path: Path, change: Callable[[sample.Json], Any], words: str) -> None:
