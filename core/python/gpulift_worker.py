@@ -17,6 +17,7 @@ import ctypes
 import errno
 import functools
 import gc
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -733,17 +734,25 @@ def describe(scripts: Sequence[Path]) -> Json:
 def keep_bytecode() -> None:
     """Below the user's cache, where PYTHONDONTWRITEBYTECODE is set and torch is bare sources, as in
     some containers: each process, also those that this one starts, would compile them for 3 to
-    10 s."""
+    10 s. A folder of its own for each torch, as several containers may share a cache."""
     torch = importlib.util.find_spec("torch") if sys.dont_write_bytecode else None
     if torch is None or torch.origin is None or sys.pycache_prefix is not None:
         return
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    cache = named if os.path.isabs(named) else os.path.expanduser("~/.cache")
-    if not os.path.isabs(cache) or os.path.exists(importlib.util.cache_from_source(torch.origin)):
+    if os.path.exists(importlib.util.cache_from_source(torch.origin)):
         return
-    sys.dont_write_bytecode = False
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = f"{cache}/gpulift/bytecode"
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    above = named if os.path.isabs(named) else os.path.expanduser("~/.cache")
+    if not os.path.isabs(above):  # nobody's home
+        return
+    with contextlib.suppress(OSError, importlib.metadata.PackageNotFoundError):
+        files = importlib.metadata.distribution("torch").read_text("RECORD")
+        which = hashlib.sha256(f"{sys.prefix}\n{files}".encode()).hexdigest()[:8]
+        cache = Path(above, "gpulift", "bytecode", which)
+        cache.mkdir(parents=True, exist_ok=True)
+        if os.access(cache, os.W_OK):
+            sys.dont_write_bytecode = False
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache)
 
 
 def leave_current_folder() -> None:

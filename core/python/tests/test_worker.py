@@ -1169,18 +1169,26 @@ def test_a_script_finds_its_siblings_after_all_else_and_nothing_in_the_current_f
     assert notes == {"found": "[True, False, False]", "elsewhere": "None"}
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("against", ["", "nothing forbids it", "compiled", "own prefix", "no room"])
 def test_keeps_the_bytecode_of_a_torch_that_is_bare_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, against: str
 ) -> None:
-    torch = tmp_path / "torch" / "__init__.py"
+    torch, cache = tmp_path / "torch" / "__init__.py", tmp_path / "cache"
     torch.parent.mkdir()
     torch.write_text("def manual_seed(seed): pass\n")
-    if is_compiled:
-        py_compile.compile(str(torch))
+    (tmp_path / "torch-1.dist-info").mkdir()
+    (tmp_path / "torch-1.dist-info" / "METADATA").write_text("Name: torch\nVersion: 1\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "" if against == "nothing forbids it" else "1")
+    if against == "compiled":
+        py_compile.compile(str(torch))
+    if against == "own prefix":
+        monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "own"))
+    if against == "no room":
+        cache.touch()
     body = (
         "child = [sys.executable, '-c', 'import sys; print(sys.pycache_prefix)']\n"
         "said = subprocess.run(child, capture_output=True, text=True, check=True).stdout\n"
@@ -1188,9 +1196,11 @@ def test_keeps_the_bytecode_of_a_torch_that_is_bare_sources(
     )
     with Worker(tmp_path, body, "import subprocess, sys, torch\n") as worker:
         notes = worker.hello()["notes"]
-    folder = str(None if is_compiled else tmp_path / "cache" / "gpulift" / "bytecode")
+    (kept,) = [str(one) for one in cache.glob("gpulift/bytecode/*")] or ["None"]
+    assert (kept == "None") == bool(against)
+    folder = str(tmp_path / "own") if against == "own prefix" else kept
     assert notes == {"own": folder, "child": folder}
-    assert bool(list(tmp_path.glob("cache/**/torch/__init__*.pyc"))) != is_compiled
+    assert bool(list(cache.glob("**/torch/__init__*.pyc"))) != bool(against)
 
 
 def test_runs_where_python_leaves_out_the_folder_of_a_script(
