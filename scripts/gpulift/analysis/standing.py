@@ -22,9 +22,9 @@ ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
 ONE_LAUNCH, UNEQUAL = "one launch", "another batch"
-BEYOND = "beyond 100×"
+BEYOND = "beyond 30×"
 REASONS = (ADDED_UP, KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
-QUOTABLE = 100.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
+QUOTABLE = 30.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
 
 
 def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:

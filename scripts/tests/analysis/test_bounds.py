@@ -98,7 +98,7 @@ def row_of(
 
 
 SOUND = [arm("old", 2e-3), arm("new", 1e-3)]
-WAITING = [arm("old", 1e-6, held=False), arm("new", 5e-5)]
+WAITING = [arm("old", 1e-6, held=False), arm("new", 2e-5)]
 MODEL: Json = {"model": "gpt2"}
 
 
@@ -109,15 +109,15 @@ MODEL: Json = {"model": "gpt2"}
         (row_of(WAITING), HOST_BOUND),
         (row_of(WAITING, launch_bound=True), ""),
         (row_of(WAITING, id="launch/graph", schema="1.6"), ""),
-        (row_of([arm("old", 1e-6, clock="host"), arm("new", 5e-5)]), ""),
+        (row_of([arm("old", 1e-6, clock="host"), arm("new", 2e-5)]), ""),
         (row_of([arm("old", 1e-6, clock="host"), arm("new", 5e-5)], MODEL), HOST_BOUND),
         (row_of(SOUND, notes={"store": "emulated: 1 MB/s"}), SLEEPS),
         (row_of(SOUND, controls=["old"]), CONTROL),
         (row_of(SOUND, count=1), ONE_LAUNCH),
         (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0})], MODEL), UNEQUAL),
-        (row_of([arm("old", 9e-2), arm("new", 1e-3)]), ""),
-        (row_of([arm("old", 2e-1), arm("new", 1e-3)]), BEYOND),
-        (row_of([arm("old", 1e-3), arm("new", 2e-1)]), BEYOND),
+        (row_of([arm("old", 2.9e-2), arm("new", 1e-3)]), ""),
+        (row_of([arm("old", 3.1e-2), arm("new", 1e-3)]), BEYOND),
+        (row_of([arm("old", 1e-3), arm("new", 3.1e-2)]), BEYOND),
         (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0})]), ""),
         (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0}, ranks=4)], MODEL), ""),
     ],

@@ -14,6 +14,7 @@ from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import read_errata
 from gpulift.analysis.gains import headline
+from gpulift.analysis.standing import BEYOND
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.exchange.github import code, github_text
 from gpulift.records.parse import read_record
@@ -91,7 +92,7 @@ def test_steps_come_before_blocks_and_of_each_the_largest_gain_is_first(tmp_path
         for size in (1, 2, 3)
         for one in launches(3, "transfer/copy", {"size": size}, [arm("x", 2e-3), arm("y", 1e-3)])
     ]
-    large = launches(3, "allocator/pool", {"n": 1}, [arm("x", 9e-2), arm("y", 1e-3)])
+    large = launches(3, "allocator/pool", {"n": 1}, [arm("x", 2.5e-2), arm("y", 1e-3)])
     huge = launches(3, "input/lists", {"n": 1}, [arm("x", 2e-1), arm("y", 1e-3)])
     made = summary(
         [
@@ -106,7 +107,7 @@ def test_steps_come_before_blocks_and_of_each_the_largest_gain_is_first(tmp_path
     view = screen([made])
     assert steps_of(view) == ["precision/mixed", "launch/graph", "layout/last"]
     assert [theme.name for theme in view.themes] == ["allocator", "transfer"]
-    assert view.kept_back == [("beyond 100×", ["input/lists"], [])]
+    assert view.kept_back == [(BEYOND, ["input/lists"], [])]
     html = undrawn(analysed([made], tmp_path), tmp_path)
     places = [
         html.index(f'<a href="pages/t-{name}.html#t-{name}">')
@@ -221,7 +222,7 @@ def test_a_run_without_run_json_is_unfinished_where_launches_are_missing() -> No
 
 def test_what_hangs_on_a_busy_host_says_so_and_stands_behind() -> None:
     load = {"own_cores": 1.0, "other_cores": 2.25, "stolen_cores": 0.0}
-    waits = [arm("x", 5e-5), arm("y", 1e-6, held=False, clock="host")]
+    waits = [arm("x", 2e-5), arm("y", 1e-6, held=False, clock="host")]
     works = [arm("x", 2e-3), arm("y", 1e-3)]
     busy = summary(launches(3, "a/waits", {"n": 1}, waits, host_load=load))
     sound = summary(launches(3, "a/works", {"n": 1}, works, host_load=load))
@@ -284,7 +285,7 @@ def test_of_a_block_the_ends_are_those_without_doubt() -> None:
 
 
 def test_the_terminal_and_github_have_the_order_of_the_first_screen() -> None:
-    huge = [arm("x", 9e-2), arm("y", 1e-2), arm("z", 1e-3)]
+    huge = [arm("x", 2.5e-2), arm("y", 1e-2), arm("z", 1e-3)]
     made = summary(
         [
             *launches(3, "allocator/pool", {"n": 1}, huge),
@@ -333,7 +334,7 @@ def test_no_table_begins_with_a_control(tmp_path: Path) -> None:
 
 def test_beside_a_ratio_stands_the_time_that_a_step_saves(tmp_path: Path) -> None:
     still = {"noise": 1e-6, "launch_noise": 1e-6}
-    arms = [arm("pool", 3.1e-3, **still), arm("arena", 1e-4, **still), arm("lazy", 8.1e-3, **still)]
+    arms = [arm("pool", 3.2e-3, **still), arm("arena", 2e-4, **still), arm("lazy", 8.2e-3, **still)]
     made = controlled(*arms, controls=[])
     page.write(analysed([made], tmp_path), tmp_path)
     html, twin = written(tmp_path), (tmp_path / "report.md").read_text("utf-8")
