@@ -75,6 +75,12 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "compiled", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{7, 10.5}}},
                 {.arm = "fused", .cases = form_of("gelu"), .on = "nvidia-h", .speedup = {{1.85, 2.25}}},
                 {.arm = "fused", .cases = form_of("written_out"), .on = "nvidia-h", .speedup = {{9, 11}}}},
+    .found = R"(
+        An H200, one launch: with GELU torch takes 0.94 ms, not 0.53, so that fused has 3.4 and compiled 2.7. In
+        fusion/gemm_epilogue the same kernel takes at most 64 us for 50 M numbers, which is 0.34 ms at most for these.
+        Then the addition takes 0.6 or more, 0.42 of the copy: the bias is one row for all, which torch's kernel takes
+        number by number (inferred, not profiled). A linear layer adds its bias in the product: what GELU is worth
+        behind one, and inside of it, is what fusion/gemm_epilogue says.)",
     .arms = {"torch", "graph", "compiled", "fused"},
     .controls = {"graph"},
     .python = {"torch", "graph", "compiled"},

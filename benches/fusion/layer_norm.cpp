@@ -49,20 +49,20 @@ const gpulift::Technique gpulift::technique{
          {.arm = "liger", .cases = case_of("backward", "layer_norm"), .on = "nvidia-h", .speedup = {{0.3, 0.55}}},
          {.arm = "liger", .cases = case_of("backward", "rms_norm"), .on = "nvidia-h", .speedup = {{0.3, 0.65}}}},
     .found = R"(
-        On an H200, of one launch. Forward torch's addition is reckoned at 74 us, which leaves 131 for its layer norm
-        and 70 for its RMS norm of the same bytes. Its source, read in a copy of main and not profiled, says what
-        differs: for a layer norm each number goes into a running mean, with a division, and so does each of the 7
-        exchanges between threads that a row waits for; RMS norm adds squares. Backward its gradient of the weight
-        has a block for each 32 columns: of 768 columns 24 blocks for 132 multiprocessors, as only above 65536 rows
-        it splits the rows as well. At a multiprocessor's share of the copy, 33 GB/s, they read two matrices in 257
-        us; with the rows' gradient, 70, and the addition, 74, that is 401 us, where 385 and 454 were measured; why
-        the layer norm takes longer is not known. If so, a part of what others gain backward is torch's gap at this
-        width and number of rows; one row more was not measured. Beside the compiler ours is worth 1.0 forward and
-        1.3 to 1.4 backward. The compiler's one kernel reaches 0.93 of the copy forward. Backward its RMS norm takes
-        133 us, less than six matrices at the copy's pace, 141: it seems to have sums of rows and columns in one
-        kernel, as torch 2.11 comes (mix_order_reduction, read). Liger's layer norm takes 62 us behind the addition,
-        half of torch's. Its backward kernels take the 0.5 to 0.6 ms that were predicted, 0.9 and 1.2 us for each row
-        that a block takes in turn: torch is slower than expected, not Liger faster.)",
+        On an H200, two runs of one launch. Forward torch's addition is reckoned at 74 us, which leaves 131 for its
+        layer norm and 70 for its RMS norm of the same bytes. Its source, read in a copy of main and not profiled, says
+        what differs: for a layer norm each number goes into a running mean, with a division, and so does each of the 7
+        exchanges between threads that a row waits for; RMS norm adds squares. Backward its gradient of the weight has a
+        block for each 32 columns: of 768 columns 24 blocks for 132 multiprocessors, as only above 65536 rows it splits
+        the rows as well. At a multiprocessor's share of the copy, 33 GB/s, they read two matrices in 257 us; with the
+        rows' gradient, 70, and the addition, 74, that is 401 us, where 385 and 454 were measured; why the layer norm
+        takes longer is not known. If so, a part of what others gain backward is torch's gap at this width and number of
+        rows; one row more was not measured. Beside the compiler ours is worth 1.0 forward and 1.3 to 1.4 backward. The
+        compiler's one kernel reaches 0.93 of the copy forward. Backward its RMS norm takes 133 us, less than six
+        matrices at the copy's pace, 141: it seems to have sums of rows and columns in one kernel, as torch 2.11 comes
+        (mix_order_reduction, read). Liger's layer norm takes 62 us behind the addition, half of torch's. Its backward
+        kernels take the 0.5 to 0.6 ms that were predicted, 0.9 and 1.2 us for each row that a block takes in turn:
+        torch is slower than expected, not Liger faster.)",
     .arms = {"torch", "fused", "compiled", "liger"},
     .python = {"torch", "compiled", "liger"},
     .l2 = gpulift::Cache::kBySize,

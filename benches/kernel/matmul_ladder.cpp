@@ -131,10 +131,11 @@ const gpulift::Technique gpulift::technique{
         Their blocks read 40 KiB a step, not 32, and a step took 0.96 us: 5/4 of the bytes for 4/5 of the rounds. They
         are gone again. Squares alone, 272 on 55 clusters in 5 rounds, had 0.78 on an H100, not 0.82, and have 0.88 on
         an H200, three launches. Stream-K was tried there and left out: its arm in those records, wgmma_stream_k, deals
-        whole tiles to all 66 clusters in 4 rounds and splits the last 8 by depth, and takes the same 213 us, where 4.4
-        rounds of the same pace are 187. So rounds do not set the pace, but what comes from the L2: 1.1 GB, 5.3 TB/s.
-        naive has 9 TFLOP/s at the odd shape and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of
-        the L1 is inferred, not traced.)",
+        whole tiles to all 66 clusters in 4 rounds and splits the last 8 by depth, and takes 213 us, as reckoned (211).
+        So does wgmma without it, for which 239 had been reckoned: of 55 clusters a step takes 0.68 us, of 66, reckoned,
+        0.76. So what the clusters share sets the pace, the L2 presumably, and not the rounds. naive has 9 TFLOP/s at
+        the odd shape and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of the L1 is inferred, not
+        traced.)",
     .claims = {"custom-kernels-faster"},
     .arms = {"cublaslt", "naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma", "wgmma_multicast",
              "wgmma"},

@@ -151,14 +151,15 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "high_priority", .cases = {{"block_us", 10}}, .on = "nvidia", .speedup = {{67.5, 82.5}}},
                 {.arm = "high_priority", .cases = {{"block_us", 200}}, .on = "nvidia", .speedup = {{4.5, 5.5}}}},
     .found = R"(
-        An H200, one launch of 40 requests a step. idle_device has 10.7 us a request, not 8: launch and wait are the
-        host's and differ from host to host; records of five requests a step (45 us) have 9 on another host. Beside
-        blocks of 10 us high priority is as expected, 18.3 us a request of 1236, 67.6 times, near the lower end. Beside
-        blocks of 200 us it has 1.94, not 5: equal priority takes 125 us a request, as expected, high priority 64, not
-        28. The 28 were of the five requests, all of which came beside the last blocks of one kernel, when there was
-        place, a known error of these records. Those 54 us beyond an idle device are between half a block, 100 us, which
-        rounds in step would cost, and the 10 or so of ends that drifted apart, as had been assumed: so rounds stay
-        partly in step, which is reckoned, since no one looked at the blocks' ends.)",
+        An H200, four launches of 40 requests a step. idle_device has 9.2 to 12 us a request, not 8: launch and wait are
+        the host's and differ from host to host; records of five requests a step (45 us) have 9 on another host. Beside
+        blocks of 10 us high priority is as expected, 17 to 20 us a request of 1236, 63 to 74 times for 67 or more.
+        Beside blocks of 200 us it has 1.94, not 5: equal priority takes 125 us a request, as expected, high priority
+        64, not 28; in one launch equal priority took 155, and high priority has 2.4. The 28 were of the five requests,
+        all of which came beside the last blocks of one kernel, when there was place, a known error of these records.
+        Those 54 us beyond an idle device are between half a block, 100 us, which rounds in step would cost, and the 10
+        or so of ends that drifted apart, as had been assumed: so rounds stay partly in step, which is reckoned, since
+        no one looked at the blocks' ends.)",
     .arms = {"equal_priority", "high_priority", "idle_device"},
     .controls = {"idle_device"},  // what no priority can pass
     .l2 = gpulift::Cache::kNone,

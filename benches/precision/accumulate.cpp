@@ -60,16 +60,16 @@ const gpulift::Technique gpulift::technique{
                  .on = "nvidia-h",
                  .speedup = {{0.85, 0.91}}}},
     .found = R"(
-        H100, two launches: fp16_sums has 0.67x to 0.90x in place of 1.0x; an H200, one launch: 0.983 of 8192 cubed,
-        0.965 of 4096, 0.67 to 0.82 of the small ones. By the notes cuBLASLt offers algorithms 39 and 21 for FP16 sums,
-        2 to 7 candidates, and algorithm 66 for FP32 ones, 8 or 9. The control exists where 21 won, 512 cubed: FP32 sums
-        in the kernel of FP16 ones have 0.805, FP16 ones 0.819, so that there the loss is the kernel's and the format
-        gains 2 %. Elsewhere 39 won, which cuBLASLt does not have for FP32 sums, so that what was predicted of the
-        control at 4096 and 8192 cannot be measured: of these the records tell no more than that FP16 sums do not pay.
-        Errors grow as predicted, to 2.4e-3 at 4096 and 4.7e-3 at 16384. Split sums of 256x256x16384 have 6.6x on an
-        H200, 5.9x on an H100, in 8 parts, not 5x: whole they take 77 us, not 45, which was reckoned wrong: four
-        multiprocessors need 72 us at the peak of 7.5 TFLOP/s each. In 4096 and 8192 cubed none of its algorithms splits
-        the sum.)",
+        H100, two launches: fp16_sums has 0.67x to 0.90x in place of 1.0x; an H200, four launches: 0.98 to 0.99 of 8192
+        cubed, 0.95 to 0.97 of 4096, 0.67 to 0.84 of the small ones. By the notes cuBLASLt offers algorithms 39 and 21
+        for FP16 sums, 2 to 7 candidates, and algorithm 66 for FP32 ones, 8 or 9. The control exists where 21 won, 512
+        cubed: FP32 sums in the kernel of FP16 ones have 0.81, FP16 ones 0.82 to 0.84, so that there the loss is the
+        kernel's and the format gains 2 to 3 %. Elsewhere 39 won, which cuBLASLt does not have for FP32 sums, so that
+        what was predicted of the control at 4096 and 8192 cannot be measured: of these the records tell no more than
+        that FP16 sums do not pay. Errors grow as predicted, to 2.4e-3 at 4096 and 4.7e-3 at 16384. Split sums of
+        256x256x16384 have 6.6x to 7.1x on an H200, 5.9x on an H100, in 8 parts, not 5x: whole they take 77 us, not 45,
+        which was reckoned wrong: four multiprocessors need 72 us at the peak of 7.5 TFLOP/s each. In 4096 and 8192
+        cubed none of its algorithms splits the sum.)",
     .arms = {"fp32_sums", "fp16_sums", "fp32_sums_like_fp16", "split_fp32_sums"},
     .controls = {"fp32_sums_like_fp16"},
     .l2 = gpulift::Cache::kCold,

@@ -98,16 +98,17 @@ const gpulift::Technique gpulift::technique{
          {.arm = "to_8", .cases = burst_of("1023x1024x1024"), .on = "nvidia-h", .speedup = {{3.7, 6}}},
          {.arm = "to_8", .cases = burst_of("1024x1024x1023"), .on = "nvidia-h", .speedup = {{3.7, 6}}}},
     .found = R"(
-        An H200, one launch: frameworks do see it. torch.mm and cublasGemmEx differ by 1.5 % at most, and the search
-        finds 7 % more of GPT-2's head and no more than the heuristic elsewhere (of 4096x4096x4095 4 % less: it chooses
-        in short windows). By the notes the fastest of 8 candidates is cuBLASLt's algorithm 24 where a side is odd and
-        23 of 10922, without clusters, and 66 in clusters wherever sides are padded, as of all BF16 products here. That
-        the former are kernels of before Hopper is inferred. Where outputs are odd, as the vocabulary, both operands'
-        rows are whole multiples of 16 bytes and the result's alone are not, so that loads do not explain it as was
-        expected; cuBLAS's guide asks 16 bytes of all three (Tensor Core Usage). Multiples of 8 are 16 bytes, and have
-        0.89 to 1.0 of what 64 has. 10922 is at 289 TFLOP/s, not 231: 2.8 times, not 3 or more. Published were 273 and
-        398, 1.46 times: unpadded it is like that, padded it is at 817 here; why it was half there is not known. 4095
-        along the sum: 5.9 times, not 6.6, since unpadded it is at 134 TFLOP/s, not 104.)",
+        An H200, two runs of one launch, one where 4095 is along the sum: frameworks do see it. torch.mm and
+        cublasGemmEx differ by 1.5 % at most, and the search finds 7 % more of GPT-2's head and no more than the
+        heuristic elsewhere (of 4096x4096x4095 4 % less: it chooses in short windows). By the notes the fastest of 8
+        candidates is cuBLASLt's algorithm 24 where a side is odd and 23 of 10922, without clusters, and 66 in clusters
+        wherever sides are padded, as of all BF16 products here. That the former are kernels of before Hopper is
+        inferred. Where outputs are odd, as the vocabulary, both operands' rows are whole multiples of 16 bytes and the
+        result's alone are not, so that loads do not explain it as was expected; cuBLAS's guide asks 16 bytes of all
+        three (Tensor Core Usage). Multiples of 8 are 16 bytes, and have 0.89 to 1.0 of what 64 has. 10922 is at 289
+        TFLOP/s, not 231: 2.8 times, not 3 or more. Published were 273 and 398, 1.46 times: unpadded it is like that,
+        padded it is at 817 here; why it was half there is not known. 4095 along the sum: 5.9 times, not 6.6, since
+        unpadded it is at 134 TFLOP/s, not 104.)",
     .arms = {"cublas_gemm_ex", "cublas_gemm_ex_to_64", "torch_mm", "as_is", "to_8", "to_16", "to_64", "to_128",
              "to_64_copied"},
     .python = {"torch_mm"},

@@ -83,16 +83,16 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "mxfp8", .cases = burst_of(8192), .on = "b200", .speedup = {{1.4, 1.9}}},
                 {.arm = "nvfp4", .cases = burst_of(8192), .on = "b200", .speedup = {{1.9, 2.9}}}},
     .found = R"(
-        2048 and 1024 were taken for cheaper than they are. An H200, one launch: at 2048 by tensor 0.69, by rows 0.82,
-        at 1024 0.37 and 0.44; an H100 in two launches 0.64, 0.83, 0.35 and 0.47. At 1024 the product alone takes 6.5 us
-        (precision/matmul), not 4.5, beside 7.3 of BF16. What remains is 13.3 us for four launches by tensor, 3.3 each,
-        and 10.2 for two by rows, 5.1 each, where 2.5 were expected: their 3 MB are 0.7 us of bandwidth, so that start,
-        first read, reduction and last write follow one another; how they divide was not measured. By rows cuBLASLt has
-        one candidate, of 128 x 128, by tensor eight, and 64 x 128 is the fastest: 64 blocks for 132 multiprocessors, so
-        that part of the 5.1 may be the product's. At 2048 16.6 us remain beside a product of 14 as expected (not
-        measured alone): 8.3 for a cast of 12.6 MB, 2.9 us of bandwidth. So FP8 with its casts pays from between 2048
-        and 4096 on, by rows too. At 8192 blocks have 1.46, not 1.38 at most: with 0.1 ms of casts their product is at
-        1330 TFLOP/s, where 900 to 1000 had been seen.)",
+        2048 and 1024 were taken for cheaper than they are. An H200, four launches: at 2048 by tensor 0.69, by rows
+        0.81, at 1024 0.37 and 0.44; an H100 in two launches 0.64, 0.83, 0.35 and 0.47. At 1024 the product alone takes
+        6.5 us (precision/matmul), not 4.5, beside 7.3 of BF16. What remains is 13.3 us for four launches by tensor, 3.3
+        each, and 10.2 for two by rows, 5.1 each, where 2.5 were expected: their 3 MB are 0.7 us of bandwidth, so that
+        start, first read, reduction and last write follow one another; how they divide was not measured. By rows
+        cuBLASLt has one candidate, of 128 x 128, by tensor eight, and 64 x 128 is the fastest: 64 blocks for 132
+        multiprocessors, so that part of the 5.1 may be the product's. At 2048 16.6 us remain beside a product of 14 as
+        expected (not measured alone): 8.3 for a cast of 12.6 MB, 2.9 us of bandwidth. So FP8 with its casts pays from
+        between 2048 and 4096 on, by rows too. At 8192 blocks have 1.45, not 1.38 at most: with 0.1 ms of casts their
+        product is at 1330 TFLOP/s, where 900 to 1000 had been seen.)",
     .arms = {"bf16", "fp8_tensor", "fp8_row", "fp8_block", "mxfp8", "nvfp4"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,

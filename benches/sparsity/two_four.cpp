@@ -124,15 +124,15 @@ const gpulift::Technique gpulift::technique{
          {.arm = "mask_kept", .cases = burst_of("1024x1024x1024"), .on = "nvidia-h", .speedup = {{0.48, 0.64}}}},
     .found = R"(
         An H100: cuSPARSELt compresses 8192 x 8192 in 2.2 ms, 0.09 TB/s, where 70 us were predicted, and the others in
-        31 to 510 us; why is not known. An H200 was expected to take as long, and takes 1.43 ms (what
-        cusparselt_compress takes beyond two_four, as all of these), so that it has 0.63, not 0.4 to 0.5. For 4096 x
-        4096 it has 0.33 ms of 0.51, but 74 us for 4096 x 1024 and 32 for 1024 x 1024 on both cards. For a million
-        weights that is 18 to 21 us from 4096 x 1024 on, where the H100 rises from 18 to 33. So it is far from the pace
-        of memory on both (0.15 TB/s of 4.3); why, and why the H100 alone slows down with size, is not known: the
-        library is closed, and no counter was read. mask_kept is as predicted: 52 us of 8192 x 8192 are the 209 MB of
-        its gather at 4.0 TB/s. The product of 1024 cubed takes 10.8 us where the dense one takes 7.6 on both: 0.7, not
-        1.0. As many zeros anywhere have 0.97 to 1.03: no gain that is larger than what one launch differs by; the clock
-        is 1.33 to 1.55 GHz in the large ones, with zeros and without.)",
+        31 to 510 us; why is not known. An H200 was expected to take as long, and takes 1.45 ms (what
+        cusparselt_compress takes beyond two_four, as all of these), so that it has 0.59, not 0.4 to 0.5. For 4096 x
+        4096 it has 0.31 ms of 0.51, but 65 to 74 us for 4096 x 1024 and 32 for 1024 x 1024 on both cards. For a million
+        weights that is 16 to 22 us from 4096 x 1024 on, where the H100 rises from 18 to 33. So it is far from the pace
+        of memory on both (0.14 TB/s of 4.3); why, and why the H100 slows down more with size, is not known: the library
+        is closed, and no counter was read. mask_kept is as predicted: 49 us of 8192 x 8192 are the 209 MB of its gather
+        at 4.3 TB/s. The product of 1024 cubed takes 10.8 us where the dense one takes 7.5 on both: 0.7, not 1.0. As
+        many zeros anywhere have 1.04 in bursts of the large ones, as predicted, and 0.97 to 1.03 where products did not
+        rest.)",
     .arms = {"dense", "dense_half_zeros", "two_four", "mask_kept", "cusparselt_compress"},
     .controls = {"dense_half_zeros"},
     .l2 = gpulift::Cache::kCold,
