@@ -79,7 +79,7 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
         (lambda r: r["notes"].update(a="build the folder hopper of github.com/a/b"), ""),
         (lambda r: r["notes"].update(a="see github.com/a/b:node7.corp"), "a host name"),
         (lambda r: r["notes"].update(a="from me@github.com/a/b"), "a host name"),
-        (lambda r: r["notes"].update(a="in /work/github.com/a/b"), "a path"),
+        (lambda r: r["notes"].update(a="in /srv/github.com/a/b"), "a path"),
     ],
 )
 def test_one_wrong_record(tmp_path: Path, change: Callable[[sample.Json], Any], words: str) -> None:
