@@ -733,8 +733,8 @@ def describe(scripts: Sequence[Path]) -> Json:
 
 def keep_bytecode() -> None:
     """Below the user's cache, where PYTHONDONTWRITEBYTECODE is set and torch is bare sources, as in
-    some containers: each process, also those that this one starts, would compile them for 3 to
-    10 s. A folder of its own for each torch, as several containers may share a cache."""
+    some containers: each process would compile them for 3 to 10 s. A folder of its own for each
+    torch, as several containers may share a cache."""
     torch = importlib.util.find_spec("torch") if sys.dont_write_bytecode else None
     if torch is None or torch.origin is None or sys.pycache_prefix is not None:
         return
