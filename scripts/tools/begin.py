@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.analysis import errata, gains
+from gpulift.analysis.choice import cases_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import FIRST_MODELS, Gain, gains_of
@@ -24,7 +25,6 @@ from gpulift.analysis.summary import summarise
 from gpulift.ground import text
 from gpulift.ground.entry import say
 from gpulift.records.files import stem_of
-from gpulift.records.read import cases_of
 from tools.page import write_page
 from tools.showcase import runs_of
 
@@ -160,7 +160,7 @@ def gains_by_technique(results: Path, known: Sequence[Erratum]) -> dict[str, lis
     found: dict[str, list[Gain]] = {}
     for model in MODELS:
         files = [file for file in committed_files(results, model) if stem_of(file) in stems]
-        runs = cases_of(sorted({file.parent for file in files}), stems)
+        runs = cases_of(results, sorted({file.parent for file in files}), stems)
         every = records_of_models(files, [model], techniques, say)
         summaries = [as_model(one) for one in with_models([summarise(run) for run in runs], every)]
         for gain in gains_of(summaries, doubts_of(summaries, known)):

@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape, unescape
 
 from gpulift.analysis import errata, gains
 from gpulift.analysis.analyse import JudgedRun, machines_of
+from gpulift.analysis.choice import cases_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import AnswerLine, StepLine
@@ -31,7 +32,6 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import USAGE, GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
-from gpulift.records.read import cases_of
 from gpulift.report import escaping, feeding, ladder, planned, plots, views
 from gpulift.report.drawing import Drawing
 
@@ -66,7 +66,7 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
     GpuliftError where there is none.
     """
     files = committed_files(results, model)
-    found = cases_of(sorted({file.parent for file in files}))
+    found = cases_of(results, sorted({file.parent for file in files}))
     if not found:
         raise GpuliftError(f"{results}: there are no committed records of {model}", USAGE)
     summaries = [summarise(run) for run in found]
@@ -115,7 +115,8 @@ def runs_of(technique: str, results: Path, model: str) -> list[Summary]:
     """The committed runs of the model that have the technique."""
     stem = technique.replace("/", ".")
     files = [file for file in committed_files(results, model) if stem_of(file) == stem]
-    return [summarise(run) for run in cases_of(sorted({file.parent for file in files}), {stem})]
+    folders = sorted({file.parent for file in files})
+    return [summarise(run) for run in cases_of(results, folders, {stem})]
 
 
 def steps_and_blocks(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit:
