@@ -1,37 +1,37 @@
 """What techniques are today: `results/today.json`, which `python -m tools.today` writes from the
-manifests of a build, so that a wheel and a fresh clone know it, too.
+manifests of a build and the files of a checkout, so that a wheel and a fresh clone know it, too.
 
-A technique of nobody's list is a user's own: nothing is known of it, and nothing is wrong with it.
+A technique that the file does not name is a user's own: nothing is known of it, and nothing of it
+is gone.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.decode import decoded
-from gpulift.records.model import Record, canonical
+from gpulift.records.model import TELLS_ALL, Record
 from gpulift.records.values import Integer, Text
 
 FILE = "today.json"
-DIGEST_DIGITS = 16
+DIGITS = 12  # of a hash
 TODAYS = "today's"
-GONE = "gone"  # of what the file says of a technique that once was one
+GONE: Literal["gone"] = "gone"  # in place of what a technique declared that once was one
+
+Files = Mapping[str, Text]  # the start of the hash of each, by the name that records give it
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What a technique declares, and the digest of all that its arms are made of."""
+    """What a technique declares, and the hashes of its own files."""
 
     arms: tuple[Text, ...]  # the baseline first
     sweep: Mapping[str, tuple[Integer | str, ...]]  # values by axis
-    source: Text
+    files: Files = field(default_factory=dict)
     controls: tuple[str, ...] = ()
 
     def case_of(self, case: Mapping[str, Any]) -> str | None:
@@ -42,18 +42,20 @@ class Declared:
             return None
         if any(value not in self.sweep[axis] for axis, value in values.items()):
             return None
-        return case_id(values)
+        return "/".join(f"{axis}:{value}" for axis, value in values.items())
 
 
 @dataclass(frozen=True)
 class Today:
-    """What techniques declare, by id; None of one that is gone."""
+    """What techniques declare, by id, and the files that several may share."""
 
-    techniques: Mapping[str, Declared | None]
+    techniques: Mapping[str, Declared | Literal["gone"]] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
 
     def declared(self, technique: str) -> Declared | None:
         """None of one that is gone, and of a user's own."""
-        return self.techniques.get(technique)
+        found = self.techniques.get(technique)
+        return found if isinstance(found, Declared) else None
 
     def case_id(self, record: Record) -> str:
         """The case that the record stands for: today's where there is one, else its own."""
@@ -62,7 +64,7 @@ class Today:
 
     def gone(self, record: Record, arms: Iterable[str] = (), baseline: str = "") -> str:
         """What of these is no more: `technique`, `case`, `baseline`, `arm`; empty where all is
-        there, and of a user's own technique. A case that `--axis` asked for is nobody's."""
+        there, of a user's own technique, and of a case that `--axis` asked for."""
         if record.technique not in self.techniques or record.off_sweep:
             return ""
         found = self.declared(record.technique)
@@ -75,31 +77,26 @@ class Today:
         return "arm" if any(arm not in found.arms for arm in arms) else ""
 
     def text(self, record: Record) -> str:
-        """`today's`, or `before (2026-11-23)`; empty of a user's own technique."""
+        """`today's` where all files that the record names are, or `before (2026-11-23)`; empty of a
+        user's own technique."""
         if record.technique not in self.techniques:
             return ""
+        return TODAYS if self._is_todays(record) else f"before ({record.began_at[:10]})"
+
+    def _is_todays(self, record: Record) -> bool:
         found = self.declared(record.technique)
-        same = found is not None and digest(record.source) == found.source
-        return TODAYS if same else f"before ({record.began_at[:10]})"
+        if found is None or record.minor < TELLS_ALL or not record.source:
+            return False
+        known = {**self.files, **found.files}
+        return all(known.get(name) == one[:DIGITS] for name, one in record.source.items())
 
 
-UNKNOWN = Today({})
-
-
-def case_id(values: Mapping[str, Any]) -> str:
-    """As the engine names a case."""
-    return "/".join(f"{axis}:{value}" for axis, value in values.items())
-
-
-def digest(source: Mapping[str, str]) -> str:
-    """Of the hashes of all files of a text, in one; empty where there are none."""
-    whole = hashlib.sha256(canonical(dict(source)).encode()).hexdigest()
-    return whole[:DIGEST_DIGITS] if source else ""
+UNKNOWN = Today()
 
 
 def read_today(results: Path) -> Today:
     """What the file in a folder of results says; nothing where there is none. Throws GpuliftError,
-    with the field, for anything else."""
+    with the key, for anything else."""
     file = results / FILE
     if not file.is_file():
         return UNKNOWN
@@ -107,30 +104,4 @@ def read_today(results: Path) -> Today:
         content = file.read_bytes()
     except OSError as error:
         raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    found = decoded(content, dict[str, Declared | Literal["gone"]], file.name, closed=True)
-    return Today({id: one if isinstance(one, Declared) else None for id, one in found.items()})
-
-
-def declared_in(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What manifests declare, as the file has it; of those alone that were built."""
-    return {one["id"]: _declared(one) for one in manifests if not one.get("unavailable")}
-
-
-def _declared(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    points = [case["point"] for case in manifest["cases"]]
-    sweep = {axis: list(dict.fromkeys(one[axis] for one in points)) for axis in points[0]}
-    if [tuple(one.values()) for one in points] != list(product(*sweep.values())):
-        raise GpuliftError(f"{manifest['id']}: its cases are not all of its axes' values")
-    controls: Sequence[str] = manifest.get("controls", ())
-    return {
-        "arms": manifest["arms"],
-        **({"controls": list(controls)} if controls else {}),
-        "sweep": sweep,
-        "source": digest(manifest["source"]),
-    }
-
-
-def written(techniques: Mapping[str, Any]) -> str:
-    """The content of the file: a line a technique, so that two changes of two merge."""
-    lines = (f"{json.dumps(id)}: {json.dumps(techniques[id])}" for id in sorted(techniques))
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return decoded(content, Today, file.name, closed=True)

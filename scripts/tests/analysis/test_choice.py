@@ -10,15 +10,16 @@ import pytest
 from gpulift.analysis.choice import Choice, restricted
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import summarise
-from gpulift.analysis.today import Declared, Today, digest
+from gpulift.analysis.today import DIGITS, Declared, Today
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_results
 from tests import sample
 from tests.sample import Json
 
 SOURCE = {"b.py": "0" * 64}
-DECLARED = Declared(("base", "new", "other"), {"n": (1, 2)}, digest(SOURCE))
-TODAY = Choice(Today({"a/b": DECLARED, "a/gone": None}))
+FILES = {"b.py": "0" * DIGITS}
+DECLARED = Declared(("base", "new", "other"), {"n": (1, 2)}, FILES)
+TODAY = Choice(Today({"a/b": DECLARED, "a/gone": "gone"}))
 
 
 def launches(
@@ -123,7 +124,7 @@ def test_a_ratio_that_an_erratum_withholds_comes_last(tmp_path: Path) -> None:
 
 
 def test_a_case_that_gained_an_axis_is_the_same_case(tmp_path: Path) -> None:
-    swept = Declared(DECLARED.arms, {"n": (1,), "regime": ("burst", "sustained")}, "x")
+    swept = Declared(DECLARED.arms, {"n": (1,), "regime": ("burst", "sustained")})
     known = Choice(Today({"a/b": swept}))
     newer = launches(3, 21)
     for one in newer:

@@ -13,14 +13,15 @@ from gpulift.analysis.errata import Erratum
 from gpulift.analysis.grade import Grade, grade_of, grade_of_arms
 from gpulift.analysis.models import with_models
 from gpulift.analysis.summary import Summary, summarise
-from gpulift.analysis.today import Declared, Today, digest
+from gpulift.analysis.today import DIGITS, Declared, Today
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from tests import sample
 
 SOURCE = {"b.py": "0" * 64}
-TODAY = Today({"a/b": Declared(("base", "new"), {"n": (1,)}, digest(SOURCE))})
+FILES = {"b.py": "0" * DIGITS}
+TODAY = Today({"a/b": Declared(("base", "new"), {"n": (1,)}, FILES)})
 
 
 def run(number: int, count: int, card: str = "aa", **how: Any) -> list[Record]:
