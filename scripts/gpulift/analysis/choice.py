@@ -1,8 +1,8 @@
 """Which record stands for a case: one order for all that shows, judges or exports records.
 
 First what is today's (technique, case, baseline and arms), then what no erratum withholds, then
-what rests on more launches, of the same text on cards of the same model in however many runs, then
-the newest. What is not today's is shown where there is nothing else, and marked
+what rests on more launches, up to three, of the same text on cards of the same model in however
+many runs, then the newest. What is not today's is shown where there is nothing else, and marked
 (`analysis.grade`).
 """
 
@@ -22,7 +22,7 @@ from gpulift.verdicts.stats import measured_arms
 
 ENOUGH_LAUNCHES, ENOUGH_CARDS = 3, 2
 WHOLE, PART, NONE = 2, 1, 0  # of a record's arms that are today's
-Order = tuple[bool, int, bool, int, bool, str]
+Order = tuple[bool, int, bool, int, str]
 Found = tuple[Run, list[Record]]  # the launches of a case in a run
 
 
@@ -77,15 +77,12 @@ class Choice:
         """Larger ones come first, of records of one case and one text in any number of runs: by all
         their arms, or by `arms` alone."""
         measured = [one for one in records if one.outcome == "ok"]
-        found = evidence_of(measured)
-        newest = max(records, key=lambda one: one.began_at)
         return (
             bool(measured),
             self._todays(records, arms),
             not self.withheld(measured, arms),
-            min(found.launches, ENOUGH_LAUNCHES) + (found.level == 2),
-            not newest.context.options.get("quick", False),
-            newest.began_at,
+            min(len(measured), ENOUGH_LAUNCHES),  # more of an older text tell a reader no more
+            max(one.began_at for one in records),
         )
 
     def withheld(self, records: Sequence[Record], arms: Sequence[str] = ()) -> bool:
