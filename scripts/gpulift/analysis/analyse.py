@@ -146,7 +146,7 @@ def analyse(
         certificates=beside.certificates,
         duets=tuple(duet_rows([one.run for one in placed])),
         prices=beside.prices,
-        beside=side_by_side(placed, beside.further, beside.prices),
+        beside=side_by_side(placed, beside.further, beside.prices, beside.choice),
     )
 
 
@@ -185,7 +185,7 @@ def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
     equals the newest."""
     gpus_first = sorted(summaries, key=lambda one: one.run.records[0].context.gpu is None)
     models = list(dict.fromkeys(one.run.model for one in gpus_first))
-    newest = sorted(summaries, key=lambda one: one.run.records[0].started_at, reverse=True)
+    newest = sorted(summaries, key=lambda one: one.run.records[0].began_at, reverse=True)
     most = sorted(newest, key=lambda one: -len(one.worths) - len(one.roofs))
     return sorted(most, key=lambda one: models.index(one.run.model))
 

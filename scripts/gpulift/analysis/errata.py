@@ -80,7 +80,7 @@ class Erratum:
         run = f"{record.context.slug}/{record.file.parent.name}"
         return (
             _is_any_of(run, self.runs)
-            and (not self.before or record.started_at < self.before)
+            and (not self.before or record.began_at < self.before)
             and bool(re.search(self.techniques, record.technique))
             and bool(re.search(self.cases, record.case_id))
             and any(re.search(self.arms, name) for name in _arms(record))

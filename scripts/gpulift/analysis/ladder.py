@@ -109,7 +109,9 @@ def ladders_of(
     found: dict[str, list[Ladder]] = {}
     for summary in summaries:
         for case in summary.cases:
-            if case.technique in LADDERS and len(rungs := rungs_of(case, doubts, prices)) > 1:
+            if case.technique not in LADDERS or doubts.today.gone(case.first):
+                continue
+            if len(rungs := rungs_of(case, doubts, prices)) > 1:
                 run, left_out = summary.run.folder.name, tuple(_left_out(case))
                 made = Ladder(case, run, case.lacks_launches, rungs, left_out)
                 found.setdefault(_model(case), []).append(made)

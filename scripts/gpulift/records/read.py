@@ -185,7 +185,7 @@ def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
     files = _files_with_records(folder)
     records = read_file(min(files, key=size_of)).records
     quick = any(one.context.options.get("quick", False) for one in records)
-    started_at = max((one.started_at for one in records), default="")
+    started_at = max((one.began_at for one in records), default="")
     return (not quick, len(files), started_at, _natural(folder))
 
 

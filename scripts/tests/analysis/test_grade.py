@@ -12,6 +12,7 @@ from gpulift.analysis.doubts import Doubts, doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.grade import Grade, grade_of, grade_of_arms
 from gpulift.analysis.models import with_models
+from gpulift.analysis.standing import GONE, why_not_leading
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.analysis.today import DIGITS, Declared, Today
 from gpulift.records.model import Record
@@ -74,6 +75,12 @@ def test_what_is_gone_is_said() -> None:
     assert grade(run(1, 3)).gone == ""
     assert grade(run(1, 3, arms=("base", "old"))).gone == "arm"
     assert grade(run(1, 3, arms=("chain", "new"))).gone == "baseline"
+
+
+def test_what_is_gone_leads_nothing() -> None:
+    (row,) = summary(run(1, 3, arms=("base", "old"))).worths
+    assert why_not_leading(row, Doubts(today=TODAY)) == GONE
+    assert why_not_leading(row) == ""
 
 
 def test_an_erratum_withholds_its_own_arms_alone() -> None:
