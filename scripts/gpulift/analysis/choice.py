@@ -102,7 +102,7 @@ class Choice:
 
     def withheld(self, records: Sequence[Record], arms: Sequence[str] = ()) -> bool:
         """Whether an erratum withholds the ratio of these arms; without any, the ratios of all."""
-        known = [one for one in known_errors(records, self.errata) if not one.leads]
+        known = known_errors(records, [one for one in self.errata if not one.leads])
         if arms or not known:
             return any(one.withholds(arms) for one in known)
         baseline = _baseline(records[0])
