@@ -121,6 +121,9 @@ def find_bench() -> Path:
     build = Path(os.environ.get("GPULIFT_BUILD") or checkout_root() / "build")
     bench = build / "gpulift-bench"
     if not os.access(bench, os.X_OK):
+        failed = build / "failed"  # what setup/build.py told
+        if failed.is_file():
+            raise GpuliftError(" ".join(failed.read_text(errors="replace").split()))
         raise GpuliftError(
             f"{bench} is not there: run ./gpulift setup, or set GPULIFT_BUILD to a build folder"
         )
