@@ -14,6 +14,7 @@ import pytest
 from conftest import SETUP, Sandbox
 
 WRITE_STATE = """
+[[ $2 == prepare ]] || exit 0
 python=$(dirname "$0")/python; bin=$(dirname "$0")
 {
   printf 'python=%s\\nbin_path=%s\\nnvcc=%s\\ntoolkit_root=/\\nwith_torch=OFF\\n' "$python" "$bin" "$python"
@@ -458,6 +459,28 @@ def test_a_quick_qualification_leaves_libtorch_out_until_some_of_it_was_built(
     library.parent.mkdir(parents=True)
     library.touch()
     assert built(builder, "qualify", *quick) == "techniques"
+
+
+def test_a_machine_without_a_gpu_is_looked_at_before_all_else_is_fetched(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "qualify", "--quick").returncode == 0
+    assert builder.lines()[:3] == ["packages", f"first_look.py {builder.root}", "environment.py prepare"]
+    assert builder.call("gpulift", "qualify", "--quick", CUDACXX="other").returncode == 0
+    assert builder.lines().count(f"first_look.py {builder.root}") == 1, "something is built here"
+
+
+@pytest.mark.parametrize("command", [("run", "--quick"), ("qualify",), ("qualify", "--quick")])
+def test_nobody_else_gets_a_first_look_without_cuda(builder: Sandbox, command: tuple[str, ...]) -> None:
+    if command == ("qualify", "--quick"):
+        builder.fake("nvidia-smi", "echo 9.0")
+    assert builder.call("gpulift", *command).returncode == 0
+    assert f"first_look.py {builder.root}" not in builder.lines()
+
+
+def test_a_first_look_that_fails_is_gone_on_without(builder: Sandbox) -> None:
+    builder.fake("python3", "[[ $1 != *first_look.py ]] || exit 1" + WRITE_STATE)
+    done = builder.call("gpulift", "qualify", "--quick")
+    assert done.returncode == 0
+    assert "gpulift: the first look failed; going on without it\n" in done.stderr
 
 
 def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> None:
