@@ -31,12 +31,13 @@ class Erratum:
     """An error, and the records that have it: those that meet every condition.
 
     `runs` are patterns of <machine>/<run>; `before` is a time in ISO 8601, or its beginning, before
-    which the record was started; techniques, cases and arms are regular expressions, an empty one
+    which the case began; techniques, cases and arms are regular expressions, an empty one
     is of all, and `arms` of any arm; of `metrics` any arm has one, or what it names of these:
     cpu_s, energy_j (of windows), roof (of a cost); `launch` counts from 0. `short`
     says it in half a sentence, the other texts are the columns of the table. Where it does not
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
+    What is `mended` in reading stands in the table alone: no reader sees it in a record.
     """
 
     short: Text
@@ -51,6 +52,7 @@ class Erratum:
     metrics: tuple[str, ...] = ()
     launch: Maybe[Integer] = None
     leads: bool = True
+    mended: bool = False
 
     def __post_init__(self) -> None:
         for key in TEXTS:
@@ -67,16 +69,20 @@ class Erratum:
         """Whether times are in doubt: what names metrics is about these alone."""
         return not self.metrics
 
+    def concerns(self, arms: Iterable[str]) -> bool:
+        """Whether it is about any of these arms of its records."""
+        return any(re.search(self.arms, arm) for arm in arms)
+
     def withholds(self, arms: Iterable[str]) -> bool:
         """Whether it keeps the ratio of these arms of its records from leading."""
-        return not self.leads and any(re.search(self.arms, arm) for arm in arms)
+        return not self.leads and self.concerns(arms)
 
     def is_of(self, record: Record) -> bool:
         """Whether the record has this error."""
         run = f"{record.context.slug}/{record.file.parent.name}"
         return (
             _is_any_of(run, self.runs)
-            and (not self.before or record.started_at < self.before)
+            and (not self.before or record.began_at < self.before)
             and bool(re.search(self.techniques, record.technique))
             and bool(re.search(self.cases, record.case_id))
             and any(re.search(self.arms, name) for name in _arms(record))
@@ -118,8 +124,8 @@ def read_errata(file: Path) -> tuple[Erratum, ...]:
 
 
 def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:
-    """Those that the record has."""
-    return tuple(one for one in errata if one.is_of(record))
+    """Those that the record has, and that reading does not mend."""
+    return tuple(one for one in errata if not one.mended and one.is_of(record))
 
 
 def known_errors(records: Iterable[Record], errata: Sequence[Erratum]) -> list[Erratum]:

@@ -159,7 +159,7 @@ class Worth:
     @property
     def disturbed(self) -> str:
         """`others kept 2.2 cores busy`, where its pace is that of the host; empty below one."""
-        most = max(map(_others_cores, self.case.measured))
+        most = max(map(others_cores, self.case.measured))
         hangs_on_host = any(one.kind in (HOST, PROCESSOR) for one in self.bounds)
         return f"others kept {most:.1f} cores busy" if hangs_on_host and most >= BUSY_CORES else ""
 
@@ -313,8 +313,8 @@ class Summary:
     @property
     def others_worked(self) -> str:
         """`1.6 of 2 cores`: most that others took while a case was measured; empty below one."""
-        most = max(self.run.records, key=_others_cores)
-        taken, cores = _others_cores(most), most.context.host.cores
+        most = max(self.run.records, key=others_cores)
+        taken, cores = others_cores(most), most.context.host.cores
         if taken < BUSY_CORES:
             return ""
         # They may work on cores that are not allowed to this process.
@@ -376,7 +376,7 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
     if short:
         cases = counted(len(short), "case")
         marks.append(f"{cases} with fewer blocks than planned in a launch")
-    loaded = {record.subject for record in records if _others_cores(record) >= BUSY_CORES}
+    loaded = {record.subject for record in records if others_cores(record) >= BUSY_CORES}
     if loaded:
         cases = counted(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
@@ -392,7 +392,7 @@ def _cut_short(record: Record) -> bool:
     return record.stop.blocks < planned
 
 
-def _others_cores(record: Record) -> float:
+def others_cores(record: Record) -> float:
     """Those that other processes and other machines kept busy; 0 where that is not known."""
     load = record.host_load
     return load.other_cores + load.stolen_cores if load else 0.0
@@ -479,16 +479,15 @@ def _per_s(roof: Roof) -> float:
 def _rates(case: Case, reference: Reference | None) -> list[Roof]:
     found = []
     for arm in case.first.arms:
-        time = case.times_s.get(arm.name)
-        work = stats.work_for_roof(arm.cost) if arm.cost else 0.0
-        if time is None or arm.cost is None or not arm.cost.roof or work <= 0:
+        launches = case.arms.get(arm.name, ())
+        rate = stats.rate_over(launches, stats.work_for_roof) if launches else None
+        if rate is None or arm.cost is None or not arm.cost.roof:
             continue
-        launches = case.arms[arm.name]
         found.append(
             Roof(
                 name=arm.cost.roof,
                 regime=case.first.regime,
-                rate=stats.rate(time, work),
+                rate=rate,
                 unit=work_of(arm.cost)[1],
                 case=case,
                 arm=arm.name,
@@ -541,8 +540,7 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
     if pair is None or time is None:
         return None
     launches = case.arms[arm.name]
-    work, unit = work_of(arm.cost)
-    item, items = (arm.cost.item, arm.cost.items) if arm.cost else ("", 0.0)
+    item = arm.cost.item if arm.cost else ""
     return Worth(
         case=case,
         arm=arm.name,
@@ -550,15 +548,15 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         pair=pair,
         time_s=time,
         baseline_time_s=base.time_s,
-        roof_fraction=roof_fraction(case.first.pace, arm, time, roofs),
+        roof_fraction=roof_fraction(case.first.pace, launches, roofs),
         facts=facts(case, arm.name),
         baseline_facts=base.facts,
         check_error=_worst_check(launches),
         check_tolerance=arm.check_tolerance,
         spread=stats.spread(launches),
-        rate=stats.rate(time, work) if work > 0 else None,
-        rate_unit=unit,
-        items_per_s=stats.rate(time, items) if item and items > 0 else None,
+        rate=stats.rate_over(launches, work),
+        rate_unit=work_of(arm.cost)[1],
+        items_per_s=stats.rate_over(launches, stats.items) if item else None,
         item=item,
         clock=arm.clock,
         sm_clock_hz=_arm_clock(launches),
@@ -583,13 +581,18 @@ def work_of(cost: Cost | None) -> tuple[float, str]:
     return next((kind for kind in kinds if kind[0] > 0), (0.0, ""))
 
 
-def roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
+def work(cost: Cost) -> float:
+    """The same without its unit."""
+    return work_of(cost)[0]
+
+
+def roof_fraction(regime: str, launches: Sequence[Arm], roofs: Sequence[Roof]) -> float | None:
     """The share of its roof that an arm reaches; None where that was not measured."""
-    if arm.cost is None:
-        return None
+    cost = launches[0].cost
+    rate = stats.rate_over(launches, stats.work_for_roof)
     for roof in roofs:
-        if roof.name == arm.cost.roof and roof.regime == regime:
-            return roof.share(stats.rate(time, stats.work_for_roof(arm.cost)))
+        if cost and rate and roof.name == cost.roof and roof.regime == regime:
+            return roof.share(rate)
     return None
 
 
