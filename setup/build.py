@@ -25,6 +25,7 @@ LOG, FAILED = "build.log", "failed"
 STATUS = re.compile(r"\[(\d+)/(\d+)\] ")  # as NINJA_STATUS below asks for
 INTERRUPTED = 130
 TERMINAL_S, LINES_S = 0.5, 15.0  # between two lines of progress
+SHARE_THAT_TELLS = 0.05  # of a build how long the rest may take
 SHORT_S = 3.0  # a build that ends sooner is not worth a line
 ERROR = re.compile(
     r"fatal error|\berror( [A-Z]?\w+)?:|: error |undefined reference to|multiple definition of|cannot find -l"
@@ -70,7 +71,8 @@ class Progress:
 
     def words(self, elapsed_s: float) -> str:
         """How far it is after so long."""
-        left = f", about {elapsed_s / self.done * (self.total - self.done):.0f} s left" if self.done else ""
+        told = self.done >= self.total * SHARE_THAT_TELLS > 0
+        left = f", about {elapsed_s / self.done * (self.total - self.done):.0f} s left" if told else ""
         return f"building: {self.done} of {self.total} done{left}"
 
     def _tell(self, text: str) -> None:

@@ -59,6 +59,8 @@ def test_the_first_error_is_told_with_what_helps(output: str, first: str, remedy
 def test_progress_counts_and_reckons_the_rest() -> None:
     progress = build.Progress(terminal=False)
     assert progress.words(1.0) == "building: 0 of 0 done"
+    progress.see("[5/120] Building CXX object a.o\n")
+    assert progress.words(9.0) == "building: 5 of 120 done", "so few do not tell"
     progress.see("[30/120] Building CXX object a.o\n")
     progress.see("warning: [31/120] is none\n")
     assert progress.words(60.0) == "building: 30 of 120 done, about 180 s left"
