@@ -15,12 +15,14 @@ from pathlib import Path
 
 from gpulift.analysis.errata import FILE, Erratum, known_errors, read_errata
 from gpulift.analysis.today import UNKNOWN, Today, read_today
-from gpulift.engine import machine
-from gpulift.records.model import Record
+from gpulift.engine import machine, quick
+from gpulift.records.model import Record, Role
 from gpulift.records.read import Run, read_results, runs_of
+from gpulift.verdicts.cases import TECHNIQUE
 from gpulift.verdicts.stats import measured_arms
 
 ENOUGH_LAUNCHES, ENOUGH_CARDS = 3, 2
+ADDING_UP = ("job/ladder", quick.JOB, "input/pipeline")  # each arm has all settings before it
 WHOLE, PART, NONE = 2, 1, 0  # of a record's arms that are today's
 Order = tuple[bool, int, bool, int, str]
 Found = tuple[Run, list[Record]]  # the launches of a case in a run
@@ -59,9 +61,11 @@ class Choice:
 
     def stand_for(self, runs: Sequence[Run]) -> list[Run]:
         """Each case of these runs of one machine in the run that stands for it, of equals in the
-        first. Arms of today that it did not measure are taken of the next one that did."""
+        first, against today's baseline where it was measured. Arms of today that the run left out
+        are taken of the next one that has them. One run alone stands as it was recorded."""
         if len(runs) < 2:
             return list(runs)
+        runs = [replace(run, records=tuple(map(self._against_todays, run.records))) for run in runs]
         kept: dict[Path, list[Record]] = {run.folder: [] for run in runs}
         for found in self._by_case(runs).values():
             (best, records), *others = self._ranked(found)
@@ -72,6 +76,17 @@ class Choice:
                     kept[run.folder] += [restricted(one, named) for one in others_records]
                     missing -= named
         return [replace(run, records=tuple(kept[run.folder])) for run in runs if kept[run.folder]]
+
+    def _against_todays(self, record: Record) -> Record:
+        declared = self.today.declared(record.technique)
+        if declared is None or record.ceiling or record.kind != TECHNIQUE:
+            return record
+        baseline = declared.arms[0]
+        if _baseline(record) == baseline or baseline not in _measured([record]):
+            return record
+        roles: dict[bool, Role] = {True: "baseline", False: "technique"}
+        arms = (replace(arm, role=roles[arm.name == baseline]) for arm in record.arms)
+        return replace(record, arms=tuple(arms), controls=declared.controls)
 
     def order(self, records: Sequence[Record], arms: Sequence[str] = ()) -> Order:
         """Larger ones come first, of records of one case and one text in any number of runs: by all
@@ -106,9 +121,11 @@ class Choice:
         return WHOLE if stay == others else PART
 
     def _arms(self, record: Record) -> set[str]:
-        """Those that the case has today; none of roofs, of which each stands alone."""
+        """Those that the case has today, of which each may be of another run: none of roofs and of
+        ladders."""
         declared = self.today.declared(record.technique)
-        return set(declared.arms) if declared and not record.ceiling else set()
+        apart = not record.ceiling and record.technique not in ADDING_UP
+        return set(declared.arms) if declared and apart else set()
 
     def _by_case(self, runs: Sequence[Run]) -> dict[tuple[str, ...], list[Found]]:
         found: dict[tuple[str, ...], dict[tuple[Path, str], Found]] = {}
@@ -124,7 +141,10 @@ class Choice:
         if len(found) == 1:
             return list(found)
         texts: dict[object, list[Record]] = {}
-        keys = [(*text_of(records[0]), self.withheld(records)) for _, records in found]
+        keys = [
+            (text_of(records[0]), _baseline(records[0]), self.withheld(records))
+            for _, records in found
+        ]
         for key, (_, records) in zip(keys, found, strict=True):
             texts.setdefault(key, []).extend(records)
         orders = {key: self.order(records) for key, records in texts.items()}
@@ -178,8 +198,7 @@ def _baseline(record: Record) -> str:
     return next((arm.name for arm in record.arms if arm.role == "baseline"), "")
 
 
-def text_of(record: Record) -> tuple[object, ...]:
+def text_of(record: Record) -> object:
     """The same for launches that did the same, as far as records tell: of those that name no files
     the commit says it."""
-    files = frozenset(record.source.items()) or record.context.build.commit
-    return _baseline(record), files
+    return frozenset(record.source.items()) or record.context.build.commit

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpulift.analysis.bounds import HOST, SLEEP, SLEEPS, Bound, bound_of, trained_model
+from gpulift.analysis.choice import ADDING_UP
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import Worth
@@ -17,7 +18,6 @@ from gpulift.records.model import Record
 
 LADDER, JOB = "job/ladder", quick.JOB
 LADDERS = (LADDER, JOB)  # each arm has all settings of those before it
-ADDING_UP = (*LADDERS, "input/pipeline")
 ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"

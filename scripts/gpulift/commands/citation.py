@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from gpulift.analysis import arms, conditions
 from gpulift.analysis.bounds import HOST, bound_of
-from gpulift.analysis.errata import Erratum
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice
+from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.over_runs import ModelFigure, speedup_over_runs
 from gpulift.analysis.standing import why_not_deciding
 from gpulift.ground import text
@@ -62,7 +63,7 @@ def sentence(record: Record, errata: Sequence[Erratum] = ()) -> str:
     )
 
 
-def over_runs(record: Record, of_model: Iterable[Record], errata: Sequence[Erratum] = ()) -> str:
+def over_runs(record: Record, of_model: Iterable[Record], choice: Choice = NOTHING_KNOWN) -> str:
     """What all runs of the record's model say of its arms, for a text; empty where none says what
     may lead.
 
@@ -72,14 +73,18 @@ def over_runs(record: Record, of_model: Iterable[Record], errata: Sequence[Errat
     if record.kind != TECHNIQUE or arms.is_ceiling(record) or baseline is None:
         return ""
     case = [one for one in of_model if one.case_id == record.case_id]
-    figures = ((arm.name, speedup_over_runs(case, arm.name, baseline.name)) for arm in record.arms)
+    figures = (
+        (arm.name, speedup_over_runs(case, arm.name, baseline.name, choice)) for arm in record.arms
+    )
     said = [
         f"{name} {_figure(figure, record)}"
         for name, figure in figures
         if name != baseline.name
         and figure is not None
         and figure.decides
-        and not why_not_deciding(figure.records, (name, baseline.name), errata)
+        and not why_not_deciding(
+            figure.records, (name, baseline.name), known_errors(figure.records, choice.errata)
+        )
     ]
     where = conditions.machine(record.context)
     return (

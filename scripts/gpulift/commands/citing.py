@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from gpulift.analysis.choice import choice_of
 from gpulift.analysis.errata import FILE as ERRATA
 from gpulift.analysis.errata import Erratum, errata_of, read_errata
 from gpulift.analysis.model_records import files_at, records_of_models
@@ -97,11 +98,12 @@ def cite(wanted: Id, places: Places = None) -> None:
     """A BibTeX entry of one record, a sentence with its conditions, and what all runs say."""
     record = _find(wanted, places)
     citations.require_result(record)
-    errata = _errata(record)
+    choice = choice_of(results_folder())
+    errata = errata_of(record, choice.errata)
     texts = (
         citations.bibtex(record, errata),
         citations.sentence(record, errata),
-        citations.over_runs(record, _of_model(record, places), errata),
+        citations.over_runs(record, _of_model(record, places), choice),
     )
     typer.echo("\n\n".join(one for one in texts if one))
 

@@ -94,6 +94,18 @@ def test_one_launch_of_todays_arms_comes_before_three_of_others(
     assert names(tmp_path, {"older": older, "todays": launches(1, 21)}) == ["todays"]
 
 
+def test_an_older_baseline_gives_way_to_todays_where_that_was_measured(tmp_path: Path) -> None:
+    arms = [sample.arm(name, time) for name, time in (("new", 1e-3), ("base", 3e-3))]
+    sample.write(tmp_path / "gpu" / "older", sample.launches(3, "a/b", {"n": 1}, arms))
+    sample.write(tmp_path / "gpu" / "else", launches(1, 21, technique="a/c"))
+    found = read_results([tmp_path], choose=TODAY.stand_for)
+    (row,) = (row for run in found for row in summarise(run).worths if row.technique == "a/b")
+    assert (row.arm, row.baseline) == ("new", "base")
+    assert row.speedup.value == pytest.approx(3, rel=0.01)
+    (alone,) = read_results([tmp_path / "gpu" / "older"], choose=TODAY.stand_for)
+    assert [one.baseline for one in summarise(alone).worths] == ["new"]
+
+
 def test_what_is_gone_is_left_where_there_is_nothing_else(tmp_path: Path) -> None:
     runs = {"a": launches(1, 20, arms="chain new"), "b": launches(1, 21, technique="a/gone")}
     assert names(tmp_path, runs) == ["b", "a"]
@@ -138,6 +150,13 @@ def test_arms_that_the_run_left_out_are_of_the_next_one_that_has_them(tmp_path: 
         "some": {"a/b/n:1": "base new"},
         "all": {"a/b/n:1": "base other"},
     }
+
+
+def test_a_ladder_is_of_one_run(tmp_path: Path) -> None:
+    known = Choice(Today({"job/ladder": DECLARED}))
+    of: Json = {"technique": "job/ladder"}
+    runs = {"all": launches(1, 20, **of), "some": launches(3, 21, arms="base new", **of)}
+    assert names(tmp_path, runs, known) == ["some"]
 
 
 def test_a_record_of_some_of_its_arms_has_their_ratios_as_before() -> None:
