@@ -39,8 +39,6 @@ from gpulift.verdicts import stats
 from tests import sample
 from tests.conftest import CHECKOUT
 from tests.figures import on_gpu, summary
-from tests.tools.test_showcase import FIGURES, needs_git
-from tools import showcase
 
 H200 = "nvidia-h200"
 T_2 = 4.302652729749462  # Student's t(0.975), two degrees of freedom
@@ -254,10 +252,9 @@ def test_files_that_records_do_not_tell_are_not_known_to_be_equal() -> None:
 
 @cache
 def committed() -> tuple[list[Record], list[Summary]]:
-    """All records on H200 cards of techniques that are claimed or shown in README, and their runs
-    with the model's figures."""
+    """All records on H200 cards of techniques that are claimed, and their runs with the model's
+    figures."""
     techniques = {claim.test.technique for claim in read_ledger() if claim.test}
-    techniques |= {"/".join(one["name"].split("/")[:2]) for one in shown_in_readme()}
     files = files_at([CHECKOUT / "results" / H200])
     records = records_of_models(files, [H200], techniques, print)
     runs: dict[Path, list[Record]] = {}
@@ -265,11 +262,6 @@ def committed() -> tuple[list[Record], list[Summary]]:
         runs.setdefault(record.file.parent, []).append(record)
     summaries = [summarise(Run(folder, tuple(found))) for folder, found in runs.items()]
     return records, with_models(summaries, records)
-
-
-def shown_in_readme() -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = showcase.values_in(FIGURES / "techniques.svg")["rows"]
-    return shown
 
 
 def rows() -> dict[tuple[str, str, str, str], Worth]:
@@ -337,14 +329,3 @@ def test_cite_agrees_with_the_report() -> None:
             said = cite.over_runs(row.case.measured[0], by_technique[row.technique])
             assert f"{row.arm} {row.on_model}" in said
     assert len(cited) >= 6
-
-
-@needs_git
-def test_the_figures_of_readme_agree_with_the_report() -> None:
-    known = {f"{key[0]}/{key[1]}/{key[2]}": found for key, found in figures().items()}
-    of_models = [one for one in shown_in_readme() if one["name"] in known]
-    for one in of_models:
-        ends = [(it.value.value, it.value.low, it.value.high) for it in known[one["name"]]]
-        shown = pytest.approx((one["value"], one["low"], one["high"]), rel=1e-4)
-        assert any(end == shown for end in ends)
-    assert of_models

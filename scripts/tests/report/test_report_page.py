@@ -189,7 +189,7 @@ def test_one_record(tmp_path: Path) -> None:
     one = [sample.record("a/b", {"n": 1}, [sample.arm("x", 1e-3), sample.arm("y", 5e-4)])]
     page_shown, twin = pages([summary(one)], tmp_path)
     assert "one launch" in page_shown.text
-    assert "No ceiling was measured." in page_shown.text
+    assert "No peak was measured." in page_shown.text
     assert "one launch" in twin
 
 
@@ -216,7 +216,7 @@ def test_only_skipped_records(tmp_path: Path) -> None:
             "No technique was measured.",
             "no such card",
             "buy one",
-            "Undecided: no speed could be told",
+            "Undecided: no speed was judged",
         ):
             assert words in text
     assert not list((tmp_path / "figures").glob("t*"))
@@ -510,7 +510,7 @@ def test_another_run_repeats_no_check_that_the_first_answers_for(tmp_path: Path)
         html[html.index(f'id="missing-{number}"') :].partition("</section>")[0] for number in (0, 1)
     )
     assert "not measured: filtered out" in first
-    assert "2 checks were skipped: 2 × the reference has no entry for it." in second
+    assert "2 checks were skipped: 2 × no reference value." in second
     assert "not measured: filtered out" not in second
 
 
