@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gpulift.analysis.analyse import Beside, analyse
+from gpulift.analysis.choice import NOTHING_KNOWN
 from gpulift.analysis.claims import judge
 from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.model_records import files_at, records_beside, records_of_models
@@ -252,22 +253,24 @@ def test_files_that_records_do_not_tell_are_not_known_to_be_equal() -> None:
 
 @cache
 def committed() -> tuple[list[Record], list[Summary]]:
-    """All records on H200 cards of techniques that are claimed, and their runs with the model's
-    figures."""
+    """All records on H200 cards of techniques that are claimed, and the runs that stand for their
+    cases with the model's figures."""
     techniques = {claim.test.technique for claim in read_ledger() if claim.test}
     files = files_at([CHECKOUT / "results" / H200])
     records = records_of_models(files, [H200], techniques, print)
     runs: dict[Path, list[Record]] = {}
     for record in records:
         runs.setdefault(record.file.parent, []).append(record)
-    summaries = [summarise(Run(folder, tuple(found))) for folder, found in runs.items()]
+    every = [Run(folder, tuple(found)) for folder, found in runs.items()]
+    summaries = [summarise(run) for run in NOTHING_KNOWN.stand_for(every)]
     return records, with_models(summaries, records)
 
 
 def rows() -> dict[tuple[str, str, str, str], Worth]:
     """Of the report, those about the model, by technique, case, arm and baseline."""
-    every = (row for one in committed()[1] for row in one.worths if row.on_model)
-    return {(*row.key, row.baseline): row for row in every}
+    every = (row for one in committed()[1] for row in one.worths)
+    told = (row for row in every if row.of_model and row.of_model.decides)
+    return {(*row.key, row.baseline): row for row in told}
 
 
 def figures() -> dict[tuple[str, str, str, str], list[ModelFigure]]:
@@ -327,5 +330,6 @@ def test_cite_agrees_with_the_report() -> None:
         if case not in cited and row.baseline == baseline and not why_not_leading(row):
             cited.add(case)
             said = cite.over_runs(row.case.measured[0], by_technique[row.technique])
-            assert f"{row.arm} {row.on_model}" in said
+            assert row.of_model is not None
+            assert f"{row.arm} {row.of_model.shown}" in said
     assert len(cited) >= 6
