@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.today import FILE
+from tools.today import made
+
+RESULTS = Path(__file__).parents[1] / "results"
 MODULES = Path(os.environ.get("GPULIFT_BUILD") or Path(__file__).parents[1] / "build") / "modules"
 WORD = re.compile(r"[a-z0-9_]+")
 FEW_CASES = 6  # all of which may be quick
@@ -34,6 +38,12 @@ def manifest_of_a_technique(request: pytest.FixtureRequest) -> Manifest:
 
 def test_some_techniques_are_built() -> None:
     assert declared(), f"{MODULES} has no manifest of a technique"
+
+
+def test_what_techniques_are_today_is_known_where_nothing_is_built() -> None:
+    written = (RESULTS / FILE).read_text(encoding="utf-8")
+    hint = f"stale: python -m tools.today, in scripts/, writes {FILE} anew"
+    assert written == made(RESULTS, MODULES), hint
 
 
 def test_it_says_what_it_asks_and_expects(manifest: Manifest) -> None:

@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.analysis import errata, gains
+from gpulift.analysis.choice import cases_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import FIRST_MODELS, Gain, gains_of
 from gpulift.analysis.ladder import Ladder, Rung, ladders_of
 from gpulift.analysis.model_records import committed_files, records_of_models
 from gpulift.analysis.models import as_model, with_models
+from gpulift.analysis.neighbours import neighbours_at
 from gpulift.analysis.standing import CONTROL, LADDER, REASONS
 from gpulift.analysis.summary import summarise
+from gpulift.analysis.today import read_today
 from gpulift.ground import text
 from gpulift.ground.entry import say
 from gpulift.records.files import stem_of
-from gpulift.records.read import cases_of
 from tools.page import write_page
 from tools.showcase import runs_of
 
@@ -160,10 +162,12 @@ def gains_by_technique(results: Path, known: Sequence[Erratum]) -> dict[str, lis
     found: dict[str, list[Gain]] = {}
     for model in MODELS:
         files = [file for file in committed_files(results, model) if stem_of(file) in stems]
-        runs = cases_of(sorted({file.parent for file in files}), stems)
+        runs = cases_of(results, sorted({file.parent for file in files}), stems)
         every = records_of_models(files, [model], techniques, say)
         summaries = [as_model(one) for one in with_models([summarise(run) for run in runs], every)]
-        for gain in gains_of(summaries, doubts_of(summaries, known)):
+        neighbours = neighbours_at([one.run for one in summaries], say)
+        doubts = doubts_of(summaries, known, read_today(results), neighbours)
+        for gain in gains_of(summaries, doubts):
             if gain.model:
                 found.setdefault(gain.row.technique, []).append(gain)
     return found
@@ -174,7 +178,7 @@ def ladders(results: Path, known: Sequence[Erratum]) -> list[Ladder]:
     found: list[Ladder] = []
     for model in MODELS:
         summaries = runs_of(LADDER, results, model)
-        found += ladders_of(summaries, doubts_of(summaries, known))
+        found += ladders_of(summaries, doubts_of(summaries, known, read_today(results)))
     return [one for one in found if all(rung.brings for rung in one.rungs[1:])]
 
 

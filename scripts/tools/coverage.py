@@ -20,9 +20,9 @@ from gpulift.analysis.over_runs import (
     UNTOLD_KERNELS,
     ModelFigure,
     RunFigure,
-    model_figure,
+    figures_of,
     over_runs,
-    speedup_over_runs,
+    speedup,
 )
 from gpulift.ground import text
 from gpulift.ground.entry import say
@@ -121,10 +121,14 @@ def figures(records: Iterable[Record]) -> Iterator[ModelFigure]:
 
 
 def _figure(records: Sequence[Record], name: str) -> ModelFigure | None:
+    """Of the kind of work of which there are enough runs, if there is one."""
     if any(map(is_ceiling, records)):
-        return model_figure(records, [name], lambda launches: _rate(launches, name))
-    baseline = next((one.name for one in map(baseline_of, records) if one is not None), name)
-    return None if name == baseline else speedup_over_runs(records, name, baseline)
+        found = figures_of(records, [name], lambda launches: _rate(launches, name))
+    else:
+        baseline = next((one.name for one in map(baseline_of, records) if one is not None), name)
+        pair = (name, baseline)
+        found = figures_of(records, pair, speedup(*pair)) if name != baseline else []
+    return max(found, key=lambda one: (one.of_model, one.decides), default=None)
 
 
 def _rate(launches: Sequence[Record], name: str) -> Estimate | None:

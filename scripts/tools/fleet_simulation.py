@@ -16,7 +16,7 @@ from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import summarise
 from gpulift.engine import machine
 from gpulift.records.files import stem_of
-from gpulift.records.read import cases_of
+from gpulift.records.read import runs_of
 
 SEED = 53
 CEILINGS = "ceiling."
@@ -139,7 +139,7 @@ def roofs_of(files: Iterable[Path], model: str) -> list[Roof]:
             stems.setdefault(file.parent, set()).add(stem_of(file))
     values: dict[str, list[tuple[float, float]]] = {}
     for folder, names in sorted(stems.items()):
-        for run in cases_of([folder], names):
+        for run in runs_of([folder], names):
             for check in measured_checks(summarise(run)):
                 one = check.estimate
                 if check.roof and one.launches > 2 and one.high is not None:

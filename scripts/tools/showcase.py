@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from xml.sax.saxutils import escape, unescape
 
-from gpulift.analysis import errata, gains
+from gpulift.analysis import gains
 from gpulift.analysis.analyse import JudgedRun, machines_of
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice, cases_of, choice_of
 from gpulift.analysis.doubts import doubts_of
-from gpulift.analysis.errata import Erratum
 from gpulift.analysis.gains import AnswerLine, StepLine
 from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.model_records import committed_files, records_of_models
@@ -31,7 +31,6 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import USAGE, GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
-from gpulift.records.read import cases_of
 from gpulift.report import escaping, feeding, ladder, planned, plots, views
 from gpulift.report.drawing import Drawing
 
@@ -66,7 +65,7 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
     GpuliftError where there is none.
     """
     files = committed_files(results, model)
-    found = cases_of(sorted({file.parent for file in files}))
+    found = cases_of(results, sorted({file.parent for file in files}))
     if not found:
         raise GpuliftError(f"{results}: there are no committed records of {model}", USAGE)
     summaries = [summarise(run) for run in found]
@@ -77,16 +76,16 @@ def committed(results: Path, model: str = MODEL) -> list[Summary]:
 def exhibits(results: Path) -> list[Exhibit]:
     """All of them: what is worth turning on, and where it was measured, in which order and how
     fast a step is fed."""
-    known = errata.read_errata(results / errata.FILE)
+    known = choice_of(results)
     climbs = (climbed(runs_of(LADDER, results, model), known) for model in LADDER_MODELS)
     loaders = (fed(runs_of(FED, results, model)) for model in LADDER_MODELS)
     firsts = (next(filter(None, each), None) for each in (climbs, loaders))
     return [steps_and_blocks(committed(results), known), *filter(None, firsts)]
 
 
-def climbed(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit | None:
+def climbed(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> Exhibit | None:
     """What each setting brings on top of those before it; None where no run has all of it."""
-    every = ladders_of(summaries, doubts_of(summaries, known))
+    every = ladders_of(summaries, doubts_of(summaries, known.errata, known.today))
     one = next((one for one in every if one.model == LADDER_OF), None)
     if one is None:
         return None
@@ -115,10 +114,11 @@ def runs_of(technique: str, results: Path, model: str) -> list[Summary]:
     """The committed runs of the model that have the technique."""
     stem = technique.replace("/", ".")
     files = [file for file in committed_files(results, model) if stem_of(file) == stem]
-    return [summarise(run) for run in cases_of(sorted({file.parent for file in files}), {stem})]
+    folders = sorted({file.parent for file in files})
+    return [summarise(run) for run in cases_of(results, folders, {stem})]
 
 
-def steps_and_blocks(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> Exhibit:
+def steps_and_blocks(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> Exhibit:
     """What is worth turning on, as the report's first screen has it."""
     view = _views([as_model(one) for one in summaries], known)[0]
     steps = _leading(view.steps, MOST_STEPS)
@@ -131,10 +131,11 @@ def steps_and_blocks(summaries: Sequence[Summary], known: Sequence[Erratum] = ()
     )
 
 
-def _views(summaries: Sequence[Summary], known: Sequence[Erratum] = ()) -> list[views.MachineView]:
+def _views(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> list[views.MachineView]:
     anchors = escaping.anchors(views.technique_ids(summaries), "t")
     runs = [JudgedRun(one) for one in summaries]
-    return views.machine_views(runs, machines_of(summaries, doubts_of(summaries, known)), anchors)
+    doubts = doubts_of(summaries, known.errata, known.today)
+    return views.machine_views(runs, machines_of(summaries, doubts), anchors)
 
 
 def _leading(lines: Sequence[Line], most: int) -> list[Line]:

@@ -123,6 +123,7 @@ Json run_case(const Job& job, LaunchContext& launch) {
     return to_json(record, job, launch.settings, launch.context, launch.gpus);
   } catch (const std::domain_error& not_finite) {
     CaseRecord failed;
+    failed.started_at = record.started_at;
     failed.result = {Outcome::kFailed, not_finite.what()};
     failed.notes = record.notes;
     return to_json(failed, job, launch.settings, launch.context, launch.gpus);

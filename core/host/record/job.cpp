@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <tuple>
 #include <utility>
 
@@ -11,15 +10,6 @@
 
 namespace gpulift {
 namespace {
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::string text(32, '\0');
-  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
-  return text;
-}
 
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -126,6 +116,14 @@ nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest) {
   return about;
 }
 
+std::string utc(std::time_t moment) {
+  std::tm parts{};
+  gmtime_r(&moment, &parts);
+  std::string text(32, '\0');
+  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
+  return text;
+}
+
 nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings) {
   nlohmann::ordered_json record{
       {"schema", kSchemaVersion},   {"method", kMethodVersion}, {"kind", job.is_duet() ? "duet" : "technique"},
@@ -137,7 +135,7 @@ nlohmann::ordered_json begin_record(const Job& job, const RunSettings& settings)
   record["regime"] = job.regime;
   record["launch"] = job.launch;
   record["launches"] = settings.launches;
-  record["started_at"] = utc_now();
+  record["started_at"] = utc(std::time(nullptr));
   record["outcome"] = "error";
   record.update(job.about);
   keep_own_predictions(record);

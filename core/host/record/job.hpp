@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -75,6 +76,9 @@ Job job_from_json(const nlohmann::ordered_json& json);
 /// those further traits that it has: integrity, launch_bound, whole_steps, controls,
 /// predictions, what was found, caches.
 nlohmann::ordered_json about_technique(const nlohmann::ordered_json& manifest);
+
+/// As records write it: 2026-11-21T04:00:00Z.
+std::string utc(std::time_t moment);
 
 /// The parts of a record that are known before the case runs: names, case, launch, time, and what the job knows about
 /// the technique. The rest of a record for a case that never ran is outcome, reason and context.

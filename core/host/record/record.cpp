@@ -138,6 +138,7 @@ std::vector<double> ArmRecord::step_s() const {
 Json to_json(const CaseRecord& record, const Job& job, const RunSettings& settings, const Json& context,
              const Json& gpus) {
   Json json = begin_record(job, settings);
+  json["started_at"] = utc(record.started_at);
   write(json, record.result);
   if (!record.notes.empty()) json["notes"] = record.notes;
   if (!record.check_meaning.empty())

@@ -3,6 +3,7 @@
 // end.
 
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,7 @@ struct ArmRecord {
 };
 
 struct CaseRecord {
+  std::time_t started_at = std::time(nullptr);  // it is made when its case begins
   Result result = {.outcome = Outcome::kError};
   std::string check_meaning = {};  // empty: no arm was checked
   double check_tolerance = 0;

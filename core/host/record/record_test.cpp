@@ -54,6 +54,13 @@ TEST(CaseRecord, HasWhatWasMeasuredAndNothingElse) {
   for (const char* key : {"gpus", "versions", "scratch"}) EXPECT_FALSE(line.at("context").contains(key)) << key;
 }
 
+TEST(CaseRecord, SaysWhenItsCaseBegan) {
+  CaseRecord record;
+  EXPECT_GT(record.started_at, 0);
+  record.started_at = 1;
+  EXPECT_EQ(line_of(record).at("started_at"), "1970-01-01T00:00:01Z") << "not when the line was written";
+}
+
 TEST(CaseRecord, SaysWhatAnArmHadOfItsOwn) {
   ArmRecord arm = measured("a");
   arm.ranks = 2;

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpulift.analysis import claims, errata
+from gpulift.analysis.choice import Choice
 from gpulift.analysis.claims import Judgement
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
@@ -28,6 +29,7 @@ from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import Reference, read_reference
 from gpulift.analysis.side_by_side import SideBySide, side_by_side
 from gpulift.analysis.summary import Summary, with_roofs
+from gpulift.analysis.today import UNKNOWN, Today, read_today
 from gpulift.gate.certificate import Certificate, find_certificate
 from gpulift.records.model import Record
 from gpulift.verdicts.duets import DuetRow, duet_rows
@@ -36,7 +38,8 @@ from gpulift.verdicts.duets import DuetRow, duet_rows
 @dataclass(frozen=True)
 class Beside:
     """What stands beside runs: known errors, published claims and figures, how often the gate is
-    wrong on a model (by slug), records of other runs of the same models, prices of the user."""
+    wrong on a model (by slug), records of other runs of the same models, prices of the user, what
+    techniques are today, and what ran on other cards of a host (`analysis.neighbours`)."""
 
     errata: tuple[Erratum, ...] = ()
     ledger: tuple[Claim, ...] = ()
@@ -44,6 +47,13 @@ class Beside:
     certificates: Mapping[str, Certificate] = field(default_factory=dict)
     further: tuple[Record, ...] = ()
     prices: Prices | None = None
+    today: Today = UNKNOWN
+    neighbours: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def choice(self) -> Choice:
+        """By what these say."""
+        return Choice(self.today, self.errata)
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ def read_beside(
     models: Iterable[str] = (),
     further: Iterable[Record] = (),
     prices: Prices | None = None,
+    neighbours: Mapping[str, int] | None = None,
 ) -> Beside:
     """What a folder of results holds beside runs; certificates of these models alone, by slug.
     GpuliftError for a file that cannot be read."""
@@ -111,6 +122,8 @@ def read_beside(
         certificates={model: one for model, one in certificates.items() if one},
         further=tuple(further),
         prices=prices,
+        today=read_today(results),
+        neighbours=neighbours or {},
     )
 
 
@@ -123,7 +136,7 @@ def analyse(
     made from its records and what `qualify` kept beside them."""
     modelled = with_models(_ordered(_distinct(summaries)), beside.further)
     placed = [with_roofs(one, modelled) for one in modelled]
-    doubts = doubts_of(placed, beside.errata)
+    doubts = doubts_of(placed, beside.errata, beside.today, beside.neighbours)
     return Analysis(
         runs=tuple(_judged(one, verdicts or {}) for one in placed),
         machines=machines_of(placed, doubts, beside.prices),
@@ -133,7 +146,7 @@ def analyse(
         certificates=beside.certificates,
         duets=tuple(duet_rows([one.run for one in placed])),
         prices=beside.prices,
-        beside=side_by_side(placed, beside.further, beside.prices),
+        beside=side_by_side(placed, beside.further, beside.prices, beside.choice),
     )
 
 
@@ -172,7 +185,7 @@ def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
     equals the newest."""
     gpus_first = sorted(summaries, key=lambda one: one.run.records[0].context.gpu is None)
     models = list(dict.fromkeys(one.run.model for one in gpus_first))
-    newest = sorted(summaries, key=lambda one: one.run.records[0].started_at, reverse=True)
+    newest = sorted(summaries, key=lambda one: one.run.records[0].began_at, reverse=True)
     most = sorted(newest, key=lambda one: -len(one.worths) - len(one.roofs))
     return sorted(most, key=lambda one: models.index(one.run.model))
 
@@ -189,7 +202,9 @@ def _claims(summaries: Sequence[Summary], beside: Beside, doubts: Doubts) -> Ite
     """By model in the order of the machines; of claims the ones without known errors first."""
 
     def order(judgement: Judgement) -> tuple[tuple[bool, bool, int], bool]:
-        return claims.rank(judgement), doubts.wrong_times(judgement.records)
+        test = judgement.claim.test
+        arms = (test.arm, test.baseline) if test else ()
+        return claims.rank(judgement), doubts.wrong_times(judgement.records, arms)
 
     machines: dict[str, str] = {}
     records: dict[str, dict[str, Record]] = {}
@@ -198,8 +213,9 @@ def _claims(summaries: Sequence[Summary], beside: Beside, doubts: Doubts) -> Ite
         machines.setdefault(model, summary.run.machine)
         of_model = records.setdefault(model, {})
         of_model.update((record.id, record) for record in summary.run.records)
-    for record in beside.further:
-        records.get(record.context.slug, {}).setdefault(record.id, record)
+    for record in beside.further:  # with all of its arms
+        if record.context.slug in records:
+            records[record.context.slug][record.id] = record
     for model, machine in machines.items():
-        judgements = claims.judge(beside.ledger, [*records[model].values()], beside.errata)
+        judgements = claims.judge(beside.ledger, [*records[model].values()], beside.choice)
         yield ModelClaims(machine, tuple(sorted(judgements, key=order)))

@@ -24,7 +24,8 @@ import numpy as np
 
 from gpulift.analysis import bounds
 from gpulift.analysis.bounds import bound_of
-from gpulift.analysis.errata import Erratum, errata_of, known_errors
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice
+from gpulift.analysis.errata import known_errors
 from gpulift.analysis.ledger import Claim, Experiment, Rule
 from gpulift.analysis.over_runs import ModelFigure, model_figure
 from gpulift.analysis.standing import ONE_LAUNCH, why_not_deciding
@@ -129,19 +130,19 @@ class Judgement:
 
 
 def judge(
-    claims: Sequence[Claim], records: Sequence[Record], known: Sequence[Erratum] = ()
+    claims: Sequence[Claim], records: Sequence[Record], choice: Choice = NOTHING_KNOWN
 ) -> tuple[Judgement, ...]:
-    """All claims against the records of one machine, with their known errors, in the order of the
-    ledger."""
+    """All claims against the records of one machine that stand for their cases today, in the order
+    of the ledger."""
     by_technique: dict[str, list[Record]] = {}
     for record in records:
         if record.kind == "technique" and not record.synthetic and not record.off_sweep:
             by_technique.setdefault(record.technique, []).append(record)
-    return tuple(judge_claim(claim, by_technique, known) for claim in claims)
+    return tuple(judge_claim(claim, by_technique, choice) for claim in claims)
 
 
 def judge_claim(
-    claim: Claim, by_technique: Mapping[str, Sequence[Record]], known: Sequence[Erratum] = ()
+    claim: Claim, by_technique: Mapping[str, Sequence[Record]], choice: Choice = NOTHING_KNOWN
 ) -> Judgement:
     """One claim against the records of one machine, by technique."""
     test = claim.test
@@ -155,7 +156,7 @@ def judge_claim(
     if test.planned:
         return Judgement(claim, NOT_MEASURED, f"{test.technique} is planned")
     records = [r for r in by_technique.get(test.technique, ()) if re.search(test.cases, r.case_id)]
-    figures = list(_figures(records, test, known))
+    figures = list(_figures(records, test, choice))
     barred = tuple(Barred(id, one.value.value, why) for id, one, why in figures if why)
     cases = tuple(_results(((id, one) for id, one, why in figures if not why), test))
     if not cases:
@@ -175,30 +176,33 @@ def _results(figures: Iterable[tuple[str, ModelFigure]], test: Experiment) -> It
 
 
 def _figures(
-    records: Sequence[Record], test: Experiment, known: Sequence[Erratum]
+    records: Sequence[Record], test: Experiment, choice: Choice
 ) -> Iterator[tuple[str, ModelFigure, str]]:
     """The gain on the model, case by case, and why it decides nothing. Of records that an erratum
-    withholds only where there are no others."""
+    withholds only where there are no others, and none of what is gone."""
     arms = (test.arm, test.baseline)
 
     def value(launches: Sequence[Record]) -> Estimate | None:
         return METRICS[test.metric](launches, test)
 
-    for id, each in _by_case(records, test):
-        sound = [one for one in each if not any(it.withholds(arms) for it in errata_of(one, known))]
-        figure = model_figure(sound or each, arms, value)
+    todays = [one for one in records if not choice.today.gone(one, arms)]
+    for id, each in _by_case(todays, test, choice):
+        sound = [one for one in each if not choice.withheld([one], arms)]
+        figure = model_figure(sound or each, arms, value, choice)
         if figure is not None:
-            errors = () if sound else known_errors(each, known)
+            errors = () if sound else known_errors(each, choice.errata)
             why = why_not_deciding(figure.records, arms, errors, times=test.metric in OF_TIMES)
             yield id, figure, why or ("" if figure.decides else ONE_LAUNCH)
 
 
-def _by_case(records: Sequence[Record], test: Experiment) -> list[tuple[str, list[Record]]]:
-    """The records in which both arms were measured, by the id of their case, in its order."""
+def _by_case(
+    records: Sequence[Record], test: Experiment, choice: Choice
+) -> list[tuple[str, list[Record]]]:
+    """The records in which both arms were measured, by the id of their case today, in its order."""
     cases: dict[str, list[Record]] = {}
     for record in records:
         if _holds(record, test):
-            cases.setdefault(record.case_id, []).append(record)
+            cases.setdefault(choice.today.case_id(record), []).append(record)
     return sorted(cases.items(), key=lambda item: _natural(item[0]))
 
 

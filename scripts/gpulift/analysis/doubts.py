@@ -1,23 +1,25 @@
-"""What is known to speak against records: errors, and runs that were left unfinished."""
+"""What is known to speak against records: errors, what else ran, and what is no more today."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gpulift.analysis.errata import Erratum, errata_of
-from gpulift.analysis.summary import Summary, Worth
+from gpulift.analysis.summary import BUSY_CORES, Summary, Worth, others_cores
+from gpulift.analysis.today import UNKNOWN, Today
 from gpulift.records.model import Record
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """The errata that records of a report have, numbered from 1, and the runs left unfinished."""
+    """The errata that records of a report have, numbered from 1, what techniques are today, and by
+    a record's id what ran on other cards of its host (`analysis.neighbours`)."""
 
     errata: tuple[Erratum, ...] = ()
     numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by a record's id
-    unfinished: frozenset[Path] = frozenset()
+    today: Today = UNKNOWN
+    neighbours: Mapping[str, int] = field(default_factory=dict)  # how many cards, by a record's id
 
     def __bool__(self) -> bool:
         return bool(self.errata)
@@ -30,27 +32,53 @@ class Doubts:
         """The errata of these records."""
         return [self.errata[number - 1] for number in self.errors(records)]
 
-    def doubted(self, row: Worth, folder: Path) -> bool:
-        """Whether this row of a run stands behind others."""
-        disturbed = bool(row.disturbed)
-        return disturbed or self.wrong_times(row.case.measured) or folder in self.unfinished
+    def doubted(self, row: Worth) -> bool:
+        """Whether this row stands behind others: its pace was others', an erratum doubts the times
+        of its arms, or launches of its case are missing."""
+        wrong = self.wrong_times(row.case.measured, (row.arm, row.baseline))
+        return bool(row.disturbed) or wrong or row.case.lacks_launches
 
-    def wrong_times(self, records: Iterable[Record]) -> bool:
-        """Whether an erratum doubts the times of any of these records."""
-        return any(one.of_times for one in self.known(records))
+    def wrong_times(self, records: Iterable[Record], arms: Iterable[str]) -> bool:
+        """Whether an erratum doubts the times of any of these arms in any of these records."""
+        return any(one.of_times and one.concerns(arms) for one in self.known(records))
+
+    def withheld(self, records: Iterable[Record], arms: Sequence[str]) -> str:
+        """What is wrong with the ratio of these very arms, by the first erratum that withholds it;
+        empty where none does."""
+        return next((one.short for one in self.known(records) if one.withholds(arms)), "")
+
+    def beside_of(self, records: Sequence[Record]) -> str:
+        """`beside runs on 3 other cards, others kept 18.4 of 64 cores busy`: most of any of these
+        records; empty where nothing else ran that is known."""
+        cards = max((self.neighbours.get(one.id, 0) for one in records), default=0)
+        runs = "a run on another card" if cards == 1 else f"runs on {cards} other cards"
+        busiest = max(records, key=others_cores)
+        cores, of = others_cores(busiest), busiest.context.host.cores
+        kept = f"others kept {cores:.1f}{f' of {of}' if of else ''} cores busy"
+        return ", ".join([f"beside {runs}"] * (cards > 0) + [kept] * (cores >= BUSY_CORES))
 
 
 NO_DOUBTS = Doubts()
 
 
-def doubts_of(summaries: Sequence[Summary], errata: Sequence[Erratum]) -> Doubts:
-    """What is known of the records of these runs."""
-    records = [record for one in summaries for record in one.run.records]
-    had = {record.id: found for record in records if (found := errata_of(record, errata))}
+def doubts_of(
+    summaries: Sequence[Summary],
+    errata: Sequence[Erratum],
+    today: Today = UNKNOWN,
+    neighbours: Mapping[str, int] | None = None,
+) -> Doubts:
+    """What is known of the records of these runs, and of those that their models' figures rest
+    on."""
+    records = {record.id: record for one in summaries for record in _known_to(one)}
+    had = {id: found for id, record in records.items() if (found := errata_of(record, errata))}
     seen = set().union(*had.values())
     shown = [one for one in errata if one in seen]
-    return Doubts(
-        tuple(shown),
-        {id: tuple(shown.index(one) + 1 for one in found) for id, found in had.items()},
-        frozenset(one.run.folder for one in summaries if one.unfinished),
-    )
+    numbers = {id: tuple(shown.index(one) + 1 for one in found) for id, found in had.items()}
+    return Doubts(tuple(shown), numbers, today, neighbours or {})
+
+
+def _known_to(summary: Summary) -> Iterable[Record]:
+    yield from summary.run.records
+    for row in summary.worths:
+        if row.of_model:
+            yield from row.of_model.records

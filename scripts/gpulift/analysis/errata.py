@@ -67,16 +67,20 @@ class Erratum:
         """Whether times are in doubt: what names metrics is about these alone."""
         return not self.metrics
 
+    def concerns(self, arms: Iterable[str]) -> bool:
+        """Whether it is about any of these arms of its records."""
+        return any(re.search(self.arms, arm) for arm in arms)
+
     def withholds(self, arms: Iterable[str]) -> bool:
         """Whether it keeps the ratio of these arms of its records from leading."""
-        return not self.leads and any(re.search(self.arms, arm) for arm in arms)
+        return not self.leads and self.concerns(arms)
 
     def is_of(self, record: Record) -> bool:
         """Whether the record has this error."""
         run = f"{record.context.slug}/{record.file.parent.name}"
         return (
             _is_any_of(run, self.runs)
-            and (not self.before or record.started_at < self.before)
+            and (not self.before or record.began_at < self.before)
             and bool(re.search(self.techniques, record.technique))
             and bool(re.search(self.cases, record.case_id))
             and any(re.search(self.arms, name) for name in _arms(record))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 from gpulift.analysis.bounds import MODEL, trained_model
@@ -34,7 +33,7 @@ class Gain:
     row: Worth
     run: str
     doubted: bool = False
-    unfinished: bool = False  # the run was
+    unfinished: bool = False  # launches are missing
     why_not: str = ""  # it may not lead
 
     @property
@@ -195,20 +194,20 @@ class Theme:
 def gains_of(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> Iterator[Gain]:
     """All comparisons of a machine's runs, with what keeps them from leading.
 
-    A case is taken from the first run that has it: of many runs of a case, the extremes would be
-    those of noise.
+    One is taken from the first run that has it: of many runs of a case, the extremes would be those
+    of noise.
     """
-    owner: dict[tuple[str, str], Summary] = {}
+    owner: dict[tuple[str, str, str], Summary] = {}
     for one in summaries:
         for row in one.worths:
-            if owner.setdefault((row.technique, row.case.case_id), one) is one:
-                yield gain_of(row, one.run.folder, doubts)
+            if owner.setdefault(row.key, one) is one:
+                yield gain_of(row, doubts)
 
 
-def gain_of(row: Worth, folder: Path, doubts: Doubts) -> Gain:
-    """The comparison of the run in this folder with what speaks against it."""
-    doubted, unfinished = doubts.doubted(row, folder), folder in doubts.unfinished
-    return Gain(row, folder.name, doubted, unfinished, why_not_leading(row, doubts))
+def gain_of(row: Worth, doubts: Doubts) -> Gain:
+    """The comparison with what speaks against it."""
+    run, unfinished = row.case.first.file.parent.name, row.case.lacks_launches
+    return Gain(row, run, doubts.doubted(row), unfinished, why_not_leading(row, doubts))
 
 
 def headline(summary: Summary, doubts: Doubts = NO_DOUBTS) -> list[Worth]:
@@ -226,7 +225,7 @@ def ordered(rows: Iterable[Worth], doubts: Doubts = NO_DOUBTS) -> list[Worth]:
     """The rows by technique in the order of a first screen: whole training steps, then building
     blocks. Of a technique the largest gain is first; what is in doubt stands behind, and what may
     not lead last."""
-    found = [gain_of(row, row.case.first.file.parent, doubts) for row in rows]
+    found = [gain_of(row, doubts) for row in rows]
     anchors = {one.row.technique: "" for one in found}
     own = [one for one in found if not one.why_not]
     steps = (line.technique for line in step_lists(own, anchors).every)

@@ -109,11 +109,11 @@ def ladders_of(
     found: dict[str, list[Ladder]] = {}
     for summary in summaries:
         for case in summary.cases:
-            if case.technique in LADDERS and len(rungs := rungs_of(case, doubts, prices)) > 1:
-                folder = summary.run.folder
-                made = Ladder(
-                    case, folder.name, folder in doubts.unfinished, rungs, tuple(_left_out(case))
-                )
+            if case.technique not in LADDERS or doubts.today.gone(case.first):
+                continue
+            if len(rungs := rungs_of(case, doubts, prices)) > 1:
+                run, left_out = summary.run.folder.name, tuple(_left_out(case))
+                made = Ladder(case, run, case.lacks_launches, rungs, left_out)
                 found.setdefault(_model(case), []).append(made)
     best = {model: max(each, key=_rank) for model, each in found.items()}
     return tuple(best[model] for model in dict.fromkeys((*FIRST_MODELS, *best)) if model in best)

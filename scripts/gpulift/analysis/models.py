@@ -12,10 +12,10 @@ from gpulift.verdicts.cases import TECHNIQUE
 
 
 def with_models(summaries: Sequence[Summary], records: Iterable[Record]) -> list[Summary]:
-    """The runs with the figure of their model beside each of theirs, from its records; none where
-    theirs is of other work."""
+    """The runs with the figure of their model beside each of theirs, from its records of the same
+    work."""
     cases: dict[tuple[str, str, str], dict[str, Record]] = {}
-    every = [*records, *(one for summary in summaries for one in summary.run.records)]
+    every = [*(one for summary in summaries for one in summary.run.records), *records]
     for record in every:
         if record.kind == TECHNIQUE and not record.synthetic:
             cases.setdefault(case_of(record), {})[record.id] = record
@@ -37,8 +37,7 @@ def as_model(summary: Summary) -> Summary:
 def _with_model(summary: Summary, cases: dict[tuple[str, str, str], dict[str, Record]]) -> Summary:
     def of(row: Worth) -> Worth:
         found = cases.get(case_of(row.case.first), {}).values()
-        figure = speedup_over_runs(found, row.arm, row.baseline)
-        of_same_work = figure and figure.run_of(row.case.measured)
-        return replace(row, of_model=figure if of_same_work else None)
+        figure = speedup_over_runs(found, row.arm, row.baseline, of=row.case.measured)
+        return replace(row, of_model=figure)
 
     return replace(summary, worths=tuple(map(of, summary.worths)))

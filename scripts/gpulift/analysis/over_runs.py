@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import TELLS_ALL, Record
@@ -172,26 +173,47 @@ def _sample(runs: Sequence[RunFigure]) -> list[list[RunFigure]]:
     return apart([replace(one, host="") for one in runs])
 
 
+def figures_of(records: Iterable[Record], arms: Sequence[str], value: Value) -> list[ModelFigure]:
+    """Of the records of one case on one model: its runs of each kind of work in these arms that has
+    the value, the newest first."""
+    works = (_runs(group, value) for group in _by_work(records, arms))
+    return [over_runs(runs) for runs in works if runs]
+
+
 def model_figure(
-    records: Iterable[Record], arms: Sequence[str], value: Value
+    records: Iterable[Record],
+    arms: Sequence[str],
+    value: Value,
+    choice: Choice = NOTHING_KNOWN,
+    of: Sequence[Record] = (),
 ) -> ModelFigure | None:
-    """Of the records of one case on one model: its runs of the newest kind of work in these arms
-    of which there are enough; else of which there is more than a launch each; else of the newest.
-    None where no run has the value."""
-    found = [over_runs(runs) for works in _by_work(records, arms) if (runs := _runs(works, value))]
-    return max(
-        found, key=lambda one: (one.of_model, one.decides), default=None
-    )  # the first of equals
+    """The one of these that stands for the case (`analysis.choice`), or else that of the records
+    `of`. None where no run has the value."""
+    found = figures_of(records, arms, value)
+    if of:
+        found = [one for one in found if one.run_of(of)]
+    return max(found, key=lambda one: choice.order(one.records, arms), default=None)
 
 
-def speedup_over_runs(records: Iterable[Record], arm: str, baseline: str) -> ModelFigure | None:
+def speedup_over_runs(
+    records: Iterable[Record],
+    arm: str,
+    baseline: str,
+    choice: Choice = NOTHING_KNOWN,
+    of: Sequence[Record] = (),
+) -> ModelFigure | None:
     """The same for baseline time / arm time."""
+    return model_figure(records, (arm, baseline), speedup(arm, baseline), choice, of)
 
-    def speedup(launches: Sequence[Record]) -> Estimate | None:
+
+def speedup(arm: str, baseline: str) -> Value:
+    """What launches say of baseline time / arm time."""
+
+    def value(launches: Sequence[Record]) -> Estimate | None:
         pair = stats.pair_ratio(launches, arm, baseline)
         return pair.speedup if pair else None
 
-    return model_figure(records, (arm, baseline), speedup)
+    return value
 
 
 def case_of(record: Record) -> tuple[str, str, str]:
@@ -209,7 +231,7 @@ def _by_work(records: Iterable[Record], arms: Sequence[str]) -> list[list[Record
     that they tell are; a size that a run found itself may differ.
     """
     groups: list[list[Record]] = []
-    for record in sorted(records, key=lambda one: one.started_at, reverse=True):
+    for record in sorted(records, key=lambda one: one.began_at, reverse=True):
         if record.outcome != "ok" or not all(stats.measured_arms([record], arm) for arm in arms):
             continue
         for group in groups:
@@ -231,7 +253,7 @@ def _same_work(one: Record, other: Record, arms: Sequence[str]) -> bool:
 def _runs(records: Sequence[Record], value: Value) -> list[RunFigure]:
     """Those with a value, oldest first."""
     runs: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda one: (one.started_at, one.launch)):
+    for record in sorted(records, key=lambda one: (one.began_at, one.launch)):
         runs.setdefault(str(record.file.parent), []).append(record)
     found = ((run, launches, value(launches)) for run, launches in runs.items())
     return [

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpulift.analysis import cost as costing
 from gpulift.analysis.bounds import HOST, bound_of, trained_model
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.machine.training import TECHNIQUES as STEPS
 from gpulift.analysis.over_runs import ModelFigure, RunFigure, model_figure, over_runs
@@ -72,7 +73,10 @@ class SideBySide:
 
 
 def side_by_side(
-    summaries: Iterable[Summary], further: Iterable[Record] = (), prices: Prices | None = None
+    summaries: Iterable[Summary],
+    further: Iterable[Record] = (),
+    prices: Prices | None = None,
+    choice: Choice = NOTHING_KNOWN,
 ) -> SideBySide | None:
     """None where no two GPU models have a fact in common."""
     names: dict[str, str] = {}
@@ -83,12 +87,16 @@ def side_by_side(
             names.setdefault(context.slug, one.run.machine)
             of_model = records.setdefault(context.slug, {})
             of_model.update((record.id, record) for record in one.run.records)
-    for record in further:
-        records.get(record.context.slug, {}).setdefault(record.id, record)
+    for record in further:  # with all of its arms
+        if record.context.slug in records:
+            records[record.context.slug][record.id] = record
     if len(names) < 2:
         return None
-    by_model = {slug: _measured(of_model.values()) for slug, of_model in records.items()}
-    every = (*_steps(by_model, prices), *_roofs(by_model))
+    by_model = {
+        slug: [one for one in _measured(of_model.values()) if not choice.today.gone(one)]
+        for slug, of_model in records.items()
+    }
+    every = (*_steps(by_model, prices, choice), *_roofs(by_model))
     facts = [fact for fact in every if fact.change is not None]
     shown = [at for at in range(len(names)) if any(fact.cells[at] for fact in facts)]
     if not facts:
@@ -112,17 +120,20 @@ class _Step:
 
     key: Key
     records: tuple[Sequence[Record], ...]
+    choice: Choice
 
     def cells(self, of: Callable[[Case, Arm], Estimate | None]) -> tuple[ModelFigure | None, ...]:
         """A figure of each model that has it."""
         arm = self.key[-1]
-        return tuple(_figure(records, arm, of) if records else None for records in self.records)
+        return tuple(
+            _figure(records, arm, of, self.choice) if records else None for records in self.records
+        )
 
     @property
     def told(self) -> list[Record]:
         """The newest record of each model's figure."""
         cells = self.cells(_tokens_per_s)
-        return [max(one.records, key=lambda record: record.started_at) for one in cells if one]
+        return [max(one.records, key=lambda record: record.began_at) for one in cells if one]
 
     @property
     def differs(self) -> str:
@@ -143,10 +154,10 @@ class _Step:
         return not self.differs, not waits, place, sure, slowest, self.key
 
 
-def _steps(by_model: ByModel, prices: Prices | None) -> Iterator[Fact]:
+def _steps(by_model: ByModel, prices: Prices | None, choice: Choice) -> Iterator[Fact]:
     """Of each language model the step that most GPUs have in common, and what its tokens cost."""
     for model, name in TEXTS.items():
-        step = _common([_by_key(records, model) for records in by_model.values()])
+        step = _common([_by_key(records, model) for records in by_model.values()], choice)
         if step is None:
             continue
         technique, case_id, arm = step.key
@@ -162,11 +173,11 @@ def _steps(by_model: ByModel, prices: Prices | None) -> Iterator[Fact]:
             yield Fact(f"{name}, a million tokens", about, USD, step.cells(usd), differs, arm)
 
 
-def _common(found: Sequence[Mapping[Key, Sequence[Record]]]) -> _Step | None:
+def _common(found: Sequence[Mapping[Key, Sequence[Record]]], choice: Choice) -> _Step | None:
     """Of the steps that most models have, at least two, as the same amount of work the one to
     show."""
     keys = dict.fromkeys(key for of_model in found for key in of_model)
-    steps = [_Step(key, tuple(of_model.get(key, ()) for of_model in found)) for key in keys]
+    steps = [_Step(key, tuple(of_model.get(key, ()) for of_model in found), choice) for key in keys]
     alike = [one for one in steps if len({_work(r, one.key[-1]) for r in one.told}) == 1]
     counts = {one.key: sum(map(bool, one.records)) for one in alike}
     most = max(counts.values(), default=0)
@@ -199,14 +210,17 @@ def _work(record: Record, name: str) -> Cost | None:
 
 
 def _figure(
-    records: Sequence[Record], name: str, of: Callable[[Case, Arm], Estimate | None]
+    records: Sequence[Record],
+    name: str,
+    of: Callable[[Case, Arm], Estimate | None],
+    choice: Choice,
 ) -> ModelFigure | None:
     def value(launches: Sequence[Record]) -> Estimate | None:
         case = Case("", "", tuple(launches))
         arm = case.first.arm(name)
         return of(case, arm) if arm else None
 
-    return model_figure(records, (name,), value)
+    return model_figure(records, (name,), value, choice)
 
 
 def _tokens_per_s(case: Case, arm: Arm) -> Estimate | None:
@@ -234,7 +248,7 @@ def _rates(
 ) -> dict[tuple[str, str], list[tuple[str, RunFigure]]]:
     """Of each roof and regime its unit and what each run reached, oldest first."""
     runs: dict[Path, list[Record]] = {}
-    for record in sorted(records, key=lambda one: one.started_at):
+    for record in sorted(records, key=lambda one: one.began_at):
         if record.ceiling:
             runs.setdefault(record.file.parent, []).append(record)
     found: dict[tuple[str, str], list[tuple[str, RunFigure]]] = {}

@@ -22,13 +22,16 @@ ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
 ONE_LAUNCH, UNEQUAL = "one launch", "another batch"
+GONE = "no more in the sweep"
 BEYOND = "beyond 30×"
-REASONS = (ADDED_UP, KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
+REASONS = (GONE, ADDED_UP, KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
 QUOTABLE = 30.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
 
 
 def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
     """One of REASONS, the first that holds; empty where nothing speaks against the row."""
+    if doubts.today.gone(row.case.first, (row.arm,), row.baseline):
+        return GONE
     if row.case.technique in ADDING_UP:  # the ratio over its baseline is of no one setting
         return ADDED_UP
     records = row.case.measured

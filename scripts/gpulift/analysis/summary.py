@@ -159,7 +159,7 @@ class Worth:
     @property
     def disturbed(self) -> str:
         """`others kept 2.2 cores busy`, where its pace is that of the host; empty below one."""
-        most = max(map(_others_cores, self.case.measured))
+        most = max(map(others_cores, self.case.measured))
         hangs_on_host = any(one.kind in (HOST, PROCESSOR) for one in self.bounds)
         return f"others kept {most:.1f} cores busy" if hangs_on_host and most >= BUSY_CORES else ""
 
@@ -313,8 +313,8 @@ class Summary:
     @property
     def others_worked(self) -> str:
         """`1.6 of 2 cores`: most that others took while a case was measured; empty below one."""
-        most = max(self.run.records, key=_others_cores)
-        taken, cores = _others_cores(most), most.context.host.cores
+        most = max(self.run.records, key=others_cores)
+        taken, cores = others_cores(most), most.context.host.cores
         if taken < BUSY_CORES:
             return ""
         # They may work on cores that are not allowed to this process.
@@ -376,7 +376,7 @@ def _block_marks(records: Sequence[Record]) -> list[str]:
     if short:
         cases = counted(len(short), "case")
         marks.append(f"{cases} with fewer blocks than planned in a launch")
-    loaded = {record.subject for record in records if _others_cores(record) >= BUSY_CORES}
+    loaded = {record.subject for record in records if others_cores(record) >= BUSY_CORES}
     if loaded:
         cases = counted(len(loaded), "case")
         marks.append(f"{cases} while other processes kept a core or more busy")
@@ -392,7 +392,7 @@ def _cut_short(record: Record) -> bool:
     return record.stop.blocks < planned
 
 
-def _others_cores(record: Record) -> float:
+def others_cores(record: Record) -> float:
     """Those that other processes and other machines kept busy; 0 where that is not known."""
     load = record.host_load
     return load.other_cores + load.stolen_cores if load else 0.0

@@ -213,7 +213,7 @@ def _folder_complaints(folder: Path, records: Sequence[Record]) -> Iterator[str]
     if not records:
         return
     date, commit, dirty = named.group(1), named.group(2), named.group(3)
-    first = min(record.started_at for record in records)
+    first = min(record.began_at for record in records)
     if not first.startswith(date):
         yield f"{folder}: the first record is of {first[:10]}, the folder of {date}"
     if dirty:

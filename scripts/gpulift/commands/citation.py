@@ -41,7 +41,7 @@ def bibtex(record: Record, errata: Sequence[Erratum] = ()) -> str:
     what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
     fields = {
         "title": f"{{{bibtex_text(what)}}}",
-        "year": bibtex_text(record.started_at[:YEAR_DIGITS]),
+        "year": bibtex_text(record.began_at[:YEAR_DIGITS]),
         "key": "gpulift",  # what styles sort by where there is no author
         "note": bibtex_text("; ".join(_conditions(record, errata))),
     }
@@ -109,7 +109,7 @@ def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
     gpu = context.gpu
     parts = [
         record.citation,
-        f"{conditions.launch(record)}, {record.started_at}",
+        f"{conditions.launch(record)}, {record.began_at}",
         f"GPU {gpu.name}, card {gpu.card or 'unknown'}" if gpu else f"no GPU, {context.host.name}",
         conditions.software(context),
         conditions.pairs(context.versions),

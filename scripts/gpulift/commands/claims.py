@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gpulift.analysis import errata
+from gpulift.analysis.choice import choice_of
 from gpulift.analysis.claims import (
     Judgement,
     conditions,
@@ -64,8 +64,9 @@ def claims(
     if gpu is not None:
         model = require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}
-    known = errata.read_errata(commands.results_folder() / errata.FILE)
-    judged = {model: judge(ledger, found, known) for model, found in (models or {"": []}).items()}
+    choice = choice_of(commands.results_folder())
+    known = choice.errata
+    judged = {model: judge(ledger, found, choice) for model, found in (models or {"": []}).items()}
     if by_article:
         said = [*read_statements().values()]
         if as_json:

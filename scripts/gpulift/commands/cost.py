@@ -8,10 +8,9 @@ from typing import Any
 from rich.table import Table
 
 from gpulift.analysis.bounds import bound_of
+from gpulift.analysis.choice import choice_of, read_cases
 from gpulift.analysis.cost import HOUR_S, CostRow, arm_label, cost_rows, money, read_prices
 from gpulift.analysis.doubts import doubts_of
-from gpulift.analysis.errata import FILE as ERRATA
-from gpulift.analysis.errata import read_errata
 from gpulift.analysis.facts import UNKNOWN
 from gpulift.analysis.standing import HOST_BOUND, ONE_LAUNCH
 from gpulift.commands import shared as commands
@@ -20,7 +19,6 @@ from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, Price, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.estimate import Estimate
-from gpulift.records.read import read_results
 from gpulift.verdicts.matching import selected
 
 WORK = ("technique", "case", "arm", "a million")  # columns that say of what
@@ -37,12 +35,12 @@ def cost(
 
     Without RESULTS those of the checkout. A case counts where its records name these items.
     """
-    runs = read_results(results or [machine.all_records()], every_case=True)
+    runs = read_cases(results or [machine.all_records()])
     summaries = [commands.summary_of(run) for run in selected(runs, filter)]
     models = list(dict.fromkeys(one.run.records[0].context.slug for one in summaries))
     prices = read_prices(usd_per_hour or [], models)
-    errata = read_errata(commands.results_folder() / ERRATA)
-    doubts = doubts_of(summaries, errata)
+    choice = choice_of(commands.results_folder())
+    doubts = doubts_of(summaries, choice.errata, choice.today)
     found = [row for one in summaries for row in cost_rows(one, prices, doubts)]
     if not found:
         raise GpuliftError(

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gpulift.analysis.analyse import Analysis
+from gpulift.analysis.choice import read_cases
 from gpulift.commands.shared import analysis_of, summary_of
 from gpulift.exchange import imported, mlflow, writing
 from gpulift.exchange.csv_table import all_columns, csv_bytes
@@ -85,7 +86,8 @@ def export(
         raise GpuliftError(f"{format} is no text: name {what} with --out")
     if out is not None and format != MLFLOW:
         require_free(out, force)
-    runs = selected(read_results(results, every_case=format in TABLES), filter)
+    read = read_cases if format in TABLES else read_results
+    runs = selected(read(results), filter)
     if format not in (GITHUB, "junit"):  # these say the warnings themselves
         for warning in (warning for run in runs for warning in run.warnings):
             say(f"warning: {warning}")

@@ -165,7 +165,7 @@ def _of_run(run: Run) -> Iterator[Point]:
             yield Point(
                 row="/".join(filter(None, (case.technique, case.case_id, arm))),
                 value=time.value,
-                at=case.first.started_at,
+                at=case.first.began_at,
                 commit=context.build.commit,
                 machine=context.slug,
                 card=context.gpu.card if context.gpu else "",

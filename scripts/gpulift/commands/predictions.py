@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from gpulift.analysis.choice import read_cases
 from gpulift.analysis.predictions import Predicted
 from gpulift.analysis.predictions import predictions as held_against
 from gpulift.commands import shared as commands
@@ -15,7 +16,6 @@ from gpulift.engine import machine
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
-from gpulift.records.read import read_results
 from gpulift.verdicts.matching import selected
 
 Every = Annotated[bool, typer.Option("--all", help="What came out as predicted, too.")]
@@ -33,7 +33,7 @@ def predictions(
     Without RESULTS those of the checkout; of each machine and case the newest run, the largest
     misses first, and why, where the technique says it.
     """
-    runs = selected(read_results(results or [machine.all_records()], every_case=True), filter)
+    runs = selected(read_cases(results or [machine.all_records()]), filter)
     told = {info.id: info for info in commands.known_techniques()}
     found = held_against([record for run in runs for record in run.records], told)
     if not found:

@@ -59,8 +59,8 @@ def report(
 
     index.html has the answer and can be sent alone; what it leads to stands in pages/ beside it.
 
-    A folder above run folders stands for every case of each machine, each as one run has it: in two
-    launches or more where there is such a run, full before quick, whole, then the newest.
+    A folder above run folders stands for every case of each machine: of today's technique, case
+    and arms before what is gone, of most launches of one text up to three, then the newest.
     """
     if not results and not gates and not models:
         raise GpuliftError("name RESULTS..., or --gate FOLDER, or both")
@@ -70,7 +70,9 @@ def report(
         results = _of_models(results or [], results_folder())
         out = out or own_results() / "report"
     places = [_as_beside(path) for path in results or []]
-    found = selected(read_results(places, every_case=True), filter)
+    from gpulift.analysis.choice import read_cases
+
+    found = selected(read_cases(places), filter)
     from gpulift.analysis.model_records import records_beside
     from gpulift.commands.shared import analysis_of, summary_of
     from gpulift.exchange.csv_table import csv_bytes

@@ -14,6 +14,7 @@ from gpulift.analysis.analyse import Analysis, analyse, read_beside
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.machine.results import CheckResult
+from gpulift.analysis.neighbours import neighbours_at
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.engine import machine, packages
@@ -111,7 +112,8 @@ def analysis_of(
     """These runs held against the checkout's results; `models`, by slug, are others that the
     certificates are wanted of."""
     slugs = [*(one.run.records[0].context.slug for one in summaries), *models]
-    beside = read_beside(results_folder(), slugs, further, prices)
+    neighbours = neighbours_at([one.run for one in summaries], say)
+    beside = read_beside(results_folder(), slugs, further, prices, neighbours)
     return analyse(summaries, beside, verdicts)
 
 

@@ -227,7 +227,7 @@ def _conditions(record: Record) -> Iterator[Fact]:
     yield "source", ", ".join(f"{name} {sha[:12]}" for name, sha in record.source.items())
     yield "environment", conditions.pairs(context.environment)
     yield "options", conditions.pairs(context.options)
-    yield "started", record.started_at
+    yield "started", record.began_at
     yield "versions", f"schema {record.schema}, method {record.method}"
 
 

@@ -90,7 +90,7 @@ def _entry(name: str, family: int, number: int, launches: Sequence[Row]) -> Json
 def _context(run: Run, rows: Sequence[Row]) -> Json:
     context = run.records[0].context
     known: Json = {
-        "date": min(record.started_at for record in run.records),
+        "date": min(record.began_at for record in run.records),
         "executable": "gpulift export gbench",
         "num_cpus": context.host.cores,
         "gpu": context.gpu.name if context.gpu else None,

@@ -42,7 +42,7 @@ def _suite(root: ET.Element, run: JudgedRun) -> ET.Element:
         failures=str(said.count("failure")),
         errors="0",
         skipped=str(said.count("skipped")),
-        timestamp=visible(min(record.started_at for record in summary.run.records)),
+        timestamp=visible(min(record.began_at for record in summary.run.records)),
     )
     properties = ET.SubElement(suite, "properties")
     for name, value in _conditions(summary).items():

@@ -45,7 +45,7 @@ def write(runs: Sequence[Run], out: Path) -> None:
 def _write_run(aside: Path, uri: str, case: Case, row: Mapping[str, Scalar]) -> None:
     experiment = str(int(_hash(case.technique)[:15], 16))
     run = _hash(*(row.get(key) for key in ("gpu", "run", "kind", "record", "arm")))[:32]
-    start_ms = _milliseconds(case.first.started_at)
+    start_ms = _milliseconds(case.first.began_at)
     made = {"name": case.technique, "artifact_location": f"{uri}/{experiment}"}
     times = {"creation_time": start_ms, "last_update_time": start_ms}
     _write_meta(aside / experiment, {**made, **times, "experiment_id": experiment})

@@ -91,7 +91,7 @@ def _add_run(gauges: _Gauges, run: Run, labels: Labels) -> None:
         "method": run.records[0].method,
     }
     gauges.add("gpulift_run_info", {**labels, **info}, 1.0)
-    started = min(record.started_at for record in run.records)
+    started = min(record.began_at for record in run.records)
     gauges.add("gpulift_run_started_timestamp_seconds", labels, _seconds(started))
     for outcome in OUTCOMES:
         count = sum(record.outcome == outcome for record in run.records)

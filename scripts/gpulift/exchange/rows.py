@@ -111,12 +111,14 @@ def _cells(found: Sequence[Column], row: Row, cell: Callable[[Scalar], Scalar]) 
 
 
 def _of_record() -> list[Column]:
-    texts = ("kind", "technique", "case_id", "regime", "started_at", "schema", "method")
+    texts = ("kind", "technique", "case_id", "regime")
     later = ("question", "expectation", "check_meaning", "telemetry_missing")
     return [
         Column("record", str, lambda row: row.record.citation),
         Column("run", str, lambda row: row.run.folder.name),
         *(Column(name, str, _record(name)) for name in texts),
+        Column("started_at", str, _record("began_at")),  # which some records tell otherwise
+        *(Column(name, str, _record(name)) for name in ("schema", "method")),
         Column("case_json", str, lambda row: as_json(row.record.case)),
         Column("duet_arm", str, lambda row: row.record.duet_arm or None),
         *(Column(name, int, _record(name)) for name in ("launch", "launches")),

@@ -12,6 +12,7 @@ import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from itertools import chain, repeat
 from pathlib import Path
@@ -78,6 +79,8 @@ EARLIER_CONTROLS: Mapping[str, tuple[str, ...]] = {  # that records below schema
 # Minor schema version from which on records tell all controls, predictions, all files that an arm
 # is made of, and joules of its own cards alone.
 TELLS_ALL = 10
+TELLS_END = range(7, 13)  # minor versions whose `started_at` is when the case ended
+MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
 
 
@@ -503,7 +506,9 @@ class Record:
     case_id: Annotated[str, about("axis:value pairs joined by a slash, in the order of the axes")]
     launch: Annotated[Whole, about("counted from 0")]
     launches: Count
-    started_at: Annotated[str, about("UTC: 2026-11-21T04:00:00Z")]
+    started_at: Annotated[
+        str, about("UTC: 2026-11-21T04:00:00Z; from 1.7 to 1.12 when the case ended")
+    ]
     outcome: Outcome
     context: Context
     quick: Annotated[bool, about("whether the case belongs to the quick ones")] = False
@@ -596,6 +601,18 @@ class Record:
     def minor(self) -> int:
         """The minor version of its schema: what an older record lacks was not known then."""
         return int(self.schema.partition(".")[2])
+
+    @cached_property
+    def began_at(self) -> str:
+        """When its case began, as `started_at` is written."""
+        lasted_s = self.time_s.get("total", 0.0)
+        if self.minor not in TELLS_END or not lasted_s:
+            return self.started_at
+        try:
+            ended = datetime.strptime(self.started_at, MOMENT)
+            return (ended - timedelta(seconds=lasted_s)).strftime(MOMENT)
+        except (ValueError, OverflowError):  # a record that `check` refuses
+            return self.started_at
 
     @property
     def judges_integrity(self) -> bool:

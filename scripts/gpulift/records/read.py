@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.ground.errors import GpuliftError
@@ -15,10 +16,6 @@ from gpulift.records.files import content_of, record_files, record_files_below, 
 from gpulift.records.model import Context, Record
 from gpulift.records.parse import read_record
 from gpulift.records.together import was_crowded
-
-ENOUGH_LAUNCHES = 2  # for an interval over them
-Subject = tuple[str, str, str, str]  # of a record
-_Preference = tuple[int, bool, bool, str]
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,9 @@ class Run:
     def full(self) -> bool:
         """Whether this was a run of all cases rather than of the quick ones."""
         return not self.records[0].context.options.get("quick", False)
+
+
+Choose = Callable[[Sequence[Run]], list[Run]]  # of all runs of a machine
 
 
 def read_file(path: Path) -> RecordFile:
@@ -112,27 +112,27 @@ def read_run(folder: Path) -> Run:
 def read_results(
     paths: Iterable[Path],
     *,
-    every_case: bool = False,
+    choose: Choose | None = None,
 ) -> list[Run]:
     """The runs that the paths name, in that order.
 
     A path is a record file, a run folder, or a folder above run folders, which stands for the
-    run to show of each machine in it: full before quick, of most techniques, then the newest. With
-    `every_case` it stands for all cases of each machine, each as one run has it: the newest of
-    those that measured it whole, as far as there is one (`_preference`). A run in which several
-    GPUs were busy at once is only taken where a path names it.
+    run to show of each machine in it: full before quick, of most techniques, then the newest; or
+    for what `choose` takes of all its runs (`analysis.choice`). A run in which several GPUs were
+    busy at once is only taken where a path names it.
     """
     groups: list[list[_Place]] = []
     for path in paths:
         if not _exists(path):
             raise GpuliftError(f"{path}: there is no such file or folder")
-        found = _groups_at(path, every_case=every_case)
+        found = _groups_at(path, every=choose is not None)
         if not any(found):
             crowded = any(was_crowded(folder) for folder in run_folders(path))
             other = " of a GPU that was busy alone" if crowded else ""
             raise GpuliftError(f"{path}: there are no records{other} (*.jsonl, *.jsonl.zst) in it")
         groups.extend(found)
-    return [run for group in groups for run in _every_case([_run(*place) for place in group])]
+    read = ([_run(*place) for place in group] for group in groups)
+    return [run for runs in read for run in (choose(runs) if choose else runs)]
 
 
 def _exists(path: Path) -> bool:
@@ -156,14 +156,14 @@ def newest_run(folders: Sequence[Path]) -> Run | None:
     return read_run(best) if best else None
 
 
-def cases_of(folders: Sequence[Path], stems: Collection[str] | None = None) -> list[Run]:
-    """All cases of one machine's run folders, each as one run has it; as `read_results` has them
-    of a folder above. None in which several GPUs were busy at once; of some techniques alone where
-    the `stems` of their files are given."""
+def runs_of(folders: Sequence[Path], stems: Collection[str] | None = None) -> list[Run]:
+    """The runs of one machine's folders, as `read_results` has them of a folder above. None in
+    which several GPUs were busy at once; of some techniques alone where the `stems` of their files
+    are given."""
     places = [_files_of(one) for one in _ranked(folders)]
     if stems is not None:
         places = [(one, [f for f in files if stem_of(f) in stems]) for one, files in places]
-    return _every_case([_run(*place) for place in places if place[1]])
+    return [_run(*place) for place in places if place[1]]
 
 
 def _newest(folders: Sequence[Path]) -> Path | None:
@@ -175,49 +175,17 @@ def _ranked(folders: Sequence[Path]) -> list[Path]:
     return sorted(filled, key=_rank, reverse=True)
 
 
-def _every_case(runs: Sequence[Run]) -> list[Run]:
-    """Each case in the run of these that is preferred for it, of equals in the first."""
-    if len(runs) < 2:
-        return list(runs)
-    chosen: dict[Subject, Run] = {}
-    best: dict[Subject, _Preference] = {}
-    for run in runs:
-        for subject, found in _by_subject(run.records).items():
-            preference = _preference(run, found)
-            if subject not in best or best[subject] < preference:
-                chosen[subject], best[subject] = run, preference
-    kept = (
-        replace(run, records=tuple(one for one in run.records if chosen[one.subject] is run))
-        for run in runs
-    )
-    return [run for run in kept if run.records]
-
-
 def lacks_launches(records: Sequence[Record]) -> bool:
     """Whether any case has fewer launches than were planned."""
-    return any(len(found) < found[0].launches for found in _by_subject(records).values())
-
-
-def _by_subject(records: Iterable[Record]) -> dict[Subject, list[Record]]:
-    found: dict[Subject, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.subject, []).append(record)
-    return found
-
-
-def _preference(run: Run, records: Sequence[Record]) -> _Preference:
-    """Larger for the run that stands for a case: two measured launches before one, one before none;
-    a full run before a quick one; all launches that were planned before fewer; then the newest."""
-    measured = sum(one.outcome == "ok" for one in records)
-    newest = max(one.started_at for one in records)
-    return min(measured, ENOUGH_LAUNCHES), run.full, not lacks_launches(records), newest
+    found = Counter(one.subject for one in records)
+    return any(found[one.subject] < one.launches for one in records)
 
 
 def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
     files = _files_with_records(folder)
     records = read_file(min(files, key=size_of)).records
     quick = any(one.context.options.get("quick", False) for one in records)
-    started_at = max((one.started_at for one in records), default="")
+    started_at = max((one.began_at for one in records), default="")
     return (not quick, len(files), started_at, _natural(folder))
 
 
@@ -232,7 +200,7 @@ def _files_of(folder: Path) -> _Place:
     return folder, record_files(folder)
 
 
-def _groups_at(path: Path, *, every_case: bool) -> list[list[_Place]]:
+def _groups_at(path: Path, *, every: bool) -> list[list[_Place]]:
     """What the path stands for: of each machine the runs of which its cases are taken."""
     if path.is_file():
         return [[(path.parent, [path])]]
@@ -241,7 +209,7 @@ def _groups_at(path: Path, *, every_case: bool) -> list[list[_Place]]:
     machines: dict[Path, list[Path]] = {}
     for folder in run_folders(path):
         machines.setdefault(folder.parent, []).append(folder)
-    most = None if every_case else 1
+    most = None if every else 1
     return [[_files_of(one) for one in _ranked(found)[:most]] for found in machines.values()]
 
 

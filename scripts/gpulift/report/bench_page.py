@@ -40,7 +40,7 @@ def write(summary: Summary, out: Path) -> Path:
 def _conditions(summary: Summary) -> Iterator[tuple[str, str]]:
     first = summary.run.records[0]
     context = first.context
-    yield "measured", f"{first.started_at}, {_launches(first)}"
+    yield "measured", f"{first.began_at}, {_launches(first)}"
     yield "GPU", conditions.card(context)
     yield "software", conditions.software(context)
     yield "host", conditions.host(context)

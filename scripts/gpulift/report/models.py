@@ -236,7 +236,8 @@ def _speedup_cell(members: Sequence[tuple[Summary, Worth]], gpu: bool) -> Cell:
     first = members[0][1]
     runs = [_run_figure(one, row.speedup, row.case.measured) for one, row in members]
     arm = first.case.first.arm(first.arm)
-    of_model = next((row.of_model for _, row in members if row.of_model), None)
+    known = [row.of_model for _, row in members if row.of_model]
+    of_model = max(known, key=lambda one: (one.of_model, one.decides), default=None)
     return Cell(of_model or over_runs(runs), gpu, arm.cost if arm else None)
 
 

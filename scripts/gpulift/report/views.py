@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from markupsafe import Markup
 
@@ -498,10 +498,9 @@ def technique_views(
     """
     rows: dict[tuple[str, int], list[Worth]] = {}
     for machine in machines:
-        doubted = partial(doubts.doubted, folder=machine.summary.run.folder)
         for row in sorted(
             machine.summary.worths,
-            key=lambda one: (bool(why_not_leading(one, doubts)), doubted(one)),
+            key=lambda one: (bool(why_not_leading(one, doubts)), doubts.doubted(one)),
         ):
             rows.setdefault((row.technique, machine.number), []).append(row)
     models = [machine.summary.run.model for machine in machines]

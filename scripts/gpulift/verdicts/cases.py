@@ -31,6 +31,11 @@ class Case:
         """The launches with results."""
         return tuple(record for record in self.records if record.outcome == "ok")
 
+    @property
+    def lacks_launches(self) -> bool:
+        """Whether there are fewer than were planned: the run was left before its end."""
+        return len(self.records) < self.records[0].launches
+
     @cached_property
     def arms(self) -> Mapping[str, tuple[Arm, ...]]:
         """By name, what the launches measured of each arm that any of them measured."""

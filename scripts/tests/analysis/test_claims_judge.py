@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpulift.analysis import ledger
+from gpulift.analysis.choice import Choice
 from gpulift.analysis.claims import (
     CONFIRMED,
     CORRECTED,
@@ -181,9 +182,10 @@ def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> Non
     older = built(case(1, 2.5), "aaa1111", 1)
     newer = built(case(1, 3.0), "bbb2222", 2)
     error = Erratum("x", "x", "x", "x", runs=("*",), before=newer[0]["started_at"], leads=False)
-    (found,) = judge([claim()], in_runs(older), [error])
+    known = Choice(errata=(error,))
+    (found,) = judge([claim()], in_runs(older), known)
     assert (found.verdict, [one.why for one in found.barred]) == (NOT_MEASURED, ["known error"])
-    (found,) = judge([claim()], in_runs(older, newer), [error])
+    (found,) = judge([claim()], in_runs(older, newer), known)
     assert [one.gain.value for one in found.cases] == pytest.approx([3.0], rel=1e-2)
 
 

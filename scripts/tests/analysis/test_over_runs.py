@@ -170,10 +170,10 @@ def test_two_cards_are_no_sample_of_cards() -> None:
 def test_other_work_is_no_run_of_it() -> None:
     same = [run(number, 2.0 + number / 100) for number in range(3)]
     assert figure(*same).basis == "3 runs, 1 card"
-    newer = run(5, 9.0, cost={"bytes": 5.0})
+    newer = run(5, 9.0, count=2, cost={"bytes": 5.0})
     assert figure(*same, newer).value.value == pytest.approx(2.01, rel=1e-3)
     source = {"benches/a/b.cpp": "0" * 64}
-    assert figure(*same, run(6, 9.0, source=source)).basis == "3 runs, 1 card"
+    assert figure(*same, run(6, 9.0, count=2, source=source)).basis == "3 runs, 1 card"
     newest = [run(number, 9.0, cost={"bytes": 5.0}) for number in (7, 8, 9)]
     assert figure(*same, *newest).value.value == pytest.approx(9.0, rel=1e-3)
 

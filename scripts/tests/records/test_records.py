@@ -427,37 +427,6 @@ def case_of(technique: str, n: int, count: int, day: int, **how: Any) -> list[sa
     return [{**one, "started_at": f"2026-11-{day}T00:00:00Z"} for one in made]
 
 
-def test_each_case_is_of_the_newest_run_that_has_enough_launches_of_it(tmp_path: Path) -> None:
-    skipped = sample.unmeasured("a/c", {"n": 1}, "skipped", "no such library")
-    for name, records in {
-        "full": [*case_of("a/b", 1, 3, 20), skipped],
-        "newer": case_of("a/c", 1, 2, 22),
-        "older": [*case_of("a/c", 1, 2, 21, seed=2), *case_of("a/c", 2, 1, 21)],
-        "one-launch": case_of("a/b", 1, 1, 23),
-    }.items():
-        sample.write(tmp_path / "gpu" / name, records)
-    found = read_results([tmp_path], every_case=True)
-    shown = {run.folder.name: {one.subject[1:3] for one in run.records} for run in found}
-    assert shown == {
-        "full": {("a/b", "n:1")},
-        "newer": {("a/c", "n:1")},
-        "older": {("a/c", "n:2")},
-    }
-    assert [run.folder.name for run in found] == ["full", "newer", "older"]
-
-
-def test_a_case_is_of_the_newest_whole_run_however_much_else_a_run_has(tmp_path: Path) -> None:
-    for name, records in {
-        "of-much": [*case_of("a/b", 1, 3, 20), *case_of("a/c", 1, 3, 20)],
-        "whole": case_of("a/b", 1, 3, 21),
-        "broken-off": case_of("a/b", 1, 2, 22),  # of three that were planned
-    }.items():
-        sample.write(tmp_path / "gpu" / name, records)
-    found = read_results([tmp_path], every_case=True)
-    shown = {run.folder.name: {one.technique for one in run.records} for run in found}
-    assert shown == {"of-much": {"a/c"}, "whole": {"a/b"}}
-
-
 def test_the_newest_run_is_that_which_began_last_whatever_its_name(tmp_path: Path) -> None:
     sample.write(tmp_path / "gpu" / "2026-11-20-fff", case_of("a/b", 1, 2, 20))
     sample.write(tmp_path / "gpu" / "2026-11-20-aaa", case_of("a/b", 1, 2, 21))
@@ -470,8 +439,8 @@ def test_a_run_with_all_cards_busy_is_only_read_where_it_is_named(tmp_path: Path
     crowded = sample.write(tmp_path / "gpu" / "2026-11-20-a-2", case_of("a/b", 1, 2, 21))
     assert newest_run(run_folders(tmp_path / "gpu")) == read_results([crowded])[0]
     sample.mark_crowded(crowded)
-    for every_case in (False, True):
-        assert [run.folder for run in read_results([tmp_path], every_case=every_case)] == [alone]
+    for choose in (None, list):
+        assert [run.folder for run in read_results([tmp_path], choose=choose)] == [alone]
     assert read_results([crowded])[0].folder == crowded
     assert newest_run([crowded]) is None
     sample.mark_crowded(alone)

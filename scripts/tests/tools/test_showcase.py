@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.analysis import errata
+from gpulift.analysis.choice import choice_of
 from gpulift.ground.errors import GpuliftError
 from tests import runs_made
 from tests.analysis.test_ladder import climbed
@@ -102,7 +103,7 @@ def test_what_an_erratum_withholds_is_not_drawn(tmp_path: Path) -> None:
     cells = "".join(f'{key} = "x"\n' for key in errata.TEXTS)
     file.write_text(f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "matmul"\n')
     runs = [summary(runs_made.full_gpu())]
-    rows = showcase.steps_and_blocks(runs, errata.read_errata(file)).values["rows"]
+    rows = showcase.steps_and_blocks(runs, choice_of(tmp_path)).values["rows"]
     every = showcase.steps_and_blocks(runs).values["rows"]
     assert rows == [row for row in every if not row["name"].startswith("precision/matmul/")]
     assert len(rows) < len(every)

@@ -218,7 +218,7 @@ def _of_newest_clock(sources: Sequence[_Source]) -> list[_Source]:
         arm = source.check.case.first.arm(source.check.arm)
         return arm.clock if arm else ""
 
-    newest = max(sources, key=lambda source: source.check.case.first.started_at)
+    newest = max(sources, key=lambda source: source.check.case.first.began_at)
     return [source for source in sources if clock(source) == clock(newest)]
 
 
@@ -251,7 +251,7 @@ def _entry(id: str, sources: Sequence[_Source], judged: int) -> Measured:
         launches=len(launches),
         conditions=_conditions(records),
         source=_joined(record.citation for record in records),
-        date=max(record.started_at for record in records)[:10],
+        date=max(record.began_at for record in records)[:10],
     )
 
 
