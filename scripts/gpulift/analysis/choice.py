@@ -73,6 +73,10 @@ class Choice:
                     missing -= named
         return [replace(run, records=tuple(kept[run.folder])) for run in runs if kept[run.folder]]
 
+    def best(self, runs: Sequence[Run]) -> Run:
+        """Of runs that have one case alone, the one that stands for it."""
+        return self._ranked([(run, list(run.records)) for run in runs])[0][0]
+
     def order(self, records: Sequence[Record], arms: Sequence[str] = ()) -> Order:
         """Larger ones come first, of records of one case and one text in any number of runs: by all
         their arms, or by `arms` alone."""
