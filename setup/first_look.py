@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -66,6 +67,7 @@ def main(root: Path, folder: Path) -> int:
         if not built(root, folder):
             return 1
         told = rates(folder)
+        shutil.rmtree(folder / "modules")  # its manifests say of all else that CUDA is missing
     except (SetupError, OSError, subprocess.SubprocessError) as error:
         say(str(error))
         return 1

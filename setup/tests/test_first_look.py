@@ -25,7 +25,7 @@ def machine(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     """One with a CMake and ninja, and a gpulift-bench that prints the rows."""
     sandbox.fake("cmake", '[[ $1 != --version ]] || { echo "cmake version 4.0"; exit; }; echo "cmake $*" >> "$LOG"')
     sandbox.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
-    (sandbox.root / "build").mkdir()
+    (sandbox.root / "build" / "modules").mkdir(parents=True)
     sandbox.script(sandbox.root / "build" / "gpulift-bench", f"echo '{json.dumps(ROWS)}'")
     monkeypatch.setenv("PATH", str(sandbox.bin))
     return sandbox
@@ -42,6 +42,7 @@ def test_it_says_what_was_measured(machine: Sandbox, capsys: pytest.CaptureFixtu
     configured, built = machine.lines()
     assert "-DGPULIFT_CUDA=OFF" in configured
     assert built == "ninja manifest.ceiling.host_memory"
+    assert not (machine.root / "build" / "modules").exists(), "the build with CUDA makes its own"
 
 
 def test_a_build_or_a_program_that_fails_is_a_line(machine: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
