@@ -4,7 +4,7 @@ Each line of the ledger (`prediction_ledger`) is held against the run that stand
 (`choice`) of those since it was written that measured its arm and what it is over, machine by
 machine and case by case; a line that another replaced, against those until then. The measured value
 itself decides: within the range it is held, else missed. What was written after a measurement is
-revised, whatever it says.
+revised, whatever it says. A ratio that an erratum withholds holds and misses nothing.
 """
 
 from __future__ import annotations
@@ -175,12 +175,19 @@ def _answers(
         if line.since <= record.began_at < end and line.is_of(record, choice.today):
             place = (record.context.slug, choice.today.case_id(record))
             of_cases.setdefault(place, {}).setdefault(record.file.parent, []).append(record)
-    for runs in of_cases.values():
-        best = choice.best([Run(folder, tuple(found)) for folder, found in runs.items()])
-        value = _measured(best.records, line)
-        if value is not None:
+    for found in of_cases.values():
+        runs = [Run(folder, tuple(launches)) for folder, launches in found.items()]
+        known = [run for run in runs if not _withheld(run, line, choice)]
+        best = choice.best(known) if known else None
+        value = _measured(best.records, line) if best else None
+        if best and value:
             (case,) = group_cases(best.records, TECHNIQUE)
             yield Predicted(line, case, value, end == NEVER)
+
+
+def _withheld(run: Run, line: Line, choice: Choice) -> bool:
+    """Whether a known error keeps the ratio from saying anything."""
+    return bool(line.over) and choice.withheld(run.records, (line.arm, line.over))
 
 
 def _reason(one: Predicted, reasons: Sequence[Reason]) -> Reason | None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.choice import Choice
+from gpulift.analysis.errata import Erratum
 from gpulift.analysis.misses import UNKNOWN, Reason
 from gpulift.analysis.prediction_ledger import WITHDRAWN, Line
 from gpulift.analysis.predictions import (
@@ -121,6 +123,20 @@ def test_of_two_runs_the_one_that_stands_for_the_case_counts(tmp_path: Path) -> 
     later = measured(tmp_path / "b", pinned_s=2e-3, started_at=LATER)
     one = only(predictions([*later, *earlier], [TWICE]))
     assert one.measured.value == pytest.approx(1, rel=0.02)
+
+
+def test_a_ratio_that_an_erratum_withholds_holds_nothing(tmp_path: Path) -> None:
+    earlier = measured(tmp_path / "a")
+    later = measured(tmp_path / "b", pinned_s=2e-3, started_at=LATER)
+    error = Erratum(
+        *("short", "records", "wrong", "later"), runs=("*/b",), arms="pageable", leads=False
+    )
+    wrong = Choice(errata=(error,))
+    assert predictions(later, [TWICE], choice=wrong) == ()
+    one = only(predictions([*earlier, *later], [TWICE], choice=wrong))
+    assert one.measured.value == pytest.approx(2, rel=0.02)
+    its_time = replace(TWICE, over="", low=1.9e-3)
+    assert only(predictions(later, [its_time], choice=wrong)).answer == HELD
 
 
 def test_a_range_that_was_changed_is_held_against_what_was_measured_until_then(
