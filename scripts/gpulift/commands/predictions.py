@@ -49,7 +49,7 @@ def predictions(
     records = records_of(results or [machine.all_records()])
     answers = held_against(records, lines, reasons, choice_of(ledger))
     found, asked = chosen(answers, lines, filter)
-    if not found:
+    if not found and not asked:
         raise GpuliftError("no technique predicts a number of any of these cases")
     shown = [one for one in found if every or one.missed]
     if as_json:

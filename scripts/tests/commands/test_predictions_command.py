@@ -22,6 +22,7 @@ LINES = [
     Line(BEFORE, COPY, "", "", "pageable", "", 1.9e-3, 2.1e-3, "in words"),
     Line(BEFORE, COPY, "", "", "pinned", "", 9e-4, 1.1e-3, "after a launch that was not kept"),
     Line(BEFORE, COPY, "", "h100", "pinned", "pageable", 3.8, 4.2),
+    Line(BEFORE, "transfer/managed", "", "h100", "mapped", "copied", 3.8, 4.2),
 ]
 WHY = f'[[misses]]\ntechnique = "{COPY}"\nkind = "reckoned"\nwhy = "It waits."\n'
 
@@ -49,7 +50,7 @@ def test_it_lists_misses_with_their_reason_and_counts_all(
     assert "3.80 to 4.20×" in row
     assert "1.90 times" in row
     assert "transfer/pinned_copy: reckoned: It waits." in shown
-    assert "1 held, 1 missed, 1 revised, 1 not yet measured" in shown
+    assert "1 held, 1 missed, 1 revised, 2 not yet measured" in shown
     assert "held / (held + missed): 50 % (1 of 2); 0 % (0 of 1) of those" in shown
     assert "beyond 1.3 times: 1 reckoned" in shown
 
@@ -90,6 +91,16 @@ def test_a_filter_selects_answers_and_what_was_not_measured(
 
 
 @pytest.mark.usefixtures("results")
+def test_what_was_predicted_and_not_measured_is_counted(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["predictions", "--filter", "transfer/managed"]) == OK
+    shown = capfd.readouterr().out
+    assert "0 held, 0 missed, 0 revised, 1 not yet measured" in shown
+    assert "held / (held + missed): none" in shown
+
+
+@pytest.mark.usefixtures("results")
 def test_without_predictions_it_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["predictions", "--filter", "transfer/managed"]) == USAGE
+    assert cli.main(["predictions", "--filter", "transfer/none"]) == USAGE
     assert "no technique predicts a number" in capfd.readouterr().err
