@@ -128,7 +128,7 @@ class Choice:
         if len(found) == 1:
             return list(found)
         texts: dict[object, list[Record]] = {}
-        keys = [(*_text(records[0]), self.withheld(records)) for _, records in found]
+        keys = [(*text_of(records[0]), self.withheld(records)) for _, records in found]
         for key, (_, records) in zip(keys, found, strict=True):
             texts.setdefault(key, []).extend(records)
         orders = {key: self.order(records) for key, records in texts.items()}
@@ -182,7 +182,7 @@ def _baseline(record: Record) -> str:
     return next((arm.name for arm in record.arms if arm.role == "baseline"), "")
 
 
-def _text(record: Record) -> tuple[object, ...]:
+def text_of(record: Record) -> tuple[object, ...]:
     """The same for launches that did the same, as far as records tell: of those that name no files
     the commit says it."""
     files = frozenset(record.source.items()) or record.context.build.commit

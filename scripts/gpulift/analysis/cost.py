@@ -142,10 +142,10 @@ def _row(
 
 def million_s(case: Case, arm: Arm) -> Estimate | None:
     """Seconds of a million items; None of an arm that counts none, or was not measured."""
-    time_s = case.times_s.get(arm.name)
-    if time_s is None or arm.cost is None or arm.cost.item not in ITEMS or arm.cost.items <= 0:
+    if arm.cost is None or arm.cost.item not in ITEMS or arm.name not in case.arms:
         return None
-    return time_s.scaled(MILLION / arm.cost.items)
+    rate = stats.rate_over(case.arms[arm.name], stats.items)
+    return rate and rate.inverse().scaled(MILLION)
 
 
 def usd_of(case: Case, arm: Arm, prices: Prices) -> Estimate | None:
@@ -158,10 +158,8 @@ def usd_of(case: Case, arm: Arm, prices: Prices) -> Estimate | None:
 
 def joules_of(case: Case, arm: Arm) -> float | None:
     """Of the cards, of a million items; None of an arm that counts none, and where not known."""
-    joules = facts(case, arm.name).joules
-    if joules is None or arm.cost is None or arm.cost.items <= 0:
-        return None
-    return joules * MILLION / arm.cost.items
+    joules = facts(case, arm.name).item_joules
+    return joules and joules * MILLION
 
 
 def of_comparison(row: Worth, prices: Prices) -> tuple[str, ...]:

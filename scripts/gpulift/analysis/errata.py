@@ -31,12 +31,13 @@ class Erratum:
     """An error, and the records that have it: those that meet every condition.
 
     `runs` are patterns of <machine>/<run>; `before` is a time in ISO 8601, or its beginning, before
-    which the record was started; techniques, cases and arms are regular expressions, an empty one
+    which the case began; techniques, cases and arms are regular expressions, an empty one
     is of all, and `arms` of any arm; of `metrics` any arm has one, or what it names of these:
     cpu_s, energy_j (of windows), roof (of a cost); `launch` counts from 0. `short`
     says it in half a sentence, the other texts are the columns of the table. Where it does not
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
+    What is `mended` in reading stands in the table alone: no reader sees it in a record.
     """
 
     short: Text
@@ -51,6 +52,7 @@ class Erratum:
     metrics: tuple[str, ...] = ()
     launch: Maybe[Integer] = None
     leads: bool = True
+    mended: bool = False
 
     def __post_init__(self) -> None:
         for key in TEXTS:
@@ -122,8 +124,8 @@ def read_errata(file: Path) -> tuple[Erratum, ...]:
 
 
 def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:
-    """Those that the record has."""
-    return tuple(one for one in errata if one.is_of(record))
+    """Those that the record has, and that reading does not mend."""
+    return tuple(one for one in errata if not one.mended and one.is_of(record))
 
 
 def known_errors(records: Iterable[Record], errata: Sequence[Erratum]) -> list[Erratum]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulift.analysis import arms
 from gpulift.ground import text
-from gpulift.records.model import Cost
+from gpulift.records.model import Arm, Cost
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
@@ -29,6 +29,7 @@ class Facts:
     pinned_bytes: int | None = None
     host_bytes: int | None = None
     joules: float | None = None  # None where windows are too short to tell
+    item_joules: float | None = None  # of one item of a step
     cpu_s: float | None = None  # CPU seconds of a step
     overbooked: bool = False  # there are more of them than there can be
     checked: bool = True  # in every launch
@@ -65,6 +66,7 @@ def facts(case: Case, name: str) -> Facts:
         (record, arm) for record in case.measured for arm in stats.measured_arms([record], name)
     ]
     overbooked = any(stats.overbooked(*one) for one in both)
+    joules = [arms.joules_per_step(*one) for one in both]
     names = dict.fromkeys(name for arm in measured for name in arm.metrics)
     told = {
         name: values
@@ -75,7 +77,8 @@ def facts(case: Case, name: str) -> Facts:
         device_bytes=_most(arm.peak_device_bytes for arm in measured),
         pinned_bytes=_most(arm.peak_pinned_bytes for arm in measured),
         host_bytes=_most(arm.peak_host_bytes for arm in measured),
-        joules=_mean(arms.joules_per_step(*one) for one in both),
+        joules=_mean(joules),
+        item_joules=_mean(map(_of_one_item, measured, joules)),
         cpu_s=None if overbooked else _mean(arms.cpu_per_step(*one) for one in both),
         overbooked=overbooked,
         checked=all(arm.checked for arm in measured),
@@ -83,6 +86,11 @@ def facts(case: Case, name: str) -> Facts:
         metrics={name: _over_launches(name, values) for name, values in told.items()},
         withheld=frozenset(names.keys() - told.keys()),
     )
+
+
+def _of_one_item(arm: Arm, joules: float | None) -> float | None:
+    """By what this launch's own steps do."""
+    return joules / arm.cost.items if joules is not None and arm.cost and arm.cost.items else None
 
 
 def memory(arm: Facts, baseline: Facts) -> tuple[str, ...]:
@@ -131,9 +139,7 @@ def _has_item(one: Facts) -> bool:
 
 
 def _of_item(one: Facts) -> str:
-    if one.joules is None or one.cost is None:
-        return UNKNOWN
-    return text.joules(one.joules / one.cost.items)
+    return UNKNOWN if one.item_joules is None else text.joules(one.item_joules)
 
 
 def _size(value: float | None) -> str:

@@ -124,7 +124,8 @@ def rungs_of(
 ) -> tuple[Rung, ...]:
     """The arms of a case that were measured and count their items, from the first up."""
     every = [arm.name for arm in case.first.arms]
-    names = [name for name in every if _items(case, name)]
+    rates = {name: rate for name in every if (rate := _rate(case, name))}
+    names = list(rates)
     rungs: list[Rung] = []
     for name in names:
         before = rungs[-1] if rungs else None
@@ -133,7 +134,7 @@ def rungs_of(
         rungs.append(
             Rung(
                 name=name,
-                per_s=stats.rate(case.times_s[name], _items(case, name)),
+                per_s=rates[name],
                 before=_step(case, name, before.name, doubts) if before else None,
                 whole=_step(case, name, names[0], doubts) if before else None,
                 apart=before is not None and every[every.index(name) - 1] != before.name,
@@ -146,10 +147,10 @@ def rungs_of(
     return tuple(rungs)
 
 
-def _items(case: Case, name: str) -> float:
-    """Of a step; 0 of an arm that was not measured."""
-    launches = case.arms.get(name, ())
-    return launches[0].cost.items if launches and launches[0].cost else 0.0
+def _rate(case: Case, name: str) -> Estimate | None:
+    """Items a second; None of an arm that was not measured, or counts none."""
+    launches = case.arms.get(name)
+    return stats.rate_over(launches, stats.items) if launches else None
 
 
 def _step(case: Case, name: str, over: str, doubts: Doubts) -> Step | None:

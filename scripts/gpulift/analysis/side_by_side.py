@@ -224,8 +224,8 @@ def _figure(
 
 
 def _tokens_per_s(case: Case, arm: Arm) -> Estimate | None:
-    time_s = case.times_s.get(arm.name)
-    return stats.rate(time_s, arm.cost.items) if time_s and arm.cost else None
+    launches = case.arms.get(arm.name)
+    return stats.rate_over(launches, stats.items) if launches else None
 
 
 # --- Roofs ---

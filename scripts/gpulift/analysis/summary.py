@@ -479,16 +479,15 @@ def _per_s(roof: Roof) -> float:
 def _rates(case: Case, reference: Reference | None) -> list[Roof]:
     found = []
     for arm in case.first.arms:
-        time = case.times_s.get(arm.name)
-        work = stats.work_for_roof(arm.cost) if arm.cost else 0.0
-        if time is None or arm.cost is None or not arm.cost.roof or work <= 0:
+        launches = case.arms.get(arm.name, ())
+        rate = stats.rate_over(launches, stats.work_for_roof) if launches else None
+        if rate is None or arm.cost is None or not arm.cost.roof:
             continue
-        launches = case.arms[arm.name]
         found.append(
             Roof(
                 name=arm.cost.roof,
                 regime=case.first.regime,
-                rate=stats.rate(time, work),
+                rate=rate,
                 unit=work_of(arm.cost)[1],
                 case=case,
                 arm=arm.name,
@@ -541,8 +540,7 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
     if pair is None or time is None:
         return None
     launches = case.arms[arm.name]
-    work, unit = work_of(arm.cost)
-    item, items = (arm.cost.item, arm.cost.items) if arm.cost else ("", 0.0)
+    item = arm.cost.item if arm.cost else ""
     return Worth(
         case=case,
         arm=arm.name,
@@ -550,15 +548,15 @@ def _worth(case: Case, arm: Arm, base: _Baseline, roofs: Sequence[Roof]) -> Wort
         pair=pair,
         time_s=time,
         baseline_time_s=base.time_s,
-        roof_fraction=roof_fraction(case.first.pace, arm, time, roofs),
+        roof_fraction=roof_fraction(case.first.pace, launches, roofs),
         facts=facts(case, arm.name),
         baseline_facts=base.facts,
         check_error=_worst_check(launches),
         check_tolerance=arm.check_tolerance,
         spread=stats.spread(launches),
-        rate=stats.rate(time, work) if work > 0 else None,
-        rate_unit=unit,
-        items_per_s=stats.rate(time, items) if item and items > 0 else None,
+        rate=stats.rate_over(launches, work),
+        rate_unit=work_of(arm.cost)[1],
+        items_per_s=stats.rate_over(launches, stats.items) if item else None,
         item=item,
         clock=arm.clock,
         sm_clock_hz=_arm_clock(launches),
@@ -583,13 +581,18 @@ def work_of(cost: Cost | None) -> tuple[float, str]:
     return next((kind for kind in kinds if kind[0] > 0), (0.0, ""))
 
 
-def roof_fraction(regime: str, arm: Arm, time: Estimate, roofs: Sequence[Roof]) -> float | None:
+def work(cost: Cost) -> float:
+    """The same without its unit."""
+    return work_of(cost)[0]
+
+
+def roof_fraction(regime: str, launches: Sequence[Arm], roofs: Sequence[Roof]) -> float | None:
     """The share of its roof that an arm reaches; None where that was not measured."""
-    if arm.cost is None:
-        return None
+    cost = launches[0].cost
+    rate = stats.rate_over(launches, stats.work_for_roof)
     for roof in roofs:
-        if roof.name == arm.cost.roof and roof.regime == regime:
-            return roof.share(stats.rate(time, stats.work_for_roof(arm.cost)))
+        if cost and rate and roof.name == cost.roof and roof.regime == regime:
+            return roof.share(rate)
     return None
 
 

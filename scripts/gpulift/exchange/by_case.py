@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from gpulift.analysis import arms
 from gpulift.analysis.facts import facts
-from gpulift.analysis.summary import work_of
-from gpulift.exchange.rows import Scalar, known_errors
-from gpulift.ground.estimate import Estimate
+from gpulift.analysis.summary import work, work_of
+from gpulift.exchange.rows import Scalar, choice, gone, known_errors
 from gpulift.records.model import KINDS, Arm, Cost, Record
 from gpulift.records.read import Run
 from gpulift.verdicts import stats
@@ -17,7 +16,7 @@ from gpulift.verdicts.cases import Case, group_cases
 COLUMNS = (
     *("gpu", "technique", "case", "arm", "baseline", "speedup", "low", "high"),
     *("time_s", "rate", "unit", "memory_bytes", "launches", "regime"),
-    *("outcome", "reason", "errata", "kind", "run", "record"),
+    *("outcome", "reason", "errata", "text", "gone", "kind", "run", "record"),
 )
 
 
@@ -28,7 +27,8 @@ def rows(runs: Sequence[Run]) -> Iterator[tuple[Case, dict[str, Scalar]]]:
         for kind in KINDS:
             for case in group_cases(run.records, kind):
                 for arm in dict.fromkeys(arm.name for one in case.records for arm in one.arms):
-                    yield case, _shared(run, case) | _of_arm(case, arm)
+                    marked = {"gone": gone(case.first, arm)}
+                    yield case, _shared(run, case) | marked | _of_arm(case, arm)
                 if not any(one.arms for one in case.records):
                     yield case, _shared(run, case) | _told(case.first, case.first)
 
@@ -41,6 +41,7 @@ def _shared(run: Run, case: Case) -> dict[str, Scalar]:
         "case": case.case_id,
         "regime": first.regime,
         "errata": known_errors(first),
+        "text": choice().today.text(first),
         "kind": first.kind,
         "run": run.folder.name,
     }
@@ -51,7 +52,7 @@ def _of_arm(case: Case, arm: str) -> dict[str, Scalar]:
     if time_s is None:
         return {"arm": arm, **_unmeasured(case, arm)}
     known = facts(case, arm)
-    rate, unit = _rate(known.cost, time_s)
+    rate, unit = _rate(known.cost, case.arms[arm])
     ids = case.record_ids(arm)
     return {
         **_against_baseline(case, arm),
@@ -82,12 +83,12 @@ def _against_baseline(case: Case, arm: str) -> dict[str, Scalar]:
     }
 
 
-def _rate(cost: Cost | None, time_s: Estimate) -> tuple[float | None, str]:
+def _rate(cost: Cost | None, launches: Sequence[Arm]) -> tuple[float | None, str]:
     """Of the items that the cost names, as images, or else of the work that its roof counts."""
-    work, unit = work_of(cost)
-    if cost and cost.item and cost.items > 0:
-        work, unit = cost.items, f"{cost.item}s/s"
-    return (stats.rate(time_s, work).value, unit) if work > 0 else (None, "")
+    counted = cost is not None and cost.item and cost.items > 0
+    of, unit = (stats.items, f"{cost.item}s/s") if cost and counted else (work, work_of(cost)[1])
+    rate = stats.rate_over(launches, of)
+    return (rate.value, unit) if rate else (None, "")
 
 
 def _unmeasured(case: Case, arm: str) -> dict[str, Scalar]:

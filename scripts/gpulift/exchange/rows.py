@@ -11,6 +11,7 @@ from typing import Any
 
 from gpulift.analysis import arms, conditions, errata
 from gpulift.analysis.bounds import bound_of
+from gpulift.analysis.choice import Choice, choice_of
 from gpulift.engine import machine
 from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
 from gpulift.records.read import Run
@@ -229,6 +230,10 @@ def _of_arm() -> list[Column]:
 
 def _of_result() -> list[Column]:
     return [
+        Column("text", str, lambda row: choice().today.text(row.record) or None),
+        Column(
+            "gone", str, lambda row: gone(row.record, row.arm.name) or None if row.arm else None
+        ),
         Column("windows", int, lambda row: len(row.arm.window_s) if row.arm else None),
         Column("step_s", float, lambda row: row.step_s),
         Column("step_cpu_s", float, _used(arms.cpu_per_step)),
@@ -242,17 +247,23 @@ def _of_result() -> list[Column]:
 
 def known_errors(record: Record) -> str:
     """What the checkout's errata say of a record, in short."""
-    return "; ".join(one.short for one in errata.errata_of(record, known_errata()))
+    return "; ".join(one.short for one in errata.errata_of(record, choice().errata))
 
 
-def known_errata() -> tuple[errata.Erratum, ...]:
-    """Those of the checkout."""
-    return _errata(machine.checkout_root() / "results" / errata.FILE)
+def gone(record: Record, arm: str) -> str:
+    """What of an arm's row is no more in today's sweep: technique, case, baseline or arm."""
+    baseline = None if arms.is_ceiling(record) else arms.baseline_of(record)
+    return choice().today.gone(record, (arm,), baseline.name if baseline else "")
+
+
+def choice() -> Choice:
+    """By the results of the checkout."""
+    return _choice(machine.results_folder())
 
 
 @cache
-def _errata(file: Path) -> tuple[errata.Erratum, ...]:
-    return errata.read_errata(file)
+def _choice(results: Path) -> Choice:
+    return choice_of(results)
 
 
 def _checked(row: Row) -> bool | None:

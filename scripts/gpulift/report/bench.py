@@ -112,8 +112,9 @@ def _row(case: Case, arm: str, row: Worth | None) -> ArmRow:
     time_s = case.times_s[arm]
     cost = known.cost
     rate = UNKNOWN
-    if cost and cost.item and cost.items > 0:
-        rate = arms.item_rate(stats.rate(time_s, cost.items).value, cost.item)
+    per_s = stats.rate_over(case.arms[arm], stats.items)
+    if cost and cost.item and per_s:
+        rate = arms.item_rate(per_s.value, cost.item)
     glyph, side = text.verdict(row.speedup) if row else ("", "")
     # Of the launch that says least of it, or whose result was furthest off.
     checked = max(case.arms[arm], key=lambda one: (not one.checked, one.check_error or 0.0))

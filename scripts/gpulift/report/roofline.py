@@ -22,7 +22,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from gpulift.analysis.summary import Roof, Summary, work_of
+from gpulift.analysis.summary import Roof, Summary, work, work_of
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Arm
@@ -146,11 +146,11 @@ def drawing(summary: Summary, number: int, others: Iterable[Summary] = ()) -> Dr
 
 
 def _point(case: Case, arm: Arm, roof: Roof) -> Point | None:
-    time = case.times_s.get(arm.name)
-    work, unit = work_of(arm.cost)
-    if time is None or work <= 0 or arm.cost is None:
+    launches = case.arms.get(arm.name)
+    rate = stats.rate_over(launches, work) if launches else None
+    if rate is None or arm.cost is None:
         return None
-    rate = stats.rate(time, work)
+    unit = work_of(arm.cost)[1]
     traffic = least_traffic(case, arm) if roof.name.startswith(GEMM) else None
     return Point(
         technique=case.technique,

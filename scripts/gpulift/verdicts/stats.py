@@ -284,6 +284,26 @@ def rate(time_s: Estimate, work: float) -> Estimate:
     return time_s.inverse().scaled(work)
 
 
+def rate_over(launches: Sequence[Arm], work: Callable[[Cost], float]) -> Estimate | None:
+    """Work per second of an arm, each launch by what its own steps do; None where one does not tell
+    it."""
+    amounts = [work(one.cost) if one.cost else 0.0 for one in launches]
+    if not all(amount > 0 for amount in amounts):
+        return None
+    if len({*amounts}) == 1:
+        return rate(time_over(launches), amounts[0])
+    logs = [
+        math.log(one.step_quartiles_s[1] / amount)
+        for one, amount in zip(launches, amounts, strict=True)
+    ]
+    return over_launches(logs, np.log(step_times(launches[0]) / amounts[0])).inverse()
+
+
+def items(cost: Cost) -> float:
+    """Of a step: images, tokens and such."""
+    return cost.items
+
+
 def work_for_roof(cost: Cost) -> float:
     """What of a step counts towards its roof: operations under a GEMM roof, bytes otherwise."""
     return cost.flops if counts_operations(cost.roof) else cost.bytes

@@ -59,7 +59,7 @@ def erratum(folder: Path, more: str = "") -> Erratum:
     [
         ("", True),
         ('before = "2026-11-22"', True),
-        ('before = "2026-11-21T04:00:00Z"', False),  # when it began
+        ('before = "2026-11-21T03:59:59Z"', False),  # when it began
         ('techniques = "^launch/"', True),
         ('techniques = "^batch/"', False),
         ('cases = "model:toy$"', True),
@@ -85,6 +85,19 @@ def test_a_record_has_an_error_when_it_meets_every_condition(
 def test_records_of_other_runs_and_machines_do_not_have_it(tmp_path: Path, run: str) -> None:
     made = replace(erratum(tmp_path), runs=(run,))
     assert not errata_of(record(), [made])
+
+
+def test_what_reading_mends_is_said_of_no_record(tmp_path: Path) -> None:
+    made = erratum(tmp_path, "mended = true")
+    assert made.is_of(record())
+    assert errata_of(record(), [made]) == ()
+
+
+def test_a_record_that_tells_its_end_began_earlier(tmp_path: Path) -> None:
+    made = erratum(tmp_path, 'before = "2026-11-21T04:00:00Z"')
+    whole: sample.Json = {"started_at": "2026-11-21T04:00:01Z", "time_s": {"total": 2.0}}
+    for schema, had in (("1.6", False), ("1.7", True), ("1.12", True), ("1.13", False)):
+        assert bool(errata_of(record(schema=schema, **whole), [made])) == had
 
 
 def test_a_duet_has_the_arm_that_it_compares(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_the_entry_has_key_title_year_and_conditions() -> None:
         " NVIDIA H200, measured with gpulift}},\n"
         "  year = {2026},\n"
         "  key = {gpulift},\n"
-        f"  note = {{gpulift:nvidia-h200/{one.id}; launch 1 of 3, 2026-11-21T04:00:00Z;"
+        f"  note = {{gpulift:nvidia-h200/{one.id}; launch 1 of 3, 2026-11-21T03:59:59Z;"
         " GPU NVIDIA H200, card 1a2b3c4d; driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0;"
         " cublaslt 13.1.0; gpulift at commit abc1234; throttle sw\\_power\\_cap},\n"
         "}"

@@ -85,7 +85,7 @@ def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
         "driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0",
         "cublaslt 13.1.0",
         "commit          abc1234\n",
-        "2026-11-21T04:00:00Z",
+        "2026-11-21T03:59:59Z",
     ):
         assert part in text
 

@@ -410,6 +410,35 @@ def test_known_errors_are_in_tables_summaries_and_contexts(
     assert context["gpulift_known_errors"] == ["copies were counted twice"]
 
 
+def test_what_is_no_more_in_todays_sweep_is_marked(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = {"arms": ["pageable", "pinned"], "sweep": {"n": [1]}}
+    (root / "results" / "today.json").write_text(
+        json.dumps({"techniques": {"transfer/copy": declared, "transfer/old": "gone"}}), "utf-8"
+    )
+    arms = [sample.arm(name, 1e-3) for name in ("pageable", "pinned", "chunked")]
+    cases = [("transfer/copy", 1), ("transfer/copy", 2), ("transfer/old", 1), ("own/copy", 1)]
+    records = [one for id, n in cases for one in sample.launches(2, id, {"n": n}, arms)]
+    table = csv.DictReader(io.StringIO(exported(capsys, "csv", made(tmp_path / "run", records))))
+    found = {(row["technique"], row["case"], row["arm"]): row for row in table}
+    assert {key: row["gone"] for key, row in found.items() if key[2] != "pageable"} == {
+        ("transfer/copy", "n:1", "pinned"): "",
+        ("transfer/copy", "n:1", "chunked"): "arm",
+        ("transfer/copy", "n:2", "pinned"): "case",
+        ("transfer/copy", "n:2", "chunked"): "case",
+        ("transfer/old", "n:1", "pinned"): "technique",
+        ("transfer/old", "n:1", "chunked"): "technique",
+        ("own/copy", "n:1", "pinned"): "",
+        ("own/copy", "n:1", "chunked"): "",
+    }
+    assert {key[0]: row["text"] for key, row in found.items()} == {
+        "transfer/copy": "before (2026-11-21)",
+        "transfer/old": "before (2026-11-21)",
+        "own/copy": "",
+    }
+
+
 def test_joules_and_rates_have_columns(tmp_path: Path) -> None:
     cost = {"flops": 1e9, "roof": "gemm/bf16"}
     one = sample.record("ceiling/gemm", {"n": 1}, [sample.arm("a", 1e-3, cost=cost, power_w=500.0)])

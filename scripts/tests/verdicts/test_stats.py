@@ -329,3 +329,18 @@ def test_joules_are_compared_where_every_window_has_them() -> None:
 def test_the_order_statistic_is_that_of_scipy_s_binomial(count: int) -> None:
     chance = (1 - stats.ONE_LAUNCH_CONFIDENCE) / 2
     assert stats._order(count) == scipy_stats.binom.ppf(chance, count, 0.5)
+
+
+def test_each_launch_counts_by_its_own_items() -> None:
+    def of(items: float, seconds: float, launch: int) -> Record:
+        quiet = {"noise": 0, "launch_noise": 0, "cost": {"items": items, "item": "token"}}
+        return read_record(record("a/b", {"n": 1}, [arm("x", seconds, **quiet)], launch))
+
+    alike = stats.measured_arms([of(100.0, 1.0, 0), of(100.0, 1.0, 1)], "x")
+    apart = stats.measured_arms([of(100.0, 1.0, 0), of(400.0, 4.0, 1)], "x")
+    for launches_of_both in (alike, apart):
+        found = stats.rate_over(launches_of_both, stats.items)
+        assert found is not None
+        assert found.value == pytest.approx(100.0)
+        assert found.launches == 2
+    assert stats.rate_over(apart, lambda cost: cost.bytes) is None

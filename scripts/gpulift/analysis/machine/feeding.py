@@ -51,16 +51,16 @@ def rungs_of(case: Case) -> list[Rung]:
     naive one upwards; none where the case is no ladder."""
     rungs = []
     for name, launches in case.arms.items():
-        cost = launches[0].cost
         step_s = statistics.median(arm.metrics.get("step_alone_s", 0.0) for arm in launches)
         per_core_s = statistics.median(map(_per_core_s, launches))
         batch = _batch(case)
-        if cost is None or 0 in (batch, step_s, per_core_s):
+        per_s = stats.rate_over(launches, stats.items)
+        if per_s is None or 0 in (batch, step_s, per_core_s):
             continue
         rungs.append(
             Rung(
                 name,
-                stats.rate(case.times_s[name], cost.items),
+                per_s,
                 per_core_s,
                 batch / step_s,
             )

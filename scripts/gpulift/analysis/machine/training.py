@@ -41,7 +41,7 @@ def _of_rungs(summary: Summary, case: Case, rungs: tuple[Rung, ...]) -> str:
 def _rung(summary: Summary, case: Case, rung: Rung) -> str:
     """`compiled 146 ms a step, 71.7 % of gemm/bf16, 1.267× [1.265, 1.269] over bf16`."""
     arm, time_s = case.arms[rung.name][0], case.times_s[rung.name]
-    share = roof_fraction(case.first.pace, arm, time_s, summary.roofs)
+    share = roof_fraction(case.first.pace, case.arms[rung.name], summary.roofs)
     told = f"{rung.name} {text.seconds(time_s.value)} a step"
     if arm.cost and share is not None:
         told += f", {text.percent(share)} of {arm.cost.roof}"
