@@ -67,7 +67,6 @@ class TechniqueInfo:
     launch_bound: bool = False
     whole_steps: bool = False  # each of a model's training, and each launch begins with its check
     predict: tuple[CasePrediction, ...] = ()
-    found: str = ""  # why records miss a prediction
 
     def not_here(self, context: Context) -> str:
         """Why it cannot run on the machine; empty when it can."""
