@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpulift.analysis.choice import choice_of
+from gpulift.analysis.claim_rules import CaseResult
 from gpulift.analysis.claims import (
     Judgement,
     conditions,
@@ -111,7 +112,7 @@ def table(model: str, judgements: Sequence[Judgement], known: Sequence[Erratum] 
     made = terminal.titled(title, ("conditions", "source"), COLUMNS, ruled=True)
     for one in sorted(judgements, key=rank):
         cells = (
-            one.claim.statement,
+            one.claim.shown,
             one.claim.source.label,
             one.verdict,
             measured(one),
@@ -132,6 +133,7 @@ def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mappin
         "model": model,
         "id": one.claim.id,
         "statement": one.claim.statement,
+        "in_part": one.claim.in_part,
         "source": asdict(one.claim.source),
         "articles": [
             {"id": said.id, "quote": said.quote, "says": said.says} for said in one.claim.articles
@@ -141,25 +143,26 @@ def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mappin
         "reason": one.reason,
         "command": one.command,
         "range": one.range,
-        "cases": [
-            {
-                "case": case.case_id,
-                "gain": case.gain.value,
-                "low": case.low,
-                "high": case.high,
-                "basis": case.figure.basis,
-                "runs": len(case.figure.runs),
-                "doubts": case.figure.doubts,
-                "launches": case.gain.launches,
-                "place": case.place,
-                "bound": case.bound,
-                "cards": case.cards,
-                "commits": sorted({record.context.build.commit for record in case.records}),
-                "records": [record.citation for record in case.records],
-            }
-            for case in one.cases
-        ],
-        "barred": [asdict(case) for case in one.barred],
+        "cases": [_case(case) for case in one.cases],
+        "barred": [{**_case(each.case), "why": each.why} for each in one.barred],
         "errata": errors(one, known),
         "drivers": sorted({record.context.driver for record in one.records}),
+    }
+
+
+def _case(case: CaseResult) -> Mapping[str, Any]:
+    return {
+        "case": case.case_id,
+        "gain": case.gain.value,
+        "low": case.low,
+        "high": case.high,
+        "basis": case.figure.basis,
+        "runs": len(case.figure.runs),
+        "doubts": case.figure.doubts,
+        "launches": case.gain.launches,
+        "place": case.place,
+        "bound": case.bound,
+        "cards": case.cards,
+        "commits": sorted({record.context.build.commit for record in case.records}),
+        "records": [record.citation for record in case.records],
     }

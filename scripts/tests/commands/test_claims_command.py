@@ -37,13 +37,14 @@ def as_json(capfd: SHOWN, *arguments: str) -> dict[str, dict[str, Any]]:
 def test_without_records_every_testable_claim_is_not_yet_measured(root: Path, capfd: SHOWN) -> None:
     judged = as_json(capfd)
     assert [*judged] == [claim.id for claim in read_ledger()]
-    refuted = {claim.id for claim in read_ledger() if claim.refuted_by}
-    assert refuted
-    for one in judged.values():
-        wanted = "not yet measured" if one["test"] else "not testable here"
-        wanted = "refuted by documentation" if one["id"] in refuted else wanted
+    for claim in read_ledger():
+        one = judged[claim.id]
+        wanted = "not yet measured" if claim.test else "not testable here"
+        wanted = "confirmed by documentation" if claim.confirmed_by else wanted
+        wanted = "refuted by documentation" if claim.refuted_by else wanted
+        assert one["in_part"] == claim.in_part
         assert (one["model"], one["verdict"]) == ("", wanted)
-        assert bool(one["command"]) == (wanted == "not yet measured" and not one["test"]["planned"])
+        assert bool(one["command"]) == (wanted == "not yet measured")
     assert cli.main(["claims"]) == OK
     shown = capfd.readouterr().out
     assert "There are no records yet" in shown
@@ -261,8 +262,11 @@ def test_each_article_is_a_table_of_what_it_says_and_what_holds(root: Path, capf
     (line,) = (one for one in lines if one.startswith("Pinned memory speeds up copies"))
     assert "可以加快從 CPU 內存到 GPU 內存的數據傳輸速度" in line
     assert "confirmed: speedup 2" in line
+    (line,) = (one for one in lines if one.startswith("Custom CUDA kernels"))
+    assert "no claim: how fast such a kernel is" in line
     (line,) = (one for one in lines if one.startswith("No framework wins everywhere."))
-    assert "no claim: no rule says it in one figure" in line
+    assert "not yet measured" in line
+    assert "; in part: PyTorch and JAX" in line
 
 
 def test_models_that_decide_a_claim_are_named_in_its_line(root: Path, capfd: SHOWN) -> None:
