@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpulift.analysis.grade import Grade
 from gpulift.analysis.ledger import Rule
 from gpulift.analysis.over_runs import ModelFigure
 from gpulift.ground.estimate import Estimate
@@ -32,14 +33,15 @@ SAME = 1.05  # what counts as the same figure
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The gain in one case, its interval, and where that is against the claimed range."""
+    """The gain in one case, its interval, where that is against the claimed range, and on what it
+    rests."""
 
     case_id: str
     figure: ModelFigure
     low: float
     high: float
     place: str
-    bound: str = ""  # of the arm and of its baseline
+    grade: Grade
 
     @property
     def gain(self) -> Estimate:

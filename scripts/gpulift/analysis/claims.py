@@ -30,7 +30,9 @@ from gpulift.analysis.claim_rules import (
     decide,
     place,
 )
+from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.errata import known_errors
+from gpulift.analysis.grade import Grade, grade_of_arms
 from gpulift.analysis.ledger import Claim, Experiment
 from gpulift.analysis.over_runs import ModelFigure, model_figure
 from gpulift.analysis.standing import KNOWN_ERROR, ONE_LAUNCH, why_not_deciding
@@ -99,6 +101,11 @@ class Judgement:
         return self.cases or tuple(one.case for one in self.barred if not one.withheld)
 
     @property
+    def grade(self) -> Grade | None:
+        """Of the case that has the least evidence; None where there is none."""
+        return min((one.grade for one in self.evidence), key=lambda one: one.level, default=None)
+
+    @property
     def records(self) -> tuple[Record, ...]:
         """All that the evidence stands on."""
         return tuple(record for case in self.evidence for record in case.records)
@@ -113,21 +120,24 @@ class Judgement:
 
 
 def judge(
-    claims: Sequence[Claim], records: Sequence[Record], choice: Choice = NOTHING_KNOWN
+    claims: Sequence[Claim],
+    records: Sequence[Record],
+    choice: Choice = NOTHING_KNOWN,
+    neighbours: Mapping[str, int] | None = None,
 ) -> tuple[Judgement, ...]:
     """All claims against the records of one machine that stand for their cases today, in the order
-    of the ledger."""
+    of the ledger; `neighbours` as `Doubts` has them."""
+    doubts = Doubts(today=choice.today, neighbours=neighbours or {})
     by_technique: dict[str, list[Record]] = {}
     for record in records:
         if record.kind == "technique" and not record.synthetic and not record.off_sweep:
             by_technique.setdefault(record.technique, []).append(record)
-    return tuple(judge_claim(claim, by_technique, choice) for claim in claims)
+    return tuple(_judge_one(claim, by_technique, choice, doubts) for claim in claims)
 
 
-def judge_claim(
-    claim: Claim, by_technique: Mapping[str, Sequence[Record]], choice: Choice = NOTHING_KNOWN
+def _judge_one(
+    claim: Claim, by_technique: Mapping[str, Sequence[Record]], choice: Choice, doubts: Doubts
 ) -> Judgement:
-    """One claim against the records of one machine, by technique."""
     test = claim.test
     if claim.confirmed_by or claim.refuted_by:
         verdict = BY_DOCUMENTATION if claim.confirmed_by else REFUTED
@@ -137,24 +147,27 @@ def judge_claim(
     measured = by_technique.get(test.technique)
     if measured and test.gpu not in measured[0].context.slug:
         return Judgement(claim, NOT_TESTABLE, f"the statement is about another GPU, {test.gpu}")
-    records = [r for r in by_technique.get(test.technique, ()) if re.search(test.cases, r.case_id)]
+    records = [one for one in measured or () if re.search(test.cases, choice.today.case_id(one))]
     found = [
-        Barred(_placed(id, figure, test, why), why)
+        Barred(_placed(id, figure, test, why, doubts), why)
         for id, figure, why in _figures(records, test, _asked(choice, test))
     ]
     cases = tuple(one.case for one in found if not one.why)
     barred = tuple(one for one in found if one.why)
     if not cases:
-        return Judgement(claim, *_undecided(records, test, barred), barred=barred)
+        return Judgement(claim, *_undecided(records, test, barred, choice), barred=barred)
     return Judgement(claim, *decide(cases, test.rule), cases, barred)
 
 
-def _placed(case_id: str, figure: ModelFigure, test: Experiment, why: str) -> CaseResult:
-    low, high = figure.value.low, figure.value.high
+def _placed(
+    case_id: str, figure: ModelFigure, test: Experiment, why: str, doubts: Doubts
+) -> CaseResult:
+    arms, (low, high) = (test.arm, test.baseline), (figure.value.low, figure.value.high)
     if why == ONE_LAUNCH or low is None or high is None:
         low = high = figure.value.value
-    found = (bound_of(figure.records, arm) for arm in (test.arm, test.baseline))
-    return CaseResult(case_id, figure, low, high, place(low, high, test.rule), bounds.shown(found))
+    bound = bounds.shown(bound_of(figure.records, arm) for arm in arms)
+    grade = replace(grade_of_arms(figure.records, arms, doubts), bound=bound)
+    return CaseResult(case_id, figure, low, high, place(low, high, test.rule), grade)
 
 
 def _figures(
@@ -211,10 +224,13 @@ def _holds(record: Record, test: Experiment) -> bool:
 
 
 def _undecided(
-    records: Sequence[Record], test: Experiment, barred: Sequence[Barred]
+    records: Sequence[Record], test: Experiment, barred: Sequence[Barred], choice: Choice
 ) -> tuple[str, str]:
     """Skipped here is not the same as not measured yet, nor is measured the same as decided."""
-    reasons = [_skipped(record, test) for record in records]
+    todays = [one for one in records if not choice.today.gone(one, (test.arm, test.baseline))]
+    if records and not todays:
+        return NOT_MEASURED, f"what records have of {test.technique} is gone"
+    reasons = [_skipped(record, test) for record in todays]
     if reasons and all(reasons):
         return NOT_TESTABLE, reasons[0]
     shown = [one for one in barred if not one.withheld]
@@ -222,7 +238,7 @@ def _undecided(
         return NOT_DECIDED, "; ".join([*_pointed(shown, test), _decide_nothing(barred)])
     if barred:
         return NOT_MEASURED, _decide_nothing(barred)
-    if any(_holds(record, test) for record in records):
+    if any(_holds(record, test) for record in todays):
         return NOT_MEASURED, f"the records give no {test.metric}"
     return NOT_MEASURED, f"no measured records of {test.technique}"
 
@@ -253,15 +269,17 @@ def rank(one: Judgement) -> tuple[bool, bool, int]:
 
 
 def measured(one: Judgement) -> str:
-    """The gain, or its range over the cases, what decided, and what decides nothing."""
+    """The marks of the least evidence, the gain or its range over the cases, what decided, and what
+    decides nothing."""
+    marks = f"{one.grade.marks} " if one.grade else ""
     if one.claim.test is None or one.range is None:
-        return one.reason
+        return marks + one.reason
     if len(one.cases) == 1:
         gain = one.cases[0].figure.shown
     else:
         low, high = one.range
         gain = f"{low:.3g}× to {high:.3g}× over {len(one.cases)} cases"
-    parts = [f"{one.claim.test.metric} {gain}", one.reason]
+    parts = [f"{marks}{one.claim.test.metric} {gain}", one.reason]
     if one.barred:
         parts.append(_decide_nothing(one.barred))
     return "; ".join(parts)
@@ -301,8 +319,11 @@ def _basis(cases: Sequence[CaseResult]) -> Iterator[str]:
         yield _span([len(case.cards) for case in cases], "card")
     yield _span([len(case.figure.runs) for case in cases], "run")
     yield _span([case.gain.launches for case in cases], "launch", "es") + " a case"
+    grades = [case.grade for case in cases]
+    yield from filter(None, dict.fromkeys(one.text for one in grades))
     yield from dict.fromkeys(doubt for case in cases for doubt in case.figure.doubts)
-    yield f"bound by {', '.join(dict.fromkeys(case.bound for case in cases))}"
+    yield f"bound by {', '.join(dict.fromkeys(one.bound for one in grades))}"
+    yield from filter(None, dict.fromkeys(one.beside for one in grades))
     records = [record for case in cases for record in case.records]
     yield f"{len(records)} record{'s' * (len(records) > 1)}, the first {records[0].citation}"
 

@@ -34,6 +34,7 @@ from gpulift.analysis.claims import (
 )
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.ledger import Claim, Experiment, Rule, Source
+from gpulift.analysis.today import Declared, Today
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from tests.sample import Json, arm, gpu_context, launches, record, skipped_arm, unmeasured
@@ -173,7 +174,7 @@ def test_what_one_launch_a_case_points_to_is_told_with_its_records() -> None:
     found = verdict(claim(), case(1, 2.5, count=1), case(2, 1.9, count=1, launch_noise=0.0))
     assert found.verdict == NOT_DECIDED
     assert measured(found) == (
-        "one launch a case points to confirmed under conditions: at least 2× in 1 of 2 cases; "
+        "●○○ one launch a case points to confirmed under conditions: at least 2× in 1 of 2 cases; "
         "one launch, which decides nothing: n 1 2.5×, n 2 1.9×"
     )
     assert len(found.records) == 2
@@ -195,7 +196,7 @@ def test_a_case_that_waits_for_the_host_decides_nothing_about_times() -> None:
     assert (found.verdict, found.cases) == (NOT_DECIDED, ())
     assert found.reason == "bound by the host, which decides nothing: n 1 2.5×"
     of_memory = verdict(claim(metric="memory"), waiting(2.5, n=1))
-    assert [one.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
+    assert [one.grade.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
 
 
 def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> None:
@@ -209,6 +210,37 @@ def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> Non
     assert found.records == ()
     (found,) = judge([claim()], in_runs(older, newer), known)
     assert [one.gain.value for one in found.cases] == pytest.approx([3.0], rel=1e-2)
+
+
+def test_a_claim_is_as_well_supported_as_its_worst_case() -> None:
+    one_card = built(case(1, 2.5), "aaa1111", 1, "card1")
+    two_cards = [
+        one for card in ("card1", "card2") for one in built(case(2, 2.5), "aaa1111", 2, card)
+    ]
+    (found,) = judge([claim()], in_runs(two_cards))
+    assert measured(found).startswith("●●● speedup 2.5")
+    (found,) = judge([claim()], in_runs(one_card, two_cards))
+    assert found.grade is not None
+    assert found.grade.marks == "●●○"
+    assert measured(found).startswith("●●○ speedup 2.5")
+
+
+def test_what_is_gone_decides_nothing_and_an_older_text_says_when() -> None:
+    declared = Declared(("old", "new"), {"n": (1,)}, "another source")
+    known = Choice(Today({"a/b": declared}))
+    (found,) = judge([claim()], records(case(1, 2.5), case(2, 0.5)), known)
+    assert (found.verdict, [one.case_id for one in found.cases]) == (CONFIRMED, ["n:1"])
+    assert ", before (2026-11-21), " in conditions(found)
+    (found,) = judge([claim()], records(case(2, 0.5)), known)
+    assert (found.verdict, found.reason) == (NOT_MEASURED, "what records have of a/b is gone")
+    known = Choice(Today({"a/b": replace(declared, arms=("old", "newer"))}))
+    assert judge([claim()], records(case(1, 2.5)), known)[0].verdict == NOT_MEASURED
+
+
+def test_a_run_beside_others_is_told() -> None:
+    made = records(case(1, 2.5))
+    (found,) = judge([claim()], made, neighbours={made[0].id: 3})
+    assert "beside runs on 3 other cards" in conditions(found)
 
 
 def test_a_control_is_no_baseline_of_a_claim() -> None:

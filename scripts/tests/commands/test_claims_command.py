@@ -67,6 +67,8 @@ def test_a_verdict_comes_with_gain_launches_and_record_ids(root: Path, capfd: SH
     assert len(set(case["records"])) == 3
     assert all(found.startswith(f"gpulift:{H200}/") for found in case["records"])
     assert case["cards"] == ["1a2b3c4d"]
+    assert case["grade"]["marks"] == "●●○"
+    assert case["grade"]["words"].startswith("3 launches, one run, one card; ")
 
 
 def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
@@ -81,6 +83,21 @@ def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
     assert " confirmed " in first
     assert "speedup 2." in first
     assert "one card, one run, 3 launches a case" in first
+
+
+def test_what_one_launch_says_is_shown_and_decides_nothing(root: Path, capfd: SHOWN) -> None:
+    case = {"direction": "h2d", "bytes": 65536}
+    arms = [sample.arm("pageable", 2e-3), sample.arm("pinned", 1e-3)]
+    made = sample.launches(1, "transfer/pinned_copy", case, arms)
+    sample.write(root / "results" / H200 / "2026-11-21-abc1234", made)
+    one = as_json(capfd)["pinned-copy-faster"]
+    assert (one["verdict"], one["cases"], one["range"]) == ("not decided", [], None)
+    (barred,) = one["barred"]
+    assert (barred["why"], barred["place"]) == ("one launch", "inside")
+    assert barred["gain"] == barred["low"] == barred["high"] == pytest.approx(2, rel=0.01)
+    assert barred["grade"]["marks"] == "●○○"
+    assert len(barred["records"]) == 1
+    assert one["command"] == "./gpulift run transfer/pinned_copy"
 
 
 def test_a_claim_of_one_run_stands_below_one_of_three(root: Path, capfd: SHOWN) -> None:
@@ -261,7 +278,7 @@ def test_each_article_is_a_table_of_what_it_says_and_what_holds(root: Path, capf
     assert ", 1 confirmed" in lines[1]
     (line,) = (one for one in lines if one.startswith("Pinned memory speeds up copies"))
     assert "可以加快從 CPU 內存到 GPU 內存的數據傳輸速度" in line
-    assert "confirmed: speedup 2" in line
+    assert "confirmed: ●●○ speedup 2" in line
     (line,) = (one for one in lines if one.startswith("Custom CUDA kernels"))
     assert "no claim: how fast such a kernel is" in line
     (line,) = (one for one in lines if one.startswith("No framework wins everywhere."))
