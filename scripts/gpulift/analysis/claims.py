@@ -323,7 +323,7 @@ def _basis(cases: Sequence[CaseResult]) -> Iterator[str]:
     yield from filter(None, dict.fromkeys(one.text for one in grades))
     yield from dict.fromkeys(doubt for case in cases for doubt in case.figure.doubts)
     yield f"bound by {', '.join(dict.fromkeys(one.bound for one in grades))}"
-    yield from filter(None, dict.fromkeys(one.beside for one in grades))
+    yield from _first(list(filter(None, dict.fromkeys(one.beside for one in grades))))
     records = [record for case in cases for record in case.records]
     yield f"{len(records)} record{'s' * (len(records) > 1)}, the first {records[0].citation}"
 

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gpulift.analysis.choice import choice_of
+from gpulift.analysis.choice import Choice, choice_of
 from gpulift.analysis.claim_rules import CaseResult
 from gpulift.analysis.claims import (
     Judgement,
@@ -22,6 +22,7 @@ from gpulift.analysis.claims import (
 )
 from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.ledger import Claim, read_ledger, read_statements
+from gpulift.analysis.neighbours import neighbours_at
 from gpulift.commands import articles
 from gpulift.commands import shared as commands
 from gpulift.engine import machine
@@ -31,8 +32,7 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.files import record_files_below, size_of, stem_of
 from gpulift.records.find import require_model
-from gpulift.records.model import Record
-from gpulift.records.read import read_results
+from gpulift.records.read import Run, read_results
 from gpulift.records.together import was_crowded
 
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
@@ -61,13 +61,13 @@ def claims(
 ) -> None:
     """Published statements: confirmed, corrected or still open, for each GPU model with records."""
     ledger = read_ledger()
-    models = records_by_model(results or machine.all_records(), ledger)
+    models = runs_by_model(results or machine.all_records(), ledger)
     if gpu is not None:
         model = require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}
     choice = choice_of(commands.results_folder())
     known = choice.errata
-    judged = {model: judge(ledger, found, choice) for model, found in (models or {"": []}).items()}
+    judged = {model: _judged(ledger, runs, choice) for model, runs in (models or {"": []}).items()}
     if by_article:
         said = [*read_statements().values()]
         if as_json:
@@ -84,8 +84,13 @@ def claims(
         terminal.console(wide=wide).print(table(model, judgements, known))
 
 
-def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
-    """All records below a folder of the techniques that claims name, by model; GPUs come first.
+def _judged(ledger: Sequence[Claim], runs: Sequence[Run], choice: Choice) -> Sequence[Judgement]:
+    records = [record for run in runs for record in run.records]
+    return judge(ledger, records, choice, neighbours_at(runs, say))
+
+
+def runs_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Run]]:
+    """All runs below a folder of the techniques that claims name, by model; GPUs come first.
 
     What was measured with several GPUs busy at once is left out.
     """
@@ -93,7 +98,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
         raise GpuliftError(f"{results}: there is no such folder")
     techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
     files = [file for file in record_files_below(results) if stem_of(file) in techniques]
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[Run]] = {}
     crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
     files = [file for file in files if file.parent not in crowded and size_of(file)]
     for run in read_results(files):
@@ -101,8 +106,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
             say(f"warning: {warning}")
         if any(record.synthetic for record in run.records):
             raise GpuliftError(f"{run.folder}: holds synthetic test data, which decides no claim")
-        for record in run.records:
-            found.setdefault(record.context.slug, []).append(record)
+        found.setdefault(run.model, []).append(run)
     return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))
 
 
