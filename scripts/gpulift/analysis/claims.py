@@ -31,7 +31,7 @@ from gpulift.analysis.claim_rules import (
     place,
 )
 from gpulift.analysis.doubts import Doubts
-from gpulift.analysis.errata import known_errors
+from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.grade import Grade, grade_of_arms
 from gpulift.analysis.ledger import Claim, Experiment
 from gpulift.analysis.over_runs import ModelFigure, model_figure
@@ -186,9 +186,19 @@ def _figures(
         figure = model_figure(sound or each, arms, value, choice)
         if figure is not None:
             errors = () if sound else known_errors(each, choice.errata)
-            times, controls = test.metric in OF_TIMES, test.control
-            why = why_not_deciding(figure.records, arms, errors, times=times, controls=controls)
+            why = _why_not(figure.records, test, errors)
             yield id, figure, why or ("" if figure.decides else ONE_LAUNCH)
+
+
+def _why_not(records: Sequence[Record], test: Experiment, errors: Sequence[Erratum]) -> str:
+    """What speaks against deciding by these, but for what the claim itself asks about: a baseline
+    that nobody runs, or one that waits for the host by what it is."""
+    arms, times = (test.arm, test.baseline), test.metric in OF_TIMES
+    if test.control:
+        records = [replace(one, controls=()) for one in records]
+    if test.host and not any(one.withholds(arms) for one in errors):
+        arms = (test.arm,)
+    return why_not_deciding(records, arms, errors, times=times)
 
 
 def _asked(choice: Choice, test: Experiment) -> Choice:

@@ -15,7 +15,8 @@ baseline), `fragmentation` (what the allocator holds over what is in it, at thei
 `faster_or_slower_by` (in every case), `up_to` (in some case) and `both_ways` (faster by so much in
 one case, slower by as much in another). With `gpu` it is about models whose names have that word,
 and no other. With `control` the article itself compares with a baseline that the technique calls a
-control, or that an erratum withholds for being one: the claim asks about this very ratio.
+control, or that an erratum withholds for being one: the claim asks about this very ratio. With
+`host` the baseline waits for the host by what it is, as Gloo does: that is what the claim is about.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class Experiment:
     arm: str
     gpu: str = ""  # as in slugs of models: "a100"
     control: bool = False  # whether the article itself compares with a control
+    host: bool = False  # whether the baseline waits for the host by what it is
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class Test:
     metric: Annotated[str, among(*METRICS)]
     gpu: Maybe[Text] = None
     control: bool = False
+    host: bool = False
     at_least: Maybe[Positive] = None
     at_most: Maybe[Positive] = None
     between: Maybe[tuple[Positive, Positive]] = None
@@ -254,6 +257,7 @@ def _experiment(raw: Mapping[str, Any], file: str, key: str) -> Experiment:
         arm=test.arm,
         gpu=test.gpu or "",
         control=test.control,
+        host=test.host,
     )
 
 

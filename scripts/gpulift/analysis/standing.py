@@ -59,26 +59,20 @@ def why_not_deciding(
     known: Iterable[Erratum] = (),
     *,
     times: bool = True,
-    controls: bool = False,
 ) -> str:
     """The same for a claim about these arms of a case, which says itself what it compares: how much
     work a step is, and on how many launches it rests, is not asked. What is no matter of `times`,
-    as memory, no pace makes wrong. With `controls` the claim asks about one."""
+    as memory, no pace makes wrong."""
     bounds = [bound_of(records, arm) for arm in arms] if times else []
-    return _barred(records[0], arms, bounds, known, controls=controls)
+    return _barred(records[0], arms, bounds, known)
 
 
 def _barred(
-    record: Record,
-    arms: Sequence[str],
-    bounds: Sequence[Bound],
-    known: Iterable[Erratum],
-    *,
-    controls: bool = False,
+    record: Record, arms: Sequence[str], bounds: Sequence[Bound], known: Iterable[Erratum]
 ) -> str:
     if any(one.withholds(arms) for one in known):
         return KNOWN_ERROR
-    if not controls and any(map(record.is_control, arms)):
+    if any(map(record.is_control, arms)):
         return CONTROL
     if any(one.kind == SLEEP for one in bounds):
         return SLEEPS

@@ -199,6 +199,19 @@ def test_a_case_that_waits_for_the_host_decides_nothing_about_times() -> None:
     assert [one.grade.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
 
 
+def test_a_baseline_that_waits_by_what_it_is_may_be_asked_about() -> None:
+    test = Experiment("a/b", "speedup", AT_LEAST_2, "", "old", "new", host=True)
+    one = Claim("one", "It is.", SOURCE, test)
+    arms = [arm("old", 1e-6, held=False), arm("new", 4e-7)]
+    baseline_waits = launches(3, "a/b", {"n": 1}, arms)
+    assert [each.why for each in verdict(claim(), baseline_waits).barred] == ["bound by the host"]
+    assert verdict(one, baseline_waits).verdict == CONFIRMED
+    assert [each.why for each in verdict(one, waiting(2.5, n=1)).barred] == ["bound by the host"]
+    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
+    (found,) = judge([one], records(baseline_waits), Choice(errata=(error,)))
+    assert [each.why for each in found.barred] == ["known error"]
+
+
 def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> None:
     older = built(case(1, 2.5), "aaa1111", 1)
     newer = built(case(1, 3.0), "bbb2222", 2)
