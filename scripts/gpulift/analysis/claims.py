@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from gpulift.analysis import bounds
 from gpulift.analysis.bounds import bound_of
-from gpulift.analysis.choice import NOTHING_KNOWN, Choice
+from gpulift.analysis.choice import ENOUGH_LAUNCHES, NOTHING_KNOWN, Choice
 from gpulift.analysis.claim_metrics import METRICS, OF_TIMES
 from gpulift.analysis.claim_rules import (
     CONFIRMED,
@@ -36,6 +36,7 @@ from gpulift.analysis.grade import Grade, grade_of_arms
 from gpulift.analysis.ledger import Claim, Experiment
 from gpulift.analysis.over_runs import ModelFigure, model_figure
 from gpulift.analysis.standing import KNOWN_ERROR, ONE_LAUNCH, why_not_deciding
+from gpulift.engine.again import pattern_of
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Record
@@ -112,11 +113,16 @@ class Judgement:
 
     @property
     def command(self) -> str:
-        """What makes the records that are missing; empty where none are, or none can be made."""
+        """What makes the records that are missing, of one case where launches are all that lacks;
+        empty where none are, or none can be made."""
         test = self.claim.test
         if self.verdict not in (NOT_DECIDED, NOT_MEASURED) or test is None:
             return ""
-        return f"./gpulift run {test.technique}"
+        once = [one.case.case_id for one in self.barred if one.why == ONE_LAUNCH]
+        if not once:
+            return f"./gpulift run {test.technique}"
+        rows = pattern_of(f"{test.technique}/{once[0]}", (test.baseline, test.arm))
+        return f"./gpulift run '^{rows}$' --launches {ENOUGH_LAUNCHES}"
 
 
 def judge(

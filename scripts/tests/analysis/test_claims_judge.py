@@ -179,7 +179,7 @@ def test_what_one_launch_a_case_points_to_is_told_with_its_records() -> None:
     )
     assert len(found.records) == 2
     assert conditions(found).startswith("one card, one run, one launch a case, bound by ")
-    assert conditions(found).endswith(", ./gpulift run a/b")
+    assert conditions(found).endswith(", ./gpulift run '^a/b/n:1/(old|new)$' --launches 3")
 
 
 def waiting(gain: float, **case: Any) -> list[Json]:
@@ -474,7 +474,9 @@ def test_a_claim_about_another_model_is_not_tested_on_this_one() -> None:
 
 def test_what_lacks_a_record_says_which_command_makes_it() -> None:
     assert verdict(claim()).command == "./gpulift run a/b"
-    assert verdict(claim(), case(1, 2.5, count=1)).command == "./gpulift run a/b"
+    one_launch = verdict(claim(), case(1, 2.5, count=1))
+    assert one_launch.command == "./gpulift run '^a/b/n:1/(old|new)$' --launches 3"
+    assert verdict(claim(), waiting(2.5, n=1)).command == "./gpulift run a/b"
     assert verdict(claim(), case(1, 2.5)).command == ""
     assert verdict(Claim("one", "It is.", SOURCE, None, "a survey")).command == ""
 

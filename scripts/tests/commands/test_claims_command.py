@@ -97,7 +97,8 @@ def test_what_one_launch_says_is_shown_and_decides_nothing(root: Path, capfd: SH
     assert barred["gain"] == barred["low"] == barred["high"] == pytest.approx(2, rel=0.01)
     assert barred["grade"]["marks"] == "●○○"
     assert len(barred["records"]) == 1
-    assert one["command"] == "./gpulift run transfer/pinned_copy"
+    rows = "^transfer/pinned_copy/direction:h2d/bytes:65536/(pageable|pinned)$"
+    assert one["command"] == f"./gpulift run '{rows}' --launches 3"
 
 
 def test_a_claim_of_one_run_stands_below_one_of_three(root: Path, capfd: SHOWN) -> None:
