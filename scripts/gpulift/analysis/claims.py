@@ -200,11 +200,9 @@ def _why_not(records: Sequence[Record], test: Experiment, errors: Sequence[Errat
     """What speaks against deciding by these, but for what the claim itself asks about: a baseline
     that nobody runs, or one that waits for the host by what it is."""
     arms, times = (test.arm, test.baseline), test.metric in OF_TIMES
-    if test.control:
-        records = [replace(one, controls=()) for one in records]
     if test.host and not any(one.withholds(arms) for one in errors):
         arms = (test.arm,)
-    return why_not_deciding(records, arms, errors, times=times)
+    return why_not_deciding(records, arms, errors, times=times, controls=test.control)
 
 
 def _asked(choice: Choice, test: Experiment) -> Choice:

@@ -274,6 +274,16 @@ def test_a_claim_that_asks_about_a_control_is_decided_and_says_so() -> None:
     assert [one.why for one in verdict(about_a_control(), waits).barred] == ["bound by the host"]
 
 
+def test_a_control_that_an_earlier_record_does_not_name_may_be_asked_about_too() -> None:
+    arms = [arm("explicit", 3e-3), arm("flash", 1e-3)]
+    made = [one | {"schema": "1.9"} for one in launches(3, "attention/sdpa", {"n": 1}, arms)]
+    test = Experiment("attention/sdpa", "speedup", AT_LEAST_2, "", "explicit", "flash")
+    one = Claim("one", "It is.", SOURCE, test)
+    assert [each.why for each in verdict(one, made).barred] == ["against a control"]
+    one = replace(one, test=replace(test, control=True))
+    assert verdict(one, made).verdict == CONFIRMED
+
+
 @pytest.mark.parametrize(("arms", "counts"), [("^old$", True), ("^new$", False), ("", False)])
 def test_what_withholds_a_control_alone_is_nothing_against_a_claim_about_it(
     arms: str, counts: bool

@@ -241,6 +241,8 @@ def test_committed_records_decide_claims(root: Path, capfd: SHOWN) -> None:
     judged = as_json(capfd, "--results", str(CHECKOUT / "results"), "--gpu", H200)
     decided = [one for one in judged.values() if one["cases"]]
     assert len(decided) >= 8
+    about_controls = {"half-precision-8x", "checkpointing-saves-60-percent"}
+    assert about_controls <= {one["id"] for one in decided}
     for one in decided:
         assert one["verdict"] not in ("not yet measured", "not testable here")
         assert all(case["launches"] >= 2 for case in one["cases"])
