@@ -122,6 +122,7 @@ OF_TIMES = (
     "restore_time",
     "training_slowdown",
 )  # which the host's pace, or a sleep, is in
+OF_MEMORY = ("memory", "batch")
 METRICS: Mapping[str, Metric] = {
     "speedup": _speedup,
     "cpu_time": lambda records, test: stats.cpu_ratio(records, test.baseline, test.arm),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from gpulift.analysis import bounds
 from gpulift.analysis.bounds import bound_of
 from gpulift.analysis.choice import ENOUGH_LAUNCHES, NOTHING_KNOWN, Choice
-from gpulift.analysis.claim_metrics import METRICS, OF_TIMES
+from gpulift.analysis.claim_metrics import METRICS, OF_MEMORY, OF_TIMES
 from gpulift.analysis.claim_rules import (
     CONFIRMED,
     CORRECTED,
@@ -156,7 +156,7 @@ def _judge_one(
     records = [one for one in measured or () if re.search(test.cases, choice.today.case_id(one))]
     found = [
         Barred(_placed(id, figure, test, why, doubts), why)
-        for id, figure, why in _figures(records, test, _asked(choice, test))
+        for id, figure, why in _figures(records, test, _heeded(choice, test))
     ]
     cases = tuple(one.case for one in found if not one.why)
     barred = tuple(one for one in found if one.why)
@@ -205,13 +205,16 @@ def _why_not(records: Sequence[Record], test: Experiment, errors: Sequence[Errat
     return why_not_deciding(records, arms, errors, times=times, controls=test.control)
 
 
-def _asked(choice: Choice, test: Experiment) -> Choice:
-    """Without the errata of the baseline alone, if the claim asks about one that nobody runs: that
-    is what they withhold it for."""
-    if not test.control:
-        return choice
-    about = tuple(one for one in choice.errata if not one.arms or one.concerns([test.arm]))
-    return replace(choice, errata=about)
+def _heeded(choice: Choice, test: Experiment) -> Choice:
+    """Without the errata that say nothing against the claim: those of times alone if it asks about
+    memory, those of the baseline alone if it asks about one that nobody runs, for which they
+    withhold it."""
+    errata = choice.errata
+    if test.metric in OF_MEMORY:
+        errata = tuple(one for one in errata if not one.memory_holds)
+    if test.control:
+        errata = tuple(one for one in errata if not one.arms or one.concerns([test.arm]))
+    return replace(choice, errata=errata)
 
 
 def _by_case(

@@ -225,6 +225,20 @@ def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> Non
     assert [one.gain.value for one in found.cases] == pytest.approx([3.0], rel=1e-2)
 
 
+def test_an_erratum_of_times_alone_withholds_no_memory() -> None:
+    arms = [arm("old", 4e-3, memory=40 * MIB), arm("new", 1e-3, memory=10 * MIB)]
+    made = records(launches(3, "a/b", {"n": 1}, arms))
+    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
+    of_times = replace(error, memory_holds=True)
+    for metric, each, decided in (
+        ("memory", error, False),
+        ("memory", of_times, True),
+        ("speedup", of_times, False),
+    ):
+        (found,) = judge([claim(metric=metric)], made, Choice(errata=(each,)))
+        assert (found.verdict == CONFIRMED) == decided
+
+
 def test_a_claim_is_as_well_supported_as_its_worst_case() -> None:
     one_card = built(case(1, 2.5), "aaa1111", 1, "card1")
     two_cards = [
