@@ -199,9 +199,9 @@ def _figures(
 def _why_not(records: Sequence[Record], test: Experiment, errors: Sequence[Erratum]) -> str:
     """What speaks against deciding by these, but for what the claim itself asks about: a baseline
     that nobody runs, or one that waits for the host by what it is."""
-    arms, times = (test.arm, test.baseline), test.metric in OF_TIMES
+    arms, times = [test.arm, test.baseline], test.metric in OF_TIMES
     if test.host and not any(one.withholds(arms) for one in errors):
-        arms = (test.arm,)
+        arms = [test.arm]
     return why_not_deciding(records, arms, errors, times=times, controls=test.control)
 
 
