@@ -12,6 +12,7 @@ from pathlib import Path
 from packages import SetupError, finished, lock_file, say
 
 OLDEST = (13, 0)
+PACKAGES = "packages"  # in CUDACXX: the toolkit of the locked packages, whatever the machine has
 # From this glibc on it declares rsqrt() with an exception specification, which CUDA's headers have since this version.
 GLIBC_WITH_RSQRT = (2, 42)
 OLDEST_WITH_RSQRT = (13, 2)
@@ -119,8 +120,10 @@ def named_as_before(found: Toolkit, previous: Path | None) -> Toolkit:
 def find_system_toolkit(
     environment: Mapping[str, str], previous: Path | None = None
 ) -> tuple[Toolkit | None, list[str]]:
-    """The machine's own toolkit, and why those found before it are not used."""
+    """The machine's own toolkit, and why those found before it are not used; none where packages are asked for."""
     reasons: list[str] = []
+    if environment.get("CUDACXX") == PACKAGES:
+        return None, reasons
     seen: set[Path] = set()
     for nvcc in candidates(environment, previous):
         if nvcc in seen or (not nvcc.exists() and str(nvcc) != environment.get("CUDACXX")):

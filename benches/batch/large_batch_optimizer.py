@@ -54,7 +54,12 @@ TECHNIQUE = {
             "speedup": {"sgd": [1.35, 1.65], "sgd_scaled": [1.35, 1.65]},
         },
     ],
-    "claims": ["larger-batch-less-accurate", "higher-rate-keeps-accuracy", "lars-keeps-accuracy"],
+    "claims": [
+        "larger-batch-less-accurate",
+        "larger-batch-generalises-worse",
+        "higher-rate-keeps-accuracy",
+        "lars-keeps-accuracy",
+    ],
     "whole_steps": True,
     "arms": ["small_batch", "sgd", "sgd_scaled", "lars", "lamb"],
     "l2": "by_size",

@@ -247,6 +247,7 @@ const gpulift::Technique gpulift::technique{
          {.arm = "both_ways", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{612e-6, 748e-6}}},
          {.arm = "write", .cases = {{"bytes", kMiB}}, .on = "h100", .step_time_s = {{4.6e-6, 10.6e-6}}},
          {.arm = "through_host", .cases = {{"bytes", 256 * kMiB}}, .on = "h100", .step_time_s = {{5.4e-3, 6.6e-3}}}},
+    .claims = {"nvlink-faster"},
     .gpus = 2,
     .ceiling = true,
     .arms = {"write", "read", "both_ways", "through_host"},

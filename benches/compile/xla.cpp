@@ -62,7 +62,6 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "torch_compiled", .cases = {{"model", "gpt_toy"}}, .on = "cpu", .speedup = {{1.8, 2.2}}},
                 {.arm = "jit", .cases = {{"model", "gpt_toy"}}, .on = "cpu", .speedup = {{1.8, 2.2}}},
                 {.arm = "no_jit", .cases = {{"model", "gpt_toy"}}, .on = "cpu", .speedup = {{0.24, 0.293}}}},
-    .claims = {"xla-jit-faster"},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"torch", "torch_compiled", "jit", "no_jit"},

@@ -126,11 +126,9 @@ TECHNIQUE = {
         cuDNN keeps what it found by thread (pytorch/pytorch#191744).
     """,
     "claims": [
-        "data-parallel-for-large-models",
         "data-parallel-faster",
         "more-gpus-double-speed",
         "data-parallel-more-memory",
-        "data-parallel-traffic-costs",
         "ddp-faster-than-data-parallel",
         "nccl-fastest",
     ],

@@ -104,7 +104,11 @@ TECHNIQUE = {
         included, over NVLink. There an update takes 29 ms:
         0.92, 0.84, 0.38 and 1.08. PowerSGD launches 13,910 kernels a step in place of 3,988.
     """,
-    "claims": ["gradient-compression-faster", "low-rank-gradients-faster"],
+    "claims": [
+        "gradient-compression-faster",
+        "int8-gradients-faster",
+        "low-rank-gradients-faster",
+    ],
     "whole_steps": True,
     "spans_hosts": True,
     "arms": ["fp32", "bf16_hook", "int8", "powersgd_4", "local_steps"],

@@ -49,6 +49,7 @@ TECHNIQUE = {
         Its 3,800 to 4,700 launches a step bounded it, 126 ms without any exchange, which is why
         micro-batches are of a Llama now.
     """,
+    "claims": ["data-parallel-traffic-costs"],
     "whole_steps": True,
     "arms": ["exchange_each", "exchange_last"],
     "l2": "cold",

@@ -53,7 +53,7 @@ const gpulift::Technique gpulift::technique{
         of 134 M weights to BF16 and of their gradients back, 1.6 GB or 0.4 ms, were not counted; the rest is not known.
         The toy on a CPU: eager has the predicted speed, but compiling saves 7 % and less, not a third: its optimizer
         stays eager; what else keeps it is not known.)",
-    .claims = {"framework-matters"},
+    .claims = {"framework-matters", "no-framework-wins-everywhere"},
     .gpus = 0,
     .whole_steps = true,
     .arms = {"pytorch_compiled", "jax_jit", "pytorch_eager", "libtorch_eager"},

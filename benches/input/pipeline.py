@@ -90,6 +90,7 @@ TECHNIQUE = {
         an image, in which 14 cores are busy. torch's threads, one a core, share out each small
         image and spin while they wait for each other; this is inferred, not traced.
     """,
+    "claims": ["loader-pin-memory-faster"],
     "arms": ["naive", "workers", "tensors", "pinned", "uint8"],
     "l2": "by_size",
     "page_cache": "warm",

@@ -79,6 +79,7 @@ TECHNIQUE = {
             },
         },
     ],
+    "claims": ["prefetch-factor-2-is-enough"],
     "arms": ["new_workers", "depth_1", "depth_2", "depth_8"],
     "l2": "by_size",
     "page_cache": "warm",

@@ -80,7 +80,12 @@ TECHNIQUE = {
     "arms": ["in_process", "processes", "threads"],
     "l2": "by_size",
     "page_cache": "warm",
-    "claims": ["workers-faster", "processes-faster-than-threads", "prefetch-thread-faster"],
+    "claims": [
+        "workers-faster",
+        "workers-as-many-as-cores",
+        "processes-faster-than-threads",
+        "prefetch-thread-faster",
+    ],
     "sweep": {"model": ["resnet18", "resnet50_256"], "workers": [1, 2, 4, "all_cores"]},
     "check": {
         "meaning": "largest mean difference of an image from what it must be, of 255",

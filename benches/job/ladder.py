@@ -65,9 +65,10 @@ TECHNIQUE = {
     "found": (
         "TF32 takes 1.28 times what was predicted at most: attention stays in FP32, and torch's "
         "kernel for that, of cards before Hopper, takes 236 of a traced step's 486 ms on an H200, "
-        "where 100 were predicted; products take 180. FP8's gradients are 0.46 off, ten times "
-        "BF16's: each product is 4 % off, by any recipe (precision/fp8_linear), and those of 16 "
-        "layers add up."
+        "where 100 were predicted; products take 180. Until 2026-11-29 layers had weights as "
+        "drawn, by which each makes roundings of those before it larger: llama_1b's gradients are "
+        "0.46 off in FP8 and 0.04 in BF16. By calmer ones, as now, they are 0.106 and 0.008 off "
+        "(H200)."
     ),
     "gpus": 1,
     "whole_steps": True,
@@ -84,8 +85,9 @@ TECHNIQUE = {
     "page_cache": "none",
     "sweep": {"model": ["llama_1b", "gpt2", "vit_l16", "llama_toy", "vit_toy"]},
     "check": {
-        "meaning": "gradients of the first step against TF32's, relative to their norm",
-        "tolerance": 0.1,  # BF16: 0.044 of llama_1b, 0.009 of gpt2
+        "meaning": "gradients of the first step against TF32's, relative to their norm; each "
+        "parameter's cosine and norm have bounds of their own",
+        "tolerance": 0.02,  # BF16: 0.0081 of llama_1b on an H200; emulated 0.013 of its kin
     },
 }
 RUNGS: list[str] = TECHNIQUE["arms"]  # type: ignore[assignment]

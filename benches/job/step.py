@@ -64,8 +64,9 @@ TECHNIQUE = {
     "sweep": {"model": ["llama_1b", "llama_8b_slice", "gpt2", "vit_l16", "llama_toy"]},
     "quick": [{"model": "llama_1b"}],
     "check": {
-        "meaning": "gradients of the first step against TF32's, relative to their norm",
-        "tolerance": 0.1,  # BF16: 0.044 of llama_1b, 0.009 of gpt2
+        "meaning": "gradients of the first step against TF32's, relative to their norm; each "
+        "parameter's cosine and norm have bounds of their own",
+        "tolerance": 0.02,  # BF16: 0.0081 of llama_1b on an H200; emulated 0.013 of its kin
     },
 }
 # Two updates take 0.4 of the loss of a Llama as wide; an exact step takes half a second.

@@ -136,7 +136,6 @@ const gpulift::Technique gpulift::technique{
         0.76. So what the clusters share sets the pace, the L2 presumably, and not the rounds. naive has 9 TFLOP/s at
         the odd shape and 3.7 at 4096 cubed, where rows are 8 KiB apart: that they share sets of the L1 is inferred, not
         traced.)",
-    .claims = {"custom-kernels-faster"},
     .arms = {"cublaslt", "naive", "tiled", "mma_unswizzled", "mma_swizzled", "mma", "wgmma_tma", "wgmma_multicast",
              "wgmma"},
     .controls = {"naive", "tiled", "mma_unswizzled", "mma_swizzled"},

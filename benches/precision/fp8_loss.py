@@ -48,7 +48,10 @@ TECHNIQUE = {
         "On an H100 a host set the pace, 34 to 39 us a launch, 308 in BF16 and 512 in FP8: 11 and "
         "20 ms, of which the GPU's own part is not known. After 300 updates 1.618 nats in BF16, "
         "1.633 by tensor and 1.627 by rows, with deviations of 0.017 to 0.026 over seeds: no "
-        "difference that 3 seeds tell."
+        "difference that 3 seeds tell. On an H200 on 2026-11-29, of the same seeds by tensor and "
+        "in BF16: after 300 updates 0.09 % more by tensor, 14 seeds with a deviation of 1.05 %, so "
+        "that the mean is known within 0.6 %; after 100 updates 0.3 % less, 4 seeds with one of "
+        "0.6 %. Scales 8 times too large cost 25 % after 100 updates and 91 % after 300."
     ),
     "gpus": 1,
     "whole_steps": True,
@@ -58,7 +61,7 @@ TECHNIQUE = {
     "sweep": {"updates": [100, 300]},
     "check": {
         "meaning": "held-out loss after all updates, mean of 3 seeds, against BF16's",
-        "tolerance": 0.03,  # three times the deviation of a mean of 3 seeds, found on an H100
+        "tolerance": 0.02,  # 3.3 times the deviation of a mean of 3 seeds, on an H200
     },
 }
 MODEL = "llama_bytes"

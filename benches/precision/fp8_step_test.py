@@ -8,10 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work import jobs  # noqa: E402
+
 
 @pytest.fixture(autouse=True)
 def card_with_fp8(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(technique, "require_fp8", lambda device: None)
+    monkeypatch.setattr(jobs, "require_fp8", lambda device: None)
 
 
 @pytest.mark.parametrize("arm", ["bf16", "tensorwise", "rowwise", "rowwise_with_gw_hp"])
@@ -19,7 +22,7 @@ def test_layers_are_converted_by_the_recipe_of_the_arm(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
     recipes: list[str] = []
-    monkeypatch.setattr(technique, "convert_to_fp8", lambda model, recipe: recipes.append(recipe))
+    monkeypatch.setattr(jobs, "convert_to_fp8", lambda model, recipe, small: recipes.append(recipe))
     technique.make(arm, {"model": "llama_toy", "form": "eager"}, 7, None)
     assert recipes == ([] if arm == "bf16" else [arm])
 
@@ -28,10 +31,11 @@ def test_an_arm_tells_its_error_and_how_far_its_losses_are(technique: ModuleType
     arm = technique.make("bf16", {"model": "llama_toy", "form": "eager"}, 7, None)
     arm.step()
     arm.rest()
-    assert arm.error() < 1e-5  # the toy is in FP32
+    assert 0 < arm.error() < technique.TECHNIQUE["check"]["tolerance"]
     found = arm.metrics()
-    assert found["loss_deviation_of_20_steps"] == 0  # of the weights that the reference had
-    assert (arm.items, arm.roof) == (8 * 32, "gemm/bf16")
+    assert 0 < found["loss_deviation_of_5_steps"] < 1e-3
+    assert found["gradient_norm_ratio"] == pytest.approx(1, abs=1e-3)
+    assert 0.999 < found["least_gradient_cosine"] < 1
 
 
 def test_a_card_without_fp8_is_skipped(

@@ -44,7 +44,7 @@ const gpulift::Technique gpulift::technique{
                 {.arm = "bf16", .cases = burst_of("512x512x512"), .on = "h200", .step_time_s = {{3e-6, 5e-6}}},
                 {.arm = "fp32", .cases = burst_of("512x512x512"), .on = "h200", .speedup = {{0.333, 0.5}}},
                 {.arm = "bf16", .cases = burst_of("3072x16384x768"), .on = "h200", .step_time_s = {{110e-6, 141e-6}}}},
-    .claims = {"half-precision-8x", "half-precision-16x", "tensor-cores-bf16-faster"},
+    .claims = {"half-precision-8x", "half-precision-16x", "tensor-cores-bf16-faster", "fewer-bits-faster"},
     .arms = {"tf32", "fp16", "bf16", "fp8", "fp32"},
     .controls = {"fp32"},
     .l2 = gpulift::Cache::kCold,

@@ -76,7 +76,11 @@ TECHNIQUE = {
             },
         },
     ],
-    "claims": ["quantisation-saves-memory", "quantisation-faster"],
+    "claims": [
+        "quantisation-saves-memory",
+        "quantisation-faster",
+        "quantisation-prefill-faster",
+    ],
     "gpus": 1,
     "arms": [
         "bf16",

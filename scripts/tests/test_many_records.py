@@ -13,7 +13,7 @@ from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.machine.reference_build import build
 from gpulift.cli import main
 from gpulift.commands.check import check_results
-from gpulift.commands.claims import records_by_model
+from gpulift.commands.claims import runs_by_model
 from gpulift.ground.errors import OK, USAGE, GpuliftError
 from gpulift.records.read import Run, read_run
 from tests import many_records
@@ -71,7 +71,7 @@ def test_no_reference_is_built_from_them(folders: list[Path], tmp_path: Path) ->
 
 def test_they_decide_no_claim(folders: list[Path], runs: list[Run]) -> None:
     with pytest.raises(GpuliftError, match="synthetic test data"):
-        records_by_model(folders[0].parent, read_ledger())
+        runs_by_model(folders[0].parent, read_ledger())
     assert not any(one.records for one in judge(read_ledger(), list(runs[0].records)))
 
 

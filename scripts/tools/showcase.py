@@ -1,4 +1,5 @@
-"""The figures of README.md, made from committed records: `python -m tools.showcase`.
+"""The figures of README.md, with their texts, and what `qualify` says of a good card there, made
+from committed records: `python -m tools.showcase`.
 
 Each SVG holds what it shows as JSON in a description. Fonts differ from machine to machine, so that
 a test holds these values, and not the drawing, against what the committed records give today.
@@ -11,38 +12,63 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from textwrap import wrap
+from typing import Any
 from xml.sax.saxutils import escape, unescape
 
-from gpulift.analysis import gains
-from gpulift.analysis.analyse import JudgedRun, machines_of
-from gpulift.analysis.choice import NOTHING_KNOWN, Choice, cases_of, choice_of
-from gpulift.analysis.doubts import doubts_of
-from gpulift.analysis.gains import AnswerLine, StepLine
-from gpulift.analysis.ladder import Ladder, ladders_of
-from gpulift.analysis.model_records import committed_files, records_of_models
-from gpulift.analysis.models import as_model, with_models
+from gpulift.analysis.bounds import trained_model
+from gpulift.analysis.choice import cases_of, choice_of
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
+from gpulift.analysis.gains import FIRST_MODELS
+from gpulift.analysis.grade import Grade, grade_of_arms
+from gpulift.analysis.ladder import Ladder, Rung, ladders_of
+from gpulift.analysis.machine import verdict
+from gpulift.analysis.machine.checks import judge_run
+from gpulift.analysis.machine.one_line import of_card
+from gpulift.analysis.machine.results import CheckResult
+from gpulift.analysis.machine.saved import kept_health
+from gpulift.analysis.machine.tables import quantity
+from gpulift.analysis.model_records import committed_files
+from gpulift.analysis.neighbours import neighbours_at
+from gpulift.analysis.reference import find_reference
 from gpulift.analysis.standing import LADDER
-from gpulift.analysis.summary import Summary, Worth, summarise
+from gpulift.analysis.summary import Summary, summarise
 from gpulift.engine import machine
+from gpulift.ground import text
 from gpulift.ground.entry import say
-from gpulift.ground.errors import USAGE, GpuliftError, write_error
+from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
-from gpulift.report import escaping, feeding, ladder, planned, plots, views
+from gpulift.records.read import read_run
+from gpulift.report import fit, ladder, plots
 from gpulift.report.drawing import Drawing
+from gpulift.report.fit import Point
+from gpulift.verdicts.cases import Case
 
-MODEL = "nvidia-h200"
-LADDER_MODELS = (MODEL, "nvidia-h100-80gb-hbm3")  # the first that has records
-LADDER_OF = "Llama 1B"
-FED, FED_CASE = "input/pipeline", "model:resnet50_256/cores:all"
+MODELS = ("nvidia-h200", "nvidia-h100-80gb-hbm3")  # the first that has records
+FIT = "job/fit"
+CASE = "model:llama_1b"
+ROW_TOKENS = 4096  # of llama_1b, in workloads/python/gpulift_work/llama.py
+RECIPES = {LADDER: "AdamW; FP8 by torchao, tensorwise", FIT: "fused AdamW"}
 DIGITS = 6
-MOST_STEPS, MOST_BLOCKS = 8, 6  # techniques of a figure
-SAID_STEPS = 2  # of them in the text that stands for it
-AXIS = "speedup (above 1: faster), 95 % interval\nover runs where several are known"
-Line = TypeVar("Line", StepLine, AnswerLine)
+ABOUT_LETTERS = 78  # of a line below a figure
+DARK = {  # of the page, by the colours that are drawn
+    plots.INK: "#e8e8ea",
+    plots.MUTED: "#a8aaae",
+    plots.BLUE: "#4aa3df",
+    "#ffffff": "#15171a",
+}
+QUALIFIED = f"{MODELS[1]}/2026-11-27-791d3f9"  # a run of `qualify --quick`
+CHECKS = (
+    "roof/host_link/h2d/burst",
+    "roof/device_memory/burst",
+    "roof/gemm/bf16/burst",
+    "health/temperature",
+    "health/integrity",
+)
+LINES = re.compile(r"(<!-- qualify -->\n```\n).*?(```)", re.DOTALL)
+SHOWN = re.compile(r"!\[[^\]]*\]\(results/figures/([^)]*)\)")
 DATA = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
 
 
@@ -59,55 +85,111 @@ class Exhibit:
         return f"{self.drawing.name}.svg"
 
 
-def committed(results: Path, model: str = MODEL) -> list[Summary]:
-    """All cases of the model that git has, each as one run has it, with the figure over all runs.
-
-    GpuliftError where there is none.
-    """
-    files = committed_files(results, model)
-    found = cases_of(results, sorted({file.parent for file in files}))
-    if not found:
-        raise GpuliftError(f"{results}: there are no committed records of {model}", USAGE)
-    summaries = [summarise(run) for run in found]
-    techniques = {row.technique for one in summaries for row in one.worths}
-    return with_models(summaries, records_of_models(files, [model], techniques, say))
-
-
 def exhibits(results: Path) -> list[Exhibit]:
-    """All of them: what is worth turning on, and where it was measured, in which order and how
-    fast a step is fed."""
+    """All of them: how fast a step of Llama 1B is by setting, what memory it takes, and what it
+    costs to take less. Of each those of the first GPU model that has records."""
     known = choice_of(results)
-    climbs = (climbed(runs_of(LADDER, results, model), known) for model in LADDER_MODELS)
-    loaders = (fed(runs_of(FED, results, model)) for model in LADDER_MODELS)
-    firsts = (next(filter(None, each), None) for each in (climbs, loaders))
-    return [steps_and_blocks(committed(results), known), *filter(None, firsts)]
+    found: list[Exhibit] = []
+    for technique, drawn in ((LADDER, climbed), (FIT, fitted)):
+        for model in MODELS:
+            runs = runs_of(technique, results, model)
+            beside = neighbours_at([one.run for one in runs], say)
+            if made := drawn(runs, doubts_of(runs, known.errata, known.today, beside)):
+                found += made
+                break
+    return found
 
 
-def climbed(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> Exhibit | None:
-    """What each setting brings on top of those before it; None where no run has all of it."""
-    every = ladders_of(summaries, doubts_of(summaries, known.errata, known.today))
-    one = next((one for one in every if one.model == LADDER_OF), None)
+def climbed(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Exhibit]:
+    """Speed and memory with each setting on top of those before it; none where no run has it, where
+    today's technique has no more what it has, and where an erratum withholds it."""
+    every = (one for one in ladders_of(summaries, doubts) if one.case.case_id == CASE)
+    one = next(every, None)
     if one is None:
-        return None
-    drawing = ladder.drawing("ladder", one)
-    return Exhibit(drawing, {"alt": drawing.alt, "rows": list(_rungs(one))})
+        return []
+    grade = _grade(one.case, doubts)
+    if grade.gone or len(_withheld(one.case, doubts)) == len(one.case.arms) - 1:
+        return []
+    about = _about(one.case, one.run, grade)
+    drawings = (ladder.drawing("ladder", one, about), ladder.memory_drawing("memory", one, about))
+    rows = list(_rungs(one))
+    return [Exhibit(each, _values(each, about, grade, rows)) for each in drawings]
 
 
 def _rungs(one: Ladder) -> Iterator[dict[str, Any]]:
     for rung in one.rungs:
-        name = f"{one.case.technique}/{one.case.case_id}/{rung.name}"
-        yield {"name": name, "run": one.run, **_ends(rung.per_s)}
+        name, gain = _name(one.case, rung.name), ladder.speedup(one, rung)
+        over = {"speedup": text.speedup(gain)} if gain else {}
+        yield {"name": name, "run": one.run, **_ends(rung.per_s), **_memory(rung), **over}
 
 
-def fed(summaries: Sequence[Summary]) -> Exhibit | None:
-    """How fast each setting of a loader feeds a step; None where no run has it."""
-    having = [one for one in summaries if any(case.case_id == FED_CASE for case in one.cases)]
-    if not having:
-        return None
-    drawing, rungs = next(feeding.ladders(_views(having[-1:])[0]))
-    run = having[-1].run.name
-    rows = [{"name": rung.name, "run": run, **_ends(rung.per_s)} for rung in rungs]
-    return Exhibit(replace(drawing, name="feeding"), {"alt": drawing.alt, "rows": rows})
+def _memory(one: Rung | Point) -> dict[str, Any]:
+    return {"memory_bytes": one.memory_bytes} if one.memory_bytes else {}
+
+
+def fitted(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Exhibit]:
+    """What each way to need less memory costs; none for the same reasons."""
+    every = (case for one in summaries for case in one.cases)
+    asked = [case for case in every if (case.technique, case.case_id) == (FIT, CASE)]
+    if not asked:
+        return []
+    case = max(asked, key=lambda one: len(one.arms))
+    grade, folder = _grade(case, doubts), case.first.file.parent.name
+    points = fit.points_of(case, _withheld(case, doubts))
+    if grade.gone or len(points) < 2:
+        return []
+    about = _about(case, folder, grade)
+    drawing = fit.drawing("fit", case, points, about)
+    rows = [
+        {"name": _name(case, one.arm), "run": folder, **_ends(one.speed), **_memory(one)}
+        for one in points
+    ]
+    return [Exhibit(drawing, _values(drawing, about, grade, rows))]
+
+
+def _grade(case: Case, doubts: Doubts) -> Grade:
+    """Of all arms that were measured, the baseline first."""
+    arms = list(case.arms)
+    gone = doubts.today.gone(case.first, arms, arms[0])
+    return replace(grade_of_arms(case.measured, arms, doubts), gone=gone)
+
+
+def _withheld(case: Case, doubts: Doubts) -> list[str]:
+    """The arms whose ratio over the baseline is wrong."""
+    baseline, *others = case.arms
+    return [one for one in others if doubts.withheld(case.measured, (one, baseline))]
+
+
+def _values(
+    drawing: Drawing, about: str, grade: Grade, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {"alt": drawing.alt, "about": about, "grade": grade.marks, "rows": rows}
+
+
+def _about(case: Case, run: str, grade: Grade) -> str:
+    """What was measured, on what, and how much it rests on: lines as wide as the figure."""
+    first, stop = case.first, case.first.stop
+    cost, gpu = first.arms[0].cost, first.context.gpu
+    torch = first.context.versions.get("torch", "not told").partition("+")[0]
+    blocks = (
+        stop and stop.planned_blocks and f"{stop.blocks} of {stop.planned_blocks} planned blocks"
+    )
+    what = (
+        f"{FIRST_MODELS[trained_model(first)]}, {_tokens(cost.items if cost else 0.0)} a step",
+        RECIPES[case.technique],
+        f"{gpu.name if gpu else 'no GPU'}, torch {torch}, run {run}",
+    )
+    rests_on = (
+        f"{grade.marks} {grade.words}",
+        blocks or "",
+    )
+    parts = ("; ".join(filter(None, each)) for each in (what, rests_on))
+    return "\n".join(line for part in parts for line in wrap(part, ABOUT_LETTERS))
+
+
+def _tokens(count: float) -> str:
+    rows, rest = divmod(count, ROW_TOKENS)
+    return f"{count:.0f} tokens" if rest else f"{rows:.0f} x {ROW_TOKENS} tokens"
 
 
 def runs_of(technique: str, results: Path, model: str) -> list[Summary]:
@@ -118,33 +200,41 @@ def runs_of(technique: str, results: Path, model: str) -> list[Summary]:
     return [summarise(run) for run in cases_of(results, folders, {stem})]
 
 
-def steps_and_blocks(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> Exhibit:
-    """What is worth turning on, as the report's first screen has it."""
-    view = _views([as_model(one) for one in summaries], known)[0]
-    steps = _leading(view.steps, MOST_STEPS)
-    blocks = _leading(view.lines, MOST_BLOCKS)
-    rows = list(gains.in_order(steps, blocks))
-    alt = _of_techniques(summaries[0].run.machine, steps, blocks)
-    draw = partial(plots.forest, [plots.worth_row(row) for row in rows], AXIS)
-    return Exhibit(
-        Drawing("techniques", alt, draw), {"alt": alt, "rows": [_values(row) for row in rows]}
+def qualified(results: Path) -> str:
+    """What `qualify` says of a good card: some of its checks, its rates and the verdict."""
+    folder = results / QUALIFIED
+    run = read_run(folder)
+    summary = summarise(run, find_reference(results, run.records[0].context.slug))
+    checks = judge_run(summary, summary.reference, kept_health(folder) or ())
+    answer = verdict.answer(checks, load=verdict.load_of(summary))
+    page = f"{QUALIFIED}/report/index.html"
+    lines = (
+        f"  {'check':<26}{'measured':>12}{'limit':>14}{'of it':>10}",
+        *(_check(one) for id in CHECKS for one in checks if one.id == id),
+        of_card(summary),
+        f"{answer.glyph} {answer.sentence}{answer.names}; report: results/{page}",
     )
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _views(summaries: Sequence[Summary], known: Choice = NOTHING_KNOWN) -> list[views.MachineView]:
-    anchors = escaping.anchors(views.technique_ids(summaries), "t")
-    runs = [JudgedRun(one) for one in summaries]
-    doubts = doubts_of(summaries, known.errata, known.today)
-    return views.machine_views(runs, machines_of(summaries, doubts), anchors)
+def _check(one: CheckResult) -> str:
+    glyph = verdict.GLYPHS[one.verdict]
+    if one.value is None or one.limit is None:
+        return f"{glyph} {one.id:<26}{one.reason}"
+    measured, limit = (quantity(value, one.unit) for value in (one.value, one.limit))
+    share = text.percent(one.fraction) if one.fraction is not None else ""
+    return f"{glyph} {one.id:<26}{measured:>12}{limit:>14}{share:>10}  {one.reason}".rstrip()
 
 
-def _leading(lines: Sequence[Line], most: int) -> list[Line]:
-    """The first ones that show an effect and are not in doubt."""
-    return [one for one in lines if one.matters and not one.doubted][:most]
+def in_readme(readme: str, found: Sequence[Exhibit], lines: str) -> str:
+    """README.md with these texts of its figures, and these lines of `qualify`."""
+    alts = {one.file_name: one.drawing.alt for one in found}
+    made = SHOWN.sub(lambda match: f"![{alts[match[1]]}](results/figures/{match[1]})", readme)
+    return LINES.sub(lambda match: f"{match[1]}{lines}{match[2]}", made)
 
 
 def write(found: Sequence[Exhibit], folder: Path) -> None:
-    """Writes the SVG files with their values."""
+    """Writes the SVG files with their values, readable on light pages and on dark ones."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for one in found:
@@ -152,9 +242,20 @@ def write(found: Sequence[Exhibit], folder: Path) -> None:
             one.drawing.write_svg(file)
             head, body = file.read_text(encoding="utf-8").split("<title>", 1)
             said = escape(json.dumps(one.values, indent=1))
-            file.write_text(f"{head}<desc>{said}</desc>\n<title>{body}", encoding="utf-8")
+            made = f"{head}<desc>{said}</desc>\n{_dark_style()}\n<title>{body}"
+            file.write_text(made, encoding="utf-8")
     except OSError as error:
         raise write_error(folder, error) from None
+
+
+def _dark_style() -> str:
+    """Other colours where the reader's page is dark; the figure has its own ground in either."""
+    rules = (
+        f'[style*="{kind}: {light}"],[{kind}="{light}"]{{{kind}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme:dark){{{''.join(rules)}}}</style>"
 
 
 def values_in(file: Path) -> Mapping[str, Any]:
@@ -166,9 +267,8 @@ def values_in(file: Path) -> Mapping[str, Any]:
     return values
 
 
-def _values(row: Worth) -> dict[str, Any]:
-    name = f"{row.technique}/{row.case.case_id}/{row.arm}"
-    return {"name": name, "run": row.case.first.file.parent.name, **_ends(row.speedup)}
+def _name(case: Case, arm: str) -> str:
+    return f"{case.technique}/{case.case_id}/{arm}"
 
 
 def _ends(one: Estimate) -> dict[str, Any]:
@@ -179,21 +279,18 @@ def _ends(one: Estimate) -> dict[str, Any]:
     return {"launches": one.launches, **rounded}
 
 
-def _of_techniques(name: str, steps: Sequence[StepLine], blocks: Sequence[AnswerLine]) -> str:
-    said = [planned.step_words(one) for one in steps[:SAID_STEPS]]
-    if not steps:
-        said = [planned.line_words(one) for one in blocks]
-    what = "Whole training steps, then building blocks" if steps else "Building blocks"
-    return f"{what} on {name}: {'; '.join(said)}."
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes the figures; --out names another folder than results/figures."""
+    """Writes the figures and README; --out names another folder for the figures alone."""
     results = machine.checkout_root() / "results"
     parser = argparse.ArgumentParser(description="Makes the figures of README.md anew.")
     parser.add_argument("--out", type=Path, default=results / "figures")
     folder: Path = parser.parse_args(arguments).out
-    write(exhibits(results), folder)
+    found = exhibits(results)
+    write(found, folder)
+    if folder == results / "figures":
+        readme = results.parent / "README.md"
+        made = in_readme(readme.read_text("utf-8"), found, qualified(results))
+        readme.write_text(made, "utf-8")
     print(folder)
 
 

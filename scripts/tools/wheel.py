@@ -33,7 +33,14 @@ OF_TORCH = (
 LIBTORCH = "libtorch.so"
 NEEDS_CHECKOUT = "measure it from a checkout of gpulift"
 FOLDERS = ("core/instrument", "core/python", "core/registers", "workloads/python/gpulift_work")
-RESULTS = ("certificates", "errata.toml", "reference", "today.json")
+RESULTS = (
+    "certificates",
+    "errata.toml",
+    "misses.toml",
+    "predictions.tsv",
+    "reference",
+    "today.json",
+)
 LEAVE = shutil.ignore_patterns(
     ".*", "__pycache__", "testing", "tests", "*.cpp", "*.stamp", "*.trials"
 )

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import SETUP, Sandbox
 
 WRITE_STATE = """
+[[ $2 == prepare ]] || exit 0
 python=$(dirname "$0")/python; bin=$(dirname "$0")
 {
   printf 'python=%s\\nbin_path=%s\\nnvcc=%s\\ntoolkit_root=/\\nwith_torch=OFF\\n' "$python" "$bin" "$python"
@@ -20,6 +22,7 @@ python=$(dirname "$0")/python; bin=$(dirname "$0")
   printf 'chosen_nvcc=%q\\nchosen_path=%q\\n' "$CUDACXX" "$PYTHONPATH"
 } > "$3"
 """
+BUILDS = f'if [[ $2 == */setup/build.py ]]; then exec {sys.executable} "$@"; fi\n'  # what a fake Python does not fake
 NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
 TABLE = (SETUP.parent / "scripts" / "gpulift" / "commands.tsv").read_text()
 COMMANDS = {usage.split()[0]: reads for usage, reads, _ in (row.split("\t") for row in TABLE.splitlines())}
@@ -32,7 +35,7 @@ def launcher(sandbox: Sandbox) -> Sandbox:
     """A machine whose set-up is faked and logged; `python` logs how the command line is called."""
     sandbox.script(sandbox.root / "setup" / "system_packages", 'echo packages >> "$LOG"')
     sandbox.fake("python3", 'echo "$(basename "$1") $2" >> "$LOG"' + WRITE_STATE)
-    sandbox.fake("python", 'echo "python ${*/#*scripts/scripts}" >> "$LOG"')
+    sandbox.fake("python", BUILDS + 'echo "python ${*/#*scripts/scripts}" >> "$LOG"')
     (sandbox.root / "ci").mkdir()
     sandbox.script(sandbox.root / "ci" / "test", 'echo "tests $*" >> "$LOG"')  # a command that builds nothing first
     sandbox.fake("basename", 'echo "${1##*/}"')
@@ -253,7 +256,7 @@ def test_two_calls_at_once_set_up_once(launcher: Sandbox) -> None:
 
 def test_of_many_calls_at_once_few_look_at_the_build(builder: Sandbox) -> None:
     assert builder.call("gpulift", "run").returncode == 0
-    builder.fake("ninja", '[[ $* == *" -n "* ]] || echo "ninja ${*: -1}" >> "$LOG"; sleep 0.3')
+    builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"; sleep 0.3')
     command = [str(builder.root / "gpulift"), "run"]
     calls = [subprocess.Popen(command, env=builder.environment(), stderr=subprocess.DEVNULL) for _ in range(8)]
     assert [call.wait(timeout=60) for call in calls] == [0] * 8
@@ -265,7 +268,7 @@ def test_of_many_calls_at_once_few_look_at_the_build(builder: Sandbox) -> None:
 
 def test_a_call_that_asks_for_another_build_looks_for_itself(builder: Sandbox) -> None:
     assert builder.call("gpulift", "run").returncode == 0
-    builder.fake("ninja", '[[ $* == *" -n "* ]] || echo "ninja ${*: -1}" >> "$LOG"; sleep 0.5')
+    builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"; sleep 0.5')
     commands = [[str(builder.root / "gpulift"), command, "x.py"] for command in ("run", "bench")]
     calls = [subprocess.Popen(command, env=builder.environment(), stderr=subprocess.DEVNULL) for command in commands]
     assert [call.wait(timeout=60) for call in calls] == [0, 0]
@@ -378,9 +381,26 @@ def test_setup_says_when_all_is_there_and_measures_nothing(builder: Sandbox) -> 
         "gpulift: ready; ./gpulift doctor says what can run here",
     )
     assert not [line for line in builder.lines() if line.startswith("python scripts")]
-    builder.fake("ninja", "exit 1")
+
+
+def test_a_build_that_failed_says_why_where_and_what_helps_and_the_next_call_goes_on(builder: Sandbox) -> None:
+    error = "core/a.cpp:1:10: fatal error: cuda_profiler_api.h: No such file or directory"
+    builder.fake("ninja", f"[[ $* == *build.ninja ]] || {{ echo '[3/9] Building CXX a.o'; echo '{error}'; exit 1; }}")
     broken = builder.call("gpulift", "setup")
-    assert (broken.returncode, broken.stderr.splitlines()[-1]) == (1, "gpulift: the build failed")
+    assert (broken.returncode, broken.stdout) == (1, "")
+    *before, failed, first, remedy, log = broken.stderr.splitlines()
+    assert (failed, first) == ("gpulift: the build failed after 3 of 9:", f"gpulift:   {error}")
+    assert "CUDACXX=packages ./gpulift setup" in remedy
+    assert error in Path(log.split(": ")[-1]).read_text()
+    assert not [line for line in before if "Building" in line], "what compilers say stands in the log"
+    builder.script(builder.root / "build" / "gpulift-bench", "")
+    assert (
+        f"what was built before is shown; the build failed after 3 of 9:   {error}"
+        in builder.call("gpulift", "list").stderr
+    )
+    builder.fake("ninja", "")
+    assert builder.call("gpulift", "setup").returncode == 0
+    assert builder.call("gpulift", "list").stderr == ""
 
 
 def test_the_test_of_a_machine_builds_what_a_quick_qualification_would_and_nothing_else(builder: Sandbox) -> None:
@@ -393,27 +413,14 @@ def test_the_test_of_a_machine_builds_what_a_quick_qualification_would_and_nothi
     assert builder.lines()[before:] == ["tests all", "tests format"]
 
 
-def test_only_a_build_with_something_to_compile_is_announced(builder: Sandbox) -> None:
-    def announced(plan: str) -> bool:
-        builder.fake("ninja", f'[[ $* != *" -n "* ]] || printf "{plan}"')
-        done = builder.call("gpulift", "run")
-        assert done.returncode == 0, done.stderr
-        return "building (minutes the first time)" in done.stderr
-
-    commit = "[1/3] Building CXX object core/__/generated/build_info.cpp.o\\n[2/3] Linking CXX x\\n"
-    assert not announced(commit)
-    assert not announced("ninja: no work to do.\\n")
-    assert announced(commit + "[3/3] Building CUDA object kernels/fill.cu.o\\n")
-
-
 def test_a_bench_of_a_script_builds_the_program_alone(builder: Sandbox) -> None:
     builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
     for command in ("bench", "run"):
         assert builder.call("gpulift", command, "x.py").returncode == 0
-    built = [line.removeprefix("ninja ") for line in builder.lines() if line.startswith("ninja ")]
-    first = built.index("gpulift-bench")
-    assert built[first + 1] == "gpulift-bench", "the dry run, and the build"
-    assert built.count("gpulift-bench") == 2
+    assert [line for line in builder.lines() if line in ("ninja gpulift-bench", "ninja techniques")] == [
+        "ninja gpulift-bench",
+        "ninja techniques",
+    ]
 
 
 def test_a_wheel_is_made_of_the_build_that_is_there(builder: Sandbox) -> None:
@@ -424,7 +431,7 @@ def test_a_wheel_is_made_of_the_build_that_is_there(builder: Sandbox) -> None:
 def test_a_wheel_for_all_gpus_has_a_build_of_its_own(builder: Sandbox) -> None:
     own = builder.root / "build-wheel"
     builder.fake("cmake", f'echo "cmake $*" >> "$LOG"; mkdir -p {own}; touch {own}/build.ninja')
-    builder.fake("python", 'echo "python $GPULIFT_BUILD" >> "$LOG"')
+    builder.fake("python", BUILDS + 'echo "python $GPULIFT_BUILD" >> "$LOG"')
     builder.fake("python3", WRITE_STATE.replace("with_torch=OFF", "with_torch=ON"))
     assert builder.call("gpulift", "wheel", "--all-gpus").returncode == 0
     configured, used = builder.lines()[-2:]
@@ -452,6 +459,28 @@ def test_a_quick_qualification_leaves_libtorch_out_until_some_of_it_was_built(
     library.parent.mkdir(parents=True)
     library.touch()
     assert built(builder, "qualify", *quick) == "techniques"
+
+
+def test_a_machine_without_a_gpu_is_looked_at_before_all_else_is_fetched(builder: Sandbox) -> None:
+    assert builder.call("gpulift", "qualify", "--quick").returncode == 0
+    assert builder.lines()[:3] == ["packages", f"first_look.py {builder.root}", "environment.py prepare"]
+    assert builder.call("gpulift", "qualify", "--quick", CUDACXX="other").returncode == 0
+    assert builder.lines().count(f"first_look.py {builder.root}") == 1, "something is built here"
+
+
+@pytest.mark.parametrize("command", [("run", "--quick"), ("qualify",), ("qualify", "--quick")])
+def test_nobody_else_gets_a_first_look_without_cuda(builder: Sandbox, command: tuple[str, ...]) -> None:
+    if command == ("qualify", "--quick"):
+        builder.fake("nvidia-smi", "echo 9.0")
+    assert builder.call("gpulift", *command).returncode == 0
+    assert f"first_look.py {builder.root}" not in builder.lines()
+
+
+def test_a_first_look_that_fails_is_gone_on_without(builder: Sandbox) -> None:
+    builder.fake("python3", "[[ $1 != *first_look.py ]] || exit 1" + WRITE_STATE)
+    done = builder.call("gpulift", "qualify", "--quick")
+    assert done.returncode == 0
+    assert "gpulift: the first look failed; going on without it\n" in done.stderr
 
 
 def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> None:

@@ -217,5 +217,7 @@ def _claims(summaries: Sequence[Summary], beside: Beside, doubts: Doubts) -> Ite
         if record.context.slug in records:
             records[record.context.slug][record.id] = record
     for model, machine in machines.items():
-        judgements = claims.judge(beside.ledger, [*records[model].values()], beside.choice)
+        judgements = claims.judge(
+            beside.ledger, [*records[model].values()], beside.choice, beside.neighbours
+        )
         yield ModelClaims(machine, tuple(sorted(judgements, key=order)))

@@ -77,6 +77,10 @@ class Choice:
                     missing -= named
         return [replace(run, records=tuple(kept[run.folder])) for run in runs if kept[run.folder]]
 
+    def best(self, runs: Sequence[Run]) -> Run:
+        """Of runs that have one case alone, the one that stands for it."""
+        return self._ranked([(run, list(run.records)) for run in runs])[0][0]
+
     def _against_todays(self, record: Record) -> Record:
         declared = self.today.declared(record.technique)
         if declared is None or record.ceiling or record.kind != TECHNIQUE:

@@ -37,6 +37,7 @@ class Erratum:
     says it in half a sentence, the other texts are the columns of the table. Where it does not
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
+    Where `memory_holds`, that is so of times alone.
     What is `mended` in reading stands in the table alone: no reader sees it in a record.
     """
 
@@ -52,6 +53,7 @@ class Erratum:
     metrics: tuple[str, ...] = ()
     launch: Maybe[Integer] = None
     leads: bool = True
+    memory_holds: bool = False
     mended: bool = False
 
     def __post_init__(self) -> None:

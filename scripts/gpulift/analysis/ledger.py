@@ -2,7 +2,8 @@
 
 Articles hold statements, in their own words and in English. A claim is our testable reading of one
 or more of them; without words of its own it says what the first of them says. It has a test, or why
-there is none, or the public documentation that refutes it.
+there is none, or the public documentation that confirms or refutes it. `in_part` is what of the
+statements that leaves out: it stands wherever the claim does.
 
 A test compares an arm with a baseline. Its metric is always a gain, baseline over arm, so that more
 than 1 is better: `speedup` (time), `cpu_time`, `memory` (peak memory), `rate` (items per second,
@@ -11,8 +12,11 @@ baseline), `fragmentation` (what the allocator holds over what is in it, at thei
 `cold_start` (a step of the baseline over the arm's first three), or what the arms noted:
 `held_out_loss` (after as many samples), `checkpoint_bytes`, `restore_time`, `training_slowdown`
 (of a training beside them). Its rule is one of `at_least`, `at_most`, `between`,
-`faster_or_slower_by` (in every case) and `up_to` (in some case). With `gpu` it is about models
-whose names have that word, and no other.
+`faster_or_slower_by` (in every case), `up_to` (in some case) and `both_ways` (faster by so much in
+one case, slower by as much in another). With `gpu` it is about models whose names have that word,
+and no other. With `control` the article itself compares with a baseline that the technique calls a
+control, or that an erratum withholds for being one: the claim asks about this very ratio. With
+`host` the baseline waits for the host by what it is, as Gloo does: that is what the claim is about.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ METRICS = (
     *("speedup", "cpu_time", "memory", "rate", "batch", "fragmentation", "cold_start"),
     *("held_out_loss", "checkpoint_bytes", "restore_time", "training_slowdown"),
 )
-RULES = ("at_least", "at_most", "between", "up_to", "faster_or_slower_by")
+RULES = ("at_least", "at_most", "between", "up_to", "faster_or_slower_by", "both_ways")
 
 
 @dataclass(frozen=True)
@@ -82,30 +86,38 @@ class Rule:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What decides a claim. A planned one has no cases and arms yet: its technique is not built."""
+    """What decides a claim."""
 
     technique: str
     metric: str
     rule: Rule
-    cases: str = ""
-    baseline: str = ""
-    arm: str = ""
-    planned: bool = False
+    cases: str
+    baseline: str
+    arm: str
     gpu: str = ""  # as in slugs of models: "a100"
+    control: bool = False  # whether the article itself compares with a control
+    host: bool = False  # whether the baseline waits for the host by what it is
 
 
 @dataclass(frozen=True)
 class Claim:
     """A published statement as it can be tested, and its test, or why there is none, or what
-    refutes it. Its source is that of the first of the articles' statements."""
+    confirms or refutes it. Its source is that of the first of the articles' statements."""
 
     id: str
     statement: str
     source: Source
     test: Experiment | None
     not_testable: str = ""
+    confirmed_by: str = ""
     refuted_by: str = ""
+    in_part: str = ""
     articles: tuple[Statement, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The statement, and what of it is not tested."""
+        return f"{self.statement} In part: {self.in_part}." if self.in_part else self.statement
 
 
 @dataclass(frozen=True)
@@ -142,31 +154,32 @@ class Written:
     statement: Maybe[Text] = None
     test: Maybe[dict[str, Any]] = None
     not_testable: Maybe[Text] = None
+    confirmed_by: Maybe[Text] = None
     refuted_by: Maybe[Text] = None
+    in_part: Maybe[Text] = None
+
+
+ONE_OF = ("test", "not_testable", "confirmed_by", "refuted_by")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A planned test as it is written."""
+class Test:
+    """A test as it is written."""
 
     technique: Text
+    cases: str
+    baseline: Text
+    arm: Text
     metric: Annotated[str, among(*METRICS)]
-    planned: bool = False
+    gpu: Maybe[Text] = None
+    control: bool = False
+    host: bool = False
     at_least: Maybe[Positive] = None
     at_most: Maybe[Positive] = None
     between: Maybe[tuple[Positive, Positive]] = None
     up_to: Maybe[Positive] = None
     faster_or_slower_by: Maybe[Positive] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Test(Plan):
-    """A test as it is written."""
-
-    cases: str
-    baseline: Text
-    arm: Text
-    gpu: Maybe[Text] = None
+    both_ways: Maybe[Positive] = None
 
 
 def read_statements(file: Path = ARTICLES) -> dict[str, Statement]:
@@ -213,8 +226,8 @@ def _claim(written: Written, statements: Mapping[str, Statement], file: str) -> 
     if unknown or not written.articles:
         named = f"names {unknown[0]!r}, which no article has" if unknown else "must not be empty"
         raise RecordError(f"{file}: {key}.articles {named}")
-    if (written.test, written.not_testable, written.refuted_by).count(None) != 2:
-        raise RecordError(f"{file}: {key} must have one of test, not_testable and refuted_by")
+    if sum(getattr(written, name) is not None for name in ONE_OF) != 1:
+        raise RecordError(f"{file}: {key} must have one of {', '.join(ONE_OF)}")
     articles = tuple(statements[one] for one in written.articles)
     return Claim(
         id=written.id,
@@ -222,15 +235,14 @@ def _claim(written: Written, statements: Mapping[str, Statement], file: str) -> 
         source=articles[0].source,
         test=None if written.test is None else _experiment(written.test, file, f"{key}.test"),
         not_testable=written.not_testable or "",
+        confirmed_by=written.confirmed_by or "",
         refuted_by=written.refuted_by or "",
+        in_part=written.in_part or "",
         articles=articles,
     )
 
 
 def _experiment(raw: Mapping[str, Any], file: str, key: str) -> Experiment:
-    if raw.get("planned") is True:
-        plan = converted(raw, Plan, file, key, closed=True)
-        return Experiment(plan.technique, plan.metric, _rule(plan, f"{file}: {key}"), planned=True)
     test = converted(raw, Test, file, key, closed=True)
     try:
         re.compile(test.cases)
@@ -244,17 +256,19 @@ def _experiment(raw: Mapping[str, Any], file: str, key: str) -> Experiment:
         baseline=test.baseline,
         arm=test.arm,
         gpu=test.gpu or "",
+        control=test.control,
+        host=test.host,
     )
 
 
-def _rule(plan: Plan, place: str) -> Rule:
-    kinds = [kind for kind in RULES if getattr(plan, kind) is not None]
+def _rule(test: Test, place: str) -> Rule:
+    kinds = [kind for kind in RULES if getattr(test, kind) is not None]
     if len(kinds) != 1:
         raise RecordError(f"{place}.rule must be exactly one of {', '.join(RULES)}")
-    if plan.between is not None:
-        low, high = plan.between
+    if test.between is not None:
+        low, high = test.between
         if low >= high:
             raise RecordError(f"{place}.between must be two rising positive numbers")
         return Rule("between", low, high)
-    end = getattr(plan, kinds[0])
+    end = getattr(test, kinds[0])
     return Rule(kinds[0], high=end) if kinds[0] == "at_most" else Rule(kinds[0], low=end)

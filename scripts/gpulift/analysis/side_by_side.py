@@ -139,7 +139,7 @@ class _Step:
     def differs(self) -> str:
         """Why the work may not be the same on all."""
         sources = {tuple(sorted(record.source.items())) for record in self.told}
-        return "the technique's files differ, and the work may" if len(sources) > 1 else ""
+        return "different benchmark versions" if len(sources) > 1 else ""
 
     @property
     def rank(self) -> tuple[bool, bool, int, bool, float, Key]:

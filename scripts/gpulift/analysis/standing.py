@@ -59,20 +59,26 @@ def why_not_deciding(
     known: Iterable[Erratum] = (),
     *,
     times: bool = True,
+    controls: bool = False,
 ) -> str:
     """The same for a claim about these arms of a case, which says itself what it compares: how much
     work a step is, and on how many launches it rests, is not asked. What is no matter of `times`,
-    as memory, no pace makes wrong."""
+    as memory, no pace makes wrong. With `controls` the claim asks about one."""
     bounds = [bound_of(records, arm) for arm in arms] if times else []
-    return _barred(records[0], arms, bounds, known)
+    return _barred(records[0], arms, bounds, known, controls=controls)
 
 
 def _barred(
-    record: Record, arms: Sequence[str], bounds: Sequence[Bound], known: Iterable[Erratum]
+    record: Record,
+    arms: Sequence[str],
+    bounds: Sequence[Bound],
+    known: Iterable[Erratum],
+    *,
+    controls: bool = False,
 ) -> str:
     if any(one.withholds(arms) for one in known):
         return KNOWN_ERROR
-    if any(map(record.is_control, arms)):
+    if not controls and any(map(record.is_control, arms)):
         return CONTROL
     if any(one.kind == SLEEP for one in bounds):
         return SLEEPS

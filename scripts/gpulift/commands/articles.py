@@ -35,11 +35,11 @@ def _table(source: Source, statements: Sequence[Statement], judged: Judged) -> T
 
 
 def _counts(statements: Sequence[Statement], judged: Judged) -> Iterator[str]:
-    """How many of the article's claims have which verdict on each model that decided one."""
+    """How many of the article's claims have which verdict on each model that has figures of one."""
     ids = {one.id for one in statements}
     for model, judgements in judged.items():
         found = [one for one in judgements if ids & {said.id for said in one.claim.articles}]
-        if len(judged) == 1 or any(one.cases for one in found):
+        if len(judged) == 1 or any(one.evidence for one in found):
             verdicts = Counter(one.verdict for one in found)
             counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
             yield f"{model or 'without records'}: {len(ids)} statements; of their claims {counted}"
@@ -66,12 +66,15 @@ def _claims_of(said: Statement, judged: Judged) -> dict[str, list[tuple[str, Jud
 
 
 def _held(found: Found) -> str:
-    """The verdicts of models whose records decided it; where none did, why."""
-    decided = [(f"{model}: ", one) for model, one in found if one.cases]
-    named = decided if len(found) > 1 else []
-    return "; ".join(
+    """The verdicts of models whose records have figures of it; where none have, why; and what of it
+    no test is about."""
+    told = [(f"{model}: ", one) for model, one in found if one.evidence]
+    named = told if len(found) > 1 else []
+    parts = [
         f"{model}{one.verdict}: {measured(one)}" for model, one in named or [("", found[0][1])]
-    )
+    ]
+    in_part = found[0][1].claim.in_part
+    return "; ".join([*parts, *([f"in part: {in_part}"] if in_part else [])])
 
 
 def as_dicts(statements: Sequence[Statement], judged: Judged) -> list[dict[str, Any]]:
@@ -83,6 +86,7 @@ def as_dicts(statements: Sequence[Statement], judged: Judged) -> list[dict[str, 
                 {
                     "id": one.claim.id,
                     "statement": one.claim.statement,
+                    "in_part": one.claim.in_part,
                     "model": model,
                     "verdict": one.verdict,
                     "reason": one.reason,

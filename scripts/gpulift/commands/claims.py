@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gpulift.analysis.choice import choice_of
+from gpulift.analysis.choice import Choice, choice_of
+from gpulift.analysis.claim_rules import CaseResult
 from gpulift.analysis.claims import (
     Judgement,
     conditions,
@@ -21,6 +22,7 @@ from gpulift.analysis.claims import (
 )
 from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.ledger import Claim, read_ledger, read_statements
+from gpulift.analysis.neighbours import neighbours_at
 from gpulift.commands import articles
 from gpulift.commands import shared as commands
 from gpulift.engine import machine
@@ -30,8 +32,7 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.files import record_files_below, size_of, stem_of
 from gpulift.records.find import require_model
-from gpulift.records.model import Record
-from gpulift.records.read import read_results
+from gpulift.records.read import Run, read_results
 from gpulift.records.together import was_crowded
 
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
@@ -60,13 +61,13 @@ def claims(
 ) -> None:
     """Published statements: confirmed, corrected or still open, for each GPU model with records."""
     ledger = read_ledger()
-    models = records_by_model(results or machine.all_records(), ledger)
+    models = runs_by_model(results or machine.all_records(), ledger)
     if gpu is not None:
         model = require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}
     choice = choice_of(commands.results_folder())
     known = choice.errata
-    judged = {model: judge(ledger, found, choice) for model, found in (models or {"": []}).items()}
+    judged = {model: _judged(ledger, runs, choice) for model, runs in (models or {"": []}).items()}
     if by_article:
         said = [*read_statements().values()]
         if as_json:
@@ -83,8 +84,13 @@ def claims(
         terminal.console(wide=wide).print(table(model, judgements, known))
 
 
-def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Record]]:
-    """All records below a folder of the techniques that claims name, by model; GPUs come first.
+def _judged(ledger: Sequence[Claim], runs: Sequence[Run], choice: Choice) -> Sequence[Judgement]:
+    records = [record for run in runs for record in run.records]
+    return judge(ledger, records, choice, neighbours_at(runs, say))
+
+
+def runs_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Run]]:
+    """All runs below a folder of the techniques that claims name, by model; GPUs come first.
 
     What was measured with several GPUs busy at once is left out.
     """
@@ -92,7 +98,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
         raise GpuliftError(f"{results}: there is no such folder")
     techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
     files = [file for file in record_files_below(results) if stem_of(file) in techniques]
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[Run]] = {}
     crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
     files = [file for file in files if file.parent not in crowded and size_of(file)]
     for run in read_results(files):
@@ -100,8 +106,7 @@ def records_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[R
             say(f"warning: {warning}")
         if any(record.synthetic for record in run.records):
             raise GpuliftError(f"{run.folder}: holds synthetic test data, which decides no claim")
-        for record in run.records:
-            found.setdefault(record.context.slug, []).append(record)
+        found.setdefault(run.model, []).append(run)
     return dict(sorted(found.items(), key=lambda item: (item[0].startswith("cpu-"), item[0])))
 
 
@@ -111,7 +116,7 @@ def table(model: str, judgements: Sequence[Judgement], known: Sequence[Erratum] 
     made = terminal.titled(title, ("conditions", "source"), COLUMNS, ruled=True)
     for one in sorted(judgements, key=rank):
         cells = (
-            one.claim.statement,
+            one.claim.shown,
             one.claim.source.label,
             one.verdict,
             measured(one),
@@ -132,6 +137,7 @@ def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mappin
         "model": model,
         "id": one.claim.id,
         "statement": one.claim.statement,
+        "in_part": one.claim.in_part,
         "source": asdict(one.claim.source),
         "articles": [
             {"id": said.id, "quote": said.quote, "says": said.says} for said in one.claim.articles
@@ -141,25 +147,27 @@ def as_dict(model: str, one: Judgement, known: Sequence[Erratum] = ()) -> Mappin
         "reason": one.reason,
         "command": one.command,
         "range": one.range,
-        "cases": [
-            {
-                "case": case.case_id,
-                "gain": case.gain.value,
-                "low": case.low,
-                "high": case.high,
-                "basis": case.figure.basis,
-                "runs": len(case.figure.runs),
-                "doubts": case.figure.doubts,
-                "launches": case.gain.launches,
-                "place": case.place,
-                "bound": case.bound,
-                "cards": case.cards,
-                "commits": sorted({record.context.build.commit for record in case.records}),
-                "records": [record.citation for record in case.records],
-            }
-            for case in one.cases
-        ],
-        "barred": [asdict(case) for case in one.barred],
+        "cases": [_case(case) for case in one.cases],
+        "barred": [{**_case(each.case), "why": each.why} for each in one.barred],
         "errata": errors(one, known),
         "drivers": sorted({record.context.driver for record in one.records}),
+    }
+
+
+def _case(case: CaseResult) -> Mapping[str, Any]:
+    return {
+        "case": case.case_id,
+        "gain": case.gain.value,
+        "low": case.low,
+        "high": case.high,
+        "basis": case.figure.basis,
+        "runs": len(case.figure.runs),
+        "doubts": case.figure.doubts,
+        "launches": case.gain.launches,
+        "place": case.place,
+        "bound": case.grade.bound,
+        "grade": {"marks": case.grade.marks, "words": case.grade.words},
+        "cards": case.cards,
+        "commits": sorted({record.context.build.commit for record in case.records}),
+        "records": [record.citation for record in case.records],
     }

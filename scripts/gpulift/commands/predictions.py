@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from gpulift.analysis.choice import read_cases
-from gpulift.analysis.predictions import Predicted
+from gpulift.analysis import misses, prediction_ledger
+from gpulift.analysis.choice import choice_of
+from gpulift.analysis.misses import read_reasons
+from gpulift.analysis.prediction_ledger import Line, read_ledger
+from gpulift.analysis.predictions import FAR, Predicted, in_numbers, tally
 from gpulift.analysis.predictions import predictions as held_against
 from gpulift.commands import shared as commands
 from gpulift.engine import machine
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
-from gpulift.verdicts.matching import selected
+from gpulift.records.model import Record
+from gpulift.records.read import read_results
+from gpulift.verdicts.matching import names_of
 
-Every = Annotated[bool, typer.Option("--all", help="What came out as predicted, too.")]
+Every = Annotated[bool, typer.Option("--all", help="What was held, too.")]
 
 
 def predictions(
@@ -30,13 +37,19 @@ def predictions(
 ) -> None:
     """List where measured speedups and times lie outside of what techniques predicted.
 
-    Without RESULTS those of the checkout; of each machine and case the newest run, the largest
-    misses first, and why, where the technique says it.
+    Predictions are the lines of results/predictions.tsv, which are never changed. Each is held
+    against the run that stands for its case of those since it was written, machine by machine:
+    held where the value itself is within the range, else missed. Held / (held + missed) is the
+    rate. What was written after a measurement is revised, and counts as neither. Without RESULTS
+    it is records of the checkout; the largest misses first, and why, where it is known.
     """
-    runs = selected(read_cases(results or [machine.all_records()]), filter)
-    told = {info.id: info for info in commands.known_techniques()}
-    found = held_against([record for run in runs for record in run.records], told)
-    if not found:
+    ledger = commands.results_folder()
+    lines = read_ledger(ledger / prediction_ledger.FILE)
+    reasons = read_reasons(ledger / misses.FILE)
+    records = records_of(results or [machine.all_records()])
+    answers = held_against(records, lines, reasons, choice_of(ledger))
+    found, asked = chosen(answers, lines, filter)
+    if not found and not asked:
         raise GpuliftError("no technique predicts a number of any of these cases")
     shown = [one for one in found if every or one.missed]
     if as_json:
@@ -45,55 +58,108 @@ def predictions(
     screen = terminal.console(wide=wide)
     if shown:
         screen.print(table(shown))
-    for technique, why in reasons(shown):
-        screen.print(f"{technique}: {why or 'no reason is given'}")
-    missed = sum(one.missed for one in found)
-    screen.print(f"{missed} of {len(found)} predictions are missed")
+    for technique, why in why_missed(shown):
+        screen.print(f"{technique}: {why}")
+    for line in summary(found, asked):
+        screen.print(line)
+
+
+def records_of(paths: Sequence[Path]) -> list[Record]:
+    """Those of all runs that the paths name; below a folder, of cards that were busy alone."""
+    return [one for run in read_results(paths, choose=list) for one in run.records]
+
+
+def chosen(
+    found: Sequence[Predicted], lines: Sequence[Line], filter: str | None
+) -> tuple[list[Predicted], list[Line]]:
+    """What the filter selects of answers by their cases, and of lines by theirs."""
+    matches = machine.matcher(filter)
+    kept = [
+        one for one in found if matches(*names_of(one.case.technique, one.case.case_id, one.arm))
+    ]
+    of_kept = {one.line for one in kept}
+    return kept, [
+        line
+        for line in lines
+        if line in of_kept or matches(*names_of(line.technique, line.case, line.arm))
+    ]
 
 
 def table(shown: Sequence[Predicted]) -> Table:
     """One row a prediction."""
     numbers = ("predicted", "measured", "beyond")
-    columns = ("machine", "technique", "case", "arm", *numbers)
-    made = terminal.titled("Predicted and measured", numbers, columns, numbers)
+    columns = ("since", "machine", "technique", "case", "arm", *numbers, "answer")
+    made = terminal.titled("Predicted and measured", ("since", "answer"), columns, numbers)
     for one in shown:
         label = text.case_label(one.case.case_id, short=True)
-        cells = [one.machine, one.case.technique, label, one.prediction.arm]
-        made.add_row(*cells, one.expected, value_of(one), one.missed_by)
+        cells = [one.line.since[:10], one.machine, one.case.technique, label, one.arm]
+        made.add_row(*cells, one.expected, value_of(one), one.missed_by, answer(one))
     return made
 
 
+def answer(one: Predicted) -> str:
+    """`missed`, or of a line that does not stand any more `missed, replaced`."""
+    return one.answer if one.stands else f"{one.answer}, replaced"
+
+
 def value_of(one: Predicted) -> str:
-    """What was measured, in the unit of the prediction."""
-    if one.prediction.speedup:
-        return text.speedup(one.measured)
-    return text.seconds(one.measured.value)
+    """What was measured, in the unit of the prediction; of one launch without an interval."""
+    if not one.line.over:
+        return text.seconds(one.measured.value)
+    if one.measured.one_launch:
+        return f"{text.digits(one.measured.value)}×, one launch"
+    return text.speedup(one.measured)
 
 
-def reasons(shown: Sequence[Predicted]) -> list[tuple[str, str]]:
-    """Of each technique why it is missed; empty where it does not say it."""
-    missed = (one for one in shown if one.missed)
-    return list(dict.fromkeys((one.case.technique, one.found) for one in missed))
+def why_missed(shown: Sequence[Predicted]) -> list[tuple[str, str]]:
+    """Of each technique that misses by far why, and of which kind the reason is."""
+    far = (one for one in shown if one.far)
+    told = ((one.case.technique, one.reason) for one in far)
+    whys = ((technique, why.told if why else "no reason is given") for technique, why in told)
+    return list(dict.fromkeys(whys))
+
+
+def summary(found: Sequence[Predicted], lines: Sequence[Line]) -> list[str]:
+    """How many there are of each kind, as counts and as a rate."""
+    of_all, of_numbers = tally(found, lines), tally(in_numbers(found), ())
+    return [
+        f"{of_all.held} held, {of_all.missed} missed, {of_all.revised} revised,"
+        f" {of_all.unmeasured} not yet measured",
+        f"held / (held + missed): {of_all.share}; {of_numbers.share} of those that stood in"
+        " numbers before, and not in words alone",
+        f"beyond {FAR} times: {kinds(found)}",
+    ]
+
+
+def kinds(found: Sequence[Predicted]) -> str:
+    """`2 measured apart, 3 not known yet`, of the reasons of what is missed by far."""
+    far = [one.reason for one in found if one.far]
+    counted = Counter(why.kind if why else "without a reason" for why in far)
+    return ", ".join(f"{count} {kind}" for kind, count in counted.most_common()) or "none"
 
 
 def as_dict(one: Predicted) -> dict[str, Any]:
     """For --json."""
-    low, high = one.range
     return {
+        "since": one.line.since,
         "machine": one.machine,
         "technique": one.case.technique,
         "case": one.case.case_id,
-        "arm": one.prediction.arm,
-        "baseline": one.baseline,
-        "of": "speedup" if one.prediction.speedup else "step_time_s",
-        "low": low,
-        "high": high,
+        "arm": one.arm,
+        "baseline": one.line.over,
+        "of": "speedup" if one.line.over else "step_time_s",
+        "low": one.line.low,
+        "high": one.line.high,
+        "remark": one.line.remark,
         "measured": one.measured.value,
         "measured_low": one.measured.low,
         "measured_high": one.measured.high,
         "launches": one.measured.launches,
+        "answer": one.answer,
+        "stands": one.stands,
         "missed": one.missed,
         "beyond": one.beyond,
-        "found": one.found,
-        "records": list(one.case.record_ids(one.prediction.arm)),
+        "reason": one.reason.kind if one.reason and one.far else "",
+        "found": one.reason.why if one.reason and one.far else "",
+        "records": list(one.case.record_ids(one.arm)),
     }

@@ -96,7 +96,7 @@ def qualify(
     ] = False,
     explain: Annotated[
         str | None,
-        typer.Option(metavar="CHECK", help="Every step to the verdicts on these checks."),
+        typer.Option(metavar="CHECK", help="Explain how these checks were judged."),
     ] = None,
     verbose: Verbose = False,
     wide: Wide = False,

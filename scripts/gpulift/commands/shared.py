@@ -30,7 +30,7 @@ Quick = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Only the cases that tell most per second, as many as there is time for: 60s, 5m;"
+        help="Run only the most informative cases that fit in TIME: 60s, 5m;"
         f" {DEFAULT} where none is given.",
     ),
 ]

@@ -67,7 +67,6 @@ class TechniqueInfo:
     launch_bound: bool = False
     whole_steps: bool = False  # each of a model's training, and each launch begins with its check
     predict: tuple[CasePrediction, ...] = ()
-    found: str = ""  # why records miss a prediction
 
     def not_here(self, context: Context) -> str:
         """Why it cannot run on the machine; empty when it can."""
@@ -121,6 +120,9 @@ def find_bench() -> Path:
     build = Path(os.environ.get("GPULIFT_BUILD") or checkout_root() / "build")
     bench = build / "gpulift-bench"
     if not os.access(bench, os.X_OK):
+        failed = build / "failed"  # what setup/build.py told
+        if failed.is_file():
+            raise GpuliftError(" ".join(failed.read_text(errors="replace").split()))
         raise GpuliftError(
             f"{bench} is not there: run ./gpulift setup, or set GPULIFT_BUILD to a build folder"
         )

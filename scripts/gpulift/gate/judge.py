@@ -31,6 +31,7 @@ from gpulift.gate.evidence import (
 from gpulift.ground import errors, steps
 from gpulift.ground.estimate import CONFIDENCE
 from gpulift.ground.steps import step
+from gpulift.ground.text import counted
 from gpulift.verdicts.decision import (
     EQUIVALENT,
     ERROR,
@@ -305,7 +306,7 @@ def rows_control(evidence: Evidence) -> Control:
             absent.append(f"{row.id} ({held} of {planned} launches)")
         elif not _reason_recorded(second) and _measured(second) not in (0, *plan.looks):
             absent.append(f"{row.id} ({_measured(second)} launches of stage 2)")
-    said = f"{len(evidence.setup.rows)} rows are there"
+    said = f"{counted(len(evidence.setup.rows), 'benchmark')} found"
     if absent:
         said = f"missing: {_some(absent)}"
     return Control("rows", not absent, said, bool(absent) and not evidence.ended)

@@ -67,9 +67,8 @@ def caveats(summary: Summary) -> Iterator[str]:
     at_odds = sum(row.at_odds for row in summary.worths)
     if at_odds:
         yield (
-            f"in {at_odds} of {len(summary.worths)} ratios the times divide to another number: a"
-            " time is the median of an arm's windows, a ratio compares windows side by side, so"
-            " that a change of the machine's pace cancels out"
+            f"{at_odds} of {len(summary.worths)} ratios differ from time / time: they come from"
+            " paired samples, in which a change of the machine's pace cancels out"
         )
     for case in cases(summary):
         left = case.first.launches - len(case.records)

@@ -13,7 +13,7 @@ NO_STEP = (
     "No training step of a language model was measured as the same work on two of them:"
     " ./gpulift run job/step on each measures one."
 )
-NO_PRICE = "What a million tokens cost takes --usd-per-hour MODEL=PRICE for each."
+NO_PRICE = "Add --usd-per-hour MODEL=PRICE for each to see the cost per token."
 PRICED = "USD are those of the prices that were given."
 
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulift.analysis.analyse import ModelClaims
+from gpulift.analysis.claim_rules import CONFIRMED, CORRECTED, NOT_CONFIRMED, UNDER_CONDITIONS
 from gpulift.analysis.claims import (
-    CONFIRMED,
-    CORRECTED,
-    NOT_CONFIRMED,
+    BY_DOCUMENTATION,
+    NOT_DECIDED,
     NOT_MEASURED,
     NOT_TESTABLE,
     REFUTED,
-    UNDER_CONDITIONS,
     Judgement,
 )
 from gpulift.report import escaping
@@ -28,14 +27,15 @@ class ClaimsView:
     judgements: tuple[Judgement, ...]
 
     @property
-    def decided(self) -> list[Judgement]:
-        """Those with evidence in the records; the best supported first."""
-        return [one for one in self.judgements if one.cases]
+    def told(self) -> list[Judgement]:
+        """Those with evidence in the records, be it too little to decide; the best supported
+        first."""
+        return [one for one in self.judgements if one.evidence]
 
     @property
     def open(self) -> list[Judgement]:
-        """Planned, not measured in these records, not testable, or refuted without."""
-        return [one for one in self.judgements if not one.cases]
+        """Not measured in these records, not testable, or decided by documentation."""
+        return [one for one in self.judgements if not one.evidence]
 
     def anchor_of(self, one: Judgement) -> str:
         """The id of a claim's row."""
@@ -55,6 +55,8 @@ CLAIM_STYLES = {
     UNDER_CONDITIONS: ("◐", "good"),
     CORRECTED: ("✎", "slower"),
     NOT_CONFIRMED: ("✗", "bad"),
+    NOT_DECIDED: ("?", "muted"),
+    BY_DOCUMENTATION: ("✓", "good"),
     REFUTED: ("✗", "bad"),
     NOT_TESTABLE: ("–", "muted"),
     NOT_MEASURED: ("…", "muted"),

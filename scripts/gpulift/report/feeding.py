@@ -27,15 +27,10 @@ MOST_LADDERS = 4
 
 def drawings(machines: Iterable[MachineView]) -> list[Drawing]:
     """The ladders and the storage of each machine."""
-    return [
-        one
-        for view in machines
-        for one in (*(drawing for drawing, _ in ladders(view)), *_storage(view))
-    ]
+    return [one for view in machines for one in (*_ladders(view), *_storage(view))]
 
 
-def ladders(view: MachineView) -> Iterator[tuple[Drawing, Sequence[Rung]]]:
-    """Those of the machine, and what each shows."""
+def _ladders(view: MachineView) -> Iterator[Drawing]:
     found = ((case, rungs_of(case)) for case in view.summary.cases)
     long = [(case, rungs) for case, rungs in found if len(rungs) > 1]
     for number, (case, rungs) in enumerate(long[:MOST_LADDERS]):
@@ -46,7 +41,7 @@ def ladders(view: MachineView) -> Iterator[tuple[Drawing, Sequence[Rung]]]:
         line = (alone, f"the step alone: {text.digits(alone)}") if alone else None
         draw = partial(plots.rates, rows, axis, line)
         alt = _ladder_alt(view, case, rungs, alone)
-        yield Drawing(f"ladder-{view.number}-{number}", alt, draw), rungs
+        yield Drawing(f"ladder-{view.number}-{number}", alt, draw)
 
 
 def _ladder_alt(view: MachineView, case: Case, rungs: Sequence[Rung], alone: float | None) -> str:
@@ -55,7 +50,7 @@ def _ladder_alt(view: MachineView, case: Case, rungs: Sequence[Rung], alone: flo
     ends = f"; the step alone ({step}) takes {text.digits(alone)}" if alone else ""
     return (
         f"{_where(case.technique, view)}, {text.case_label(case.case_id)}, {_item(case)}s a second"
-        f" by rung, each with what is above it: {said}{ends}."
+        f", cumulative settings: {said}{ends}."
     )
 
 

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+import matplotlib
+from matplotlib.figure import Figure
+
 from gpulift.analysis.ladder import Ladder, Rung
+from gpulift.analysis.standing import KNOWN_ERROR
 from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.plots import RateRow
 from gpulift.report.views import MachineView
+from gpulift.verdicts import stats
+
+REFERENCE = "bf16"  # what people train in: 1.00; where a ladder has none, its first rung is
+GIB = 1 << 30
+FAR = 3.0  # times the reference's distance, from which on a rung says its own
+# Settings by the names that people know them by; others are called as the arm is.
+NAMES = {
+    "torch_default": "FP32 (default)",
+    "tf32": "TF32",
+    "bf16": "BF16 autocast",
+    "fused_adamw": "fused AdamW",
+    "compiled": "torch.compile",
+    "fp8": "FP8",
+    "cut_cross_entropy": "cut cross entropy",
+    "selective_checkpointing": "selective activation checkpointing",
+    "full_checkpointing": "full activation checkpointing",
+    "memory_budget": "torch.compile with activation_memory_budget=0.5",
+    "activation_offload": "activations offloaded to the host",
+    "adamw_8bit_torchao": "8-bit AdamW (torchao)",
+    "adamw_8bit_bitsandbytes": "8-bit AdamW (bitsandbytes)",
+    "optimizer_offload": "optimizer offloaded to the host",
+}
 
 
 @dataclass(frozen=True)
@@ -57,33 +83,146 @@ def views(machines: Iterable[MachineView]) -> list[LadderView]:
     ]
 
 
-def drawing(name: str, ladder: Ladder) -> Drawing:
-    """A bar for each rung, with its rate and what it brings over the one before."""
-    rows = [RateRow(one.name, one.per_s, _value(one)) for one in ladder.rungs]
-    axis = f"{ladder.item}s/s with their 95 % interval (more is better)"
+@dataclass(frozen=True)
+class Bar:
+    """A rung of a figure: its name, length, what stands beside it, and how it looks."""
+
+    label: str
+    length: Estimate
+    value: str
+    below: bool  # before the reference: drawn in grey
+    far: bool  # less exact than the reference: hatched
+
+
+def name_of(arm: str) -> str:
+    """What people call it."""
+    return NAMES.get(arm, arm)
+
+
+def reference_of(ladder: Ladder) -> str:
+    """The rung that is 1.00."""
+    names = [one.name for one in ladder.rungs]
+    return REFERENCE if REFERENCE in names else names[0]
+
+
+def speedup(ladder: Ladder, rung: Rung) -> Estimate | None:
+    """Over the reference; None of that one, and where an erratum withholds it."""
+    reference = reference_of(ladder)
+    wrong = any(one and one.why_not == KNOWN_ERROR for one in (rung.before, rung.whole))
+    pair = stats.pair_ratio(ladder.case.measured, rung.name, reference)
+    return None if rung.name == reference or wrong or pair is None else pair.speedup
+
+
+def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
+    """A bar for each rung with its rate, and its speedup vs the reference. Rungs that cost speed
+    are there for memory: they are only named. `about` stands below."""
+    costly = [one.name for one in ladder.rungs if _costs_speed(one)]
+    rungs = [one for one in ladder.rungs if one.name not in costly]
+    left_out = f"; for memory, and slower: {', '.join(map(name_of, costly))}" if costly else ""
+    axis = f"{ladder.item}s/s, 95 % intervals{left_out}"
+    bars = [
+        _bar(ladder, one, one.per_s, f"{_number(one.per_s.value)}  {_ratio(ladder, one)}")
+        for one in rungs
+    ]
     said = ", ".join(
-        f"{escaping.brief(one.name)} {text.digits(one.per_s.value)}{_gain(one)}"
-        for one in ladder.rungs
+        f"{name_of(one.name)} {_number(one.per_s.value)} {_beside(ladder, one)}".rstrip()
+        for one in rungs
     )
-    gpu = ladder.case.first.context.gpu
-    where = f" on {escaping.brief(gpu.name)}" if gpu else ""
     alt = (
-        f"{escaping.brief(ladder.model)}{where}, {escaping.brief(ladder.item)}s a second by"
-        f" setting, each with all above it and over the one above: {said}."
+        f"{_where(ladder)}, {escaping.brief(ladder.item)}s a second, cumulative settings, vs"
+        f" {name_of(reference_of(ladder))}: {escaping.brief(said, 600)}{left_out}."
     )
-    return Drawing(name, alt, partial(plots.rates, rows, axis))
+    return Drawing(name, alt, partial(bars_of, bars, axis, about))
 
 
-def _value(rung: Rung) -> str:
-    """`24300  ▲ 4.10×`."""
+def memory_drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
+    """A bar for each rung with the peak that it allocated on the device, and its share of the
+    reference's."""
+    least = {one.name: one.memory_bytes for one in ladder.rungs}[reference_of(ladder)]
+    bars, said = [], []
+    for one in ladder.rungs:
+        if not one.memory_bytes or not least:
+            continue
+        size, share = text.size(one.memory_bytes), f"{one.memory_bytes / least:.2f}"
+        speed = f", speed {ratio}" if (ratio := _ratio(ladder, one)) else ""
+        bar = _bar(ladder, one, Estimate(one.memory_bytes / GIB), f"{size}  {share}")
+        bars.append(replace(bar, label=f"{name_of(one.name)}{speed}", far=False))
+        said.append(f"{name_of(one.name)} {size.removesuffix(' GiB')}")
+    axis = f"GiB allocated at the peak, and share of {name_of(reference_of(ladder))}'s"
+    alt = f"{_where(ladder)}, peak GiB, cumulative settings: {', '.join(said)}."
+    return Drawing(name, alt, partial(bars_of, bars, axis, about))
+
+
+def bars_of(bars: Sequence[Bar], axis: str, about: str) -> Figure:
+    """The bars from the top down."""
+    with matplotlib.rc_context(plots.STYLE):
+        figure, axes = plots.row_figure(len(bars))
+        for position, one in enumerate(bars):
+            axes.barh(
+                position,
+                one.length.value,
+                height=0.32,
+                color=plots.MUTED if one.below else plots.BLUE,
+                hatch="////" if one.far else None,
+                edgecolor="white",
+                linewidth=0,
+            )
+            low, high = one.length.low, one.length.high
+            if low is not None and high is not None:
+                axes.plot([low, high], [position] * 2, color=plots.INK, linewidth=1.6)
+            plots.label_row(axes, position, one.label, one.value)
+        axes.set_xlabel(axis)
+        if about:
+            figure.supxlabel(about, x=0.01, ha="left", fontsize=8, color=plots.MUTED)
+        return figure
+
+
+def _bar(ladder: Ladder, rung: Rung, length: Estimate, value: str) -> Bar:
+    names = [one.name for one in ladder.rungs]
+    below = names.index(rung.name) < names.index(reference_of(ladder))
+    label = f"{name_of(rung.name)}{_exactness(ladder, rung, ': ')}"
+    return Bar(label, length, value.rstrip(), below, bool(_exactness(ladder, rung)))
+
+
+def _where(ladder: Ladder) -> str:
+    gpu = ladder.case.first.context.gpu
+    return escaping.brief(ladder.model) + (f" on {escaping.brief(gpu.name)}" if gpu else "")
+
+
+def _costs_speed(rung: Rung) -> bool:
+    """Whether it is slower than the rung before, and takes less memory."""
     step = rung.brings
-    glyph = f"{text.verdict(step.speedup)[0]} " if step else ""
-    return f"{text.digits(rung.per_s.value)}  {glyph}{_ratio(rung)}".rstrip()
+    return bool(step and rung.saved_bytes > 0 and text.verdict(step.speedup)[1] == "slower")
 
 
-def _gain(rung: Rung) -> str:
-    return f" ({_ratio(rung)})" if rung.brings else ""
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else text.digits(value)
 
 
-def _ratio(rung: Rung) -> str:
-    return text.ratio(rung.brings.speedup.value) if rung.brings else ""
+def _ratio(ladder: Ladder, rung: Rung) -> str:
+    """`1.40×`; of the reference `1.00`; empty where it is withheld."""
+    if rung.name == reference_of(ladder):
+        return "1.00"
+    gain = speedup(ladder, rung)
+    return text.ratio(gain.value) if gain else ""
+
+
+def _beside(ladder: Ladder, rung: Rung) -> str:
+    parts = (_ratio(ladder, rung), _exactness(ladder, rung))
+    said = "; ".join(filter(None, parts))
+    return f"({said})" if said else ""
+
+
+def _exactness(ladder: Ladder, rung: Rung, before: str = "") -> str:
+    """`gradients 0.46 off, bf16's 0.04`, in the words of the check; empty of what is as exact as
+    the reference."""
+    mine, theirs = (_distance(ladder, name) for name in (rung.name, reference_of(ladder)))
+    if not mine or not theirs or mine < FAR * theirs:
+        return ""
+    subject = ladder.case.first.check_meaning.partition(" ")[0]
+    return f"{before}{subject} {mine:.2g} off, {name_of(reference_of(ladder))}'s {theirs:.1g}"
+
+
+def _distance(ladder: Ladder, name: str) -> float:
+    """Of its results from those of the check, in the worst launch; 0 where none is told."""
+    return max((arm.check_error or 0.0 for arm in ladder.case.arms[name]), default=0.0)

@@ -22,7 +22,7 @@ ABOUT_ALL = (
     ("feeding", "Feeding", ("feeding",)),
     ("claims", "Published claims", ("claims",)),
     ("models", "Models side by side", ("models",)),
-    ("certificates", "How often the verdict is wrong", ("certificates",)),
+    ("certificates", "False alarms and detection rates", ("certificates",)),
     ("reading", "How to read a number", ("reading", "errata")),
 )
 # Of a section, the value without which it is left out; of all others it is the machines.

@@ -22,7 +22,7 @@ MOST_NAMED = 5  # techniques of one reason; of more the report names each
 def roofs(summary: Summary, others: Sequence[Summary] = ()) -> Table:
     """How close the machine is to its own roofs."""
     spared = [*(other.run.machine for other in reversed(others)), "SM clock, power", "datasheet"]
-    table = terminal.titled("How close is this machine to its own roofs?", spared)
+    table = terminal.titled("How close is this machine to its measured peaks?", spared)
     for name in ("roof", "regime", "measured", "datasheet", "of it"):
         table.add_column(name, justify="right" if name in ("measured", "datasheet") else "left")
     table.add_column("SM clock, power")

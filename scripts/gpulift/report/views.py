@@ -522,7 +522,7 @@ def technique_views(
         tested = tuple(
             (view.model, view.anchor_of(one), one)
             for view in claims
-            for one in view.decided
+            for one in view.told
             if one.claim.test and one.claim.test.technique == id
         )
         made.append(

@@ -62,7 +62,7 @@ def test_a_claim_is_read_with_what_the_article_says_and_its_test(tmp_path: Path)
     assert claim.test is not None
     assert (claim.test.technique, claim.test.cases) == ("transfer/pinned_copy", "h2d")
     assert (claim.test.baseline, claim.test.arm) == ("pageable", "pinned")
-    assert (claim.test.metric, claim.test.planned) == ("speedup", False)
+    assert (claim.test.metric, claim.test.control) == ("speedup", False)
     assert claim.test.rule == Rule("at_least", low=2.0)
     assert claim.test.gpu == ""
 
@@ -72,9 +72,14 @@ def test_a_claim_without_words_of_its_own_says_what_the_article_says(tmp_path: P
     assert claim.statement == "Faster."
 
 
-def test_a_claim_may_be_refuted_in_place_of_a_test(tmp_path: Path) -> None:
-    (claim,) = read(tmp_path, claim_text(test=None, refuted_by='"its manual"'))
-    assert (claim.test, claim.not_testable, claim.refuted_by) == (None, "", "its manual")
+@pytest.mark.parametrize("field", ["confirmed_by", "refuted_by", "not_testable"])
+def test_a_claim_may_be_documented_or_have_a_reason_in_place_of_a_test(
+    tmp_path: Path, field: str
+) -> None:
+    (claim,) = read(tmp_path, claim_text(test=None, **{field: '"its manual"'}))
+    said = (claim.confirmed_by, claim.refuted_by, claim.not_testable)
+    assert (claim.test, getattr(claim, field)) == (None, "its manual")
+    assert sorted(said) == ["", "", "its manual"]
 
 
 def test_a_claim_about_one_model_names_it(tmp_path: Path) -> None:
@@ -86,12 +91,18 @@ def test_a_claim_about_one_model_names_it(tmp_path: Path) -> None:
     )
 
 
-def test_a_planned_test_has_its_rule_but_no_arms(tmp_path: Path) -> None:
-    plan = '{ technique = "a/b", planned = true, metric = "memory", up_to = 2.5 }'
-    (claim,) = read(tmp_path, claim_text(test=plan))
+def test_what_a_test_leaves_out_stands_behind_the_statement(tmp_path: Path) -> None:
+    (claim,) = read(tmp_path, claim_text(in_part='"not on Sundays"'))
+    assert claim.in_part == "not on Sundays"
+    assert claim.shown == "It is faster. In part: not on Sundays."
+    (claim,) = read(tmp_path, claim_text())
+    assert claim.shown == claim.statement
+
+
+def test_a_claim_may_ask_about_a_control(tmp_path: Path) -> None:
+    (claim,) = read(tmp_path, claim_text(test=f"{{ {TEST}, control = true }}"))
     assert claim.test is not None
-    assert claim.test.planned
-    assert claim.test.rule == Rule("up_to", low=2.5)
+    assert claim.test.control
 
 
 @pytest.mark.parametrize(
@@ -106,6 +117,7 @@ def test_a_planned_test_has_its_rule_but_no_arms(tmp_path: Path) -> None:
             Rule("faster_or_slower_by", 1.1),
             "faster or slower by 1.1×",
         ),
+        ("both_ways = 1.01", Rule("both_ways", 1.01), "both ways 1.01×"),
     ],
 )
 def test_rules(tmp_path: Path, rule: str, expected: Rule, shown: str) -> None:
@@ -129,8 +141,11 @@ def test_a_missing_field_is_named_with_its_claim(tmp_path: Path, field: str, pro
     ("changes", "problem"),
     [
         ({"verdict": '"confirmed"'}, "claim one.verdict is not known here"),
-        ({"not_testable": '"a survey"'}, "one must have one of test, not_testable and refuted_by"),
-        ({"refuted_by": '"its manual"'}, "one must have one of test, not_testable and refuted_by"),
+        ({"not_testable": '"a survey"'}, "one must have one of test, not_testable, confirmed_by"),
+        ({"refuted_by": '"its manual"'}, "one must have one of test, not_testable, confirmed_by"),
+        ({"confirmed_by": '"its manual"'}, "one must have one of test, not_testable"),
+        ({"test": None}, "one must have one of test, not_testable, confirmed_by"),
+        ({"in_part": '""'}, "claim one.in_part must not be empty"),
         ({"test": None, "refuted_by": '""'}, "claim one.refuted_by must not be empty"),
         ({"test": None, "not_testable": '""'}, "claim one.not_testable must not be empty"),
         ({"statement": '""'}, "claim one.statement must not be empty"),
@@ -163,6 +178,7 @@ def test_a_wrong_claim_is_refused(
         ('cases = "h2d", ', "", "cases is missing"),
         ('arm = "pinned",', "", "arm is missing"),
         ('arm = "pinned",', 'arm = "pinned", planned = true,', "is not known here"),
+        ('arm = "pinned",', 'arm = "pinned", control = "yes",', "control must be bool"),
     ],
 )
 def test_a_wrong_test_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
@@ -222,17 +238,15 @@ def benches() -> dict[str, str]:
     return {f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8") for file in files}
 
 
-def test_every_claim_names_a_technique_that_is_there_or_is_planned() -> None:
+TESTS = {claim.id: claim.test for claim in COMMITTED if claim.test}
+
+
+def test_every_claim_names_a_technique_that_is_there() -> None:
     known = benches()
     assert known
-    for claim in COMMITTED:
-        if claim.test is None:
-            continue
-        if claim.test.planned:
-            said = "is built now: name cases, baseline and arm of its test, and drop `planned`"
-            assert claim.test.technique not in known, f"{claim.id}: {claim.test.technique} {said}"
-        else:
-            assert claim.test.technique in known, f"{claim.id}: no such technique; planned?"
+    assert TESTS
+    for key, test in TESTS.items():
+        assert test.technique in known, f"{key}: no such technique"
 
 
 def named_by(source: str, list_name: str = "claims") -> list[str]:
@@ -248,19 +262,18 @@ def test_claims_of_a_technique_are_found_in_its_text() -> None:
     assert named_by('.claims = {"a"},\n.controls = {"x", "y"},', "controls") == ["x", "y"]
 
 
-def test_no_claim_has_a_control_as_its_baseline() -> None:
+def test_a_claim_says_that_it_asks_about_a_control_and_only_then() -> None:
     controls = {technique: named_by(text, "controls") for technique, text in benches().items()}
     assert controls["compile/xla"]
-    for claim in COMMITTED:
-        if claim.test and not claim.test.planned:
-            assert claim.test.baseline not in controls[claim.test.technique], claim.id
+    for key, test in TESTS.items():
+        assert test.control == (test.baseline in controls[test.technique]), key
+        assert test.arm not in controls[test.technique], key
 
 
 def test_techniques_and_the_ledger_name_the_same_claims() -> None:
-    tests = [(claim.id, claim.test) for claim in COMMITTED if claim.test and not claim.test.planned]
     for technique, source in benches().items():
         named = named_by(source)
-        tested = [key for key, test in tests if test.technique == technique]
+        tested = [key for key, test in TESTS.items() if test.technique == technique]
         assert len(set(named)) == len(named), f"{technique}: names a claim twice"
         for key in named:
             assert key in tested, f"{technique}: the ledger has no test of {key} by it"
@@ -281,9 +294,7 @@ def catalogue() -> dict[str, Any]:
 @pytest.mark.world
 def test_cases_and_arms_of_every_test_are_in_the_catalogue() -> None:
     listed = catalogue()
-    tests = [(claim.id, claim.test) for claim in COMMITTED if claim.test and not claim.test.planned]
-    assert tests
-    for key, test in tests:
+    for key, test in TESTS.items():
         assert test.technique in listed, f"{key}: {test.technique} is not built"
         technique = listed[test.technique]
         assert {test.baseline, test.arm} <= set(technique["arms"]), key
@@ -291,8 +302,7 @@ def test_cases_and_arms_of_every_test_are_in_the_catalogue() -> None:
 
 
 def test_a_batch_is_not_larger_than_itself() -> None:
-    (test,) = (one.test for one in read_ledger() if one.id == "larger-batch-faster")
-    assert test is not None
+    test = TESTS["larger-batch-faster"]
     same = ["model:gpt2/batch:1", "model:resnet50/batch:1", "model:resnet18/batch:4"]
     larger = ["model:gpt2/batch:2", "model:gpt2/batch:4", "model:lstm/batch:128"]
     larger += ["model:resnet18/batch:7", "model:resnet18/batch:1024"]

@@ -10,25 +10,31 @@ import pytest
 
 from gpulift.analysis import ledger
 from gpulift.analysis.choice import Choice
-from gpulift.analysis.claims import (
+from gpulift.analysis.claim_metrics import METRICS
+from gpulift.analysis.claim_rules import (
     CONFIRMED,
     CORRECTED,
     INSIDE,
-    METRICS,
     NOT_CONFIRMED,
-    NOT_MEASURED,
-    NOT_TESTABLE,
     OUTSIDE,
-    REFUTED,
     UNDECIDED,
     UNDER_CONDITIONS,
+)
+from gpulift.analysis.claims import (
+    BY_DOCUMENTATION,
+    NOT_DECIDED,
+    NOT_MEASURED,
+    NOT_TESTABLE,
+    REFUTED,
     VERDICTS,
     Judgement,
+    conditions,
     judge,
     measured,
 )
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.ledger import Claim, Experiment, Rule, Source
+from gpulift.analysis.today import Declared, Today
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from tests.sample import Json, arm, gpu_context, launches, record, skipped_arm, unmeasured
@@ -81,8 +87,9 @@ def test_a_case_of_one_launch_decides_nothing_but_is_told() -> None:
     assert found.verdict == CONFIRMED
     assert [one.case_id for one in found.cases] == ["n:1"]
     (barred,) = found.barred
-    assert (barred.case_id, barred.why) == ("n:2", "one launch")
-    assert barred.gain == pytest.approx(0.5, rel=1e-3)
+    assert (barred.case.case_id, barred.why) == ("n:2", "one launch")
+    assert barred.case.gain.value == pytest.approx(0.5, rel=1e-3)
+    assert barred.case.place == OUTSIDE
     words = measured(found)
     assert words.endswith("at least 2× in every case; one launch, which decides nothing: n 2 0.5×")
 
@@ -140,6 +147,8 @@ def test_up_to_needs_one_case() -> None:
     )
     found = verdict(up_to, case(1, 0.5), case(2, 2.05))
     assert (found.verdict, found.reason) == (CONFIRMED, "up to 2×: reached")
+    assert verdict(up_to, case(1, 1.95)).verdict == CONFIRMED  # within 5 % is the same
+    assert verdict(up_to, case(1, 1.85)).verdict == CORRECTED
     found = verdict(up_to, case(1, 0.5), case(2, 1.5))
     assert (found.verdict, found.reason) == (CORRECTED, "up to 1.5×, not up to 2×")
     assert verdict(up_to, case(1, 0.5), case(2, 0.9)).verdict == NOT_CONFIRMED
@@ -157,8 +166,20 @@ def test_only_the_cases_that_the_claim_names_count() -> None:
 @pytest.mark.parametrize("metric", ["speedup", "memory", "rate", "batch"])
 def test_one_launch_decides_nothing(metric: str) -> None:
     found = verdict(claim(metric=metric), case(1, 2.5, count=1), case(2, 2.5, count=1))
-    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
-    assert found.reason.startswith("one launch, which decides nothing: n 1 ")
+    assert (found.verdict, found.cases) == (NOT_DECIDED, ())
+    assert "; one launch, which decides nothing: n 1 " in found.reason
+
+
+def test_what_one_launch_a_case_points_to_is_told_with_its_records() -> None:
+    found = verdict(claim(), case(1, 2.5, count=1), case(2, 1.9, count=1, launch_noise=0.0))
+    assert found.verdict == NOT_DECIDED
+    assert measured(found) == (
+        "●○○ one launch a case points to confirmed under conditions: at least 2× in 1 of 2 cases; "
+        "one launch, which decides nothing: n 1 2.5×, n 2 1.9×"
+    )
+    assert len(found.records) == 2
+    assert conditions(found).startswith("one card, one run, one launch a case, bound by ")
+    assert conditions(found).endswith(", ./gpulift run '^a/b/n:1/(old|new)$' --launches 3")
 
 
 def waiting(gain: float, **case: Any) -> list[Json]:
@@ -172,10 +193,23 @@ def waiting(gain: float, **case: Any) -> list[Json]:
 
 def test_a_case_that_waits_for_the_host_decides_nothing_about_times() -> None:
     found = verdict(claim(), waiting(2.5, n=1))
-    assert (found.verdict, found.cases) == (NOT_MEASURED, ())
-    assert found.reason.startswith("bound by the host, which decides nothing: n 1 ")
+    assert (found.verdict, found.cases) == (NOT_DECIDED, ())
+    assert found.reason == "bound by the host, which decides nothing: n 1 2.5×"
     of_memory = verdict(claim(metric="memory"), waiting(2.5, n=1))
-    assert [one.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
+    assert [one.grade.bound for one in of_memory.cases] == ["host 2.50 / host 1.00"]
+
+
+def test_a_baseline_that_waits_by_what_it_is_may_be_asked_about() -> None:
+    test = Experiment("a/b", "speedup", AT_LEAST_2, "", "old", "new", host=True)
+    one = Claim("one", "It is.", SOURCE, test)
+    arms = [arm("old", 1e-6, held=False), arm("new", 4e-7)]
+    baseline_waits = launches(3, "a/b", {"n": 1}, arms)
+    assert [each.why for each in verdict(claim(), baseline_waits).barred] == ["bound by the host"]
+    assert verdict(one, baseline_waits).verdict == CONFIRMED
+    assert [each.why for each in verdict(one, waiting(2.5, n=1)).barred] == ["bound by the host"]
+    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
+    (found,) = judge([one], records(baseline_waits), Choice(errata=(error,)))
+    assert [each.why for each in found.barred] == ["known error"]
 
 
 def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> None:
@@ -185,8 +219,55 @@ def test_what_an_erratum_withholds_decides_nothing_and_newer_records_do() -> Non
     known = Choice(errata=(error,))
     (found,) = judge([claim()], in_runs(older), known)
     assert (found.verdict, [one.why for one in found.barred]) == (NOT_MEASURED, ["known error"])
+    assert measured(found) == "known error, which decides nothing: n 1"  # and not how much
+    assert found.records == ()
     (found,) = judge([claim()], in_runs(older, newer), known)
     assert [one.gain.value for one in found.cases] == pytest.approx([3.0], rel=1e-2)
+
+
+def test_an_erratum_of_times_alone_withholds_no_memory() -> None:
+    arms = [arm("old", 4e-3, memory=40 * MIB), arm("new", 1e-3, memory=10 * MIB)]
+    made = records(launches(3, "a/b", {"n": 1}, arms))
+    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
+    of_times = replace(error, memory_holds=True)
+    for metric, each, decided in (
+        ("memory", error, False),
+        ("memory", of_times, True),
+        ("speedup", of_times, False),
+    ):
+        (found,) = judge([claim(metric=metric)], made, Choice(errata=(each,)))
+        assert (found.verdict == CONFIRMED) == decided
+
+
+def test_a_claim_is_as_well_supported_as_its_worst_case() -> None:
+    one_card = built(case(1, 2.5), "aaa1111", 1, "card1")
+    two_cards = [
+        one for card in ("card1", "card2") for one in built(case(2, 2.5), "aaa1111", 2, card)
+    ]
+    (found,) = judge([claim()], in_runs(two_cards))
+    assert measured(found).startswith("●●● speedup 2.5")
+    (found,) = judge([claim()], in_runs(one_card, two_cards))
+    assert found.grade is not None
+    assert found.grade.marks == "●●○"
+    assert measured(found).startswith("●●○ speedup 2.5")
+
+
+def test_what_is_gone_decides_nothing_and_an_older_text_says_when() -> None:
+    declared = Declared(("old", "new"), {"n": (1,)}, {"b.py": "another"})
+    known = Choice(Today({"a/b": declared}))
+    (found,) = judge([claim()], records(case(1, 2.5), case(2, 0.5)), known)
+    assert (found.verdict, [one.case_id for one in found.cases]) == (CONFIRMED, ["n:1"])
+    assert ", before (2026-11-21), " in conditions(found)
+    (found,) = judge([claim()], records(case(2, 0.5)), known)
+    assert (found.verdict, found.reason) == (NOT_MEASURED, "what records have of a/b is gone")
+    known = Choice(Today({"a/b": replace(declared, arms=("old", "newer"))}))
+    assert judge([claim()], records(case(1, 2.5)), known)[0].verdict == NOT_MEASURED
+
+
+def test_a_run_beside_others_is_told() -> None:
+    made = records(case(1, 2.5))
+    (found,) = judge([claim()], made, neighbours={made[0].id: 3})
+    assert "beside runs on 3 other cards" in conditions(found)
 
 
 def test_a_control_is_no_baseline_of_a_claim() -> None:
@@ -194,16 +275,44 @@ def test_a_control_is_no_baseline_of_a_claim() -> None:
     assert found.why == "against a control"
 
 
+def about_a_control() -> Claim:
+    test = Experiment("a/b", "speedup", AT_LEAST_2, "", "old", "new", control=True)
+    return Claim("one", "It is.", SOURCE, test)
+
+
+def test_a_claim_that_asks_about_a_control_is_decided_and_says_so() -> None:
+    found = verdict(about_a_control(), case(1, 2.5, controls=["old"]))
+    assert found.verdict == CONFIRMED
+    assert conditions(found).startswith("over old, a control, as the article has it, one card")
+    waits = [one | {"controls": ["old"]} for one in waiting(2.5, n=1)]
+    assert [one.why for one in verdict(about_a_control(), waits).barred] == ["bound by the host"]
+
+
+def test_a_control_that_an_earlier_record_does_not_name_may_be_asked_about_too() -> None:
+    arms = [arm("explicit", 3e-3), arm("flash", 1e-3)]
+    made = [one | {"schema": "1.9"} for one in launches(3, "attention/sdpa", {"n": 1}, arms)]
+    test = Experiment("attention/sdpa", "speedup", AT_LEAST_2, "", "explicit", "flash")
+    one = Claim("one", "It is.", SOURCE, test)
+    assert [each.why for each in verdict(one, made).barred] == ["against a control"]
+    one = replace(one, test=replace(test, control=True))
+    assert verdict(one, made).verdict == CONFIRMED
+
+
+@pytest.mark.parametrize(("arms", "counts"), [("^old$", True), ("^new$", False), ("", False)])
+def test_what_withholds_a_control_alone_is_nothing_against_a_claim_about_it(
+    arms: str, counts: bool
+) -> None:
+    error = Erratum("x", "x", "x", "x", runs=("*",), arms=arms, leads=False)
+    (found,) = judge([about_a_control()], records(case(1, 2.5)), Choice(errata=(error,)))
+    assert (found.verdict == CONFIRMED) == counts
+    (found,) = judge([claim()], records(case(1, 2.5)), Choice(errata=(error,)))
+    assert found.verdict == NOT_MEASURED
+
+
 def test_without_records_nothing_is_measured_yet() -> None:
     assert verdict(claim()).verdict == NOT_MEASURED
     other = launches(3, "a/c", {"n": 1}, [arm("old", 3e-3), arm("new", 1e-3)])
     assert verdict(claim(), other).verdict == NOT_MEASURED
-
-
-def test_a_planned_claim_is_not_measured_yet_whatever_records_there_are() -> None:
-    plan = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
-    found = verdict(Claim("one", "It is.", SOURCE, plan), case(1, 2.5))
-    assert (found.verdict, found.reason) == (NOT_MEASURED, "a/b is planned")
 
 
 def test_a_claim_without_a_test_says_why() -> None:
@@ -247,7 +356,7 @@ def test_memory_of_host_arms_is_the_hosts_and_is_no_ratio_to_nothing() -> None:
         one["arms"][0]["peak_device_bytes"] = MIB
     found = verdict(claim(metric="memory"), made)
     assert found.verdict == NOT_MEASURED
-    assert found.reason == "the records give no memory with an interval"
+    assert found.reason == "the records give no memory"
 
 
 def test_rate_counts_what_a_step_works_on() -> None:
@@ -265,7 +374,7 @@ def test_batch_is_how_many_more_items_a_step_does() -> None:
     made = launches(2, "a/b", {"n": 1}, arms)
     assert verdict(claim(Rule("up_to", 2.0), "batch"), made).verdict == CONFIRMED
     assert verdict(claim(Rule("up_to", 3.0), "batch"), made).range == (2.0, 2.0)
-    assert verdict(claim(Rule("up_to", 2.0), "batch"), made[:1]).verdict == NOT_MEASURED
+    assert verdict(claim(Rule("up_to", 2.0), "batch"), made[:1]).verdict == NOT_DECIDED
 
 
 def with_facts(made: list[Json], *facts: dict[str, float]) -> list[Json]:
@@ -285,7 +394,7 @@ def test_fragmentation_is_what_the_allocator_holds_over_what_is_in_it() -> None:
     without = with_facts(case(1, 1.0), facts[0], {"peak_reserved_bytes": 6e9})
     found = verdict(claim(metric="fragmentation"), without)
     assert (found.verdict, found.cases) == (NOT_MEASURED, ())
-    assert found.reason == "the records give no fragmentation with an interval"
+    assert found.reason == "the records give no fragmentation"
 
 
 def test_a_cold_start_is_held_against_a_step_of_the_baseline() -> None:
@@ -324,10 +433,28 @@ def test_every_metric_of_the_ledger_can_be_judged() -> None:
     assert tuple(METRICS) == ledger.METRICS
 
 
-def test_what_documentation_refutes_is_so_whatever_was_measured() -> None:
-    wrong = Claim("one", "It is.", SOURCE, None, refuted_by="its manual")
-    found = verdict(wrong, case(1, 2.5))
-    assert (found.verdict, found.reason, found.command) == (REFUTED, "its manual", "")
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (Claim("one", "It is.", SOURCE, None, confirmed_by="its manual"), BY_DOCUMENTATION),
+        (Claim("one", "It is.", SOURCE, None, refuted_by="its manual"), REFUTED),
+    ],
+)
+def test_what_documentation_says_is_so_whatever_was_measured(one: Claim, expected: str) -> None:
+    found = verdict(one, case(1, 2.5))
+    assert (found.verdict, found.reason, found.command) == (expected, "its manual", "")
+
+
+def test_both_ways_takes_a_case_on_either_side() -> None:
+    either = claim(Rule("both_ways", low=1.01))
+    found = verdict(either, case(1, 1.4), case(2, 0.8), case(3, 1.0))
+    assert (found.verdict, found.reason) == (
+        CONFIRMED,
+        "faster in 1 and slower in 1 of 3 cases",
+    )
+    for gains in ((1.4, 1.2), (0.8,), (1.4, 1.0)):
+        made = [case(n, gain) for n, gain in enumerate(gains)]
+        assert verdict(either, *made).verdict == NOT_CONFIRMED
 
 
 @pytest.mark.parametrize("gain", [1.5, 0.5])
@@ -371,10 +498,10 @@ def test_a_claim_about_another_model_is_not_tested_on_this_one() -> None:
 
 def test_what_lacks_a_record_says_which_command_makes_it() -> None:
     assert verdict(claim()).command == "./gpulift run a/b"
-    assert verdict(claim(), case(1, 2.5, count=1)).command == "./gpulift run a/b"
+    one_launch = verdict(claim(), case(1, 2.5, count=1))
+    assert one_launch.command == "./gpulift run '^a/b/n:1/(old|new)$' --launches 3"
+    assert verdict(claim(), waiting(2.5, n=1)).command == "./gpulift run a/b"
     assert verdict(claim(), case(1, 2.5)).command == ""
-    planned = Experiment("a/b", "speedup", AT_LEAST_2, planned=True)
-    assert verdict(Claim("one", "It is.", SOURCE, planned)).command == ""
     assert verdict(Claim("one", "It is.", SOURCE, None, "a survey")).command == ""
 
 
@@ -420,8 +547,8 @@ def test_two_runs_reach_from_the_lowest_to_the_highest_end() -> None:
 def test_single_launches_of_two_runs_are_not_put_together_and_of_three_they_are() -> None:
     made = [built(case(1, 2.4, count=1), commit, 1) for commit in ("aaa1111", "bbb2222", "ccc3333")]
     (found,) = judge([claim()], in_runs(*made[:2]))
-    assert found.verdict == NOT_MEASURED
-    assert found.reason == "one launch, which decides nothing: n 1 2.4×"
+    assert found.verdict == NOT_DECIDED
+    assert found.reason.endswith("; one launch, which decides nothing: n 1 2.4×")
     (found,) = judge([claim()], in_runs(*made))
     assert found.verdict == CONFIRMED
 
@@ -440,6 +567,8 @@ def test_the_verdicts_have_the_names_that_the_ledger_promises() -> None:
         "confirmed under conditions",
         "corrected",
         "not confirmed",
+        "not decided",
+        "confirmed by documentation",
         "refuted by documentation",
         "not testable here",
         "not yet measured",

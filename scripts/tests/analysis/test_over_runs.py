@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gpulift.analysis.analyse import Beside, analyse
+from gpulift.analysis.choice import NOTHING_KNOWN
 from gpulift.analysis.claims import judge
 from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.model_records import files_at, records_beside, records_of_models
@@ -39,8 +40,6 @@ from gpulift.verdicts import stats
 from tests import sample
 from tests.conftest import CHECKOUT
 from tests.figures import on_gpu, summary
-from tests.tools.test_showcase import FIGURES, needs_git
-from tools import showcase
 
 H200 = "nvidia-h200"
 T_2 = 4.302652729749462  # Student's t(0.975), two degrees of freedom
@@ -254,28 +253,24 @@ def test_files_that_records_do_not_tell_are_not_known_to_be_equal() -> None:
 
 @cache
 def committed() -> tuple[list[Record], list[Summary]]:
-    """All records on H200 cards of techniques that are claimed or shown in README, and their runs
-    with the model's figures."""
+    """All records on H200 cards of techniques that are claimed, and the runs that stand for their
+    cases with the model's figures."""
     techniques = {claim.test.technique for claim in read_ledger() if claim.test}
-    techniques |= {"/".join(one["name"].split("/")[:2]) for one in shown_in_readme()}
     files = files_at([CHECKOUT / "results" / H200])
     records = records_of_models(files, [H200], techniques, print)
     runs: dict[Path, list[Record]] = {}
     for record in records:
         runs.setdefault(record.file.parent, []).append(record)
-    summaries = [summarise(Run(folder, tuple(found))) for folder, found in runs.items()]
+    every = [Run(folder, tuple(found)) for folder, found in runs.items()]
+    summaries = [summarise(run) for run in NOTHING_KNOWN.stand_for(every)]
     return records, with_models(summaries, records)
-
-
-def shown_in_readme() -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = showcase.values_in(FIGURES / "techniques.svg")["rows"]
-    return shown
 
 
 def rows() -> dict[tuple[str, str, str, str], Worth]:
     """Of the report, those about the model, by technique, case, arm and baseline."""
-    every = (row for one in committed()[1] for row in one.worths if row.on_model)
-    return {(*row.key, row.baseline): row for row in every}
+    every = (row for one in committed()[1] for row in one.worths)
+    told = (row for row in every if row.of_model and row.of_model.decides)
+    return {(*row.key, row.baseline): row for row in told}
 
 
 def figures() -> dict[tuple[str, str, str, str], list[ModelFigure]]:
@@ -335,16 +330,6 @@ def test_cite_agrees_with_the_report() -> None:
         if case not in cited and row.baseline == baseline and not why_not_leading(row):
             cited.add(case)
             said = cite.over_runs(row.case.measured[0], by_technique[row.technique])
-            assert f"{row.arm} {row.on_model}" in said
+            assert row.of_model is not None
+            assert f"{row.arm} {row.of_model.shown}" in said
     assert len(cited) >= 6
-
-
-@needs_git
-def test_the_figures_of_readme_agree_with_the_report() -> None:
-    known = {f"{key[0]}/{key[1]}/{key[2]}": found for key, found in figures().items()}
-    of_models = [one for one in shown_in_readme() if one["name"] in known]
-    for one in of_models:
-        ends = [(it.value.value, it.value.low, it.value.high) for it in known[one["name"]]]
-        shown = pytest.approx((one["value"], one["low"], one["high"]), rel=1e-4)
-        assert any(end == shown for end in ends)
-    assert of_models

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpulift.analysis.predictions import Predicted, predictions, unexplained
-from gpulift.engine.machine import CasePrediction, TechniqueInfo
+from gpulift.analysis.choice import Choice
+from gpulift.analysis.errata import Erratum
+from gpulift.analysis.misses import UNKNOWN, Reason
+from gpulift.analysis.prediction_ledger import WITHDRAWN, Line
+from gpulift.analysis.predictions import (
+    HELD,
+    MISSED,
+    REVISED,
+    Predicted,
+    Tally,
+    in_numbers,
+    of_case,
+    predictions,
+    tally,
+)
 from gpulift.records.model import Prediction, Record
 from gpulift.records.read import read_run
+from gpulift.verdicts.cases import TECHNIQUE as KIND
+from gpulift.verdicts.cases import group_cases
 from tests import sample
 
 TECHNIQUE = "transfer/pinned_copy"
 CASE = {"direction": "h2d", "bytes": 64}
-TWICE = {"arm": "pinned", "speedup": [1.9, 2.1]}
+BEFORE, LATER = "2026-11-19T00:00:00Z", "2026-11-20T12:00:00Z"
+TWICE = Line(BEFORE, TECHNIQUE, "bytes:64", "h200", "pinned", "pageable", 1.9, 2.1)
 
 
-def measured(folder: Path, *, pinned_s: float = 1e-3, **told: Any) -> list[Record]:
+def measured(
+    folder: Path, *, pinned_s: float = 1e-3, launches: int = 3, **told: Any
+) -> list[Record]:
+    told = {"started_at": "2026-11-20T00:00:00Z", **told}
     arms = [sample.arm("pageable", 2e-3), sample.arm("pinned", pinned_s)]
-    made = [{**one, **told} for one in sample.launches(3, TECHNIQUE, CASE, arms)]
+    made = [{**one, **told} for one in sample.launches(launches, TECHNIQUE, CASE, arms)]
     sample.write(folder, made)
     return list(read_run(folder).records)
-
-
-def info(*predict: CasePrediction, found: str = "") -> TechniqueInfo:
-    return TechniqueInfo(
-        TECHNIQUE, "Is it?", 1, False, ("pageable", "pinned"), (), predict=predict, found=found
-    )
 
 
 def only(found: tuple[Predicted, ...]) -> Predicted:
@@ -36,88 +50,153 @@ def only(found: tuple[Predicted, ...]) -> Predicted:
     return one
 
 
-def test_what_a_record_predicts_is_held_against_it(tmp_path: Path) -> None:
-    one = only(predictions(measured(tmp_path, predict=[TWICE]), {}))
-    assert (one.baseline, one.range) == ("pageable", (1.9, 2.1))
+def test_a_value_within_its_range_is_held(tmp_path: Path) -> None:
+    one = only(predictions(measured(tmp_path), [TWICE]))
     assert one.measured.value == pytest.approx(2, rel=0.02)
-    assert (one.missed, one.beyond) == (False, 1)
+    assert (one.answer, one.missed, one.beyond, one.missed_by) == (HELD, False, 1, "")
 
 
 @pytest.mark.parametrize(
-    ("predict", "beyond"),
+    ("over", "low", "high", "beyond"),
     [
-        ({"speedup": [3.8, 4.2]}, 1.9),
-        ({"speedup": [0.5, 1]}, 2),
-        ({"step_time_s": [2e-3, 3e-3]}, 2),
-        ({"step_time_s": [1e-4, 2.5e-4]}, 4),
+        ("pageable", 3.8, 4.2, 1.9),
+        ("pageable", 0.5, 1, 2),
+        ("", 2e-3, 3e-3, 2),
+        ("", 1e-4, 2.5e-4, 4),
     ],
 )
 def test_a_miss_says_how_far_beyond_the_nearer_end_it_is(
-    tmp_path: Path, predict: dict[str, Any], beyond: float
+    tmp_path: Path, over: str, low: float, high: float, beyond: float
 ) -> None:
-    records = measured(tmp_path, predict=[{"arm": "pinned", **predict}])
-    found = predictions(records, {})
-    assert only(found).missed
-    assert only(found).beyond == pytest.approx(beyond, rel=0.05)
-    assert unexplained(found) == list(found)
-    explained = predictions(records, {TECHNIQUE: info(found="The driver waits.")})
-    assert only(explained).found == "The driver waits."
-    assert unexplained(explained) == []
+    one = only(predictions(measured(tmp_path), [replace(TWICE, over=over, low=low, high=high)]))
+    assert (one.answer, one.far) == (MISSED, True)
+    assert one.beyond == pytest.approx(beyond, rel=0.05)
 
 
-def test_a_value_whose_interval_reaches_the_range_is_no_miss(tmp_path: Path) -> None:
-    records = measured(tmp_path, predict=[{"arm": "pinned", "speedup": [2.001, 9]}])
-    one = only(predictions(records, {}))
+def test_the_value_decides_however_wide_its_interval_is(tmp_path: Path) -> None:
+    records = measured(tmp_path)
+    one = only(predictions(records, [TWICE]))
     assert one.measured.high is not None
-    assert (one.measured.value < 2.001 < one.measured.high) is not one.missed
+    above = (one.measured.value + one.measured.high) / 2
+    assert only(predictions(records, [replace(TWICE, low=above, high=9.0)])).answer == MISSED
 
 
-def test_a_small_miss_needs_no_reason(tmp_path: Path) -> None:
-    found = predictions(measured(tmp_path, predict=[{"arm": "pinned", "speedup": [2.4, 3]}]), {})
-    assert only(found).missed
-    assert unexplained(found) == []
+def test_one_launch_is_enough(tmp_path: Path) -> None:
+    one = only(predictions(measured(tmp_path, launches=1), [TWICE]))
+    assert (one.measured.launches, one.answer) == (1, HELD)
 
 
-def test_a_prediction_for_another_machine_or_of_what_was_not_measured_is_none(
+def test_a_small_miss_needs_no_reason_and_is_told_in_percent(tmp_path: Path) -> None:
+    one = only(predictions(measured(tmp_path), [replace(TWICE, low=2.1, high=3.0)]))
+    assert (one.answer, one.far) == (MISSED, False)
+    assert one.missed_by.endswith(" %")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"on": "cpu"},
+        {"arm": "registered"},
+        {"over": "registered"},
+        {"case": "bytes:32"},
+        {"technique": "transfer/managed"},
+        {"since": LATER},
+        {"remark": WITHDRAWN},
+    ],
+)
+def test_what_was_not_measured_since_has_no_answer(tmp_path: Path, other: dict[str, Any]) -> None:
+    lines = [replace(TWICE, **other)]
+    assert predictions(measured(tmp_path), lines) == ()
+    waits = "remark" not in other
+    assert tally((), lines) == Tally(held=0, missed=0, revised=0, unmeasured=waits)
+
+
+def test_a_record_from_before_there_were_regimes_is_one_of_bursts(tmp_path: Path) -> None:
+    records = measured(tmp_path)
+    of_bursts = replace(TWICE, case="bytes:64/regime:burst")
+    assert only(predictions(records, [of_bursts])).answer == HELD
+    assert predictions(records, [replace(TWICE, case="bytes:64/regime:sustained")]) == ()
+
+
+def test_of_two_runs_the_one_that_stands_for_the_case_counts(tmp_path: Path) -> None:
+    earlier = measured(tmp_path / "a")
+    later = measured(tmp_path / "b", pinned_s=2e-3, started_at=LATER)
+    one = only(predictions([*later, *earlier], [TWICE]))
+    assert one.measured.value == pytest.approx(1, rel=0.02)
+
+
+def test_a_ratio_that_an_erratum_withholds_holds_nothing(tmp_path: Path) -> None:
+    earlier = measured(tmp_path / "a")
+    later = measured(tmp_path / "b", pinned_s=2e-3, started_at=LATER)
+    error = Erratum(
+        *("short", "records", "wrong", "later"), runs=("*/b",), arms="pageable", leads=False
+    )
+    wrong = Choice(errata=(error,))
+    assert predictions(later, [TWICE], choice=wrong) == ()
+    one = only(predictions([*earlier, *later], [TWICE], choice=wrong))
+    assert one.measured.value == pytest.approx(2, rel=0.02)
+    its_time = replace(TWICE, over="", low=1.9e-3)
+    assert only(predictions(later, [its_time], choice=wrong)).answer == HELD
+
+
+def test_a_range_that_was_changed_is_held_against_what_was_measured_until_then(
     tmp_path: Path,
 ) -> None:
-    elsewhere = [{**TWICE, "on": "cpu"}, {"arm": "registered", "speedup": [1, 2]}]
-    assert predictions(measured(tmp_path, predict=elsewhere), {}) == ()
-    here = [{**TWICE, "on": "h200"}]
-    assert predictions(measured(tmp_path / "here", predict=here), {})
+    earlier = measured(tmp_path / "a")
+    later = measured(tmp_path / "b", pinned_s=2e-3, started_at=LATER)
+    first = replace(TWICE, low=2.8, high=3.2)
+    revised = replace(TWICE, since="2026-11-20T06:00:00Z", remark="after gpulift:nvidia-h200/1")
+    lines = [first, revised]
+    found = predictions([*later, *earlier], lines)
+    by_answer = {one.answer: one for one in found}
+    assert by_answer[MISSED].line == first
+    assert by_answer[MISSED].measured.value == pytest.approx(2, rel=0.02)
+    assert not by_answer[MISSED].stands
+    assert not by_answer[MISSED].far, "no reason is asked for what does not stand"
+    assert by_answer[REVISED].measured.value == pytest.approx(1, rel=0.02)
+    assert tally(found, lines) == Tally(held=0, missed=1, revised=1, unmeasured=0)
 
 
-def test_an_older_record_is_held_against_what_the_file_predicts_today(tmp_path: Path) -> None:
-    both = info(
-        CasePrediction("pinned", speedup=(4, 5), case={"bytes": 64}),
-        CasePrediction("pinned", speedup=(7, 8), case={"bytes": 32}),
-    )
-    older = measured(tmp_path / "older", schema="1.9")
-    assert only(predictions(older, {TECHNIQUE: both})).range == (4, 5)
-    newer = measured(tmp_path / "newer", predict=[TWICE])
-    assert only(predictions(newer, {TECHNIQUE: both})).range == (1.9, 2.1)
+def test_what_was_written_after_a_measurement_never_counts_as_held(tmp_path: Path) -> None:
+    lines = [replace(TWICE, remark="after a launch that was not kept")]
+    found = predictions(measured(tmp_path), lines)
+    assert (only(found).answer, only(found).missed) == (REVISED, False)
+    assert tally(found, lines).share == "none"
 
 
-def test_an_older_record_with_another_baseline_is_held_against_todays(tmp_path: Path) -> None:
-    turned = TechniqueInfo(
-        TECHNIQUE,
-        "Is it?",
-        1,
-        False,
-        ("pinned", "pageable"),
-        (),
-        predict=(CasePrediction("pageable", speedup=(0.45, 0.55)),),
-    )
-    one = only(predictions(measured(tmp_path, schema="1.9"), {TECHNIQUE: turned}))
-    assert (one.baseline, one.missed) == ("pinned", False)
+def test_the_share_is_of_what_was_held_and_missed(tmp_path: Path) -> None:
+    wrong = replace(TWICE, arm="pageable", over="", low=1.0, high=2.0)
+    words = replace(TWICE, arm="pinned", over="", low=9e-4, high=1.1e-3, remark="in words")
+    lines = [TWICE, wrong, words]
+    found = predictions(measured(tmp_path), lines)
+    assert tally(found, lines).share == "67 % (2 of 3)"
+    assert tally(in_numbers(found), ()).share == "50 % (1 of 2)"
 
 
-def test_of_two_runs_the_newest_counts(tmp_path: Path) -> None:
-    earlier = measured(tmp_path / "a", predict=[TWICE], started_at="2026-11-20T00:00:00Z")
-    later = measured(
-        tmp_path / "b", predict=[TWICE], pinned_s=2e-3, started_at="2026-11-21T00:00:00Z"
-    )
-    assert only(predictions([*later, *earlier], {})).measured.value == pytest.approx(1, rel=0.02)
+def test_a_miss_has_the_first_reason_of_its_technique_arm_and_case(tmp_path: Path) -> None:
+    records, far = measured(tmp_path), replace(TWICE, low=4.0, high=5.0)
+    reasons = [
+        Reason("transfer/managed", UNKNOWN),
+        Reason(TECHNIQUE, UNKNOWN, arms="page"),
+        Reason(TECHNIQUE, UNKNOWN, "one"),
+        Reason(TECHNIQUE, UNKNOWN, "two"),
+    ]
+    assert only(predictions(records, [far], reasons)).reason == reasons[2]
+    assert only(predictions(records, [far], reasons[:2])).reason is None
+
+
+def test_a_record_says_itself_what_was_predicted_of_an_arm(tmp_path: Path) -> None:
+    predict = [
+        {"arm": "pinned", "speedup": [1.9, 2.1]},
+        {"arm": "pinned", "step_time_s": [4e-3, 5e-3]},
+        {"arm": "pinned", "on": "cpu", "speedup": [9, 9]},
+        {"arm": "pageable", "step_time_s": [1e-3, 3e-3]},
+    ]
+    (case,) = group_cases(measured(tmp_path, predict=predict), KIND)
+    held, missed = of_case(case, "pinned")
+    assert (held.expected, held.missed_by) == ("1.90 to 2.10×", "")
+    assert (missed.expected, missed.line.over) == ("4.00 ms to 5.00 ms", "")
+    assert missed.beyond == pytest.approx(4, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
-from gpulift.analysis.claims import CONFIRMED, NOT_MEASURED
+from gpulift.analysis.claim_rules import CONFIRMED
+from gpulift.analysis.claims import NOT_MEASURED
 from gpulift.analysis.summary import summarise
 from gpulift.commands import verify
 from gpulift.commands.check import run_complaints

@@ -37,13 +37,14 @@ def as_json(capfd: SHOWN, *arguments: str) -> dict[str, dict[str, Any]]:
 def test_without_records_every_testable_claim_is_not_yet_measured(root: Path, capfd: SHOWN) -> None:
     judged = as_json(capfd)
     assert [*judged] == [claim.id for claim in read_ledger()]
-    refuted = {claim.id for claim in read_ledger() if claim.refuted_by}
-    assert refuted
-    for one in judged.values():
-        wanted = "not yet measured" if one["test"] else "not testable here"
-        wanted = "refuted by documentation" if one["id"] in refuted else wanted
+    for claim in read_ledger():
+        one = judged[claim.id]
+        wanted = "not yet measured" if claim.test else "not testable here"
+        wanted = "confirmed by documentation" if claim.confirmed_by else wanted
+        wanted = "refuted by documentation" if claim.refuted_by else wanted
+        assert one["in_part"] == claim.in_part
         assert (one["model"], one["verdict"]) == ("", wanted)
-        assert bool(one["command"]) == (wanted == "not yet measured" and not one["test"]["planned"])
+        assert bool(one["command"]) == (wanted == "not yet measured")
     assert cli.main(["claims"]) == OK
     shown = capfd.readouterr().out
     assert "There are no records yet" in shown
@@ -66,6 +67,8 @@ def test_a_verdict_comes_with_gain_launches_and_record_ids(root: Path, capfd: SH
     assert len(set(case["records"])) == 3
     assert all(found.startswith(f"gpulift:{H200}/") for found in case["records"])
     assert case["cards"] == ["1a2b3c4d"]
+    assert case["grade"]["marks"] == "●●○"
+    assert case["grade"]["words"].startswith("3 launches, one run, one card; ")
 
 
 def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
@@ -80,6 +83,22 @@ def test_the_table_has_what_was_decided_first(root: Path, capfd: SHOWN) -> None:
     assert " confirmed " in first
     assert "speedup 2." in first
     assert "one card, one run, 3 launches a case" in first
+
+
+def test_what_one_launch_says_is_shown_and_decides_nothing(root: Path, capfd: SHOWN) -> None:
+    case = {"direction": "h2d", "bytes": 65536}
+    arms = [sample.arm("pageable", 2e-3), sample.arm("pinned", 1e-3)]
+    made = sample.launches(1, "transfer/pinned_copy", case, arms)
+    sample.write(root / "results" / H200 / "2026-11-21-abc1234", made)
+    one = as_json(capfd)["pinned-copy-faster"]
+    assert (one["verdict"], one["cases"], one["range"]) == ("not decided", [], None)
+    (barred,) = one["barred"]
+    assert (barred["why"], barred["place"]) == ("one launch", "inside")
+    assert barred["gain"] == barred["low"] == barred["high"] == pytest.approx(2, rel=0.01)
+    assert barred["grade"]["marks"] == "●○○"
+    assert len(barred["records"]) == 1
+    rows = "^transfer/pinned_copy/direction:h2d/bytes:65536/(pageable|pinned)$"
+    assert one["command"] == f"./gpulift run '{rows}' --launches 3"
 
 
 def test_a_claim_of_one_run_stands_below_one_of_three(root: Path, capfd: SHOWN) -> None:
@@ -222,6 +241,8 @@ def test_committed_records_decide_claims(root: Path, capfd: SHOWN) -> None:
     judged = as_json(capfd, "--results", str(CHECKOUT / "results"), "--gpu", H200)
     decided = [one for one in judged.values() if one["cases"]]
     assert len(decided) >= 8
+    about_controls = {"half-precision-8x", "checkpointing-saves-60-percent"}
+    assert about_controls <= {one["id"] for one in decided}
     for one in decided:
         assert one["verdict"] not in ("not yet measured", "not testable here")
         assert all(case["launches"] >= 2 for case in one["cases"])
@@ -260,9 +281,12 @@ def test_each_article_is_a_table_of_what_it_says_and_what_holds(root: Path, capf
     assert ", 1 confirmed" in lines[1]
     (line,) = (one for one in lines if one.startswith("Pinned memory speeds up copies"))
     assert "可以加快從 CPU 內存到 GPU 內存的數據傳輸速度" in line
-    assert "confirmed: speedup 2" in line
+    assert "confirmed: ●●○ speedup 2" in line
+    (line,) = (one for one in lines if one.startswith("Custom CUDA kernels"))
+    assert "no claim: how fast such a kernel is" in line
     (line,) = (one for one in lines if one.startswith("No framework wins everywhere."))
-    assert "no claim: no rule says it in one figure" in line
+    assert "not yet measured" in line
+    assert "; in part: PyTorch and JAX" in line
 
 
 def test_models_that_decide_a_claim_are_named_in_its_line(root: Path, capfd: SHOWN) -> None:

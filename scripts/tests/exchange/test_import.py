@@ -17,7 +17,7 @@ from gpulift import cli
 from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.machine.reference_build import build
 from gpulift.certify.check import check_certificates
-from gpulift.commands.claims import records_by_model
+from gpulift.commands.claims import runs_by_model
 from gpulift.commands.show import lines
 from gpulift.exchange import imported
 from gpulift.exchange.gbench_in import read_gbench
@@ -489,7 +489,7 @@ def test_neither_reference_nor_claims_nor_certificates_take_it(tmp_path: Path) -
     run = read_run(tmp_path / "nvidia-h200" / "run")
     with pytest.raises(GpuliftError):
         build([run])
-    assert records_by_model(tmp_path, read_ledger()) == {}
+    assert runs_by_model(tmp_path, read_ledger()) == {}
     assert check_certificates(tmp_path).certificates == 0
 
 

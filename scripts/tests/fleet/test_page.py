@@ -66,7 +66,7 @@ def test_a_node_has_its_checks_its_roofs_and_its_pairs(page: Path) -> None:
     assert "health/ecc" in failed
     assert "why" in failed
     assert "pairs: sound3, failed" in failed
-    assert "No rate of it is held against those of others" in failed
+    assert "No rate of it is compared with others" in failed
     slow = (page.parent / "nodes" / "n-slow.html").read_text("utf-8")
     assert "gpu5" in slow
     assert "▼ -25.0 %" in slow

@@ -54,7 +54,7 @@ def test_gpus_stand_before_machines_without_one(tmp_path: Path) -> None:
 
 
 def test_what_the_main_facts_lack_is_said_with_what_gives_it() -> None:
-    assert "takes --usd-per-hour MODEL=PRICE" in undrawn(analyse(two(), Beside()))
+    assert "Add --usd-per-hour MODEL=PRICE" in undrawn(analyse(two(), Beside()))
     html = undrawn(analyse(two(steps=False), Beside()))
     assert (
         "No training step of a language model was measured as the same work on two of them" in html

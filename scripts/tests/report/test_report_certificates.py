@@ -1,4 +1,4 @@
-"""How often the verdict is wrong: the certificate in the report."""
+"""False alarms and detection rates: the certificate in the report."""
 
 from __future__ import annotations
 
@@ -234,4 +234,4 @@ def test_the_report_of_a_checkout_uses_its_certificates(
 def test_a_page_with_all_parts_is_sound(root: Path, tmp_path: Path, made: Certificate) -> None:
     write_certificate(made, file_of(root / "results", "nvidia-h200"))
     html, _ = pages([summary(runs_made.full_gpu())], tmp_path / "out")
-    assert "How often the verdict is wrong" in html.text
+    assert "False alarms and detection rates" in html.text

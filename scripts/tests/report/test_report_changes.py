@@ -138,7 +138,7 @@ def test_a_gate_beside_the_runs_of_its_machine(
     folder = sample.write(evidence.parent / "run", runs_made.full_gpu())
     assert cli.main(["report", str(folder), "--gate", str(evidence)]) == 0
     text = Page(written(folder / "report")).text
-    places = [text.index(one) for one in ("The answer:", "Verdicts on changes", "own roofs?")]
+    places = [text.index(one) for one in ("The answer:", "Verdicts on changes", "measured peaks?")]
     assert places == sorted(places)
     assert text.count("No certificate for nvidia-h200") == 1
 

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex
 
 from gpulift.analysis.analyse import Beside, analyse
 from gpulift.analysis.cost import Prices
-from gpulift.report import ladder, page
-from tests.analysis.test_ladder import LLAMA, SECONDS, climbed, rung
+from gpulift.analysis.ladder import ladders_of
+from gpulift.report import ladder, page, plots
+from tests.analysis.test_ladder import GIB, LLAMA, SECONDS, climbed, rung
 from tests.figures import analysed, machine_views, on_gpu, summary, undrawn
 from tests.sample import Json, arm, launches, skipped_arm
 
@@ -21,22 +23,64 @@ def section(html: str) -> str:
     return html[html.index('<h2 id="ladder">') : html.index('<h2 id="answer">')]
 
 
-def test_a_model_has_a_bar_for_each_setting_with_its_rate_and_gain() -> None:
+def test_a_model_has_a_bar_for_each_setting_with_its_rate_and_speedup_vs_bf16() -> None:
     (one,) = ladder.views(machine_views([summary(climbed())]))
     (axes,) = one.drawing.figure.axes
-    assert [words.get_text() for words in axes.texts[::2]] == list(SECONDS)
+    assert [words.get_text() for words in axes.texts[::2]] == [
+        "FP32 (default)",
+        "TF32",
+        "BF16 autocast",
+        "torch.compile",
+    ]
     assert [words.get_text() for words in axes.texts[1::2]] == [
-        "5000",
-        "20000  ▲ 4.00×",
-        "40000  ▲ 2.00×",
-        "50000  ▲ 1.25×",
+        "5,000  0.125×",
+        "20,000  0.500×",
+        "40,000  1.00",
+        "50,000  1.25×",
     ]
     bars = [bar.get_path().get_extents(bar.get_patch_transform()).width for bar in axes.patches]
     assert bars == pytest.approx([5000, 20000, 40000, 50000])
+    grey = [to_hex(bar.get_facecolor()) == plots.MUTED for bar in axes.patches]
+    assert grey == [True, True, False, False]
     assert one.drawing.alt == (
-        "Llama 1B on NVIDIA H200, tokens a second by setting, each with all above it and over the"
-        " one above: torch_default 5000, tf32 20000 (4.00×), bf16 40000 (2.00×),"
-        " compiled 50000 (1.25×)."
+        "Llama 1B on NVIDIA H200, tokens a second, cumulative settings, vs BF16 autocast:"
+        " FP32 (default) 5,000 (0.125×), TF32 20,000 (0.500×), BF16 autocast 40,000 (1.00),"
+        " torch.compile 50,000 (1.25×)."
+    )
+
+
+def test_a_setting_that_is_less_exact_than_bf16_says_how_far_off_it_is() -> None:
+    records = climbed(rung("fp8", 0.1))
+    for one in records:
+        one["check"] = {"meaning": "gradients of the first step", "tolerance": 0.6}
+        for measured, error in zip(one["arms"], (0.0, 0.0, 0.04, 0.05, 0.46), strict=True):
+            measured["check_error"] = error
+    (made,) = ladder.views(machine_views([summary(records)]))
+    (axes,) = made.drawing.figure.axes
+    assert axes.texts[-2].get_text() == "FP8: gradients 0.46 off, BF16 autocast's 0.04"
+    assert [bool(bar.get_hatch()) for bar in axes.patches] == [False] * 4 + [True]
+    assert "FP8 80,000 (2.00×; gradients 0.46 off, BF16 autocast's 0.04)" in made.drawing.alt
+
+
+def test_a_setting_that_frees_memory_and_costs_speed_is_drawn_with_memory() -> None:
+    (found,) = ladders_of([summary(climbed(rung("cut_cross_entropy", 0.2, memory=15 * GIB)))])
+    speed, memory = ladder.drawing("x", found), ladder.memory_drawing("y", found)
+    assert len(speed.figure.axes[0].patches) == len(SECONDS)
+    assert speed.alt.endswith("; for memory, and slower: cut cross entropy.")
+    (axes,) = memory.figure.axes
+    assert [axes.texts[-2].get_text(), axes.texts[-1].get_text()] == [
+        "cut cross entropy, speed 1.000×",
+        "15.0 GiB  0.75",
+    ]
+    assert memory.alt.endswith("BF16 autocast 20.0, torch.compile 20.0, cut cross entropy 15.0.")
+
+
+def test_a_ladder_without_bf16_is_held_against_its_first_rung() -> None:
+    arms = [rung("fp16", 0.2), rung("compiled", 0.1)]
+    (found,) = ladders_of([summary(launches(3, "job/step", LLAMA, arms))])
+    assert (
+        "vs fp16: fp16 40,000 (1.00), torch.compile 80,000 (2.00×)."
+        in ladder.drawing("x", found).alt
     )
 
 

@@ -58,7 +58,7 @@ def test_the_answer_is_before_its_grounds(tmp_path: Path) -> None:
     _, made = pages([summary(runs_made.full_gpu())], tmp_path)
     heads = (
         "The answer:",
-        "How close is it to its own roofs?",
+        "How close is it to its measured peaks?",
         "Each technique: expected and measured",
         "Which published claims",
         "What was not measured",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,15 +26,65 @@ LOSS_TOLERANCE = 0.006  # BF16: 0.0016 of the first loss
 CHECK_BYTES = {"llama_1b": 62e9, "llama_8b_slice": 35e9}
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Between a gradient and the exact one, in squares of their norms: the parameter's name, that
+    of their difference, the found one's and the exact one's, which is not 0."""
+
+    name: str
+    apart: float
+    found: float
+    exact: float
+
+    @property
+    def distance(self) -> float:
+        """Relative to the norm of the exact one."""
+        return float((self.apart / self.exact) ** 0.5)
+
+    @property
+    def norm_ratio(self) -> float:
+        """Of the found one over the exact one."""
+        return float((self.found / self.exact) ** 0.5)
+
+    @property
+    def cosine(self) -> float:
+        """Of the angle between both."""
+        return float((self.found + self.exact - self.apart) / 2 / (self.found * self.exact) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What roundings leave of gradients: the least cosine of a parameter's with the exact one, and
+    how far norms are from the exact ones, relative: a parameter's, and that of all."""
+
+    cosine: float
+    norm: float
+    norm_of_all: float
+
+    def check(self, gaps: list[Gap]) -> None:
+        """Failed where one is beyond, or is no number: a fault in one of many parameters does not
+        show in the distance of all."""
+        of_all = total(gaps)
+        if not abs(of_all.norm_ratio - 1) <= self.norm_of_all:
+            raise Failed(f"gradients are {of_all.norm_ratio:.3f} times as large as TF32's")
+        for gap in gaps:
+            if not abs(gap.norm_ratio - 1) <= self.norm:
+                raise Failed(f"{gap.name}'s gradient is {gap.norm_ratio:.3f} times TF32's")
+            if not gap.cosine >= self.cosine:
+                raise Failed(f"{gap.name}'s gradient has a cosine of {gap.cosine:.3f} with TF32's")
+
+
 class FirstSteps(Resting):
     """A model in training that can be checked at any time, since it begins anew."""
 
+    bounds: Bounds | None = None  # of its gradients beside the tolerance of their distance
     loss_tolerance = LOSS_TOLERANCE
     checked_steps = CHECKED_STEPS
 
     def __init__(self, name: str, device: torch.device, seed: int) -> None:
         require_memory(name, device)
         self.name = name
+        self.facts: dict[str, float] = {}  # of the last check
         super().__init__(name, device, seed)
 
     def arm(self, threads: int, **said: Any) -> Arm:
@@ -45,7 +96,7 @@ class FirstSteps(Resting):
             error=self.error,
             rest=self.rest,
             wake=self.wake,
-            metrics=lambda: memory_of_step(self.training),
+            metrics=lambda: {**memory_of_step(self.training), **self.facts},
             **work_of_step(self.name),
             **said,
         )
@@ -59,15 +110,10 @@ class FirstSteps(Resting):
         self.begin()
         self.training.losses = []
         self.training.make_gradients()
-        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
-        squares = []
-        for (name, mine), theirs in zip(
-            self.training.model.named_parameters(), expected, strict=True
-        ):
-            if theirs.any() and not mine.grad.any():  # one of many would not show in their norm
-                raise Failed(f"no gradient reaches {name}")
-            squares.append((squared_norm(mine.grad / scale - theirs), squared_norm(theirs)))
+        gaps = self.gaps_to(expected)
         del expected
+        if self.bounds:
+            self.bounds.check(gaps)
         self.training.update()
         self.training.record()
         self.training.train_until(self.checked_steps)
@@ -77,11 +123,36 @@ class FirstSteps(Resting):
                 f"losses of {self.checked_steps} steps are {apart:.2g} from TF32's: "
                 + ", ".join(f"{loss:.4g}" for loss in self.training.losses)
             )
-        of_difference, of_expected = (sum(column) for column in zip(*squares, strict=True))
-        return float((of_difference / of_expected) ** 0.5)
+        of_all = total(gaps)
+        self.facts = {
+            f"loss_deviation_of_{self.checked_steps}_steps": apart,
+            "gradient_norm_ratio": of_all.norm_ratio,
+            "least_gradient_cosine": min(gap.cosine for gap in gaps),
+        }
+        return of_all.distance
+
+    def gaps_to(self, exact: list[torch.Tensor]) -> list[Gap]:
+        """Of the last backward pass, for each parameter whose exact gradient is not 0."""
+        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
+        gaps = []
+        for (name, mine), theirs in zip(self.training.model.named_parameters(), exact, strict=True):
+            if not theirs.any():
+                continue
+            if not mine.grad.any():  # one of many would not show in their norm
+                raise Failed(f"no gradient reaches {name}")
+            found = mine.grad / scale
+            squares = (squared_norm(one) for one in (found - theirs, found, theirs))
+            gaps.append(Gap(name, *squares))
+        return gaps
 
     def prepare_exact(self, model: nn.Module) -> None:
         """What the model in TF32 takes over from this one: nothing."""
+
+
+def total(gaps: Iterable[Gap]) -> Gap:
+    """Of all parameters as one."""
+    columns = zip(*((gap.apart, gap.found, gap.exact) for gap in gaps), strict=True)
+    return Gap("all", *map(sum, columns))
 
 
 def exact_steps(

@@ -14,12 +14,18 @@ MX_BLOCK = 32
 NV_BLOCK = 16
 
 
-def convert_to_fp8(model: nn.Module, recipe: str = "tensorwise") -> None:
+def convert_to_fp8(model: nn.Module, recipe: str, *, small: bool = True) -> None:
     """Its linear layers multiply in FP8, scaled as it comes by a recipe of torchao's. The output
-    layer, whose weight is the embedding's, stays in BF16, as is usual."""
-    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    layer, whose weight is the embedding's, stays in BF16, as is usual. Without `small` so do those
+    of at most 4096 inputs and 1024 outputs, by torchao's filter: their casts cost more than FP8
+    saves. It is the one for scales by tensor with any recipe, so that these differ in no more."""
+    from torchao import float8
 
-    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(recipe))
+    float8.convert_to_float8_training(
+        model,
+        config=float8.Float8LinearConfig.from_recipe_name(recipe),
+        module_filter_fn=None if small else float8._auto_filter_for_recipe("tensorwise", []),
+    )
 
 
 Made = tuple[torch.Tensor, ...]

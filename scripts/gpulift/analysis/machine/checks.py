@@ -196,7 +196,7 @@ def basis(summary: Summary) -> str:
     if not measured and on_gpu:
         return "judged by computed peaks: no reference for this model"
     if not measured:
-        return "judged by nothing: the records are of no GPU, and no reference has this processor"
+        return "not judged: no reference values for this processor"
     if not on_gpu:
         return "judged by what was measured with this processor before"
     cards = sorted({entry.cards for entry in measured.values()})
@@ -263,7 +263,7 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
     other_host = _other_host(check, entry) if entry else ""
     if entry is not None and not other_host:
         return _judge_by_entry(check, entry)
-    lacks = "the reference has no entry for it" if reference and reference.measured else ""
+    lacks = "no reference value" if reference and reference.measured else ""
     return _judge_by_peak(check, peak, other_host or lacks or "no reference for it")
 
 

@@ -50,7 +50,7 @@ def checks(verdicts: Mapping[str, int], kind: str = "roof") -> list[CheckResult]
         (
             checks({PASS: 3}, "health"),
             INCONCLUSIVE,
-            "Undecided: no speed could be told from its limit; 3 passed, 0 undecided, 0 failed",
+            "Undecided: no speed was judged; 3 passed, 0 undecided, 0 failed",
         ),
         (checks({SKIPPED: 1}), SKIPPED, "Not judged: nothing that was measured here has a limit"),
         ([], SKIPPED, "Not judged: nothing that was measured here has a limit"),

@@ -1,0 +1,140 @@
+"""What each way to need less memory costs: speed over peak memory, each over the same baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from gpulift.analysis.bounds import HOST, bound_of
+from gpulift.analysis.facts import facts
+from gpulift.analysis.gains import FIRST_MODELS
+from gpulift.ground import text
+from gpulift.ground.estimate import Estimate
+from gpulift.report import escaping, plots
+from gpulift.report.drawing import Drawing
+from gpulift.report.ladder import name_of
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
+
+GIB = 1 << 30
+ONE = Estimate(1.0)  # of the baseline
+LETTERS = 8.0  # points
+POINTS = 72  # an inch
+INSET = 4  # pixels from the axis
+DOT = 8.0  # pixels across, and a little around it
+# Where a label may stand beside its point, the best first: how it is aligned, and how far away.
+PLACES = (
+    ("left", "center", 7, 0),
+    ("right", "center", -7, 0),
+    *(
+        (across, up, right, above * far)
+        for far in (5, 14, 23, 32)
+        for across, right in (("left", 4), ("right", -4), ("center", 0))
+        for up, above in (("bottom", 1), ("top", -1))
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """An arm: its speed vs the baseline, its peak memory, and whether the host sets its pace."""
+
+    arm: str
+    speed: Estimate
+    memory_bytes: int
+    waits: bool
+
+
+def points_of(case: Case, withheld: Collection[str] = ()) -> list[Point]:
+    """The measured arms of a case, the baseline first, but for those `withheld`."""
+    baseline = next(arm.name for arm in case.first.arms if arm.role == "baseline")
+    found = []
+    for name in (one for one in case.arms if one not in withheld):
+        pair = stats.pair_ratio(case.measured, name, baseline)
+        speed = ONE if name == baseline else pair and pair.speedup
+        memory = facts(case, name).device_bytes
+        if memory and speed:
+            waits = bound_of(case.measured, name).kind == HOST
+            found.append(Point(name, speed, memory, waits))
+    return found
+
+
+def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> Drawing:
+    """A point for each arm; hollow where the host sets its pace. `about` stands below."""
+    gpu = case.first.context.gpu
+    model = str(case.first.case.get("model", ""))
+    where = FIRST_MODELS.get(model, model) + (f" on {gpu.name}" if gpu else "")
+    waits = "; *the host sets the pace" if any(one.waits for one in points) else ""
+    alt = (
+        f"{escaping.brief(where)}, speed vs {name_of(points[0].arm)} / peak memory:"
+        f" {', '.join(_said(points))}{waits}."
+    )
+    return Drawing(name, alt, partial(_scatter, points, about))
+
+
+def _said(points: Sequence[Point]) -> Iterator[str]:
+    for one in points:
+        waits = "*" if one.waits else ""
+        yield f"{name_of(one.arm)} {_speed(one)}/{text.size(one.memory_bytes)}{waits}"
+
+
+def _scatter(points: Sequence[Point], about: str) -> Figure:
+    with matplotlib.rc_context(plots.STYLE):
+        figure = Figure(figsize=(plots.WIDTH_IN, 4.6), layout="constrained")
+        axes = figure.subplots()
+        for one in points:
+            face = "none" if one.waits else plots.BLUE
+            at = one.memory_bytes / GIB, one.speed.value
+            axes.plot(*at, "o", color=plots.BLUE, markerfacecolor=face, markersize=7)
+        axes.margins(x=0.32, y=0.1)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("peak memory, GiB (left: less; hollow: the host sets the pace)")
+        axes.set_ylabel(f"speed vs {name_of(points[0].arm)}")
+        if about:
+            figure.supxlabel(about, x=0.01, ha="left", fontsize=LETTERS, color=plots.MUTED)
+        _label(figure, axes, points)
+        return figure
+
+
+def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
+    """Names beside the points, each in the first place where it covers nothing, moved to stay
+    inside; where there is none, in the last."""
+    figure.draw_without_rendering()
+    places = [(one.memory_bytes / GIB, one.speed.value) for one in points]
+    taken = [_around(*axes.transData.transform(place)) for place in places]
+    for one, place in zip(points, places, strict=True):
+        said = f"{name_of(one.arm)}  {_speed(one)}"
+        for across, up, right, above in PLACES:
+            label = axes.annotate(
+                said,
+                place,
+                (right, above),
+                textcoords="offset points",
+                ha=across,
+                va=up,
+                fontsize=LETTERS,
+                in_layout=False,
+            )
+            box = label.get_window_extent()
+            outside = max(0.0, axes.bbox.x0 + INSET - box.x0) - max(0.0, box.x1 - figure.bbox.x1)
+            box = box.translated(outside, 0)
+            label.xyann = (right + outside * POINTS / figure.dpi, above)
+            last = (across, up, right, above) == PLACES[-1]
+            if last or not any(map(box.overlaps, taken)):
+                taken.append(box)
+                break
+            label.remove()
+
+
+def _around(x: float, y: float) -> Bbox:
+    return Bbox.from_bounds(x - DOT / 2, y - DOT / 2, DOT, DOT)
+
+
+def _speed(one: Point) -> str:
+    return "1.00" if one.speed is ONE else text.ratio(one.speed.value)
