@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from gpulift.analysis.today import FILE
 from tools.today import made
 

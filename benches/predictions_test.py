@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from gpulift.analysis import misses, prediction_ledger
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.misses import Reason, read_reasons, unused
