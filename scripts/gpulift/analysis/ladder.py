@@ -12,7 +12,15 @@ from gpulift.analysis.bounds import MODEL
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.facts import facts
-from gpulift.analysis.gains import BF16, FASTER, FIRST_MODELS, NO_DIFFERENCE, SAME_MEMORY, leaning
+from gpulift.analysis.gains import (
+    BF16,
+    FASTER,
+    FIRST_MODELS,
+    MODELS,
+    NO_DIFFERENCE,
+    SAME_MEMORY,
+    leaning,
+)
 from gpulift.analysis.grade import Grade, grade_of
 from gpulift.analysis.standing import KNOWN_ERROR, LADDER, LADDERS
 from gpulift.analysis.summary import Summary, worth_over
@@ -70,7 +78,7 @@ class Ladder:
     @property
     def model(self) -> str:
         """Its name in words."""
-        return FIRST_MODELS.get(_model(self.case), _model(self.case))
+        return MODELS.get(_model(self.case), _model(self.case))
 
     @property
     def item(self) -> str:
