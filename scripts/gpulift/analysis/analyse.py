@@ -16,7 +16,7 @@ from gpulift.analysis.claims import Judgement
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import Erratum
-from gpulift.analysis.gains import Gain, gains_of
+from gpulift.analysis.gains import Gain, gains_of, without_withheld
 from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.ledger import Claim, read_ledger
 from gpulift.analysis.machine import feeding, training
@@ -67,13 +67,13 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class Machine:
-    """What all runs of a machine say together: what is worth turning on, how fast it trains whole
-    models and is fed (of the first run that knows), what may not lead, and what settings
+    """What all runs of a machine say together: what techniques are worth, how fast it trains whole
+    models and is fed (of the first run that knows), what errata withhold, and what settings
     bring one on top of the other."""
 
     gains: tuple[Gain, ...]
     trains: tuple[str, ...]
-    barred: tuple[Gain, ...]
+    withheld: tuple[Gain, ...]
     ladders: tuple[Ladder, ...] = ()
 
 
@@ -132,13 +132,14 @@ def analyse(
     beside: Beside,
     verdicts: Mapping[Path, Sequence[CheckResult]] | None = None,
 ) -> Analysis:
-    """All that can be said of these runs. `verdicts` of a run folder stand as they are; others are
-    made from its records and what `qualify` kept beside them."""
+    """All that can be said of these runs, without ratios that errata withhold. `verdicts` of a run
+    folder stand as they are; others are made from its records and what `qualify` kept beside
+    them."""
     modelled = with_models(_ordered(_distinct(summaries)), beside.further)
     placed = [with_roofs(one, modelled) for one in modelled]
     doubts = doubts_of(placed, beside.errata, beside.today, beside.neighbours)
     return Analysis(
-        runs=tuple(_judged(one, verdicts or {}) for one in placed),
+        runs=tuple(_judged(one, verdicts or {}, doubts) for one in placed),
         machines=machines_of(placed, doubts, beside.prices),
         doubts=doubts,
         claims=tuple(_claims(placed, beside, doubts)),
@@ -167,9 +168,9 @@ def _machine(group: Sequence[Summary], doubts: Doubts, prices: Prices | None) ->
     )
     found = list(gains_of(group, doubts))
     return Machine(
-        gains=tuple(one for one in found if not one.why_not),
+        gains=tuple(one for one in found if not one.grade.withheld),
         trains=tuple(line for each in told for line in next(filter(None, each), [])),
-        barred=tuple(one for one in found if one.why_not),
+        withheld=tuple(one for one in found if one.grade.withheld),
         ladders=ladders_of(group, doubts, prices),
     )
 
@@ -190,12 +191,14 @@ def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
     return sorted(most, key=lambda one: models.index(one.run.model))
 
 
-def _judged(summary: Summary, verdicts: Mapping[Path, Sequence[CheckResult]]) -> JudgedRun:
+def _judged(
+    summary: Summary, verdicts: Mapping[Path, Sequence[CheckResult]], doubts: Doubts
+) -> JudgedRun:
     run = summary.run
     checks = verdicts.get(run.folder)
     if checks is None:
         checks = judge_run(summary, summary.reference, health_of(run))
-    return JudgedRun(summary, tuple(checks), kept(run.folder))
+    return JudgedRun(without_withheld(summary, doubts), tuple(checks), kept(run.folder))
 
 
 def _claims(summaries: Sequence[Summary], beside: Beside, doubts: Doubts) -> Iterable[ModelClaims]:

@@ -12,15 +12,22 @@ from gpulift.analysis.bounds import MODEL
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.facts import facts
-from gpulift.analysis.gains import FASTER, FIRST_MODELS, NO_DIFFERENCE, SAME_MEMORY
-from gpulift.analysis.standing import LADDER, LADDERS, ONE_LAUNCH, why_not_deciding
-from gpulift.analysis.summary import Summary
+from gpulift.analysis.gains import (
+    BF16,
+    FASTER,
+    FIRST_MODELS,
+    MODELS,
+    NO_DIFFERENCE,
+    SAME_MEMORY,
+    leaning,
+)
+from gpulift.analysis.grade import Grade, grade_of
+from gpulift.analysis.standing import KNOWN_ERROR, LADDER, LADDERS
+from gpulift.analysis.summary import Summary, worth_over
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
-
-DEFAULTS = {"torch_default": "torch's defaults"}  # of a first rung, in words
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,12 @@ class Step:
     case: Case
     over: str
     speedup: Estimate
-    why_not: str  # it may be in no sentence and no figure
+    grade: Grade
+
+    @property
+    def why_not(self) -> str:
+        """It stands in no sentence and no figure: an erratum calls it wrong."""
+        return KNOWN_ERROR if self.grade.withheld else ""
 
 
 @dataclass(frozen=True)
@@ -40,11 +52,11 @@ class Rung:
     name: str
     per_s: Estimate  # items
     before: Step | None  # over the last measured rung; None of the first
-    whole: Step | None  # over the first
+    whole: Step | None  # over the reference; None of that
     apart: bool  # between it and the rung before are some that were not measured
     memory_bytes: int | None  # peak on the device
     saved_bytes: int  # of it, against the rung before; 0 where that is not worth a word
-    joules: float | None  # of a million items
+    joules: float | None  # of a million or a billion items
     usd: Estimate | None  # of them
 
     @property
@@ -66,7 +78,7 @@ class Ladder:
     @property
     def model(self) -> str:
         """Its name in words."""
-        return FIRST_MODELS.get(_model(self.case), _model(self.case))
+        return MODELS.get(_model(self.case), _model(self.case))
 
     @property
     def item(self) -> str:
@@ -75,30 +87,31 @@ class Ladder:
         return (arm.cost and arm.cost.item) or "item"
 
     @property
-    def first(self) -> str:
-        """What the whole is held against, in words."""
-        return DEFAULTS.get(self.rungs[0].name, self.rungs[0].name)
+    def reference(self) -> str:
+        """What the whole is held against, in words: BF16, where training begins, or the first."""
+        return _reference([one.name for one in self.rungs])
 
     @property
     def said(self) -> str:
-        """`Llama 1B: 60123 tokens/s with all up to fp8, 11.2× torch's defaults; tf32 brings 4×`."""
+        """`Llama 1B: 60123 tokens/s with all up to fp8, 1.55× bf16; tf32 brings 4×`."""
         best = max(self.rungs, key=lambda one: one.per_s.value)
         rate = f"{self.model}: {item_rate(best.per_s.value, self.item)} with"
         head = f"{rate} {'all up to ' if best.whole else ''}{best.name}"
         if whole := best.whole:
-            why_not = f"not told against {self.first} ({whole.why_not})"
-            head += f", {why_not if whole.why_not else f'{_ratio(whole)} {self.first}'}"
-        return "; ".join((head, *filter(None, map(_worth, self.rungs)), *self._untold()))
+            why_not = f"withheld against {self.reference} ({whole.grade.withheld})"
+            head += f", {why_not if whole.why_not else f'{_ratio(whole)} {self.reference}'}"
+        once = ["one launch: provisional"] if len(self.case.measured) == 1 else []
+        return "; ".join((head, *filter(None, map(_worth, self.rungs)), *self._untold(), *once))
 
     def _untold(self) -> Iterator[str]:
-        """`what tf32, bf16 bring is not told (one launch)`, by reason."""
+        """`what tf32, bf16 bring is withheld (REASON)`, by reason."""
         reasons: dict[str, list[str]] = {}
         for one in self.rungs:
             if one.before and one.before.why_not:
-                reasons.setdefault(one.before.why_not, []).append(one.name)
+                reasons.setdefault(one.before.grade.withheld, []).append(one.name)
         for why_not, names in reasons.items():
             verb = "brings" if len(names) == 1 else "bring"
-            yield f"what {', '.join(names)} {verb} is not told ({why_not})"
+            yield f"what {', '.join(names)} {verb} is withheld ({why_not})"
 
 
 def ladders_of(
@@ -127,6 +140,7 @@ def rungs_of(
     rates = {name: rate for name in every if (rate := _rate(case, name))}
     names = list(rates)
     rungs: list[Rung] = []
+    reference = _reference(names)
     for name in names:
         before = rungs[-1] if rungs else None
         arm, memory = case.arms[name][0], facts(case, name).device_bytes or None
@@ -136,7 +150,7 @@ def rungs_of(
                 name=name,
                 per_s=rates[name],
                 before=_step(case, name, before.name, doubts) if before else None,
-                whole=_step(case, name, names[0], doubts) if before else None,
+                whole=_step(case, name, reference, doubts) if name != reference else None,
                 apart=before is not None and every[every.index(name) - 1] != before.name,
                 memory_bytes=memory,
                 saved_bytes=_saved(memory, least) if memory and least else 0,
@@ -147,6 +161,10 @@ def rungs_of(
     return tuple(rungs)
 
 
+def _reference(names: Sequence[str]) -> str:
+    return BF16 if BF16 in names else next(iter(names), "")
+
+
 def _rate(case: Case, name: str) -> Estimate | None:
     """Items a second; None of an arm that was not measured, or counts none."""
     launches = case.arms.get(name)
@@ -155,12 +173,8 @@ def _rate(case: Case, name: str) -> Estimate | None:
 
 def _step(case: Case, name: str, over: str, doubts: Doubts) -> Step | None:
     """None where the two were never measured together."""
-    pair = stats.pair_ratio(case.measured, name, over)
-    if pair is None:
-        return None
-    why_not = why_not_deciding(case.measured, (name, over), doubts.known(case.measured))
-    once = ONE_LAUNCH if pair.speedup.one_launch else ""
-    return Step(case, over, pair.speedup, why_not or once)
+    row = worth_over(case, name, over)
+    return Step(case, over, row.speedup, grade_of(row, doubts)) if row else None
 
 
 def _saved(memory: int, before: int) -> int:
@@ -194,7 +208,7 @@ def _worth(rung: Rung) -> str:
     if step is None:
         return ""
     name = f"{rung.name} (over {step.over})" if rung.apart else rung.name
-    word = text.verdict(step.speedup)[1]
+    word = leaning(step.speedup)
     if word == FASTER:
         return f"{name} brings {_ratio(step)}"
     if word == NO_DIFFERENCE:

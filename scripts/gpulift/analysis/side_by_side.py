@@ -1,5 +1,5 @@
 """GPU models side by side in their main facts: a training step of a language model, products,
-memory, links, and what a million tokens cost.
+memory, links, and what a billion tokens cost.
 
 Each is the figure of a model over all known runs of it (`over_runs`).
 """
@@ -170,7 +170,7 @@ def _steps(by_model: ByModel, prices: Prices | None, choice: Choice) -> Iterator
             def usd(case: Case, arm: Arm, prices: Prices = prices) -> Estimate | None:
                 return costing.usd_of(case, arm, prices)
 
-            yield Fact(f"{name}, a million tokens", about, USD, step.cells(usd), differs, arm)
+            yield Fact(f"{name}, a billion tokens", about, USD, step.cells(usd), differs, arm)
 
 
 def _common(found: Sequence[Mapping[Key, Sequence[Record]]], choice: Choice) -> _Step | None:

@@ -1,7 +1,7 @@
-"""Whether a ratio may lead a table, a figure or a sentence, or decide a claim, and why not.
+"""What speaks against a ratio beside its grade: it decides where a row stands, not whether.
 
-Whatever chooses what a reader sees first asks here: the first screen of a report, README's figures,
-BEGIN.md, `claims`, `cite` and `cost`. What may not lead stands in tables still, with the reason.
+Whatever orders what a reader sees asks here: the first screen of a report, BEGIN.md, the terminal,
+`claims`, `cite` and `cost`. Withheld is what an erratum calls wrong for these very arms alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from gpulift.analysis.bounds import HOST, SLEEP, SLEEPS, Bound, bound_of, trained_model
 from gpulift.analysis.choice import ADDING_UP
-from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import Worth
 from gpulift.engine import quick
@@ -22,28 +21,25 @@ ADDED_UP = "settings added up"
 KNOWN_ERROR, CONTROL = "known error", "against a control"
 HOST_BOUND = "bound by the host"
 ONE_LAUNCH, UNEQUAL = "one launch", "another batch"
-GONE = "no more in the sweep"
 BEYOND = "beyond 30×"
-REASONS = (GONE, ADDED_UP, KNOWN_ERROR, CONTROL, HOST_BOUND, SLEEPS, ONE_LAUNCH, UNEQUAL, BEYOND)
 QUOTABLE = 30.0  # a ratio beyond it, or its inverse, is one of two things that nobody compares
 
 
-def why_not_leading(row: Worth, doubts: Doubts = NO_DOUBTS) -> str:
-    """One of REASONS, the first that holds; empty where nothing speaks against the row."""
-    if doubts.today.gone(row.case.first, (row.arm,), row.baseline):
-        return GONE
-    if row.case.technique in ADDING_UP:  # the ratio over its baseline is of no one setting
+def qualm(row: Worth) -> str:
+    """What speaks against this ratio, the first that holds: a control, the host's pace or a sleep,
+    several settings, another batch, two things that nobody compares; empty where nothing does."""
+    if found := _barred(row.case.measured[0], (row.arm, row.baseline), row.bounds):
+        return found
+    if row.case.technique in ADDING_UP and _rungs_apart(row) > 1:
         return ADDED_UP
-    records = row.case.measured
-    known = doubts.known(records)
-    barred = _barred(records[0], (row.arm, row.baseline), row.bounds, known)
-    if barred:
-        return barred
-    if row.speedup.one_launch:
-        return ONE_LAUNCH
     if _trains_other_batches(row):
         return UNEQUAL
     return "" if 1 / QUOTABLE <= row.speedup.value <= QUOTABLE else BEYOND
+
+
+def _rungs_apart(row: Worth) -> int:
+    names = [arm.name for arm in row.case.first.arms]
+    return names.index(row.arm) - names.index(row.baseline)
 
 
 def _trains_other_batches(row: Worth) -> bool:
@@ -61,23 +57,18 @@ def why_not_deciding(
     times: bool = True,
     controls: bool = False,
 ) -> str:
-    """The same for a claim about these arms of a case, which says itself what it compares: how much
-    work a step is, and on how many launches it rests, is not asked. What is no matter of `times`,
-    as memory, no pace makes wrong. With `controls` the claim asks about one."""
+    """Why a claim about these arms of a case is not decided, which says itself what it compares.
+    What is no matter of `times`, as memory, no pace makes wrong. With `controls` the claim asks
+    about one."""
+    if any(one.withholds(arms) for one in known):
+        return KNOWN_ERROR
     bounds = [bound_of(records, arm) for arm in arms] if times else []
-    return _barred(records[0], arms, bounds, known, controls=controls)
+    return _barred(records[0], arms, bounds, controls=controls)
 
 
 def _barred(
-    record: Record,
-    arms: Sequence[str],
-    bounds: Sequence[Bound],
-    known: Iterable[Erratum],
-    *,
-    controls: bool = False,
+    record: Record, arms: Sequence[str], bounds: Sequence[Bound], *, controls: bool = False
 ) -> str:
-    if any(one.withholds(arms) for one in known):
-        return KNOWN_ERROR
     if not controls and any(map(record.is_control, arms)):
         return CONTROL
     if any(one.kind == SLEEP for one in bounds):

@@ -513,15 +513,21 @@ def _unit_costs(cases: Sequence[Case]) -> list[UnitCost]:
 
 
 def _worths(case: Case, roofs: Sequence[Roof]) -> list[Worth]:
-    baseline = next((arm for arm in case.first.arms if arm.role == "baseline"), None)
+    baseline = next((arm.name for arm in case.first.arms if arm.role == "baseline"), None)
     if baseline is None:
         return []
-    time_s = case.times_s.get(baseline.name)
-    if time_s is None:
-        return []
-    base = _Baseline(baseline.name, time_s, facts(case, baseline.name))
-    found = (_worth(case, arm, base, roofs) for arm in case.first.arms if arm is not baseline)
+    names = (arm.name for arm in case.first.arms if arm.name != baseline)
+    found = (worth_over(case, name, baseline, roofs) for name in names)
     return [row for row in found if row is not None]
+
+
+def worth_over(case: Case, arm: str, over: str, roofs: Sequence[Roof] = ()) -> Worth | None:
+    """What an arm is worth against another of its case, which need not be the baseline; None where
+    no launch has both."""
+    time_s, found = case.times_s.get(over), case.first.arm(arm)
+    if time_s is None or found is None:
+        return None
+    return _worth(case, found, _Baseline(over, time_s, facts(case, over)), roofs)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,28 @@
-"""`gpulift cost`: money and joules of a million images, samples or tokens, from records."""
+"""`gpulift cost`: money and joules of a million images or a billion tokens, from records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
 from gpulift.analysis.bounds import bound_of
 from gpulift.analysis.choice import choice_of, read_cases
-from gpulift.analysis.cost import HOUR_S, CostRow, arm_label, cost_rows, money, read_prices
+from gpulift.analysis.cost import (
+    AMOUNTS,
+    HOUR_S,
+    CostRow,
+    amount,
+    arm_label,
+    cost_rows,
+    money,
+    read_prices,
+)
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.facts import UNKNOWN
-from gpulift.analysis.standing import HOST_BOUND, ONE_LAUNCH
+from gpulift.analysis.standing import HOST_BOUND
 from gpulift.commands import shared as commands
 from gpulift.engine import machine
 from gpulift.ground import terminal, text
@@ -21,17 +31,20 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts.matching import selected
 
-WORK = ("technique", "case", "arm", "a million")  # columns that say of what
+WORK = ("technique", "case", "arm", "of a")  # columns that say of what
+
+Every = Annotated[bool, typer.Option("--all", help="Building blocks, too, not whole steps alone.")]
 
 
 def cost(
     results: SomeResults = None,
     usd_per_hour: Price = None,
     filter: Filter = None,
+    every: Every = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """USD and joules of a million images, samples or tokens, of each arm, beside its speedup.
+    """USD and joules of a million images or a billion tokens of each training step, with speedups.
 
     Without RESULTS those of the checkout. A case counts where its records name these items.
     """
@@ -41,10 +54,11 @@ def cost(
     prices = read_prices(usd_per_hour or [], models)
     choice = choice_of(commands.results_folder())
     doubts = doubts_of(summaries, choice.errata, choice.today)
-    found = [row for one in summaries for row in cost_rows(one, prices, doubts)]
+    found = [row for one in summaries for row in cost_rows(one, prices, doubts, every=every)]
     if not found:
         raise GpuliftError(
-            "no record counts images, samples or tokens; those of whole training steps do"
+            "no record of a whole training step counts images, samples or tokens; --all asks"
+            " building blocks, too"
         )
     if as_json:
         commands.print_json([as_dict(row) for row in found])
@@ -62,15 +76,15 @@ def cost(
 
 
 def table(rows: Sequence[CostRow]) -> Table:
-    """The rows of one model; money and joules are those of a million."""
+    """The rows of one model; money and joules are those of a million or a billion items."""
     machine = f"{rows[0].summary.run.machine} ({rows[0].model})"
-    title = f"What does a million cost on {machine}?"
+    title = f"What does training cost on {machine}?"
     priced = any(row.usd for row in rows)
     numbers = ("speedup", "time", *(["USD"] if priced else []), "joules of its cards")
-    made = terminal.titled(title, ("time", "speedup"), (*WORK, *numbers), numbers)
+    made = terminal.titled(title, ("joules of its cards",), (*WORK, *numbers), numbers)
     for row in rows:
         cells = [row.case.technique, text.case_label(row.case.case_id, short=True), arm_label(row)]
-        cells += [f"{row.item}s", _speedup(row), duration(row.time_s.value)]
+        cells += [amount(row.item), _speedup(row), duration(row.time_s.value)]
         cells += [money(row.usd)] if priced else []
         made.add_row(*cells, UNKNOWN if row.joules is None else energy(row.joules))
     return made
@@ -90,7 +104,7 @@ def models_table(beside: Sequence[Mapping[str, CostRow]]) -> Table:
     priced = all(row.usd for row in rows)
     what = "USD" if priced else "time"
     names = dict.fromkeys(row.model for row in rows)
-    title = f"Models side by side: {what} of a million"
+    title = f"Models side by side: {what}"
     made = terminal.titled(title, columns=(*WORK, *names), numbers=names)
     for models in beside:
         first = next(iter(models.values()))
@@ -99,7 +113,7 @@ def models_table(beside: Sequence[Mapping[str, CostRow]]) -> Table:
             first.case.technique,
             label,
             first.arm,
-            f"{first.item}s",
+            amount(first.item),
             *(_on_model(models.get(name), priced) for name in names),
         )
     return made
@@ -132,11 +146,14 @@ def duration(seconds: float) -> str:
 
 
 def _speedup(row: CostRow) -> str:
-    worth = row.worth
-    if worth is None:
+    gain = row.gain
+    if gain is None:
         return ""
-    why_not = row.why_not if row.why_not not in (HOST_BOUND, ONE_LAUNCH) else ""  # which it says
-    return "\n".join(filter(None, (text.speedup(worth.speedup), *worth.remarks, why_not)))
+    if gain.grade.withheld:
+        return f"withheld: {gain.grade.withheld}"
+    qualm = gain.qualm if gain.qualm != HOST_BOUND else ""  # which remarks say
+    told = f"{text.speedup(gain.row.speedup)} {gain.grade.marks}"
+    return "\n".join(filter(None, (told, *gain.row.remarks, qualm)))
 
 
 def _on_model(row: CostRow | None, priced: bool) -> str:
@@ -146,7 +163,8 @@ def _on_model(row: CostRow | None, priced: bool) -> str:
 
 
 def as_dict(row: CostRow) -> Mapping[str, Any]:
-    """All of it as JSON, money and joules of a million items."""
+    """All of it as JSON, time, money and joules of so many `items`; no speedup that is withheld."""
+    shown = row.gain if row.gain and not row.gain.grade.withheld else None
     return {
         "model": row.model,
         "run": row.summary.run.folder.name,
@@ -156,12 +174,13 @@ def as_dict(row: CostRow) -> Mapping[str, Any]:
         "baseline": row.baseline,
         "item": row.item,
         "gpus": row.gpus,
-        "speedup": _ends(row.worth.speedup) if row.worth else None,
+        "speedup": _ends(shown.row.speedup) if shown else None,
+        "evidence": row.gain.words if row.gain else "",
         "bound": bound_of(row.case.measured, row.arm).shown,
-        "why_not_leading": row.why_not,
-        "seconds_per_million": _ends(row.time_s),
-        "usd_per_million": _ends(row.usd),
-        "joules_per_million": row.joules,
+        "items": AMOUNTS[row.item],
+        "seconds": _ends(row.time_s),
+        "usd": _ends(row.usd),
+        "joules": row.joules,
         "why_no_joules": row.why_no_joules,
         "records": list(row.case.record_ids(row.arm)),
     }

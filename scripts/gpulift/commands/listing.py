@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from textwrap import shorten
@@ -20,6 +20,7 @@ from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground.arguments import Filter, Json, one_filter
 from gpulift.ground.text import visible
 from gpulift.records.model import Context
+from gpulift.records.read import run_folders
 
 # What most training jobs can turn on: a number format, a compiler, fused attention, a fused
 # optimizer, a way of loading, several GPUs. Each measures whole steps, or what feeds them.
@@ -31,6 +32,11 @@ FIRST = (
     "input/pipeline",
     "distributed/data_parallel",
 )
+GAINS = (
+    "×: the gain that speaks for it, ●●● from three launches on each of two cards, ●●○ from three,"
+    " ●○○ from fewer, on"
+)
+NO_GAINS: Mapping[str, str] = {}
 PIPED_COLUMNS = 100
 LEAST_COLUMNS = 20  # of a text that is shortened
 
@@ -62,27 +68,53 @@ def list_techniques(
         told = [{**asdict(one), "not_here": one.not_here(context)} for one in chosen]
         typer.echo(json.dumps(told, indent=2, allow_nan=False, default=str))
         return
-    for line in theme_lines(chosen, context) if themes else lines(chosen, context, wide):
+    shown = (
+        theme_lines(chosen, context)
+        if themes
+        else lines(chosen, context, wide, gains_here(chosen, context))
+    )
+    for line in shown:
         typer.echo(line)
 
 
-def lines(infos: Sequence[TechniqueInfo], context: Context, wide: bool) -> Iterator[str]:
-    """A line for each technique, with an empty one between themes; then each reason why some
-    cannot run, once."""
+def gains_here(infos: Sequence[TechniqueInfo], context: Context) -> dict[str, str]:
+    """`1.24× ●●○` of each technique of which the checkout has a figure of this GPU model."""
+    folders = run_folders(machine.results_folder() / context.slug) if context.gpu else []
+    if not folders:
+        return {}
+    from gpulift.analysis.known import gains_of_model
+
+    stems = {info.id.replace("/", ".") for info in infos}
+    found = gains_of_model(machine.results_folder(), folders, stems)
+    return {id: gain.told for id, gain in found.items()}
+
+
+def lines(
+    infos: Sequence[TechniqueInfo],
+    context: Context,
+    wide: bool,
+    gains: Mapping[str, str] = NO_GAINS,
+) -> Iterator[str]:
+    """A line for each technique, with its gain where one is known, and an empty one between themes;
+    then each reason why some cannot run, once."""
     why = {info.id: info.told_not_here(context) for info in infos}
     reasons = Counter(filter(None, why.values())).most_common()
     numbers = {reason: str(number) for number, (reason, _) in enumerate(reasons, start=1)}
     longest = max(len(info.id) for info in infos)
+    widest = max(map(len, gains.values()), default=0)
     for number, (_, members) in enumerate(groupby(infos, _theme)):
         yield from [""] if number else []
         for info in members:
             star = "*" if info.id in FIRST else " "
             begun = f"{star} {numbers.get(why[info.id], ''):1} {info.id:{longest}}  "
+            begun += f"{gains.get(info.id, ''):>{widest}}  " if gains else ""
             told = f"{info.question} ({_details(info)})" if wide else _short(info.question, begun)
             yield visible(f"{begun}{told}".rstrip())
     yield ""
     if any(info.id in FIRST for info in infos):
         yield "* to begin with: most training jobs can turn it on"
+    if gains:
+        yield f"{GAINS} {context.gpu.name if context.gpu else 'this machine'}"
     for reason, count in reasons:
         yield visible(f"{numbers[reason]} cannot run here: {reason} ({_counted(count)})")
     here = len(infos) - sum(count for _, count in reasons)

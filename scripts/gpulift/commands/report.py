@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,15 @@ from gpulift.engine.machine import own_results, results_folder
 from gpulift.ground.arguments import Filter, Price, SomeResults, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import visible
 from gpulift.records.find import require_model
 from gpulift.records.read import read_results, reading_once, run_folders
 from gpulift.verdicts.matching import selected
+
+if TYPE_CHECKING:
+    from gpulift.analysis.analyse import Machine
+
+MOST_LINES = 5  # of what is worth most, on the terminal
 
 
 @reading_once()
@@ -98,7 +104,24 @@ def report(
     further = records_beside(summaries, [*places, results_folder()], say)
     changed = [change.machine for change in made]
     analysis = analysis_of(summaries, further, prices, models=changed)
-    typer.echo(page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}))
+    path = page.write(analysis, folder, made, {"report.csv": csv_bytes(found)})
+    for name, machine in analysis.machines.items():
+        for line in last_lines(name, machine):
+            typer.echo(visible(line))
+    typer.echo(path)
+
+
+def last_lines(name: str, machine: Machine) -> Iterator[str]:
+    """What leads the page: of settings added up the sentence, and of whole training steps those
+    that gain most, by the figures that the page has of them."""
+    from gpulift.analysis.gains import MODELS, leading, step_lists
+
+    yield from (f"{name}: {one.said}" for one in machine.ladders[:1])
+    found = leading(machine.gains)
+    for line in step_lists(machine.gains, dict.fromkeys(found, "")).faster[:MOST_LINES]:
+        gain = found[line.technique]
+        over = f"{gain.row.arm} over {gain.row.baseline}"
+        yield f"{name}: {gain.told} {line.technique}, {over}, {MODELS.get(gain.model, gain.model)}"
 
 
 def _as_beside(path: Path) -> Path:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from gpulift.analysis import cost
 from gpulift.analysis.bounds import bound_of
+from gpulift.analysis.ladder import Ladder, Rung
 from gpulift.analysis.over_runs import ModelFigure
 from gpulift.analysis.side_by_side import USD, Fact, SideBySide
 from gpulift.ground import text
@@ -15,6 +19,34 @@ NO_STEP = (
 )
 NO_PRICE = "Add --usd-per-hour MODEL=PRICE for each to see the cost per token."
 PRICED = "USD are those of the prices that were given."
+
+
+@dataclass(frozen=True)
+class Ladders:
+    """What a model's settings reach on several machines: of each setting the rung of each, None
+    where it was not measured."""
+
+    model: str
+    machines: tuple[str, ...]
+    ladders: tuple[Ladder, ...]
+    rows: tuple[tuple[str, tuple[Rung | None, ...]], ...]
+
+
+def ladders(found: Iterable[tuple[str, Ladder]]) -> tuple[Ladders, ...]:
+    """Of models that two machines or more have, by the machines' names; the settings in the order
+    of the longest."""
+    models: dict[str, dict[str, Ladder]] = {}
+    for machine, one in found:
+        models.setdefault(one.model, {}).setdefault(machine, one)
+    return tuple(_ladders(model, each) for model, each in models.items() if len(each) > 1)
+
+
+def _ladders(model: str, found: dict[str, Ladder]) -> Ladders:
+    longest = sorted(found.values(), key=lambda one: -len(one.rungs))
+    names = dict.fromkeys(rung.name for one in longest for rung in one.rungs)
+    rungs = [{rung.name: rung for rung in one.rungs} for one in found.values()]
+    rows = ((name, tuple(of.get(name) for of in rungs)) for name in names)
+    return Ladders(model, tuple(found), tuple(found.values()), tuple(rows))
 
 
 def shown(fact: Fact, cell: ModelFigure) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from gpulift.analysis.arms import item_rate
-from gpulift.analysis.gains import FASTER, memory_ratio
+from gpulift.analysis.gains import FASTER, leaning, memory_ratio
 from gpulift.analysis.summary import Worth
 from gpulift.ground import text
 from gpulift.report import plots
@@ -69,9 +69,8 @@ def _of_arm(arm: str, rows: Sequence[Worth], axis: str | None) -> str:
     """`pinned: faster in 13 of 14 cases, 1.31× (h2d, 4 KiB) to 5.46× (h2d, 16 MiB); ...`."""
     best, worst = rows[0], rows[-1]
     if len(rows) == 1:
-        glyph, word = text.verdict(best.speedup)
-        return f"{arm}: {glyph} {word}, {_gain(best)}"
-    words = Counter(text.verdict(row.speedup)[1] for row in rows)
+        return f"{arm}: {text.verdict(best.speedup)[0]} {leaning(best.speedup)}, {_gain(best)}"
+    words = Counter(leaning(row.speedup) for row in rows)
     counted = [f"{word} in {count} of {len(rows)} cases" for word, count in words.most_common()]
     if axis is None and len(rows) <= MOST_CASES:
         return f"{arm}: {', '.join(counted)}: {', '.join(_gain(row) for row in rows)}"
@@ -107,7 +106,7 @@ def _where_faster(rows: Sequence[Worth], axis: str) -> str:
 def _gaining(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:
     """The rows from the largest value of the axis down to the first that does not gain."""
     found = sorted(_along(rows, axis), key=lambda pair: -pair[0])
-    return list(takewhile(lambda pair: text.verdict(pair[1].speedup)[1] == FASTER, found))
+    return list(takewhile(lambda pair: leaning(pair[1].speedup) == FASTER, found))
 
 
 def _along(rows: Sequence[Worth], axis: str) -> list[tuple[float, Worth]]:

@@ -11,6 +11,7 @@ from gpulift.analysis.summary import Summary
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.whole import write_whole
 from gpulift.report import (
+    beside,
     claimed,
     error_rates,
     escaping,
@@ -135,6 +136,7 @@ def contents_of(
         "names": [one.run.machine for one in summaries],
         "machines": machines,
         "ladders": ladders,
+        "climbed": beside.ladders((one.machine.summary.run.machine, one.ladder) for one in ladders),
         "settings": settings(machines),
         "changes": list(changes),
         "certificates": certificates,

@@ -126,6 +126,7 @@ def _environment(html: bool) -> Environment:
         cpu=views.cpu,
         usd=costing.of_comparison,
         money=costing.money,
+        amount=costing.amount,
         usd_of_records=costing.of_records,
         energy=views.energy,
         launches=views.launches,

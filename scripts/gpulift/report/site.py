@@ -14,7 +14,7 @@ from gpulift.report.views import MachineView, TechniqueView
 
 FRONT = "index.html"
 FOLDER = "pages"  # of all other pages
-ON_FRONT = ("ladder", "beside", "answer", "changes", "duets", "index")
+ON_FRONT = ("beside", "ladder", "answer", "changes", "duets", "index")
 OF_MACHINE = ("roofs", "topology", "missing", "conditions", "records")
 # Pages about all machines and techniques: file, name, sections.
 ABOUT_ALL = (

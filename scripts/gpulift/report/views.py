@@ -18,7 +18,6 @@ from gpulift.analysis.ladder import Ladder
 from gpulift.analysis.machine import verdict
 from gpulift.analysis.machine.checks import basis
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
-from gpulift.analysis.standing import KNOWN_ERROR, REASONS, why_not_leading
 from gpulift.analysis.summary import Summary, Worth
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
@@ -91,7 +90,8 @@ class MachineView:
     lists: StepLists = field(default_factory=StepLists)  # whole training steps
     themes: tuple[Theme, ...] = ()  # building blocks
     trains: tuple[str, ...] = ()  # how fast it trains whole models, and is fed
-    barred: tuple[Gain, ...] = ()  # of all its runs, what may be in none of these lines
+    gains: tuple[Gain, ...] = ()  # of all its runs, what these lines are taken from
+    withheld: tuple[Gain, ...] = ()  # and what errata call wrong, which is in none of them
     ladders: tuple[Ladder, ...] = ()  # settings one on top of the other, a model each
 
     @property
@@ -133,10 +133,15 @@ class MachineView:
         kept = ((one.name, tuple(filter(_matters, one.lines))) for one in self.themes)
         return [Theme(name, lines) for name, lines in kept if lines]
 
+    @cached_property
+    def leading(self) -> dict[str, Gain]:
+        """Of each technique the one figure that speaks for it."""
+        return gains.leading(self.gains)
+
     @property
     def runs(self) -> int:
         """How many runs its lines come from."""
-        return len({line.run for line in self.lines})
+        return len({line.leading.run for line in self.lines})
 
     @property
     def again(self) -> list[str]:
@@ -271,25 +276,25 @@ class MachineView:
 
     @property
     def kept_back(self) -> list[tuple[str, list[str], list[Record]]]:
-        """Why techniques are in no line: a reason, all that it keeps back, and of known errors the
-        records that have them."""
-        lines: list[StepLine | AnswerLine] = [*self.steps, *self.lines]
-        own = {line.technique for line in lines}
+        """What errata withhold of techniques that have no other figure: the reason, the techniques,
+        and the records that have the error."""
         found: dict[str, list[Worth]] = {}
-        for one in self.barred:
-            if one.row.technique not in own:
-                found.setdefault(one.why_not, []).append(one.row)
+        for one in self.withheld:
+            if one.row.technique not in self.leading:
+                found.setdefault(one.grade.withheld, []).append(one.row)
         return [
             (
                 reason,
-                list(dict.fromkeys(row.technique for row in found[reason])),
-                [record for row in found[reason] for record in row.case.measured]
-                if reason == KNOWN_ERROR
-                else [],
+                list(dict.fromkeys(row.technique for row in rows)),
+                [record for row in rows for record in row.case.measured],
             )
-            for reason in REASONS
-            if reason in found
+            for reason, rows in found.items()
         ]
+
+    def withheld_of(self, technique: str) -> str:
+        """Why the technique has no figure; empty where it has one."""
+        reasons = (one.grade.withheld for one in self.withheld if one.row.technique == technique)
+        return "" if technique in self.leading else next(reasons, "")
 
     @property
     def quiet(self) -> list[str]:
@@ -307,8 +312,13 @@ class MachineView:
 class RowView:
     """An arm of a case on one machine."""
 
-    worth: Worth
+    gain: Gain
     plot: Markup
+
+    @property
+    def worth(self) -> Worth:
+        """The comparison."""
+        return self.gain.row
 
     @property
     def clock(self) -> str:
@@ -336,16 +346,18 @@ class MetricsRow:
 
 @dataclass(frozen=True)
 class PartView:
-    """A technique on one machine; `strips` are the raw windows of cases, not of all where many."""
+    """A technique on one machine; `strips` are the raw windows of cases, not of all where many;
+    `withheld` says what errata call wrong, and of which arms in which cases, which no row has."""
 
     machine: MachineView
     id: str
+    cases: tuple[Case, ...]
     rows: tuple[RowView, ...]
+    withheld: tuple[tuple[str, str], ...]
     axis: str
     said: tuple[str, ...]
     strips: tuple[tuple[Case, Markup], ...]
     not_stripped: int
-    why_not: str = ""  # the reason why not even the first row may lead
     folded: bool = False  # another run of the same machine stands before it
 
     @property
@@ -460,7 +472,8 @@ def _joined(
         themes=tuple(gains.themes(machine.gains, techniques)),
         further=tuple(further),
         trains=machine.trains,
-        barred=machine.barred,
+        gains=machine.gains,
+        withheld=machine.withheld,
         ladders=machine.ladders,
     )
     yield from further
@@ -490,44 +503,40 @@ def technique_views(
     most_strips: int,
     doubts: Doubts = NO_DOUBTS,
 ) -> tuple[TechniqueView, ...]:
-    """Every technique in the given order, on every machine that measured it; of its rows those in
-    doubt stand behind, and what may not lead last. Of a machine's runs one whose ratios are a known
-    error stands behind those that have another.
+    """Every technique in the given order, on every machine that measured it; of its rows those with
+    a qualm or in doubt stand behind, and those that are withheld are named. Of a machine's runs one
+    without a figure stands behind those that have one.
 
     At most so many cases have their raw windows drawn, as many of each technique and machine.
     """
-    rows: dict[tuple[str, int], list[Worth]] = {}
+    cases: dict[tuple[str, int], list[Case]] = {}
     for machine in machines:
-        for row in sorted(
-            machine.summary.worths,
-            key=lambda one: (bool(why_not_leading(one, doubts)), doubts.doubted(one)),
-        ):
-            rows.setdefault((row.technique, machine.number), []).append(row)
+        for case in machine.summary.cases:
+            if case.measured and case.technique in techniques:
+                cases.setdefault((case.technique, machine.number), []).append(case)
     models = [machine.summary.run.model for machine in machines]
     made = []
-    strips_each = max(1, most_strips // max(1, len(rows)))
+    strips_each = max(1, most_strips // max(1, len(cases)))
     for id, anchor in techniques.items():
-        parts: list[PartView] = []
         measured = [
-            (machine, found, why_not_leading(found[0], doubts))
-            for machine in machines
-            if (found := rows.get((id, machine.number)))
+            (machine, found) for machine in machines if (found := cases.get((id, machine.number)))
         ]
-        for machine, found, why_not in sorted(
+        parts: list[PartView] = []
+        for machine, found in sorted(
             measured,
-            key=lambda one: (models.index(one[0].summary.run.model), one[2] == KNOWN_ERROR),
+            key=lambda one: (
+                models.index(one[0].summary.run.model),
+                not one[0].summary.worths_of(id),
+            ),
         ):
-            part = _part(machine, anchor, found, strips_each, parts)
-            parts.append(replace(part, why_not=why_not))
+            parts.append(_part(machine, anchor, found, strips_each, parts, doubts))
         tested = tuple(
             (view.model, view.anchor_of(one), one)
             for view in claims
             for one in view.told
             if one.claim.test and one.claim.test.technique == id
         )
-        made.append(
-            TechniqueView(id, anchor, parts[0].rows[0].worth.case.first, tuple(parts), tested)
-        )
+        made.append(TechniqueView(id, anchor, parts[0].cases[0].first, tuple(parts), tested))
     return tuple(made)
 
 
@@ -537,29 +546,56 @@ def part_id(anchor: str, machine: MachineView) -> str:
 
 
 def technique_ids(summaries: Sequence[Summary]) -> list[str]:
-    """Techniques in the order of their best gain on the first machine that has them."""
-    return list(dict.fromkeys(row.technique for one in summaries for row in one.worths))
+    """Techniques in the order of their best gain on the first machine that has them; then those
+    that have no figure."""
+    rows = (row.technique for one in summaries for row in one.worths)
+    compared = (case.technique for one in summaries for case in one.cases if _compares(case))
+    return list(dict.fromkeys((*rows, *compared)))
+
+
+def _compares(case: Case) -> bool:
+    """Whether its arms are compared: more than one was measured, and one is a baseline."""
+    if case.first.ceiling or case.first.judges_integrity:
+        return False
+    roles = {arm.role for arms in case.arms.values() for arm in arms[:1]}
+    return len(case.arms) > 1 and "baseline" in roles
 
 
 def _part(
     machine: MachineView,
     anchor: str,
-    rows: Sequence[Worth],
+    cases: Sequence[Case],
     most_strips: int,
     before: Sequence[PartView],
+    doubts: Doubts,
 ) -> PartView:
-    axis = marks.scale([row.speedup for row in rows])
-    cases = list({row.case.case_id: row.case for row in rows}.values())
+    found = [gains.gain_of(row, doubts) for row in machine.summary.worths_of(cases[0].technique)]
+    rows = sorted(found, key=lambda one: one.behind)
+    axis = marks.scale([one.row.speedup for one in rows])
     return PartView(
         machine=machine,
         id=part_id(anchor, machine),
-        rows=tuple(_row(row, axis) for row in rows),
+        cases=tuple(cases),
+        rows=tuple(RowView(one, marks.draw([one.row.speedup], axis)) for one in rows),
+        withheld=tuple(_withheld(cases, doubts)),
         axis=axis.label,
-        said=findings.of_rows(rows),
+        said=findings.of_rows([one.row for one in rows]),
         strips=tuple(_strips(cases[:most_strips])),
         not_stripped=max(0, len(cases) - most_strips),
         folded=any(machine.summary.run.model == one.machine.summary.run.model for one in before),
     )
+
+
+def _withheld(cases: Sequence[Case], doubts: Doubts) -> Iterator[tuple[str, str]]:
+    """`fused (65536), whole_step_graph (gpt2, small)`, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for case in cases:
+        baseline = next((arm.name for arm in case.first.arms if arm.role == "baseline"), "")
+        for name in case.arms:
+            if name != baseline and (why := doubts.withheld(case.measured, (name, baseline))):
+                said = f"{name} ({text.case_label(case.case_id, short=True)})"
+                reasons.setdefault(why, []).append(said)
+    yield from ((why, ", ".join(named)) for why, named in reasons.items())
 
 
 def _strips(cases: Sequence[Case]) -> Iterator[tuple[Case, Markup]]:
@@ -568,10 +604,6 @@ def _strips(cases: Sequence[Case]) -> Iterator[tuple[Case, Markup]]:
         drawn = strips.strip(case, [arm.name for arm in case.first.arms])
         if drawn:
             yield case, drawn
-
-
-def _row(row: Worth, axis: marks.Scale) -> RowView:
-    return RowView(row, marks.draw([row.speedup], axis))
 
 
 def cpu(row: Worth) -> tuple[str, ...]:

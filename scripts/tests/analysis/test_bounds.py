@@ -9,14 +9,13 @@ import pytest
 from gpulift.analysis.bounds import SLEEPS, Bound, bound_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
+from gpulift.analysis.gains import gains_of, without_withheld
 from gpulift.analysis.standing import (
     BEYOND,
     CONTROL,
     HOST_BOUND,
-    KNOWN_ERROR,
-    ONE_LAUNCH,
     UNEQUAL,
-    why_not_leading,
+    qualm,
 )
 from gpulift.analysis.summary import Summary
 from gpulift.records.model import Record
@@ -113,7 +112,7 @@ MODEL: Json = {"model": "gpt2"}
         (row_of([arm("old", 1e-6, clock="host"), arm("new", 5e-5)], MODEL), HOST_BOUND),
         (row_of(SOUND, notes={"store": "emulated: 1 MB/s"}), SLEEPS),
         (row_of(SOUND, controls=["old"]), CONTROL),
-        (row_of(SOUND, count=1), ONE_LAUNCH),
+        (row_of(SOUND, count=1), ""),
         (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0})], MODEL), UNEQUAL),
         (row_of([arm("old", 2.9e-2), arm("new", 1e-3)]), ""),
         (row_of([arm("old", 3.1e-2), arm("new", 1e-3)]), BEYOND),
@@ -122,16 +121,19 @@ MODEL: Json = {"model": "gpt2"}
         (row_of([SOUND[0], arm("new", 1e-3, cost={"items": 4.0}, ranks=4)], MODEL), ""),
     ],
 )
-def test_why_a_row_does_not_lead(made: Summary, why: str) -> None:
-    assert why_not_leading(made.worths[0]) == why
+def test_what_speaks_against_a_row(made: Summary, why: str) -> None:
+    assert qualm(made.worths[0]) == why
 
 
-def test_a_known_error_is_the_first_reason() -> None:
-    made = row_of(WAITING, count=1)
-    error = Erratum("x", "x", "x", "x", runs=("*",), leads=False)
-    assert why_not_leading(made.worths[0], doubts_of([made], [error])) == KNOWN_ERROR
-    leading = Erratum("x", "x", "x", "x", runs=("*",))
-    assert why_not_leading(made.worths[0], doubts_of([made], [leading])) == HOST_BOUND
+def test_a_known_error_withholds_its_arms_alone_beside_any_qualm() -> None:
+    made = row_of([*WAITING, arm("other", 1e-3)])
+    error = Erratum("x", "x", "x", "x", runs=("*",), arms="new", leads=False)
+    gains = {one.row.arm: one for one in gains_of([made], doubts_of([made], [error]))}
+    assert {name: one.grade.withheld for name, one in gains.items()} == {"new": "x", "other": ""}
+    assert {one.qualm for one in gains.values()} == {HOST_BOUND}
+    assert [row.arm for row in without_withheld(made, doubts_of([made], [error])).worths] == [
+        "other"
+    ]
 
 
 def test_a_row_says_what_bounds_both_of_its_arms() -> None:

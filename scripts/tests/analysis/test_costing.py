@@ -12,6 +12,7 @@ import pytest
 from gpulift import cli
 from gpulift.analysis import cost as costing
 from gpulift.analysis.arms import IDLE_GPUS
+from gpulift.analysis.errata import TEXTS
 from gpulift.commands.cost import duration
 from gpulift.ground.errors import OK, USAGE, GpuliftError
 from gpulift.ground.estimate import Estimate
@@ -33,7 +34,7 @@ def training(
         sample.arm("fp32", 0.2 / speed, cost=TOKENS, noise=0, launch_noise=0, **arm),
         sample.arm("bf16", 0.1 / speed, cost=TOKENS, noise=0, launch_noise=0, **arm),
     ]
-    made = sample.launches(2, "precision/mixed", {"model": "gpt2"}, both, context=context)
+    made = sample.launches(3, "precision/mixed", {"model": "gpt2"}, both, context=context)
     slug = context.get("gpu", {"name": "cpu"})["name"].lower().replace(" ", "-")
     return sample.write(results / slug / "2026-11-21-abc1234", made)
 
@@ -48,19 +49,20 @@ def test_money_is_time_times_price_and_joules_are_the_records(root: Path, capfd:
     training(root / "results", power_w=700.0)
     baseline, arm = as_json(capfd, "--usd-per-hour", "3.6")
     assert (baseline["arm"], baseline["baseline"], baseline["speedup"]) == ("fp32", True, None)
-    assert baseline["seconds_per_million"]["value"] == pytest.approx(200)
-    assert baseline["usd_per_million"]["value"] == pytest.approx(0.2)
-    assert (arm["arm"], arm["item"], arm["gpus"]) == ("bf16", "token", 1)
-    assert arm["usd_per_million"]["value"] == pytest.approx(0.1)
+    assert baseline["seconds"]["value"] == pytest.approx(200e3)
+    assert baseline["usd"]["value"] == pytest.approx(200)
+    assert (arm["arm"], arm["item"], arm["items"], arm["gpus"]) == ("bf16", "token", 1e9, 1)
+    assert arm["usd"]["value"] == pytest.approx(100)
     assert arm["speedup"]["value"] == pytest.approx(2)
-    assert arm["joules_per_million"] == pytest.approx(700 * 1.01 * 100)
+    assert arm["joules"] == pytest.approx(700 * 1.01 * 100e3)
+    assert arm["evidence"].startswith("3 launches, one run, one card")
     assert arm["why_no_joules"] == ""
-    assert len(arm["records"]) == 2
+    assert len(arm["records"]) == 3
 
 
 def test_without_a_price_there_is_no_money(root: Path, capfd: SHOWN) -> None:
     folder = training(root / "results")
-    assert [one["usd_per_million"] for one in as_json(capfd, str(folder))] == [None, None]
+    assert [one["usd"] for one in as_json(capfd, str(folder))] == [None, None]
     assert cli.main(["cost", str(folder)]) == OK
     shown = capfd.readouterr().out
     header = next(line for line in shown.splitlines() if line.startswith("technique"))
@@ -72,21 +74,21 @@ def test_the_table_has_speedup_money_and_why_joules_are_missing(root: Path, capf
     training(root / "results")
     assert cli.main(["cost", "--usd-per-hour", "3.6"]) == OK
     title, header, first, second, *rest = capfd.readouterr().out.splitlines()
-    assert title == "What does a million cost on NVIDIA H200 (nvidia-h200)?"
+    assert title == "What does training cost on NVIDIA H200 (nvidia-h200)?"
     assert header.split() == [
-        *("technique", "case", "arm", "a", "million", "speedup", "time", "USD"),
+        *("technique", "case", "arm", "of", "a", "speedup", "time", "USD"),
         *("joules", "of", "its", "cards"),
     ]
     assert "fp32 (baseline)" in first
-    assert "tokens" in first
-    assert "3.33 min" in first
-    assert "0.200 [" in first
-    assert "2.000×" in second
+    assert "billion tokens" in first
+    assert "55.6 h" in first
+    assert "200 [" in first
+    assert re.search(r"2\.000× \[.*\] ●●○ ", second)
     assert second.endswith("–")
     assert f"– joules of 2 arms: {costing.UNRESOLVED}." in rest
 
 
-def test_what_may_not_lead_comes_last_and_says_why(root: Path, capfd: SHOWN) -> None:
+def test_what_waits_for_the_host_comes_last_and_says_so(root: Path, capfd: SHOWN) -> None:
     folder = training(root / "results")
     waits = [
         sample.arm("eager", 1e-6, cost=TOKENS, held=False),
@@ -96,7 +98,10 @@ def test_what_may_not_lead_comes_last_and_says_why(root: Path, capfd: SHOWN) -> 
     found = as_json(capfd, str(folder))
     assert [one["technique"] for one in found] == [*["precision/mixed"] * 2, *["a/first"] * 2]
     assert [one["bound"] for one in found] == ["device", "device", "host 1.00", "host 2.00"]
-    assert [one["why_not_leading"] for one in found] == ["", "", "", "bound by the host"]
+    assert ["bound by the host" in one["evidence"] for one in found] == [
+        *(False, False, False),
+        True,
+    ]
     assert cli.main(["cost", str(folder)]) == OK
     assert "host-bound: graph 2.00; eager 1.00" in capfd.readouterr().out
 
@@ -107,12 +112,12 @@ def test_models_stand_side_by_side_each_with_its_price(root: Path, capfd: SHOWN)
     prices = ("--usd-per-hour", "h200=7.2", "--usd-per-hour", "1.8")
     assert cli.main(["cost", *prices]) == OK
     shown = capfd.readouterr().out
-    beside = shown.partition("Models side by side: USD of a million\n")[2].splitlines()
+    beside = shown.partition("Models side by side: USD\n")[2].splitlines()
     assert beside[0].split()[-2:] == ["nvidia-h100", "nvidia-h200"]
     assert [one.split()[2] for one in beside[1:3]] == ["fp32", "bf16"]
     row = beside[1].split("tokens")[1]
-    assert row.count("0.200 [") == 1  # 400 s at 1.80 USD
-    assert row.count("0.400 [") == 1  # 200 s at 7.20 USD
+    assert row.count("200 [") == 1  # 400,000 s at 1.80 USD an hour
+    assert row.count("400 [") == 1  # 200,000 s at 7.20
 
 
 def test_without_a_price_of_each_models_stand_side_by_side_in_time(
@@ -122,7 +127,7 @@ def test_without_a_price_of_each_models_stand_side_by_side_in_time(
     training(root / "results", H100)
     assert cli.main(["cost", "--usd-per-hour", "h200=7.2"]) == OK
     shown = capfd.readouterr().out
-    assert "Models side by side: time of a million" in shown
+    assert "Models side by side: time\n" in shown
     assert "No USD without a price: none was given for nvidia-h100." in shown
 
 
@@ -133,15 +138,15 @@ def test_an_arm_on_several_gpus_costs_them_all_and_one_beside_idle_gpus_has_no_j
     training(root / "results", several, ranks=2, power_w=700.0)
     _, arm = as_json(capfd, "--usd-per-hour", "3.6")
     assert arm["gpus"] == 2
-    assert arm["usd_per_million"]["value"] == pytest.approx(0.2)
-    assert arm["joules_per_million"] == pytest.approx(700 * 1.01 * 100)
+    assert arm["usd"]["value"] == pytest.approx(200)
+    assert arm["joules"] == pytest.approx(700 * 1.01 * 100e3)
     assert cli.main(["cost"]) == OK
     assert "bf16 (2 GPUs)" in capfd.readouterr().out
     (file,) = training(root / "alone", several, power_w=700.0).iterdir()
     # Since 1.10 joules are of an arm's own cards alone.
     file.write_text(file.read_text("utf-8").replace('"schema": "1.10"', '"schema": "1.9"'), "utf-8")
     _, arm = as_json(capfd, str(file.parent))
-    assert (arm["gpus"], arm["joules_per_million"]) == (1, None)
+    assert (arm["gpus"], arm["joules"]) == (1, None)
     assert arm["why_no_joules"] == IDLE_GPUS
 
 
@@ -149,7 +154,7 @@ def test_a_machine_without_a_gpu_has_a_price_and_no_joules(root: Path, capfd: SH
     training(root / "results", sample.CPU_CONTEXT)
     _, arm = as_json(capfd, "--usd-per-hour", "0.36")
     assert arm["gpus"] == 1
-    assert arm["usd_per_million"]["value"] == pytest.approx(0.01, rel=0.02)
+    assert arm["usd"]["value"] == pytest.approx(10, rel=0.02)
     assert arm["why_no_joules"] == costing.NO_CARD
 
 
@@ -160,9 +165,30 @@ def test_what_counts_no_samples_has_no_cost(root: Path, capfd: SHOWN) -> None:
         sample.launches(2, "transfer/copies", {"bytes": 1}, copies),
     )
     assert cli.main(["cost"]) == USAGE
-    assert "no record counts images, samples or tokens" in capfd.readouterr().err
+    assert "no record of a whole training step counts images" in capfd.readouterr().err
     training(root / "results")
     assert {one["technique"] for one in as_json(capfd)} == {"precision/mixed"}
+
+
+def test_building_blocks_are_left_out_unless_all_are_asked_for(root: Path, capfd: SHOWN) -> None:
+    folder = training(root / "results")
+    block = [sample.arm("math", 2e-3, cost=TOKENS), sample.arm("flash", 1e-3, cost=TOKENS)]
+    sample.write(folder, sample.launches(2, "attention/kernels", {"tokens": 1}, block))
+    assert {one["technique"] for one in as_json(capfd)} == {"precision/mixed"}
+    every = {one["technique"] for one in as_json(capfd, "--all")}
+    assert every == {"precision/mixed", "attention/kernels"}
+
+
+def test_a_speedup_that_an_erratum_withholds_is_not_shown(root: Path, capfd: SHOWN) -> None:
+    training(root / "results")
+    cells = "".join(f'{key} = "it is wrong"\n' for key in TEXTS)
+    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\n'
+    (root / "results" / "errata.toml").write_text(errata, "utf-8")
+    assert [one["speedup"] for one in as_json(capfd)] == [None, None]
+    assert cli.main(["cost"]) == OK
+    shown = capfd.readouterr().out
+    assert "withheld: it is wrong" in shown
+    assert "2.000×" not in shown
 
 
 def test_a_filter_selects_cases(root: Path, capfd: SHOWN) -> None:
@@ -176,10 +202,10 @@ def test_a_report_has_money_where_a_price_is_given(root: Path, tmp_path: Path) -
     out = tmp_path / "report"
     assert cli.main(["report", *folders, "--out", str(out), "--usd-per-hour", "3.6"]) == OK
     page, twin = written(out), (out / "report.md").read_text("utf-8")
-    assert re.search(r'class="c16"><span>0\.1\d+ / 0\.[12]\d+<br>per million tokens</span>', page)
-    assert re.search(r"<br>0\.1\d+ USD per million tokens</span>", page)
-    assert re.search(r"\| 0\.1\d+ / 0\.[12]\d+ per million tokens \|", twin)
-    assert re.search(r"card, 0\.1\d+ USD per million tokens \|", twin)
+    assert re.search(r'class="c16"><span>1\d+ / [12]\d+<br>per billion tokens</span>', page)
+    assert re.search(r"<br>1\d+ USD per billion tokens</span>", page)
+    assert re.search(r"\| 1\d+ / [12]\d+ per billion tokens \|", twin)
+    assert re.search(r"card, 1\d+ USD per billion tokens \|", twin)
     assert cli.main(["report", *folders, "--out", str(out)]) == OK
     assert "USD" not in (out / "report.md").read_text("utf-8")
     wrong = ["report", *folders, "--out", str(out), "--usd-per-hour", "b200=1"]
@@ -202,7 +228,7 @@ def test_a_price_of_a_model_without_records_is_refused() -> None:
     ("usd", "shown"),
     [
         (None, "–"),
-        (Estimate(0.0001234), "0.000123"),
+        (Estimate(0.0001234), "<0.01"),
         (Estimate(1.5, 1.25, 1.75, 2), "1.50 [1.25, 1.75]"),
         (Estimate(1234.5), "1234"),
     ],

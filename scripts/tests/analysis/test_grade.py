@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.doubts import Doubts, doubts_of
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import Erratum
+from gpulift.analysis.gains import gain_of
 from gpulift.analysis.grade import Grade, grade_of, grade_of_arms
 from gpulift.analysis.models import with_models
-from gpulift.analysis.standing import GONE, why_not_leading
-from gpulift.analysis.summary import Summary, summarise
+from gpulift.analysis.summary import Summary, summarise, worth_over
 from gpulift.analysis.today import DIGITS, Declared, Today
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
@@ -77,10 +77,20 @@ def test_what_is_gone_is_said() -> None:
     assert grade(run(1, 3, arms=("chain", "new"))).gone == "baseline"
 
 
-def test_what_is_gone_leads_nothing() -> None:
+def test_what_is_gone_stands_behind() -> None:
     (row,) = summary(run(1, 3, arms=("base", "old"))).worths
-    assert why_not_leading(row, Doubts(today=TODAY)) == GONE
-    assert why_not_leading(row) == ""
+    assert gain_of(row, Doubts(today=TODAY)).behind
+    assert not gain_of(row, NO_DOUBTS).behind
+
+
+def test_an_arm_over_another_than_the_baseline_is_there_while_both_are() -> None:
+    today = Today({"a/b": Declared(("base", "new", "other"), {"n": (1,)}, FILES)})
+    (case,) = summary(run(1, 3, arms=("base", "new", "other"))).cases
+    row = worth_over(case, "other", "new")
+    assert row is not None
+    found = gain_of(row, Doubts(today=today)).grade
+    assert (found.gone, found.launches, found.bound) == ("", 3, "device")
+    assert gain_of(row, Doubts(today=TODAY)).grade.gone == "arm"
 
 
 def test_an_erratum_withholds_its_own_arms_alone() -> None:

@@ -28,7 +28,7 @@ from gpulift.analysis.over_runs import (
     speedup_over_runs,
     split,
 )
-from gpulift.analysis.standing import why_not_leading
+from gpulift.analysis.standing import qualm
 from gpulift.analysis.summary import Summary, Worth, summarise
 from gpulift.commands import citation as cite
 from gpulift.ground.estimate import Estimate
@@ -327,7 +327,7 @@ def test_cite_agrees_with_the_report() -> None:
     for row in rows().values():
         case = (row.technique, row.case.case_id)
         baseline = row.case.first.arms[0].name
-        if case not in cited and row.baseline == baseline and not why_not_leading(row):
+        if case not in cited and row.baseline == baseline and not qualm(row):
             cited.add(case)
             said = cite.over_runs(row.case.measured[0], by_technique[row.technique])
             assert row.of_model is not None

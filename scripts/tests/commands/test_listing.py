@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
+from gpulift.analysis.errata import TEXTS
 from gpulift.commands import listing
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground.errors import OK
 from gpulift.records.model import Context
 from gpulift.records.parse import read_record
-from tests import runs_made
+from tests import runs_made, sample
 from tests.conftest import CHECKOUT
 
 QUESTION = "What is a technique worth whose question is longer than any line of a terminal may be?"
@@ -49,6 +50,32 @@ def test_a_technique_is_a_line_and_a_reason_stands_once() -> None:
     assert [told[2], told[4]] == ["", ""], "between themes"
     assert "* to begin with: most training jobs can turn it on" in told
     assert told[-1].startswith("4 techniques, of which 1 can run here")
+
+
+def test_the_gain_on_this_model_stands_beside_the_technique() -> None:
+    told = list(listing.lines(INFOS[:2], context(), False, {"a/of_gpus": "1.81× ●○○"}))
+    assert [line.split()[:3] for line in told[:2]] == [
+        ["a/fast", "What", "is"],
+        ["1", "a/of_gpus", "1.81×"],
+    ]
+    assert told[0].index("What") == told[1].index("What")
+    assert "1.81× ●○○  What" in told[1]
+    assert any(line.startswith("×: the gain") for line in told)
+
+
+def test_gains_are_those_of_this_model_in_the_checkout(root: Path) -> None:
+    arms = [sample.arm("old", 2e-3), sample.arm("new", 1e-3)]
+    wrong = sample.launches(3, "a/of_gpus", {"n": 1}, arms)
+    results = root / "results"
+    folder = results / "nvidia-h200" / "2026-11-21-abc1234"
+    sample.write(folder, [*sample.launches(3, "a/fast", {"n": 1}, arms), *wrong])
+    cells = "".join(f'{key} = "x"\n' for key in TEXTS)
+    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "gpus"\n'
+    (results / "errata.toml").write_text(errata, "utf-8")
+    here = read_record(wrong[0]).context
+    assert listing.gains_here(INFOS, here) == {"a/fast": "2.00× ●●○"}
+    assert listing.gains_here(INFOS[1:2], here) == {}, "which an erratum withholds"
+    assert listing.gains_here(INFOS, context()) == {}, "no GPU"
 
 
 def test_where_all_can_run_no_reason_is_told() -> None:

@@ -125,7 +125,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_report_of_a_gate_alone(evidence: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["report", "--gate", str(evidence)]) == 0
-    made = Path(capsys.readouterr().out.strip())
+    made = Path(capsys.readouterr().out.splitlines()[-1])
     assert made == evidence / "report" / "index.html"
     text = Page(written(made.parent)).text
     for words in ("▼ regressed", "No certificate for nvidia-h200", "./gpulift certify"):

@@ -1,4 +1,5 @@
-"""The first screen: whole training steps, then building blocks; what is in doubt comes last."""
+"""The first screen: whole training steps, then building blocks, each with its grade; what is in
+doubt stands behind, and what an erratum withholds is in none of it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ import pytest
 from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.errata import read_errata
-from gpulift.analysis.gains import headline
-from gpulift.analysis.standing import BEYOND
+from gpulift.analysis.gains import UNFINISHED, headline
+from gpulift.analysis.standing import BEYOND, CONTROL, HOST_BOUND
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.exchange.github import code, github_text
 from gpulift.records.parse import read_record
@@ -25,7 +26,14 @@ from gpulift.report.views import MachineView
 from tests import sample
 from tests.analysis.machine.test_qualify_feeding import ladder
 from tests.analysis.machine.test_qualify_training import RESNET, steps
-from tests.figures import analysed, machine_views, summary, undrawn, written
+from tests.figures import (
+    analysed,
+    machine_views,
+    summary,
+    undrawn,
+    undrawn_pages,
+    written,
+)
 from tests.sample import Json, arm, launches
 
 pytestmark = pytest.mark.world
@@ -106,16 +114,17 @@ def test_steps_come_before_blocks_and_of_each_the_largest_gain_is_first(tmp_path
     )
     view = screen([made])
     assert steps_of(view) == ["precision/mixed", "launch/graph", "layout/last"]
-    assert [theme.name for theme in view.themes] == ["allocator", "transfer"]
-    assert view.kept_back == [(BEYOND, ["input/lists"], [])]
+    assert [theme.name for theme in view.themes] == ["allocator", "transfer", "input"]
+    assert view.leading["input/lists"].qualm == BEYOND
     html = undrawn(analysed([made], tmp_path), tmp_path)
     places = [
         html.index(f'<a href="pages/t-{name}.html#t-{name}">')
-        for name in ("precision-mixed", "layout-last", "allocator-pool", "transfer-copy")
+        for name in ("precision-mixed", "layout-last", "allocator-pool", "input-lists")
     ]
     assert places == sorted(places)
     heads = [html.index(f'<h3 id="t-{name}">') for name in ("precision-mixed", "allocator-pool")]
     assert max(heads) < html.index('<h3 id="t-transfer-copy">')
+    assert "Building blocks, by theme: a training step gains less" in html
     assert "better; 0.500× the memory" in html
     assert '<td data-label="baseline"><span>plain</span>' in html
     twin = (tmp_path / "report.md").read_text("utf-8")
@@ -159,7 +168,7 @@ def test_what_is_faster_and_what_saves_memory_are_two_lists(tmp_path: Path) -> N
     view = screen([made])
     faster, savers, rest = view.lists.faster, view.lists.savers, view.lists.rest
     assert [line.technique for line in faster] == ["c/both"]
-    assert [line.technique for line in savers] == ["b/offload", "c/both", "a/checkpoints"]
+    assert [line.technique for line in savers] == ["b/offload", "a/checkpoints"]
     assert [one.about for one in savers[0].gains] == ["better"], "what saves most"
     assert [line.technique for line in rest] == ["e/same", "d/slow"]
     assert (view.slower, view.quiet) == (["d/slow"], ["e/same"])
@@ -183,9 +192,7 @@ def test_a_model_of_which_nothing_was_measured_has_no_column(tmp_path: Path) -> 
     assert "| technique | ResNet-50 | baseline |" in twin
 
 
-def test_what_is_in_doubt_stands_behind_and_one_launch_nowhere(
-    tmp_path: Path,
-) -> None:
+def test_what_is_in_doubt_stands_behind_and_one_launch_says_so(tmp_path: Path) -> None:
     case: Json = {"model": "gpt2"}
     above = tmp_path / "nvidia-h200"
     runs = [
@@ -197,18 +204,19 @@ def test_what_is_in_doubt_stands_behind_and_one_launch_nowhere(
     (tmp_path / "errata.toml").write_text(ERRATUM, encoding="utf-8")
     doubts = doubts_of(runs, read_errata(tmp_path / "errata.toml"))
     view = screen(runs, doubts)
-    assert steps_of(view) == ["z/sure", "a/left", "a/wrong"]
-    assert [(why, ids) for why, ids, _ in view.kept_back] == [("one launch", ["a/once"])]
+    assert steps_of(view)[0] == "z/sure"
+    assert set(steps_of(view)[1:]) == {"a/once", "a/left", "a/wrong"}
+    assert view.kept_back == []
     html = undrawn(analysed(runs, tmp_path), tmp_path / "out")
     table = html[html.index('id="steps-0"') :].partition("</table>")[0]
     mark = 'href="pages/reading.html#e-1" title="known error: the clock was &lt;wrong&gt;">E1</a>'
     assert table.count(mark) == 1
-    assert table.count("unfinished run") == 1
-    assert "one launch" not in table
-    assert "one launch: a/once." in html
+    assert table.count(UNFINISHED) == 2 * 2, "a/once, a/left, each shown and pointed at"
+    assert table.count("●●○") == 2
+    assert table.count("●○○") == 2
     assert '<dt id="e-1">E1</dt>' in html
     twin = (tmp_path / "out" / "report.md").read_text("utf-8")
-    assert "one card E1 |" in twin
+    assert "bound by device E1 |" in twin
     assert "- E1: the clock was &lt;wrong" in twin
 
 
@@ -229,7 +237,7 @@ def test_what_hangs_on_a_busy_host_says_so_and_stands_behind() -> None:
     sound = summary(launches(3, "a/works", {"n": 1}, works, host_load=load))
     assert busy.worths[0].remarks == ("host-bound: y 1.00", "others kept 2.2 cores busy")
     assert sound.worths[0].remarks == ()
-    assert [line.doubted for one in (busy, sound) for line in screen([one]).lines] == [True, False]
+    assert [line.behind for one in (busy, sound) for line in screen([one]).lines] == [True, False]
 
 
 def test_an_error_of_metrics_alone_leaves_the_times_their_place(tmp_path: Path) -> None:
@@ -255,10 +263,45 @@ def test_what_an_error_withholds_is_named_and_in_no_line(tmp_path: Path) -> None
     for shown, end in ((written(tmp_path), "</html>"), (twin, "## Each technique")):
         first, _, rest = shown.partition(end)
         assert "2.00" in first
-        assert "4.30" not in first
-        assert "4.30" in rest
-        assert re.search("known error.*E1.*: a/mixed", first)
-        assert "against a control" not in first
+        assert re.search(
+            "Withheld, as known to be wrong:.*the clock was.*E1.*: a/mixed", first, re.S
+        )
+        assert "better (gpt2)" in rest
+        assert "4.30" not in shown
+
+
+def test_of_a_technique_an_erratum_withholds_the_arms_that_it_names_alone(tmp_path: Path) -> None:
+    every = ERRATUM.replace("nvidia-h200/wrong", "*")
+    errata = f'{every}arms = "^wrong$"\nleads = false\n'
+    (tmp_path / "errata.toml").write_text(errata, "utf-8")
+    arms = [arm("old", 4e-3), arm("right", 2e-3), arm("wrong", 5e-4)]
+    made = summary(launches(3, "a/b", {"model": "gpt2"}, arms))
+    html = undrawn(analysed([made], tmp_path), tmp_path)
+    for shown in (html, (tmp_path / "report.md").read_text("utf-8")):
+        assert "2.00" in shown
+        assert "8.0" not in shown
+        assert "ithheld: wrong (gpt2). the clock was" in shown
+    assert "Withheld, as known" not in html, "another arm speaks for the technique"
+
+
+def test_the_index_has_a_figure_for_every_technique_that_has_one(tmp_path: Path) -> None:
+    made = summary(
+        [
+            *step("a/once", {"model": "gpt2"}, 1.5, count=1),
+            *launches(3, "b/block", {"n": 1}, [arm("x", 3e-3), arm("y", 1e-3)]),
+            *launches(3, "b/block", {"n": 2}, [arm("x", 7e-3), arm("y", 1e-3)]),
+            *step("c/wrong", {"model": "gpt2"}, 9.0),
+        ]
+    )
+    every = ERRATUM.replace("nvidia-h200/wrong", "*")
+    errata = f'{every}techniques = "wrong"\nleads = false\n'
+    (tmp_path / "errata.toml").write_text(errata, "utf-8")
+    front = undrawn_pages(analysed([made], tmp_path))["index.html"]
+    index = front[front.index('id="index-t"') :].partition("</table>")[0]
+    assert re.search(r"1\.49\d×(?s:.)*?●○○", index)
+    assert "withheld: the clock was" in index
+    assert not re.search(r"[^.\d]9\.0\d*×", front)
+    assert index.count("7.00×") == front.count("7.00×") // 2 == 1, "the figure of its line"
 
 
 def test_how_fast_it_trains_and_is_fed_comes_first(tmp_path: Path) -> None:
@@ -280,9 +323,9 @@ def test_how_fast_it_trains_and_is_fed_comes_first(tmp_path: Path) -> None:
 def test_of_a_block_the_ends_are_those_without_doubt() -> None:
     pair = [arm("x", 5e-3), arm("y", 1e-3)]
     sure = [arm("x", 2e-3), arm("y", 1e-3)]
-    made = summary([*launches(1, "a/b", {"n": 1}, pair), *launches(2, "a/b", {"n": 2}, sure)])
+    made = summary([*launches(1, "a/b", {"n": 1}, pair), *launches(3, "a/b", {"n": 2}, sure)])
     (line,) = screen([made]).lines
-    assert (line.best.case.case_id, line.worst, line.doubted) == ("n:2", None, False)
+    assert (line.best.case.case_id, line.worst, line.behind) == ("n:2", None, False)
 
 
 def test_the_terminal_and_github_have_the_order_of_the_first_screen() -> None:
@@ -306,9 +349,9 @@ def test_the_terminal_and_github_have_the_order_of_the_first_screen() -> None:
     ids, cases, arms, *_ = (list(column.cells) for column in table.columns)
     assert list(zip(ids, cases, arms, strict=True)) == wanted
     page = github_text(analysed([made]))
-    leading = [one for one in wanted if one[1] != "model lstm"]  # that is of one launch
+    sure = [one for one in wanted if one[1] != "model lstm"]  # that lacks launches
     places = [
-        page.index(f"| {code(id)} | {code(where)} | {code(name)}") for id, where, name in leading
+        page.index(f"| {code(id)} | {code(where)} | {code(name)}") for id, where, name in sure
     ]
     assert places == sorted(places)
 
@@ -348,13 +391,13 @@ def test_beside_a_ratio_stands_the_time_that_a_step_saves(tmp_path: Path) -> Non
 def test_beside_the_ratio_of_what_waits_for_the_host_stands_that_it_does(tmp_path: Path) -> None:
     count = {"metrics": {"kernel_launches_per_step": 768.0}}
     made = controlled(arm("eager", 1e-6, held=False, **count), arm("new", 1e-3), controls=[])
-    view = screen([made])
-    assert (view.lines, [ids for _, ids, _ in view.kept_back]) == ((), [["a/b"]])
+    (line,) = screen([made]).lines
+    assert (line.behind, line.leading.qualm) == (True, HOST_BOUND)
     page.write(analysed([made], tmp_path), tmp_path)
     said = "host-bound: eager 1.00, 768 launches a step"
     for shown in (written(tmp_path), (tmp_path / "report.md").read_text("utf-8")):
         assert shown.count(said) == 1
-        assert "bound by the host: a/b" in shown
+        assert HOST_BOUND in shown
     assert said in "".join(str(cell) for cell in tables.worths(made).columns[4].cells)
     assert code(said) in github_text(analysed([made]))
 
@@ -368,15 +411,15 @@ def test_steps_of_other_work_save_no_time() -> None:
     assert "a step" not in "".join(map(str, tables.worths(made).columns[4].cells))
 
 
-def test_what_was_measured_against_controls_alone_is_named(tmp_path: Path) -> None:
-    arms = [arm("malloc", 1.0), arm("pool", 1e-3)]
+def test_what_was_measured_against_controls_alone_says_so(tmp_path: Path) -> None:
+    arms = [arm("malloc", 1e-2), arm("pool", 1e-3)]
     made = controlled(*arms, controls=["malloc"])
-    view = screen([made])
-    assert (view.lines, view.kept_back) == ((), [("against a control", ["a/b"], [])])
+    (line,) = screen([made]).lines
+    assert (line.behind, line.leading.qualm) == (True, CONTROL)
     page.write(analysed([made], tmp_path), tmp_path)
     assert "`pool` (control) |" in github_text(analysed([made]))
     for shown in (written(tmp_path), (tmp_path / "report.md").read_text("utf-8")):
-        assert "against a control: a/b" in shown
+        assert CONTROL in shown
 
 
 def test_of_older_records_controls_are_known_by_name() -> None:
@@ -389,11 +432,11 @@ def test_of_older_records_controls_are_known_by_name() -> None:
     assert [one.row.arm for one in new.first if one] == ["cpp_eager"]
 
 
-def test_of_older_records_no_row_leads_over_a_baseline_that_is_a_control_now() -> None:
+def test_of_older_records_a_baseline_that_is_a_control_now_is_one() -> None:
     arms = [arm("fp32", 4e-3), arm("tf32", 2e-3), arm("bf16", 1e-3)]
     id = "precision/mixed"
     view = screen([summary(launches(3, id, {"model": "gpt2"}, arms, schema="1.9"))])
-    assert (view.lines, view.kept_back) == ((), [("against a control", [id], [])])
+    assert {one.qualm for one in view.gains} == {CONTROL}
 
 
 def test_without_errata_no_section_names_them(tmp_path: Path) -> None:

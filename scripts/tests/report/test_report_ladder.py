@@ -92,15 +92,15 @@ def test_the_page_begins_with_it(tmp_path: Path) -> None:
     html, twin = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
     first = section(html)
     assert html.index("<h2") == html.index(first)
-    assert "10.0× torch&#39;s defaults; tf32 brings 4.00×" in first
+    assert "1.25× bf16; tf32 brings 4.00×" in first
     assert "lean costs 20.0 % of the speed and saves 5.00 GiB" in first
     assert "Not measured: fp8 (no &lt;FP8&gt;)" in first
     assert first.count("<svg") == 1
-    for word, count in (("faster", 7), ("slower", 1)):  # against the one above, and the defaults
+    for word, count in (("faster", 4), ("slower", 3)):  # against the one above, and BF16
         assert len(re.findall(f'class="{word}" href="pages/[^"]*#r-', first)) == count
     assert "joules" not in first
     assert "USD" not in first
-    assert "| lean | 40000 [40000, 40000] | ▼ 0.800× [0.800, 0.800] | ▲ 8.000× " in twin
+    assert "| lean | 40000 [40000, 40000] | ▼ 0.800× [0.800, 0.800] | ≈ 1.000× " in twin
     assert "](figures/settings-0-0.png)" in twin
     assert (tmp_path / "figures" / "settings-0-0.png").is_file()
     assert twin.index("## What to turn on") < twin.index("## The answer")
@@ -112,9 +112,9 @@ def test_joules_and_money_have_columns_where_they_are_known(tmp_path: Path) -> N
     html = undrawn(made, tmp_path)
     twin = (tmp_path / "report.md").read_text("utf-8")
     for shown in (section(html), twin):
-        assert "joules a million tokens" in shown
-        assert "101 kJ" in shown
-        assert "0.200 [0.200, 0.200]" in shown
+        assert "joules a billion tokens" in shown
+        assert "101 MJ" in shown
+        assert "200 [200, 200]" in shown
 
 
 def test_a_rung_over_one_that_is_not_the_one_above_says_so_and_one_launch_too(

@@ -443,7 +443,9 @@ def test_a_line_has_the_ends_of_all_runs_but_a_case_of_its_first_run_alone() -> 
     machine, _ = machine_views(runs)
     (line,) = machine.lines
     assert line.worst is not None
-    assert (line.best.case.case_id, line.run) == ("n:2", "first"), "not n:1 of the second run"
+    assert (line.best.case.case_id, line.leading.run) == ("n:2", "first"), (
+        "not n:1 of the second run"
+    )
     assert line.worst.case.case_id == "n:3"
 
 

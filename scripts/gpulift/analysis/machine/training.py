@@ -7,7 +7,7 @@ from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.gains import FIRST_MODELS
 from gpulift.analysis.ladder import Rung, rungs_of
-from gpulift.analysis.standing import JOB, why_not_leading
+from gpulift.analysis.standing import JOB
 from gpulift.analysis.summary import Summary, Worth, roof_fraction
 from gpulift.ground import text
 from gpulift.verdicts.cases import Case
@@ -17,8 +17,8 @@ TECHNIQUES = (JOB, FORMATS)  # the first that measured a model speaks of it
 
 
 def answers(summary: Summary, doubts: Doubts = NO_DOUBTS) -> list[str]:
-    """A line for each model that was measured; none where none was. In place of a ratio that may
-    not lead stands why."""
+    """A line for each model that was measured; none where none was. In place of a ratio that an
+    erratum withholds stands why."""
     found: dict[str, str] = {}
     for case in summary.cases:
         if case.technique == JOB and (rungs := rungs_of(case, doubts)):
@@ -48,7 +48,7 @@ def _rung(summary: Summary, case: Case, rung: Rung) -> str:
     if (step := rung.before) is None:
         return told
     if step.why_not:
-        return f"{told} ({step.why_not})"
+        return f"{told} (withheld: {step.grade.withheld})"
     return f"{told}, {text.speedup(step.speedup)} over {step.over}"
 
 
@@ -58,10 +58,8 @@ def _of_pair(row: Worth, doubts: Doubts) -> str:
     if row.facts.cost and row.roof_fraction is not None:
         share = f", {text.percent(row.roof_fraction)} of {row.facts.cost.roof}"
     ratio = f": {text.speedup(row.pair.speedup)}"
-    if why_not := why_not_leading(row, doubts):
-        pair, known = (row.arm, row.baseline), doubts.known(row.case.measured)
-        errors = [one.short for one in known if one.withholds(pair)]
-        ratio = f" ({': '.join(filter(None, (why_not, '; '.join(errors))))})"
+    if withheld := doubts.withheld(row.case.measured, (row.arm, row.baseline)):
+        ratio = f" (withheld: {withheld})"
     return (
         f"{_name(row.case)} trains{rate} in {row.arm},"
         f" {text.seconds(row.time_s.value)} a step{share}; in {row.baseline}"

@@ -71,7 +71,7 @@ def test_each_model_has_a_line_with_rate_time_and_share() -> None:
         "GPT-2 trains at 204800 tokens/s in bf16, 40.0 ms a step, 25.0 % of gemm/bf16;"
         " in tf32 64.0 ms: 1.600× [1.600, 1.600].",
         "ResNet-50 trains at 4267 images/s in bf16, 30.0 ms a step, 14.8 % of gemm/bf16;"
-        " in tf32 45.0 ms (one launch).",
+        " in tf32 45.0 ms: 1.500× [1.500, 1.500] one launch.",
     ]
 
 
@@ -84,7 +84,8 @@ def test_the_job_says_its_rate_and_what_each_setting_brings_over_the_one_before(
     ]
     assert answers(summary([job(JOB_S)])) == [
         "Llama 1B trains at 64000 tokens/s in fp8: bf16 200 ms a step;"
-        " compiled 160 ms a step (one launch); fp8 128 ms a step (one launch)."
+        " compiled 160 ms a step, 1.250× [1.250, 1.250] one launch over bf16;"
+        " fp8 128 ms a step, 1.250× [1.250, 1.250] one launch over compiled."
     ]
     assert answers(summary([job({"bf16": 0.2}), *roofs()])) == [
         "Llama 1B trains at 40960 tokens/s in bf16: bf16 200 ms a step, 50.0 % of gemm/bf16."
@@ -127,7 +128,7 @@ def test_in_place_of_a_ratio_that_is_withheld_stands_the_error() -> None:
     )
     assert answers(made, doubts_of([made], [known])) == [
         "GPT-2 trains at 204800 tokens/s in bf16, 40.0 ms a step; in tf32 64.0 ms"
-        " (known error: words are not padded)."
+        " (withheld: words are not padded)."
     ]
 
 

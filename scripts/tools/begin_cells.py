@@ -1,0 +1,118 @@
+"""What stands in the cells of results/BEGIN.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpulift.analysis.bounds import DEVICE, HOST, PROCESSOR
+from gpulift.analysis.gains import Gain, memory_share
+from gpulift.analysis.reference import Reference
+from gpulift.analysis.summary import Worth
+from gpulift.ground import text
+from gpulift.records.model import Arm
+from tools.things import ARMS
+
+BOUNDS = {DEVICE: "GPU-bound", HOST: "host-bound", PROCESSOR: "CPU-bound"}
+SHARED = "shared host"  # other runs, or others' load, beside it
+TERA = 1e12
+FP8_ROOF = "gemm/fp8"
+MFU_ROOF = "gemm/bf16"  # of which MFU is a share, as the field has it
+
+
+def speed(row: Worth) -> str:
+    """`▲ **1.24×** [1.235, 1.247]`; without an interval the value alone."""
+    value, blank, interval = text.interval(row.speedup, "×").partition(" ")
+    glyph = f"{text.verdict(row.speedup)[0]} " if interval else ""
+    return f"{glyph}**{value}**{blank}{unbroken(interval)}"
+
+
+def memory(row: Worth) -> str:
+    """`**0.71×**, 28.5 GiB`: of the baseline's, and how much it is."""
+    share, size = memory_share(row), row.facts.device_bytes
+    return f"**{text.ratio(share)}**, {text.size(size)}" if share else "–"
+
+
+def gpus(row: Worth) -> str:
+    """`H200`, `2 × H200`."""
+    gpu, ranks = row.case.first.context.gpu, row.case.arms[row.arm][0].ranks
+    name = gpu.name.removeprefix("NVIDIA ").split()[0] if gpu else "no GPU"
+    return f"{ranks} × {name}" if ranks > 1 else name
+
+
+def flops(arm: Arm, seconds: float, reference: Reference | None) -> str:
+    """`461 TFLOP/s, 47 % MFU` of a step that takes so long; of FP8 no MFU, nothing where the record
+    counts no operations."""
+    if arm.cost is None or not arm.cost.flops:
+        return ""
+    share = _mfu(arm, seconds, reference)
+    return text.rate(arm.cost.flops / seconds, "FLOP/s") + (f", {share} MFU" if share else "")
+
+
+def in_short(arm: Arm, seconds: float, reference: Reference | None) -> str:
+    """`461 (47 %)`, in TFLOP/s."""
+    if arm.cost is None or not arm.cost.flops:
+        return ""
+    share = _mfu(arm, seconds, reference)
+    return f"{arm.cost.flops / seconds / TERA:.0f}" + (f" ({share})" if share else "")
+
+
+def _mfu(arm: Arm, seconds: float, reference: Reference | None) -> str:
+    peak = reference.peak(MFU_ROOF) if reference else None
+    if not peak or arm.cost is None or arm.cost.roof == FP8_ROOF:
+        return ""
+    return f"{100 * arm.cost.flops / seconds / peak:.0f} %"
+
+
+def over(row: Worth) -> str:
+    """What it is held against, in words."""
+    named = (f"{row.technique} {row.baseline}", row.baseline)
+    return next((ARMS[one] for one in named if one in ARMS), f"`{row.baseline}`")
+
+
+def error(row: Worth) -> str:
+    """`0.46 (0.038)`, without the setting in brackets where that is another."""
+    mine, theirs = (error_of(row.case.arms[name]) for name in (row.arm, row.baseline))
+    return f"{mine} ({theirs})" if theirs and mine != theirs else mine
+
+
+def error_of(launches: Sequence[Arm]) -> str:
+    """The largest of any launch, with two digits; empty where none is known."""
+    known = [one.check_error for one in launches if one.check_error is not None]
+    return f"{max(known):.2g}" if known else ""
+
+
+def rate(row: Worth) -> str:
+    """`56,084 tokens/s`; empty where the record counts none."""
+    return f"{row.items_per_s.value:,.0f} {row.item}s/s" if row.items_per_s else ""
+
+
+def bound(row: Worth) -> str:
+    """`GPU-bound`, `host-bound, before GPU-bound`."""
+    mine, theirs = (BOUNDS.get(one.kind, one.kind) or "not told" for one in row.bounds)
+    return mine if mine == theirs else f"{mine}, before {theirs}"
+
+
+def evidence(gain: Gain) -> str:
+    """`●●○<br>before (2026-11-27)<br>shared host`, and that the host sets the pace where it
+    does."""
+    waits = HOST in {one.kind for one in gain.row.bounds}
+    shared = SHARED if gain.grade.beside else ""
+    parts = (gain.grade.marks, gain.grade.text, shared, bound(gain.row) if waits else "")
+    return "<br>".join(map(unbroken, filter(None, parts)))
+
+
+def unbroken(text: str) -> str:
+    """On one line of a cell."""
+    return text.replace(" ", "&nbsp;")
+
+
+def table(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
+    """In Markdown; the first row is its head."""
+    head, *body = rows
+    every = (head, aligned or ["---"] * len(head), *body)
+    return "".join(f"| {' | '.join(row)} |\n" for row in every)
+
+
+def folded(title: str, content: str) -> str:
+    """To be opened by a click."""
+    return f"\n<details><summary>{title}</summary>\n\n{content}\n</details>\n"

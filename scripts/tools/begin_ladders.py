@@ -1,0 +1,143 @@
+"""The two ladders of results/BEGIN.md: speed, where BF16 is 1.00, and memory, with a bar for each
+setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpulift.analysis.bounds import trained_model
+from gpulift.analysis.facts import facts
+from gpulift.analysis.gains import BF16, FIRST_MODELS, Gain, gain_of
+from gpulift.analysis.standing import LADDER
+from gpulift.analysis.summary import worth_over
+from gpulift.ground import text
+from gpulift.verdicts import stats
+from gpulift.verdicts.cases import Case
+from tools import begin_cells as cells
+from tools.begin_rows import FIGURES, FIRST, Known
+from tools.things import SETTINGS
+
+FIT = "job/fit"
+FIT_FIGURE = "fit.svg"  # of tools.showcase
+PICTURE = "Speed over peak memory of each of these settings alone, as the table has them"
+BAR = 20  # blocks of a bar: BF16's memory
+NO_PARTS = (
+    "Which part of it weights, gradients, states, activations and logits are, records do not tell"
+    " yet."
+)
+
+
+def ladders(known: Known) -> Iterator[str]:
+    """Of each card that has one; of speed the one with most launches is first."""
+    added_up = sorted(_cases(LADDER, known), key=lambda case: -len(case.measured))
+    for case in added_up:
+        yield f"\n## Speed: settings added up, {_where(case)}\n\n{_speed(case, known)}"
+    for case in _cases(FIT, known):
+        same = [one for one in added_up if _where(one) == _where(case)]
+        yield f"\n## Memory: what makes it fit, {_where(case)}\n\n{_memory(case, same, known)}"
+
+
+def _cases(technique: str, known: Known) -> list[Case]:
+    return [one for one in known.cases.get(technique, ()) if trained_model(one.first) == FIRST]
+
+
+def _where(case: Case) -> str:
+    gpu = case.first.context.gpu
+    return f"{FIRST_MODELS[FIRST]} on {gpu.name.removeprefix('NVIDIA ') if gpu else 'no GPU'}"
+
+
+def _measured(case: Case) -> list[str]:
+    return [arm.name for arm in case.first.arms if arm.name in case.times_s]
+
+
+def _gain(case: Case, arm: str, over: str, known: Known) -> Gain | None:
+    row = worth_over(case, arm, over)
+    return gain_of(row, known.doubts) if row else None
+
+
+def _told(gain: Gain | None) -> str:
+    if gain is None:
+        return "–"
+    return "withheld" if gain.grade.withheld else cells.speed(gain.row)
+
+
+# --- Speed ---
+
+
+def _speed(case: Case, known: Known) -> str:
+    names = _measured(case)
+    cost = case.arms[names[0]][0].cost
+    item = cost.item if cost else "item"
+    head = ("with all above it", f"{item}s/s", "over the row above", "over BF16", "TFLOP/s (MFU)")
+    rows: list[Sequence[str]] = [(*head, "peak memory", "error")]
+    for before, name in zip(("", *names), names, strict=False):
+        rows.append(_rung(case, name, before, known))
+    aligned = ("---", "---:", "---", "---", "---:", "---:", "---:")
+    return f"{cells.table(rows, aligned)}\n{_caption(case, known)}\n"
+
+
+def _rung(case: Case, name: str, before: str, known: Known) -> tuple[str, ...]:
+    launches, time_s = case.arms[name], case.times_s[name]
+    rate = stats.rate_over(launches, stats.items)
+    words, how = SETTINGS.get(name, (f"`{name}`", ""))
+    below_bf16 = _measured(case).index(name) < _measured(case).index(BF16)
+    return (
+        "<br>".join(filter(None, (f"*{words}*" if below_bf16 else words, how))),
+        f"{rate.value:,.0f}" if rate else "–",
+        _told(_gain(case, name, before, known)) if before else "–",
+        "1.00×" if name == BF16 else _told(_gain(case, name, BF16, known)),
+        cells.in_short(launches[0], time_s.value, known.references.get(case.first.context.slug)),
+        text.size(facts(case, name).device_bytes),
+        cells.error_of(launches),
+    )
+
+
+def _caption(case: Case, known: Known) -> str:
+    """What is trained, with what, on how much it rests, and what else ran."""
+    names = _measured(case)
+    gain = _gain(case, names[-1], names[0], known)
+    cost, context = case.arms[names[0]][0].cost, case.first.context
+    told = [
+        f"{cost.items:.0f} {cost.item}s a step" if cost else "",
+        f"torch {context.versions.get('torch', 'not told')}, driver {context.driver}",
+        f"{gain.grade.marks} {gain.grade.words}" if gain else "",
+        f"record `{case.measured[0].id}`",
+    ]
+    return f"{'; '.join(filter(None, told))}."
+
+
+# --- Memory ---
+
+
+def _memory(case: Case, added_up: Sequence[Case], known: Known) -> str:
+    """Settings added up from BF16 on, whose caption is above, then each alone, those that hold most
+    first."""
+    rows: list[Sequence[str]] = [
+        ("setting", "peak memory", "of BF16's", "", "speed over BF16", "error")
+    ]
+    for one in added_up:
+        rows.append(("**added up**", "", "", "", "", ""))
+        names = _measured(one)
+        rows += [_held(one, name, known) for name in names[names.index(BF16) :]]
+    rows.append(("**each alone**, over BF16 with fused AdamW", "", "", "", "", ""))
+    alone = sorted(_measured(case), key=lambda name: -(facts(case, name).device_bytes or 0))
+    rows += [_held(case, name, known) for name in alone]
+    aligned = ("---", "---:", "---:", "---", "---", "---:")
+    drawn = f"\n![{PICTURE}]({FIGURES}/{FIT_FIGURE})\n" if FIT_FIGURE in known.figures else ""
+    return f"{cells.table(rows, aligned)}\nEach alone: {_caption(case, known)} {NO_PARTS}\n{drawn}"
+
+
+def _held(case: Case, name: str, known: Known) -> tuple[str, ...]:
+    mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, BF16))
+    share = mine / all_of_it if all_of_it else 0.0
+    full = round(BAR * min(share, 1.0))
+    named = (f"{case.technique} {name}", name)
+    words, _ = next((SETTINGS[one] for one in named if one in SETTINGS), (f"`{name}`", ""))
+    return (
+        words,
+        text.size(mine),
+        text.ratio(share),
+        f"`{'█' * full}{'░' * (BAR - full)}`",
+        "1.00×" if name == BF16 else _told(_gain(case, name, BF16, known)),
+        cells.error_of(case.arms[name]),
+    )
