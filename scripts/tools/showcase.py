@@ -118,8 +118,8 @@ def climbed(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Ex
 
 def _rungs(one: Ladder) -> Iterator[dict[str, Any]]:
     for rung in one.rungs:
-        name, gain = _name(one.case, rung.name), ladder.speedup(one, rung)
-        over = {"speedup": text.speedup(gain)} if gain else {}
+        name, whole = _name(one.case, rung.name), rung.whole
+        over = {"speedup": text.speedup(whole.speedup)} if whole and not whole.why_not else {}
         yield {"name": name, "run": one.run, **_ends(rung.per_s), **_memory(rung), **over}
 
 

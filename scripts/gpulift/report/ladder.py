@@ -10,15 +10,12 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from gpulift.analysis.ladder import Ladder, Rung
-from gpulift.analysis.standing import KNOWN_ERROR
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.views import MachineView
-from gpulift.verdicts import stats
 
-REFERENCE = "bf16"  # what people train in: 1.00; where a ladder has none, its first rung is
 GIB = 1 << 30
 FAR = 3.0  # times the reference's distance, from which on a rung says its own
 # Settings by the names that people know them by; others are called as the arm is.
@@ -99,20 +96,6 @@ def name_of(arm: str) -> str:
     return NAMES.get(arm, arm)
 
 
-def reference_of(ladder: Ladder) -> str:
-    """The rung that is 1.00."""
-    names = [one.name for one in ladder.rungs]
-    return REFERENCE if REFERENCE in names else names[0]
-
-
-def speedup(ladder: Ladder, rung: Rung) -> Estimate | None:
-    """Over the reference; None of that one, and where an erratum withholds it."""
-    reference = reference_of(ladder)
-    wrong = any(one and one.why_not == KNOWN_ERROR for one in (rung.before, rung.whole))
-    pair = stats.pair_ratio(ladder.case.measured, rung.name, reference)
-    return None if rung.name == reference or wrong or pair is None else pair.speedup
-
-
 def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
     """A bar for each rung with its rate, and its speedup vs the reference. Rungs that cost speed
     are there for memory: they are only named. `about` stands below."""
@@ -130,7 +113,7 @@ def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
     )
     alt = (
         f"{_where(ladder)}, {escaping.brief(ladder.item)}s a second, cumulative settings, vs"
-        f" {name_of(reference_of(ladder))}: {escaping.brief(said, 600)}{left_out}."
+        f" {name_of(ladder.reference)}: {escaping.brief(said, 600)}{left_out}."
     )
     return Drawing(name, alt, partial(bars_of, bars, axis, about))
 
@@ -138,7 +121,7 @@ def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
 def memory_drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
     """A bar for each rung with the peak that it allocated on the device, and its share of the
     reference's."""
-    least = {one.name: one.memory_bytes for one in ladder.rungs}[reference_of(ladder)]
+    least = {one.name: one.memory_bytes for one in ladder.rungs}[ladder.reference]
     bars, said = [], []
     for one in ladder.rungs:
         if not one.memory_bytes or not least:
@@ -148,7 +131,7 @@ def memory_drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
         bar = _bar(ladder, one, Estimate(one.memory_bytes / GIB), f"{size}  {share}")
         bars.append(replace(bar, label=f"{name_of(one.name)}{speed}", far=False))
         said.append(f"{name_of(one.name)} {size.removesuffix(' GiB')}")
-    axis = f"GiB allocated at the peak, and share of {name_of(reference_of(ladder))}'s"
+    axis = f"GiB allocated at the peak, and share of {name_of(ladder.reference)}'s"
     alt = f"{_where(ladder)}, peak GiB, cumulative settings: {', '.join(said)}."
     return Drawing(name, alt, partial(bars_of, bars, axis, about))
 
@@ -179,7 +162,7 @@ def bars_of(bars: Sequence[Bar], axis: str, about: str) -> Figure:
 
 def _bar(ladder: Ladder, rung: Rung, length: Estimate, value: str) -> Bar:
     names = [one.name for one in ladder.rungs]
-    below = names.index(rung.name) < names.index(reference_of(ladder))
+    below = names.index(rung.name) < names.index(ladder.reference)
     label = f"{name_of(rung.name)}{_exactness(ladder, rung, ': ')}"
     return Bar(label, length, value.rstrip(), below, bool(_exactness(ladder, rung)))
 
@@ -201,10 +184,9 @@ def _number(value: float) -> str:
 
 def _ratio(ladder: Ladder, rung: Rung) -> str:
     """`1.40×`; of the reference `1.00`; empty where it is withheld."""
-    if rung.name == reference_of(ladder):
+    if rung.name == ladder.reference:
         return "1.00"
-    gain = speedup(ladder, rung)
-    return text.ratio(gain.value) if gain else ""
+    return text.ratio(rung.whole.speedup.value) if rung.whole and not rung.whole.why_not else ""
 
 
 def _beside(ladder: Ladder, rung: Rung) -> str:
@@ -216,11 +198,11 @@ def _beside(ladder: Ladder, rung: Rung) -> str:
 def _exactness(ladder: Ladder, rung: Rung, before: str = "") -> str:
     """`gradients 0.46 off, bf16's 0.04`, in the words of the check; empty of what is as exact as
     the reference."""
-    mine, theirs = (_distance(ladder, name) for name in (rung.name, reference_of(ladder)))
+    mine, theirs = (_distance(ladder, name) for name in (rung.name, ladder.reference))
     if not mine or not theirs or mine < FAR * theirs:
         return ""
     subject = ladder.case.first.check_meaning.partition(" ")[0]
-    return f"{before}{subject} {mine:.2g} off, {name_of(reference_of(ladder))}'s {theirs:.1g}"
+    return f"{before}{subject} {mine:.2g} off, {name_of(ladder.reference)}'s {theirs:.1g}"
 
 
 def _distance(ladder: Ladder, name: str) -> float:
