@@ -57,7 +57,7 @@ def test_the_step_is_the_one_that_both_have_with_its_price() -> None:
     assert values == pytest.approx([8192 / 0.04, 8192 / 0.05], rel=0.02)
     assert usd.unit == USD
     costs = [cell.value.value for cell in usd.cells if cell]
-    assert costs == pytest.approx([1e3 / value for value in values])
+    assert costs == pytest.approx([1e6 / value for value in values])
     assert (made.step, made.priced) == (True, True)
     assert not found(here, there).priced
 
