@@ -184,7 +184,8 @@ def _rows(place: int, source: Source, known: Known) -> Iterator[tuple[int, Shown
 def _evidence(found: tuple[int, Shown]) -> tuple[object, ...]:
     place, shown = found
     _, qualm, doubted, level, least = shown.gain.order
-    return qualm, doubted, level, place, least
+    grade = shown.gain.grade
+    return qualm, doubted, level, not grade.todays, bool(grade.beside), place, least
 
 
 def job_of(case: Case) -> str:

@@ -51,7 +51,7 @@ ARMS = {
     "fused_adamw": "BF16 with fused AdamW",
     "compiled": "the same, compiled",
     "eager": "the same, eager",
-    "foreach": "AdamW by `foreach`",
+    "foreach": "`foreach`, torch's default",
     "contiguous": "contiguous images",
     "padded": "one document a row, padded",
     "unpadded": "50257 words",
