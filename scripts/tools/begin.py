@@ -26,15 +26,17 @@ is. Measure after each, and stop where it is fast enough or fits.
 - **Speed** is time without it / time with it, of a whole training step, with its 95 % interval
   where one is known: ▲ faster, ▼ slower, ≈ no difference shown. Each row is alone over what it
   names; only settings added up were measured together.
-- **Memory** is the most that a step holds on one GPU, and how much of the baseline's that is.
-- **Error** is how far the first step's gradients are from TF32's, or what else the technique's
-  check compares; in brackets without the setting.
+- **Memory** is the most that a step has allocated on one GPU, and how much of the baseline's that
+  is; torch's allocator may keep 8 GiB more.
+- **Error** is how far the first step's gradients, or its losses where that is said, are from those
+  of the technique's reference; in brackets without the setting, where that differs.
 - **MFU** is a share of the datasheet's dense BF16 peak; FP8 has none.
 - **Evidence**: ●●● three launches on each of two cards, ●●○ three launches, ●○○ fewer; *before
   (date)*: the benchmark's code has changed since; *shared host*: other cards or programs were busy
   beside it, as the folded tables say. Whatever is not known to be wrong is shown
   ([what stands first](../scripts/gpulift/METHOD.md#what-stands-first), [known errors](ERRATA.md)).
-- `./gpulift show ID` prints a record; `./gpulift advise -- CMD` measures settings on your script.
+- H100 or H200? `./gpulift report --models h100 h200`. `./gpulift show ID` prints a record;
+  `./gpulift advise -- CMD` measures settings on your script.
 """
 
 

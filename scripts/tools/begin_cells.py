@@ -10,17 +10,23 @@ from gpulift.analysis.reference import Reference
 from gpulift.analysis.summary import Worth
 from gpulift.ground import text
 from gpulift.records.model import Arm
+from gpulift.verdicts.cases import Case
 from tools.things import ARMS
 
 BOUNDS = {DEVICE: "GPU-bound", HOST: "host-bound", PROCESSOR: "CPU-bound"}
 SHARED = "shared host"  # other runs, or others' load, beside it
 TERA = 1e12
 FP8_ROOF = "gemm/fp8"
+GRADIENTS, LOSSES = "gradient", "loss"  # in what a check says that it compares
+# Arms that are another update: what their check compares are gradients of the step before it.
+UPDATES = ("adamw_8bit_torchao", "adamw_8bit_bitsandbytes", "optimizer_offload")
 MFU_ROOF = "gemm/bf16"  # of which MFU is a share, as the field has it
 
 
 def speed(row: Worth) -> str:
-    """`▲ **1.24×** [1.235, 1.247]`; without an interval the value alone."""
+    """`▲ **1.24×** [1.235, 1.247]`; of one launch, which tells none over launches, the value."""
+    if len(row.case.measured) == 1:
+        return f"**{text.ratio(row.speedup.value)}**"
     value, blank, interval = text.interval(row.speedup, "×").partition(" ")
     glyph = f"{text.verdict(row.speedup)[0]} " if interval else ""
     return f"{glyph}**{value}**{blank}{unbroken(interval)}"
@@ -71,19 +77,37 @@ def over(row: Worth) -> str:
 
 def error(row: Worth) -> str:
     """`0.46 (0.038)`, without the setting in brackets where that is another."""
-    mine, theirs = (error_of(row.case.arms[name]) for name in (row.arm, row.baseline))
-    return f"{mine} ({theirs})" if theirs and mine != theirs else mine
+    mine, theirs = (_largest(row.case, name) for name in (row.arm, row.baseline))
+    if not mine:
+        return "–"
+    told = f"{mine} ({theirs})" if theirs and mine != theirs else mine
+    return f"{told}{_of_what(row.case)}"
 
 
-def error_of(launches: Sequence[Arm]) -> str:
-    """The largest of any launch, with two digits; empty where none is known."""
-    known = [one.check_error for one in launches if one.check_error is not None]
-    return f"{max(known):.2g}" if known else ""
+def error_of(case: Case, arm: str) -> str:
+    """The same of one arm."""
+    found = _largest(case, arm)
+    return f"{found}{_of_what(case)}" if found else "–"
+
+
+def _largest(case: Case, arm: str) -> str:
+    """Of any launch, with two digits; empty where a check compares neither gradients nor losses, or
+    ends before what the arm is about."""
+    known = [one.check_error for one in case.arms[arm] if one.check_error is not None]
+    compares = any(word in case.first.check_meaning for word in (GRADIENTS, LOSSES))
+    return f"{max(known):.2g}" if known and compares and arm not in UPDATES else ""
+
+
+def _of_what(case: Case) -> str:
+    return "" if GRADIENTS in case.first.check_meaning else " of losses"
 
 
 def rate(row: Worth) -> str:
-    """`56,084 tokens/s`; empty where the record counts none."""
-    return f"{row.items_per_s.value:,.0f} {row.item}s/s" if row.items_per_s else ""
+    """`56,084 tokens/s, 8,192 a step`; empty where the record counts none."""
+    cost = row.case.arms[row.arm][0].cost
+    if not row.items_per_s or cost is None:
+        return ""
+    return f"{row.items_per_s.value:,.0f} {row.item}s/s, {cost.items:,.0f} a step"
 
 
 def bound(row: Worth) -> str:

@@ -4,6 +4,7 @@ setting."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.facts import facts
@@ -88,7 +89,7 @@ def _rung(case: Case, name: str, before: str, known: Known) -> tuple[str, ...]:
         "1.00×" if name == BF16 else _told(_gain(case, name, BF16, known)),
         cells.in_short(launches[0], time_s.value, known.references.get(case.first.context.slug)),
         text.size(facts(case, name).device_bytes),
-        cells.error_of(launches),
+        cells.error_of(case, name),
     )
 
 
@@ -100,7 +101,7 @@ def _caption(case: Case, known: Known) -> str:
     told = [
         f"{cost.items:.0f} {cost.item}s a step" if cost else "",
         f"torch {context.versions.get('torch', 'not told')}, driver {context.driver}",
-        f"{gain.grade.marks} {gain.grade.words}" if gain else "",
+        f"{gain.grade.marks} {replace(gain.grade, bound='').words}" if gain else "",
         f"record `{case.measured[0].id}`",
     ]
     return f"{'; '.join(filter(None, told))}."
@@ -139,5 +140,5 @@ def _held(case: Case, name: str, known: Known) -> tuple[str, ...]:
         text.ratio(share),
         f"`{'█' * full}{'░' * (BAR - full)}`",
         "1.00×" if name == BF16 else _told(_gain(case, name, BF16, known)),
-        cells.error_of(case.arms[name]),
+        cells.error_of(case, name),
     )

@@ -48,6 +48,8 @@ ARMS = {
     "torch_default": "FP32",
     "tf32": "TF32",
     "bf16": "BF16",
+    "job/fit bf16": "BF16 with fused AdamW",
+    "job/step bf16": "BF16 with fused AdamW",
     "fused_adamw": "BF16 with fused AdamW",
     "compiled": "the same, compiled",
     "eager": "the same, eager",
@@ -83,11 +85,14 @@ SETTINGS = {
     "fused_adamw": ("fused AdamW", "`AdamW(..., fused=True)`"),
     "compiled": ("`torch.compile`, layers and loss", "`layer.compile()`, `torch.compile(loss)`"),
     "job/fit compiled": ("`torch.compile`, layers alone", ""),
-    "fp8": ("FP8, tensorwise", "`torchao.float8.convert_to_float8_training(model)`"),
-    "cut_cross_entropy": ("cut cross entropy", "`linear_cross_entropy(hidden, head, labels)`"),
+    "fp8": ("FP8, tensorwise", "`torchao.float8.convert_to_float8_training(model.layers)`"),
+    "cut_cross_entropy": (
+        "cut cross entropy",
+        "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
+    ),
     "selective_checkpointing": ("activation checkpointing, selective", ""),
     "full_checkpointing": ("activation checkpointing, full", ""),
-    "memory_budget": ("`torch.compile`, half its memory", ""),
+    "memory_budget": ("`torch.compile`, layers alone, half its memory", ""),
     "activation_offload": ("activations on the host", ""),
     "adamw_8bit_torchao": ("AdamW in 8 bits, torchao", ""),
     "adamw_8bit_bitsandbytes": ("AdamW in 8 bits, bitsandbytes", ""),
@@ -114,13 +119,14 @@ COMPILE = Thing(
 )
 FP8 = Thing(
     "FP8 linear layers",
-    "`torchao.float8.convert_to_float8_training(model)`",
+    "`torchao.float8.convert_to_float8_training(model.layers)`: not the output layer",
     (
         Source("job/ladder", ("fp8",), "compiled"),
         Source("precision/fp8_step", ("tensorwise",), cases="form:compiled"),
         Source("job/step", ("fp8",), "compiled"),
     ),
-    "only behind `torch.compile`; gradients are further off",
+    "only behind `torch.compile`. Errors are of untrained weights, which make roundings larger: at"
+    " calmer ones FP8's gradients are 0.106 off, BF16's 0.008 (Llama 1B, H200)",
 )
 LOSS = Thing(
     "the loss compiled alone",
@@ -147,7 +153,7 @@ FASTER = Situation(
         LOSS,
         Thing(
             "documents packed, not padded",
-            "`varlen_attn` of `torch.nn.attention`, or FlexAttention with a document mask",
+            "`torch.nn.attention.varlen.varlen_attn`, or FlexAttention with a document mask",
             (
                 Source(
                     "attention/document_mask",
@@ -182,7 +188,8 @@ FASTER = Situation(
         ),
         Thing(
             "a library's norm, SwiGLU and rotary embedding",
-            "`liger_kernel.transformers.apply_liger_kernel_to_llama()`",
+            "`apply_liger_kernel_to_llama(fused_linear_cross_entropy=False)` of `liger_kernel`, for"
+            " Hugging Face's Llama",
             (
                 Source("fusion/step_kernels", ("all",), cases="llama_1b/form:eager"),
                 Source(
@@ -223,7 +230,7 @@ FASTER = Situation(
 )
 WAITS = Situation(
     "One GPU, and it waits for the CPU or for data",
-    "`./gpulift watch` says whether it does; where it does not, these bring nothing.",
+    "`./gpulift watch` says whether it does; where it does not, loaders bring nothing.",
     (
         Thing(
             "loader processes",
@@ -259,12 +266,12 @@ WAITS = Situation(
         ),
         Thing(
             "a CUDA graph of the whole step",
-            "`torch.cuda.graph(g)` around forward, backward and optimizer",
+            "`torch.cuda.graph(g)` around forward, backward and `AdamW(..., capturable=True)`",
             (Source("launch/whole_step_graph", ("whole_step_graph",), cases="batch:large"),),
         ),
         Thing(
             "checkpoints written beside training",
-            "`torch.distributed.checkpoint.async_save(...)`",
+            "`import torch.distributed.checkpoint as dcp`, `dcp.async_save(...)`",
             (
                 Source(
                     "state/checkpoint",
@@ -278,7 +285,7 @@ WAITS = Situation(
 )
 SMALLER = Situation(
     "One GPU, out of memory: smaller",
-    "What costs least time is first. Memory is the most that a step holds.",
+    "What costs Llama 1B least time is first, then what other jobs can turn on.",
     (
         BF16,
         COMPILE,
@@ -300,7 +307,8 @@ SMALLER = Situation(
         ),
         Thing(
             "activation checkpointing, selective",
-            "`checkpoint(layer, x, context_fn=...)` that keeps products and attention",
+            "`checkpoint(layer, x, use_reentrant=False, context_fn=...)` with"
+            " `create_selective_checkpoint_contexts`, which keeps products and attention",
             (Source("job/fit", ("selective_checkpointing",)),),
         ),
         Thing(
@@ -325,6 +333,7 @@ SMALLER = Situation(
             "frozen weights in 4 bits (QLoRA over LoRA)",
             "`bitsandbytes.nn.Linear4bit`",
             (Source("precision/qlora", ("qlora",)),),
+            "the rounding of the frozen weights is not in its error",
         ),
         Thing(
             "activations on the host",
@@ -339,6 +348,8 @@ SMALLER = Situation(
     ),
     saves=True,
 )
+NO_RESHARD = "`fully_shard(layer, mp_policy=policy, reshard_after_forward=False)`"
+MIXED = "`policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)`, and no autocast"
 SEVERAL = Situation(
     "Several GPUs, and the model fits on one: faster",
     "Each GPU has a batch of its own, but where a row says otherwise.",
@@ -348,8 +359,25 @@ SEVERAL = Situation(
             "`DistributedDataParallel(model)`",
             (
                 Source("distributed/data_parallel", ("ddp",), cases="gpus:4"),
+                Source(
+                    "distributed/data_parallel",
+                    ("ddp",),
+                    cases="gpus:2/model:llama_1b/scaling:weak/compiled:yes",
+                    job="Llama 1B, compiled",
+                ),
                 Source("distributed/data_parallel", ("ddp",), cases="gpus:2/.*scaling:weak"),
             ),
+        ),
+        Thing(
+            "FSDP2 in place of DDP, weights kept for the backward pass",
+            NO_RESHARD,
+            (Source("distributed/sharding", ("fsdp2_no_reshard",)),),
+            MIXED,
+        ),
+        Thing(
+            "tensor parallelism beside FSDP2",
+            "`parallelize_module(layer, mesh, plan)`",
+            (Source("distributed/tensor_parallel", ("tp2", "tp2_async"), cases="link:nvlink"),),
         ),
         Thing(
             "larger buckets",
@@ -391,7 +419,7 @@ SEVERAL = Situation(
         ),
         Thing(
             "sharded checkpoints, written beside training",
-            "`torch.distributed.checkpoint.async_save(...)` from all ranks",
+            "`import torch.distributed.checkpoint as dcp`, `dcp.async_save(...)` from all ranks",
             (Source("distributed/checkpoint_sharded", ("dcp_async",)),),
         ),
     ),
@@ -403,12 +431,13 @@ SHARDED = Situation(
     (
         Thing(
             "FSDP2",
-            "`fully_shard(layer)` for each layer, `fully_shard(model)`",
+            "`fully_shard(layer, mp_policy=policy)` for each layer, `fully_shard(model, ...)`",
             (Source("distributed/sharding", ("fsdp2",)),),
+            MIXED,
         ),
         Thing(
             "FSDP2, weights kept for the backward pass",
-            "`fully_shard(layer, reshard_after_forward=False)`",
+            NO_RESHARD,
             (Source("distributed/sharding", ("fsdp2_no_reshard",)),),
         ),
         Thing(
@@ -422,17 +451,12 @@ SHARDED = Situation(
             (Source("distributed/sharding", ("fsdp2_offload",), cases="ranks:2/model:llama_1b"),),
         ),
         Thing(
-            "tensor parallelism beside FSDP2",
-            "`parallelize_module(layer, mesh, plan)`",
-            (Source("distributed/tensor_parallel", ("tp2", "tp2_async"), cases="link:nvlink"),),
-        ),
-        Thing(
             "pipeline parallelism",
-            "`Schedule1F1B(stage, 4)`, `ScheduleInterleaved1F1B(stages, 4)`",
+            "`ScheduleInterleaved1F1B(stages, 4, loss_fn=loss)`",
             (
                 Source(
                     "distributed/pipeline_parallel",
-                    ("one_f_one_b", "interleaved"),
+                    ("interleaved",),
                     cases="micro_batches:4/link:nvlink",
                 ),
             ),

@@ -33,7 +33,7 @@ class Erratum:
     `runs` are patterns of <machine>/<run>; `before` is a time in ISO 8601, or its beginning, before
     which the case began; techniques, cases and arms are regular expressions, an empty one
     is of all, and `arms` of any arm; of `metrics` any arm has one, or what it names of these:
-    cpu_s, energy_j (of windows), roof (of a cost); `launch` counts from 0. `short`
+    cpu_s, energy_j (of windows), roof (of a cost), check_error; `launch` counts from 0. `short`
     says it in half a sentence, the other texts are the columns of the table. Where it does not
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
@@ -114,6 +114,8 @@ def _told(arm: Arm) -> Iterator[str]:
         yield "energy_j"
     if arm.cost and arm.cost.roof:
         yield "roof"
+    if arm.check_error is not None:
+        yield "check_error"
 
 
 def read_errata(file: Path) -> tuple[Erratum, ...]:

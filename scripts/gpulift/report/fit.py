@@ -22,6 +22,8 @@ from gpulift.report.ladder import name_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
+# As the technique has these arms, where a ladder has others of the name.
+OWN_NAMES = {"bf16": "BF16 with fused AdamW", "compiled": "torch.compile, layers alone"}
 GIB = 1 << 30
 ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
@@ -51,6 +53,10 @@ class Point:
     waits: bool
 
 
+def _name(arm: str) -> str:
+    return OWN_NAMES.get(arm) or name_of(arm)
+
+
 def points_of(case: Case, withheld: Collection[str] = ()) -> list[Point]:
     """The measured arms of a case, the baseline first, but for those `withheld`."""
     baseline = next(arm.name for arm in case.first.arms if arm.role == "baseline")
@@ -72,7 +78,7 @@ def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> 
     where = FIRST_MODELS.get(model, model) + (f" on {gpu.name}" if gpu else "")
     waits = "; *the host sets the pace" if any(one.waits for one in points) else ""
     alt = (
-        f"{escaping.brief(where)}, speed vs {name_of(points[0].arm)} / peak memory:"
+        f"{escaping.brief(where)}, speed vs {_name(points[0].arm)} / peak memory:"
         f" {', '.join(_said(points))}{waits}."
     )
     return Drawing(name, alt, partial(_scatter, points, about))
@@ -81,7 +87,7 @@ def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> 
 def _said(points: Sequence[Point]) -> Iterator[str]:
     for one in points:
         waits = "*" if one.waits else ""
-        yield f"{name_of(one.arm)} {_speed(one)}/{text.size(one.memory_bytes)}{waits}"
+        yield f"{_name(one.arm)} {_speed(one)}/{text.size(one.memory_bytes)}{waits}"
 
 
 def _scatter(points: Sequence[Point], about: str) -> Figure:
@@ -95,7 +101,7 @@ def _scatter(points: Sequence[Point], about: str) -> Figure:
         axes.margins(x=0.32, y=0.1)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("peak memory, GiB (left: less; hollow: the host sets the pace)")
-        axes.set_ylabel(f"speed vs {name_of(points[0].arm)}")
+        axes.set_ylabel(f"speed vs {_name(points[0].arm)}")
         if about:
             figure.supxlabel(about, x=0.01, ha="left", fontsize=LETTERS, color=plots.MUTED)
         _label(figure, axes, points)
@@ -109,7 +115,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
     places = [(one.memory_bytes / GIB, one.speed.value) for one in points]
     taken = [_around(*axes.transData.transform(place)) for place in places]
     for one, place in zip(points, places, strict=True):
-        said = f"{name_of(one.arm)}  {_speed(one)}"
+        said = f"{_name(one.arm)}  {_speed(one)}"
         for across, up, right, above in PLACES:
             label = axes.annotate(
                 said,

@@ -72,6 +72,7 @@ def erratum(folder: Path, more: str = "") -> Erratum:
         ('metrics = ["cpu_s"]', True),
         ('metrics = ["roof"]', True),
         ('metrics = ["energy_j"]', False),
+        ('metrics = ["check_error"]', True),
         ("launch = 0", True),
         ("launch = 1", False),
     ],

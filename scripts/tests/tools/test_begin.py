@@ -14,6 +14,7 @@ import pytest
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.reference import find_reference
+from gpulift.analysis.summary import worth_over
 from gpulift.analysis.today import UNKNOWN, Declared, Today, read_today
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Record
@@ -23,7 +24,7 @@ from tests.analysis.test_ladder import rung
 from tests.conftest import CHECKOUT
 from tests.figures import summary
 from tests.sample import Json, arm
-from tools import begin, begin_rows, things
+from tools import begin, begin_cells, begin_rows, things
 from tools.begin_rows import Answer, Known
 
 RESULTS = CHECKOUT / "results"
@@ -136,7 +137,7 @@ def test_a_row_says_how_over_what_on_which_job_and_on_how_much_it_rests() -> Non
     name, speed, memory, _, on, evidence = row
     how = "`layer.compile()` for each layer, `torch.compile(loss)`"
     assert name == f"**1.** `torch.compile`<br>{how}"
-    assert re.match(r"▲ \*\*1\.2\d+×\*\*", speed)
+    assert speed == "**1.25×**", "one launch has no interval over launches"
     assert memory == "**0.500×**, 512 MiB"
     assert on == "Llama 1B, H200<br>over the same, eager"
     assert re.fullmatch(r"●○○<br>before&nbsp;\(2026-11-\d\d\)<br>shared&nbsp;host", evidence)
@@ -224,7 +225,30 @@ def climbed() -> list[Json]:
     made = sample.launches(3, "job/ladder", LLAMA, arms)
     for one in (found for record in made for found in record["arms"]):
         one |= {"check_error": 0.46 if one["name"] == "fp8" else 0.04, "check_tolerance": 0.5}
-    return made
+    return [{**one, "check": {"meaning": "gradients of a step", "tolerance": 0.5}} for one in made]
+
+
+@pytest.mark.parametrize(
+    ("meaning", "told"),
+    [("gradients of a step", "0.46 (0.04)"), ("losses", "0.46 (0.04) of losses"), ("pixels", "–")],
+)
+def test_an_error_says_of_what_it_is_and_is_none_of_what_nobody_asks(
+    meaning: str, told: str
+) -> None:
+    check = {"meaning": meaning, "tolerance": 0.5}
+    (case,) = known([{**one, "check": check} for one in climbed()]).cases["job/ladder"]
+    row = worth_over(case, "fp8", "compiled")
+    assert row
+    assert begin_cells.error(row) == told
+
+
+def test_a_check_of_gradients_says_nothing_of_another_update() -> None:
+    renamed = climbed()
+    for record in renamed:
+        record["arms"][-1]["name"] = "optimizer_offload"
+    (case,) = known(renamed).cases["job/ladder"]
+    assert begin_cells.error_of(case, "compiled") == "0.04"
+    assert begin_cells.error_of(case, "optimizer_offload") == "–"
 
 
 def test_on_the_ladder_of_speed_bf16_is_one_and_fp8_has_its_error_and_no_mfu() -> None:
