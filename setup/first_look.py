@@ -37,12 +37,12 @@ def tools(venv: Path) -> Path:
     return venv / "bin"
 
 
-def built(root: Path, folder: Path) -> bool:
-    """Whether the engine and this technique could be built."""
+def built(root: Path, folder: Path) -> int:
+    """The exit code of building the engine and this technique; 130 where it was interrupted."""
     configure = ["cmake", "-S", str(root), "-B", str(folder), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     configure += ["-DGPULIFT_CUDA=OFF", "-DGPULIFT_TORCH=OFF", f"-DGPULIFT_PYTHON_EXECUTABLE={sys.executable}"]
     target = f"manifest.{TECHNIQUE.replace('/', '.')}"
-    return all(build.main(folder, command) == 0 for command in (configure, ["ninja", "-C", str(folder), target]))
+    return build.main(folder, configure) or build.main(folder, ["ninja", "-C", str(folder), target])
 
 
 def rates(folder: Path) -> str:
@@ -59,18 +59,21 @@ def rates(folder: Path) -> str:
 
 
 def main(root: Path, folder: Path) -> int:
-    """Entry point; 0 where it said a figure."""
+    """Entry point; 0 where it said a figure, 130 where the user interrupted it."""
     began_s = time.monotonic()
     say("no GPU here: memory is measured first, while nothing else is there")
     try:
         os.environ["PATH"] = f"{tools(root / '.setup' / 'first')}{os.pathsep}{os.environ['PATH']}"
-        if not built(root, folder):
-            return 1
+        if code := built(root, folder):
+            return code
         told = rates(folder)
         shutil.rmtree(folder / "modules")  # its manifests say of all else that CUDA is missing
     except (SetupError, OSError, subprocess.SubprocessError) as error:
         say(str(error))
         return 1
+    except KeyboardInterrupt:
+        say("the first look was interrupted")
+        return build.INTERRUPTED
     say(f"first look, {time.monotonic() - began_s:.0f} s, one launch: memory of all cores: {told}")
     return 0
 

@@ -38,7 +38,7 @@ foreach(setting IN LISTS GPULIFT_BUILD_ENVIRONMENT)
 endforeach()
 list(JOIN launcher " " launcher)
 foreach(rule COMPILE LINK)
-  set_property(GLOBAL PROPERTY RULE_LAUNCH_${rule} "'${CMAKE_COMMAND}' -E env ${launcher}")
+  set_property(GLOBAL PROPERTY RULE_LAUNCH_${rule} "env ${launcher}")
 endforeach()
 
 # What the end of configure prints: one line per optional part.

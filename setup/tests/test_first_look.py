@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Sandbox
 
+import build
 import environment
 import first_look
 import packages
@@ -52,6 +53,22 @@ def test_a_build_or_a_program_that_fails_is_a_line(machine: Sandbox, capsys: pyt
     machine.fake("ninja", "echo 'a.cpp: error: x'; exit 1")
     assert look(machine) == 1
     assert "a.cpp: error: x" in capsys.readouterr().err
+
+
+def interrupted(*_: object) -> Path:
+    """What Ctrl-C does to Python."""
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_look_is_a_line_and_no_failure(
+    machine: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fake("ninja", "kill -INT $PPID; sleep 60")
+    assert look(machine) == build.INTERRUPTED
+    assert capsys.readouterr().err.endswith("the build was interrupted; the next call goes on where it ended\n")
+    monkeypatch.setattr(first_look, "tools", interrupted)
+    assert look(machine) == build.INTERRUPTED
+    assert capsys.readouterr().err.endswith("gpulift: the first look was interrupted\n")
 
 
 def test_tools_that_are_missing_come_from_the_lock(machine: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,18 @@ def test_a_choice_that_leads_to_the_same_builds_nothing(builder: Sandbox) -> Non
     assert builder.lines().count("cmake") == 1
 
 
+def test_a_choice_whose_configuration_failed_leaves_none_that_the_choice_before_would_take(builder: Sandbox) -> None:
+    builder.fake("python3", WRITE_STATE.replace('"$bin" "$python"', '"$bin" "$python$CUDACXX"'))
+    builder.script(builder.bin / "pythonother", "")
+    cmake = (builder.bin / "cmake").read_text()
+    assert builder.call("gpulift", "run").returncode == 0
+    builder.fake("cmake", "exit 1")
+    assert builder.call("gpulift", "run", CUDACXX="other").returncode == 1
+    (builder.bin / "cmake").write_text(cmake)
+    assert builder.call("gpulift", "run", CUDACXX="").returncode == 0
+    assert builder.lines().count("cmake") == 2, "the other one took its cache and its files away"
+
+
 def test_variables_of_another_python_and_of_a_git_hook_reach_nothing(launcher: Sandbox) -> None:
     hostile = {
         "PYTHONPATH": "/hostile",
@@ -264,6 +276,15 @@ def test_of_many_calls_at_once_few_look_at_the_build(builder: Sandbox) -> None:
     assert 1 <= at_once < 8, "the first, and one that was called after it had begun"
     assert builder.call("gpulift", "run").returncode == 0
     assert builder.lines().count("ninja techniques") == at_once + 1, "a later call looks for itself"
+
+
+def test_what_a_killed_call_left_running_is_waited_for(builder: Sandbox) -> None:
+    still = 'echo begun >> "$LOG"; kill -9 $PPID; sleep 1; echo ended >> "$LOG"'
+    builder.fake("ninja", f"[[ $* == *build.ninja ]] || {{ {still}; }}")
+    assert builder.call("gpulift", "run").returncode == 137
+    builder.fake("ninja", '[[ $* == *build.ninja ]] || echo next >> "$LOG"')
+    assert builder.call("gpulift", "run").returncode == 0
+    assert [line for line in builder.lines() if line in ("begun", "ended", "next")] == ["begun", "ended", "next"]
 
 
 def test_a_call_that_asks_for_another_build_looks_for_itself(builder: Sandbox) -> None:
@@ -462,8 +483,10 @@ def test_a_quick_qualification_leaves_libtorch_out_until_some_of_it_was_built(
 
 
 def test_a_machine_without_a_gpu_is_looked_at_before_all_else_is_fetched(builder: Sandbox) -> None:
+    (builder.root / ".setup" / "first").mkdir(parents=True)
     assert builder.call("gpulift", "qualify", "--quick").returncode == 0
     assert builder.lines()[:3] == ["packages", f"first_look.py {builder.root}", "environment.py prepare"]
+    assert not (builder.root / ".setup" / "first").exists(), "the environment has these tools, too"
     assert builder.call("gpulift", "qualify", "--quick", CUDACXX="other").returncode == 0
     assert builder.lines().count(f"first_look.py {builder.root}") == 1, "something is built here"
 
@@ -481,6 +504,13 @@ def test_a_first_look_that_fails_is_gone_on_without(builder: Sandbox) -> None:
     done = builder.call("gpulift", "qualify", "--quick")
     assert done.returncode == 0
     assert "gpulift: the first look failed; going on without it\n" in done.stderr
+
+
+def test_a_first_look_that_is_interrupted_ends_the_call(builder: Sandbox) -> None:
+    builder.fake("python3", '[[ $1 != *first_look.py ]] || exit 130; echo "$(basename "$1")" >> "$LOG"' + WRITE_STATE)
+    done = builder.call("gpulift", "qualify", "--quick")
+    assert (done.returncode, done.stderr) == (130, "")
+    assert builder.lines() == ["packages"], "nothing is fetched any more"
 
 
 def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> None:

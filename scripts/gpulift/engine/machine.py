@@ -120,9 +120,9 @@ def find_bench() -> Path:
     build = Path(os.environ.get("GPULIFT_BUILD") or checkout_root() / "build")
     bench = build / "gpulift-bench"
     if not os.access(bench, os.X_OK):
-        failed = build / "failed"  # what setup/build.py told
-        if failed.is_file():
-            raise GpuliftError(" ".join(failed.read_text(errors="replace").split()))
+        failed = build / "failed"  # what setup/build.py told; nothing where the disk was full
+        if failed.is_file() and (said := failed.read_text("utf-8", "replace").split()):
+            raise GpuliftError(" ".join(said))
         raise GpuliftError(
             f"{bench} is not there: run ./gpulift setup, or set GPULIFT_BUILD to a build folder"
         )

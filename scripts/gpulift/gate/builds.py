@@ -196,6 +196,7 @@ def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | Non
     before = made_with.read_text(encoding="utf-8") if made_with.is_file() else ""
     if before != wanted or not (build / "build.ninja").is_file():
         say(f"configuring {above.name}")
+        made_with.unlink(missing_ok=True)  # what fails now has taken away what was there
         cmake = settings.get("CMAKE_COMMAND") or "cmake"
         command = [cmake, "--fresh", "-S", str(above / "source"), "-B", str(build), "-G", "Ninja"]
         _run([*command, *flags], f"{above.name} cannot be configured", until_s)

@@ -120,6 +120,22 @@ def test_other_compilers_configure_again(checkout: Path) -> None:
     assert (found.folder.parent / "said").read_text().count("configured") == 2
 
 
+def test_what_could_not_be_configured_otherwise_is_configured_again(
+    checkout: Path, tmp_path: Path
+) -> None:
+    found = find_build("main", None, lambda text: None)
+    cache = checkout / "build" / "CMakeCache.txt"
+    before = cache.read_text()
+    cache.write_text(before.replace("/usr/bin/c++", "/usr/bin/clang++"))
+    program(tmp_path / "cmake", "#!/bin/sh\nexit 1\n")
+    with pytest.raises(BuildFailed, match="cannot be configured"):
+        find_build("main", None, lambda text: None)
+    cache.write_text(before)
+    program(tmp_path / "cmake", CMAKE)
+    find_build("main", None, lambda text: None)
+    assert (found.folder.parent / "said").read_text().count("configured") == 2
+
+
 def test_a_worktree_that_someone_removed_is_made_again(checkout: Path) -> None:
     found = find_build("main", None, lambda text: None)
     subprocess.run(["rm", "-r", found.folder.parent], check=True)
