@@ -74,21 +74,22 @@ def products_of(job: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arm", "name"),
+    ("arm", "name", "apart"),
     [
-        ("selective_checkpointing", "llama_toy"),
-        ("selective_checkpointing", "gpt_toy"),
-        ("full_checkpointing", "llama_toy"),
-        ("activation_offload", "llama_toy"),
+        ("selective_checkpointing", "llama_toy", 0.0),
+        ("selective_checkpointing", "gpt_toy", 0.0),
+        ("full_checkpointing", "llama_toy", 0.0),
+        # What comes back is contiguous, whatever it was: some processors then add in another order.
+        ("activation_offload", "llama_toy", 1e-4),
     ],
 )
 def test_what_is_made_again_or_kept_elsewhere_changes_no_loss(
-    technique: ModuleType, arm: str, name: str
+    technique: ModuleType, arm: str, name: str, apart: float
 ) -> None:
     plain, other = (job_of(technique, each, name).training for each in ("bf16", arm))
     for each in (plain, other):
         each.train_until(3)
-    assert other.losses == plain.losses
+    assert other.losses == pytest.approx(plain.losses, rel=apart, abs=0.0)
 
 
 def test_selective_makes_no_product_again_and_full_those_of_the_layers(
