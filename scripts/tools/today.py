@@ -1,8 +1,8 @@
 """results/today.json, what techniques are today: `python -m tools.today`, from the manifests of the
 build and the files of this checkout.
 
-What the build lacks, as without LibTorch, stays as it was; what has no manifest any more is gone.
-Builds differ in which shared files an arm is made of, so that all of these stand there.
+What the build lacks, as without LibTorch or where a part is built, stays as it was; what has
+neither a manifest nor a file any more is gone. Builds differ in which shared files an arm is made of, so that all of these stand there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def made(results: Path, modules: Path) -> str:
     techniques: dict[str, Any] = {one["id"]: GONE for one in manifests}
     if (results / FILE).is_file():
         before = json.loads((results / FILE).read_bytes())["techniques"]
-        techniques = {id: one if id in techniques else GONE for id, one in before.items()}
+        here = {id for id in before if id in techniques or _has_file(results.parent, id)}
+        techniques = {id: one if id in here else GONE for id, one in before.items()}
     for one in manifests:
         if not one.get("unavailable"):
             techniques[one["id"]] = declared(one, shared)
@@ -53,6 +54,10 @@ def declared(manifest: Mapping[str, Any], shared: Mapping[str, str]) -> dict[str
     own = {name: one[:DIGITS] for name, one in manifest["source"].items() if name not in shared}
     controls = {"controls": manifest["controls"]} if manifest.get("controls") else {}
     return {"arms": manifest["arms"], **controls, "sweep": sweep, "files": own}
+
+
+def _has_file(root: Path, technique: str) -> bool:
+    return any((root / "benches" / f"{technique}{suffix}").is_file() for suffix in SUFFIXES)
 
 
 def _shared(root: Path) -> Iterator[tuple[str, str]]:

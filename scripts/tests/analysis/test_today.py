@@ -70,6 +70,14 @@ def test_what_a_build_lacks_stays_and_what_has_no_manifest_is_gone(tmp_path: Pat
     assert later.gone(record({"n": 1}, "a/c")) == ""
 
 
+def test_what_is_not_built_but_has_a_file_stays(tmp_path: Path) -> None:
+    today(tmp_path, manifest(), manifest(id="a/d"))
+    source = tmp_path / "benches" / "a" / "d.py"
+    source.parent.mkdir(parents=True)
+    source.touch()
+    assert today(tmp_path, manifest()).gone(record({"n": 1}, "a/d")) == ""
+
+
 def test_a_technique_that_is_no_product_of_its_axes_is_refused(tmp_path: Path) -> None:
     cases = manifest()["cases"][:3]
     with pytest.raises(GpuliftError, match="a/b: its cases are not all of its axes' values"):

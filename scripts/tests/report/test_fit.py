@@ -50,8 +50,8 @@ def test_each_measured_arm_is_a_point_the_baseline_at_1() -> None:
 def test_the_text_has_each_with_its_speed_and_memory() -> None:
     drawing = drawn(fitted(), "below it")
     assert drawing.alt.startswith(
-        "Llama 1B on NVIDIA H200, speed vs BF16 autocast / peak memory: BF16 autocast 1.00/40.0"
-        " GiB, full activation checkpointing 0.800×/28.0 GiB, "
+        "Llama 1B on NVIDIA H200, speed vs BF16 with fused AdamW / peak memory: BF16 with fused"
+        " AdamW 1.00/40.0 GiB, full activation checkpointing 0.800×/28.0 GiB, "
     )
 
 
