@@ -2,7 +2,8 @@
 build and the files of this checkout.
 
 What the build lacks, as without LibTorch or where a part is built, stays as it was; what has
-neither a manifest nor a file any more is gone. Builds differ in which shared files an arm is made of, so that all of these stand there.
+neither a manifest nor a file any more is gone. Builds differ in which shared files an arm is made
+of, so that all of these stand there.
 """
 
 from __future__ import annotations
