@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -19,7 +19,7 @@ from gpulift.commands import check as checks
 from gpulift.commands import fleet as fleet_command
 from gpulift.commands import history as history_command
 from gpulift.commands import instrument as instruments
-from gpulift.commands import ray_run, run_further
+from gpulift.commands import ray_run
 from gpulift.commands import reference as reference_command
 from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
@@ -37,13 +37,11 @@ from gpulift.commands.predictions import predictions
 from gpulift.commands.publish import publish
 from gpulift.commands.qualify import qualify
 from gpulift.commands.report import report
-from gpulift.commands.selecting import Axes, Ranks, SameFilter, Techniques, on_ranks, prepared
+from gpulift.commands.running import Gpus, Python, Scratch, interpreter, on_gpus, run
+from gpulift.commands.selecting import Axes
 from gpulift.commands.shared import (
     Out,
-    Quick,
-    Verbose,
     examine,
-    known_techniques,
     print_json,
     results_folder,
 )
@@ -52,11 +50,11 @@ from gpulift.commands.submit import submit
 from gpulift.commands.verify import verify
 from gpulift.commands.watch import watch
 from gpulift.engine import doctor as doctors
-from gpulift.engine import libraries, machine, measuring, schema
+from gpulift.engine import machine, measuring, schema
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.engine.quick import with_default
 from gpulift.ground import place, terminal
-from gpulift.ground.arguments import Filter, Json, Results, Wide, named, one_filter, time_s
+from gpulift.ground.arguments import Json, Results, Wide, named
 from gpulift.ground.entry import COMPLETION, call, make_app, say, tell
 from gpulift.ground.errors import FAILED, OK, GpuliftError
 from gpulift.records.model import Context
@@ -69,25 +67,7 @@ app = make_app(completion=True)
 TO_SHELLS = ("--install-completion", "--show-completion")
 LAUNCHERS = ("setup", "test", "wheel")  # commands that ./gpulift has without us
 
-Gpus = Annotated[
-    str | None,
-    typer.Option(
-        "--gpus",
-        "--gpu",
-        metavar="INDEX|UUID,...|all",
-        help="The GPU by index or UUID, or several: 0,1; the first by default.",
-    ),
-]
-Scratch = Annotated[
-    Path | None,
-    typer.Option(
-        parser=named, metavar="DIR", help="Folder on the disk that cases with files measure."
-    ),
-]
-Python = Annotated[
-    str | None,
-    typer.Option(help="Interpreter or virtual environment of Python arms; else the set-up's."),
-]
+app.command()(run)
 app.command()(qualify)
 app.command()(report)
 app.command()(compare)
@@ -143,83 +123,6 @@ def options(
 
 
 @app.command()
-def run(
-    same: SameFilter = None,
-    filter: Filter = None,
-    quick: Quick = None,
-    launches: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes per case; 3 by default, and 5 of whole training steps whose interval"
-            " is wider than 2 %."
-        ),
-    ] = None,
-    arm_time: Annotated[
-        float | None, typer.Option(help="Seconds per arm, case and launch.")
-    ] = None,
-    precision: Annotated[
-        float | None, typer.Option(help="Stop at this relative half-width.")
-    ] = None,
-    out: Out = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of order and data.")] = None,
-    gpus: Gpus = None,
-    python: Python = None,
-    scratch: Scratch = None,
-    techniques: Techniques = None,
-    axes: Axes = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds after which a silent case is stopped, 120 by default; whole training"
-            " steps have eight times as long."
-        ),
-    ] = None,
-    verbose: Verbose = False,
-    ranks: Ranks = None,
-) -> None:
-    """Measure and append records; goes on with an unfinished run of the same command."""
-    options = measuring.Options(
-        one_filter(same, filter),
-        quick is not None,
-        launches,
-        arm_time,
-        precision,
-        seed,
-        python=_interpreter(python),
-        scratch=scratch,
-        axes=tuple(axes or ()),
-        timeout=timeout,
-    )
-    options, context = _on_gpus(options, gpus)
-    options = replace(options, more_modules=prepared(techniques))
-
-    def measure(options: measuring.Options) -> int:
-        if quick is not None:
-            budget_s = time_s("--quick", quick)
-            known = _known(options)
-            options = measuring.within(budget_s, options, known, context, say, verbose=verbose)
-
-        def further(folder: Path) -> int | None:
-            if launches is not None or quick is not None:
-                return None
-            return run_further.measure(folder, options, say)
-
-        measured = measuring.run(options, machine.own_results(), out, context, say, further)
-        if measured.exit_code in measuring.FINISHED and measured.folder.exists():
-            typer.echo(measured.folder)
-        return measured.exit_code
-
-    raise typer.Exit(measure(options) if ranks is None else on_ranks(ranks, options, measure))
-
-
-def _known(options: measuring.Options) -> list[TechniqueInfo]:
-    """What can be measured with the interpreter of Python arms, which may have other packages."""
-    if options.python is None and options.modules is None and not options.axes:
-        return known_techniques(options.more_modules)
-    return measuring.known(options)
-
-
-@app.command()
 def bench(
     script: Annotated[
         Path,
@@ -248,13 +151,13 @@ def bench(
         options = measuring.Options(
             launches=launches,
             arm_time=arm_time,
-            python=_interpreter(python),
+            python=interpreter(python),
             scratch=scratch,
             modules=modules,
             axes=tuple(axes or ()),
             timeout=timeout,
         )
-        options, context = _on_gpus(options, gpus)
+        options, context = on_gpus(options, gpus)
         measured = measuring.run(options, place.RESULTS, out, context, say, reported=True)
     if measuring.kept_records(measured.folder):
         benching.show(measured.folder, wide)
@@ -336,25 +239,6 @@ def duet(results: Results, wide: Wide = False, as_json: Json = False) -> None:
         print_json([asdict(row) for row in rows])
     else:
         terminal.console(wide=wide).print(tables.duets(rows))
-
-
-def _interpreter(named: str | None) -> Path | None:
-    if named is None:
-        return None
-    python = machine.find_interpreter("--python", named)
-    if place.INSTALLED:
-        libraries.offer(python)
-    return python
-
-
-def _on_gpus(options: measuring.Options, gpus: str | None) -> tuple[measuring.Options, Context]:
-    """With the GPUs that were named, and what is known of the first; refuses what cannot be."""
-    measuring.require_known(options)
-    indices = () if gpus is None else machine.gpus_named(machine.find_bench(), gpus)
-    context = machine.describe_all(machine.find_bench(), indices)
-    if len(indices) == 1:
-        return replace(options, gpu=indices[0]), context
-    return replace(options, gpus=indices), context
 
 
 def command_lines() -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, empty, usage, full, other,
 busy, crash, wait, cards: two GPUs with links, of which a run in a folder whose name holds
-FAKE_INTERRUPT is interrupted; or open: the launches of one roof vary too much for the first three
-to decide.
+FAKE_INTERRUPT is interrupted; open: the launches of one roof vary too much for the first three
+to decide; or cases: of the rows that it is told, all launches that the folder lacks.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def measure_otherwise(folder: Path, flags: list[str]) -> int:
     """Not the same records at each call."""
     if "--profile" in flags:
         return write_profile(folder, flags)
-    return write_launches(folder, flags) if BEHAVIOUR == "open" else measure_cards(folder)
+    made = {"open": write_launches, "cases": write_cases, "cards": measure_cards}
+    return made[BEHAVIOUR](folder, flags)
 
 
 def records_of(modules: Path) -> list[sample.Json]:
@@ -121,6 +122,24 @@ def write_launches(folder: Path, flags: list[str]) -> int:
     return 0
 
 
+def write_cases(folder: Path, flags: list[str]) -> int:
+    """Of the rows that are asked."""
+    text = Path(flags[flags.index("--rows") + 1]).read_text()
+    arms: dict[tuple[str, str], list[str]] = {}
+    for technique, case, arm in (line.split("\t") for line in text.splitlines()):
+        arms.setdefault((technique, case), []).append(arm)
+    there = [
+        json.loads(x) for file in folder.glob("*.jsonl") for x in file.read_text().splitlines()
+    ]
+    done = {(one["technique"], one["case_id"], one["launch"]) for one in there}
+    for (technique, case), names in arms.items():
+        values = dict(part.split(":") for part in case.split("/"))
+        made = sample.launches(3, technique, values, [sample.arm(name, 1e-3) for name in names])
+        lacking = [one for one in made if (technique, case, one["launch"]) not in done]
+        sample.write(folder, lacking)
+    return 0
+
+
 def index_of_gpu() -> int:
     """Which one the flags name."""
     return int(sys.argv[sys.argv.index("--gpu") + 1]) if "--gpu" in sys.argv else 0
@@ -131,10 +150,14 @@ def context_here() -> sample.Json:
     if BEHAVIOUR == "cards" and index_of_gpu() < len(CARDS):
         gpu = {**sample.GPU_CONTEXT["gpu"], "card": CARDS[index_of_gpu()]}
         return {**sample.GPU_CONTEXT, "gpu": gpu}
-    return sample.GPU_CONTEXT if BEHAVIOUR in ("gpu", "failed", "open") else sample.CPU_CONTEXT
+    return (
+        sample.GPU_CONTEXT
+        if BEHAVIOUR in ("gpu", "failed", "open", "cases")
+        else sample.CPU_CONTEXT
+    )
 
 
-def measure_cards(folder: Path) -> int:
+def measure_cards(folder: Path, _: list[str]) -> int:
     """All that the folder lacks of what one of the cards measures, or both do with each other."""
     records = runs_made.full_gpu()
     if "--gpus" in sys.argv:
@@ -220,7 +243,7 @@ def main() -> int:
         print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
         return 77
     folder = Path(flags[flags.index("--records") + 1])
-    if "--profile" in flags or BEHAVIOUR in ("open", "cards"):
+    if "--profile" in flags or BEHAVIOUR in ("open", "cards", "cases"):
         return measure_otherwise(folder, flags)
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":

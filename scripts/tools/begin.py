@@ -1,8 +1,9 @@
 """results/BEGIN.md, what to turn on and in which order: `python -m tools.begin`, from committed
 records.
 
-The list of things is ours (`tools.things`). What each is worth, and with it the order, comes from
-rows that stand first by the same function as a report's (`analysis.gains`), each with its grade.
+The list of things is ours (`analysis.things`). What each is worth, and with it the order, comes
+from rows that stand first by the same function as a report's (`analysis.gains`), each with its
+grade.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gpulift.analysis.begin_rows import Answer, Known, Open, Shown, answers, known_from
+from gpulift.analysis.things import SITUATIONS, Situation
 from tools import begin_cells as cells
 from tools.begin_ladders import ladders
-from tools.begin_rows import Answer, Known, Open, Shown, answers, known_from
 from tools.page import write_page
-from tools.things import SITUATIONS, Situation
 
 PAGE = "BEGIN.md"
 NVLS = "NCCL_NVLS_ENABLE"

@@ -8,10 +8,10 @@ from gpulift.analysis.bounds import DEVICE, HOST, PROCESSOR
 from gpulift.analysis.gains import Gain, memory_share
 from gpulift.analysis.reference import Reference
 from gpulift.analysis.summary import Worth
+from gpulift.analysis.things import ARMS
 from gpulift.ground import text
 from gpulift.records.model import Arm
 from gpulift.verdicts.cases import Case
-from tools.things import ARMS
 
 BOUNDS = {DEVICE: "GPU-bound", HOST: "host-bound", PROCESSOR: "CPU-bound"}
 SHARED = "shared host"  # other runs, or others' load, beside it

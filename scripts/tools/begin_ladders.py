@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpulift.analysis.begin_rows import FIGURES, FIRST, Known
 from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import BF16, FIRST_MODELS, Gain, gain_of
 from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import worth_over
+from gpulift.analysis.things import SETTINGS
 from gpulift.ground import text
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 from tools import begin_cells as cells
-from tools.begin_rows import FIGURES, FIRST, Known
-from tools.things import SETTINGS
 
 FIT = "job/fit"
 FIT_FIGURE = "fit.svg"  # of tools.showcase

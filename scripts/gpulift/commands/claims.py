@@ -67,7 +67,9 @@ def claims(
         models = {model: models[model]}
     choice = choice_of(commands.results_folder())
     known = choice.errata
-    judged = {model: _judged(ledger, runs, choice) for model, runs in (models or {"": []}).items()}
+    judged = {
+        model: judgements_of(ledger, runs, choice) for model, runs in (models or {"": []}).items()
+    }
     if by_article:
         said = [*read_statements().values()]
         if as_json:
@@ -84,7 +86,9 @@ def claims(
         terminal.console(wide=wide).print(table(model, judgements, known))
 
 
-def _judged(ledger: Sequence[Claim], runs: Sequence[Run], choice: Choice) -> Sequence[Judgement]:
+def judgements_of(
+    ledger: Sequence[Claim], runs: Sequence[Run], choice: Choice
+) -> Sequence[Judgement]:
     records = [record for run in runs for record in run.records]
     return judge(ledger, records, choice, neighbours_at(runs, say))
 

@@ -32,6 +32,7 @@ from gpulift.records.together import read_state
 
 Say = Callable[[str], None]
 More = Callable[[Path], int | None]
+Part = Callable[[Path], tuple[int, bool]]
 PATH_DIGITS = 8
 PASSED_ON = (
     "launches",
@@ -127,12 +128,14 @@ def run(
     more: More | None = None,
     *,
     first: More | None = None,
+    part: Part | None = None,
     reported: bool = False,
 ) -> Measured:
     """Measures into a new folder, or goes on with the unfinished run of the same command.
 
     `first` measures a part of it ahead of the rest, which its exit code keeps from being measured;
-    `more` measures further launches once all of the options are there, and tells how that ended. A
+    `more` measures further launches once all of the options are there, and tells how that ended;
+    `part` measures in place of one call of gpulift-bench, and tells whether all is there, too. A
     run that was interrupted or broken off stays unfinished, and so resumable; one that is to be
     `reported` is gone on with until its page is there, though nothing is left to measure.
     """
@@ -143,12 +146,17 @@ def run(
     with _begun(options, results, out, want, reported) as chosen:
         say(f"{'going on with' if chosen.resumed else 'records go to'} {chosen.path}")
         code = (first(chosen.path) if first is not None else OK) or OK
-        code = code or machine.measure(bench, options.flags(chosen.path))
+        whole = True
+        if code == OK and part is not None:
+            code, whole = part(chosen.path)
+        elif code == OK:
+            code = machine.measure(bench, options.flags(chosen.path))
         if more is not None and kept_records(chosen.path) and finished(chosen.path, code):
             code = more(chosen.path) or code
         kept = kept_records(chosen.path)
         if kept and finished(chosen.path, code):
-            runs.save_state(chosen.path, want, runs.COMPLETE)
+            if whole:
+                runs.save_state(chosen.path, want, runs.COMPLETE)
             return Measured(chosen.path, code)
         code = _explain(code, kept, chosen.path, say)
     if not chosen.path.exists():

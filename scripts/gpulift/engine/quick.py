@@ -109,7 +109,7 @@ def _ranked(
         quick = sorted(
             (_seconds(info, case, len(arms), launches, more_s, starts_s), case.id, arms)
             for case in info.cases
-            if case.quick and (arms := _arms(info, case, matches))
+            if case.quick and (arms := arms_of(info, case, matches))
         )
         here = not info.not_here(context)
         for number, (seconds, case_id, arms) in enumerate(quick):
@@ -117,7 +117,7 @@ def _ranked(
             yield (rank, here * seconds, info.id, case_id, arms)
 
 
-def _arms(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:
+def arms_of(info: TechniqueInfo, case: CaseInfo, matches: Callable[..., bool]) -> tuple[str, ...]:
     name = _name(info.id, case.id)
     return tuple(arm for arm in info.arms if matches(info.id, name, f"{name}/{arm}"))
 

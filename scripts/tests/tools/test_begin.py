@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.analysis import begin_rows, things
+from gpulift.analysis.begin_rows import Answer, Known
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.reference import find_reference
@@ -24,8 +26,7 @@ from tests.analysis.test_ladder import rung
 from tests.conftest import CHECKOUT
 from tests.figures import summary
 from tests.sample import Json, arm
-from tools import begin, begin_cells, begin_rows, things
-from tools.begin_rows import Answer, Known
+from tools import begin, begin_cells
 
 RESULTS = CHECKOUT / "results"
 SEVERAL = {

@@ -1,6 +1,6 @@
 """What can be turned on, how, and where it was measured: the rows of results/BEGIN.md, as data.
 
-What each is worth, and with it the order, comes from committed records (`tools.begin_rows`).
+What each is worth, and with it the order, comes from committed records (`analysis.begin_rows`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ from gpulift.analysis.model_records import committed_files
 from gpulift.analysis.neighbours import neighbours_at
 from gpulift.analysis.reference import Reference, find_reference
 from gpulift.analysis.summary import Summary, summarise, worth_over
+from gpulift.analysis.things import SITUATIONS, Situation, Source, Thing
 from gpulift.analysis.today import Declared, Today, read_today
 from gpulift.ground import text
 from gpulift.ground.entry import say
@@ -27,7 +28,6 @@ from gpulift.records.files import stem_of
 from gpulift.records.model import Record
 from gpulift.records.read import read_file
 from gpulift.verdicts.cases import Case
-from tools.things import SITUATIONS, Situation, Source, Thing
 
 MACHINES = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
 FIGURES = "figures"  # below results
@@ -110,6 +110,11 @@ class Answer:
 
 def known_from(results: Path) -> Known:
     """All of it from committed records. GpuliftError where git has none."""
+    return known_of(results, {model: committed_files(results, model) for model in MACHINES})
+
+
+def known_of(results: Path, files_by_model: Mapping[str, Iterable[Path]]) -> Known:
+    """All of it from these files of records; what else is known from the folder of results."""
     techniques = {
         source.technique for one in SITUATIONS for thing in one.things for source in thing.sources
     }
@@ -117,8 +122,8 @@ def known_from(results: Path) -> Known:
     today = read_today(results)
     summaries: list[Summary] = []
     records: dict[str, list[Record]] = {}
-    for model in MACHINES:
-        files = [file for file in committed_files(results, model) if stem_of(file) in stems]
+    for every in files_by_model.values():
+        files = [file for file in every if stem_of(file) in stems]
         for file in files:
             for record in read_file(file).records:
                 records.setdefault(record.technique, []).append(record)
@@ -131,7 +136,7 @@ def known_from(results: Path) -> Known:
             if case.measured:
                 cases.setdefault(case.technique, []).append(case)
     known = errata.read_errata(results / errata.FILE)
-    found = ((model, find_reference(results, model)) for model in MACHINES)
+    found = ((model, find_reference(results, model)) for model in files_by_model)
     return Known(
         cases,
         doubts_of(summaries, known, today, beside),
