@@ -123,7 +123,7 @@ def test_the_memory_that_sorts_is_the_device_s_where_it_used_any(
 
 
 def test_joules_are_told_per_item_where_both_have_some() -> None:
-    known, unknown = Facts(joules=64.0, cost=IMAGES), Facts(cost=IMAGES)
+    known, unknown = Facts(joules=64.0, item_joules=2.0, cost=IMAGES), Facts(cost=IMAGES)
     assert facts.energy(known, known) == (
         "64.0 J / 64.0 J a step",
         "2.00 J / 2.00 J per image",
