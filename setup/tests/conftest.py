@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,14 @@ class Sandbox:
         path = [str(self.root / command[0]), *command[1:]]
         environment = self.environment(**more)
         return subprocess.run(path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell that runs the tests in the background has them ignore interruptions, and all that they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

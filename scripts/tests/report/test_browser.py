@@ -184,7 +184,7 @@ def test_the_filter_is_reached_by_keyboard_and_hides_rows(chromium: Browser, rep
         assert focused(page, "type") == "search"
         rows = page.locator("table.t tbody tr")
         before = rows.count()
-        page.keyboard.type("tf32")
+        page.keyboard.type("bf16")
         shown = rows.filter(visible=True).count()
         assert 0 < shown < before
         page.keyboard.press("Control+A")
