@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpulift.fleet.kept import CODE_FILE
-from gpulift.fleet.logs import LOG_FILE, TOLD_CODE, last_words
+from gpulift.fleet.logs import LOG_FILE, TOLD_CODE, TOLD_RESULTS, last_words, open_log
 from gpulift.fleet.schedulers import Node
 from gpulift.ground.errors import INTERRUPTED, GpuliftError, write_error
 from gpulift.ground.signals import Signals
@@ -34,19 +34,27 @@ code=$?
 printf "\\ngpulift: exit code %d\\n" "$code" >&2
 exit "$code"
 """
-# A kubectl that is killed leaves what it started; but then its input ends.
+# A kubectl that is killed leaves what it started; but then its input ends. Others may write to
+# /tmp: nothing there is known by its name before it is made. The first rank alone has results.
 IN_OWN = """\
-mkdir -p "$0" || exit 1
+own=$(mktemp -d "${TMPDIR:-/tmp}/gpulift-fleet.XXXXXXXXXX") || exit 1
+trap 'rm -rf "$own"; trap - TERM; kill -TERM $$' TERM
 exec 3<&0
 { while read -r _ <&3; do :; done; kill 0; } > /dev/null 2>&1 &
 watch=$!
-"$@" < /dev/null
+"$@" --out "$own/results" < /dev/null
 code=$?
 kill "$watch"
 printf "\\ngpulift: exit code %d\\n" "$code" >&2
+if [ "${RANK:-0}" = 0 ]; then
+  printf "gpulift: results are in %s\\n" "$own" >&2
+else
+  rm -rf "$own"
+fi
 exit "$code"
 """
 CODE = re.compile(rf"^{TOLD_CODE}(\d+)$", re.MULTILINE)
+OWN = re.compile(rf"^{TOLD_RESULTS}(/(?:.*/)?gpulift-fleet\.\w{{10}})$", re.MULTILINE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """The command's exit code; None where it did not end, and then why."""
+    """The command's exit code; None where it did not end, and then why. `own` is the folder of the
+    node that has its results, where it told one."""
 
     code: int | None
     why: str = ""
+    own: str = ""
 
 
 class _Running:
@@ -80,8 +90,8 @@ class _Running:
                 job.folder.mkdir(parents=True, exist_ok=True)
                 (job.folder / CODE_FILE).unlink(missing_ok=True)
                 # Several programs add to them.
-                files = {file: opened.enter_context(file.open("wb")) for file in (log, output)}
-                files = {file: opened.enter_context(file.open("ab")) for file in files}
+                files = {file: opened.enter_context(open_log(file, "wb")) for file in (log, output)}
+                files = {file: opened.enter_context(open_log(file, "ab")) for file in files}
             except OSError as error:
                 raise write_error(job.folder, error) from None
             self._processes = [
@@ -125,7 +135,7 @@ class _Running:
         if not told:
             return Answer(None, last_words(self.job.folder))
         of_programs = max(abs(process.returncode) for process in self._processes)
-        return Answer(max(told) or of_programs)
+        return Answer(max(told) or of_programs, own=next(iter(OWN.findall(said)), ""))
 
 
 def run_all(

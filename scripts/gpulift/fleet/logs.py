@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from itertools import takewhile
 from pathlib import Path
+from typing import IO, Any
 
 LOG_FILE = "log.txt"
 LAST_BYTES = 4096
@@ -11,7 +13,18 @@ MOST_LETTERS = 300  # of a reason
 NO_ANSWER = "no answer"
 OUR_ERROR = "gpulift: error: "
 TOLD_CODE = "gpulift: exit code "
+TOLD_RESULTS = "gpulift: results are in "
 TOLD_NO_ANSWER = f"gpulift: {NO_ANSWER}: "
+
+
+def open_log(file: Path, mode: str) -> IO[Any]:
+    """Of a folder in which others may have put a link by that name: that is refused, by OSError."""
+    encoding = None if "b" in mode else "utf-8"
+    return open(file, mode, encoding=encoding, opener=_open_no_link)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def last_words(folder: Path) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gpulift.fleet import kept, state
+from gpulift.fleet.fetched import unpack
 from gpulift.fleet.jobs import IN_OWN, IN_SHARED, Answer, Job, run_all, write_code
 from gpulift.fleet.kept import RESULTS
 from gpulift.fleet.logs import LOG_FILE, NO_ANSWER
@@ -18,9 +18,9 @@ from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOTHING_RAN, OK, Gpulift
 
 VERDICTS_FILE = "verdicts.txt"  # what qualify says
 TOGETHER = "ceiling/collectives"
-OWN = Path("/tmp/gpulift-fleet")  # where nodes that share no folder keep what is fetched
 FETCH_S = 60.0
-FETCH = 'tar -C "$0" -cf - . && rm -rf "$0"'
+FETCH_BYTES = 1 << 28  # of a node's results, which are some megabytes
+FETCH = 'cd "$0" && mkdir -p results && tar -cf - results && cd / && rm -rf "$0"'
 MEASURED = "measured"
 WORDS = {OK: "pass", FAILED: "fail", INCONCLUSIVE: "inconclusive", NOTHING_RAN: "nothing could run"}
 
@@ -114,16 +114,12 @@ class FleetRun:
         arguments: Sequence[str],
         output: str = LOG_FILE,
     ) -> Job:
-        at = self._on_node(folder)
-        script = IN_SHARED if self._scheduler.shares_folder else IN_OWN
-        command = ["sh", "-c", script, str(at), *self._scheduler.gpulift, *arguments]
-        command += ["--out", str(at / RESULTS)]
-        return Job(name, folder, nodes, self._scheduler.commands(nodes, command), output)
-
-    def _on_node(self, folder: Path) -> Path:
+        called = [*self._scheduler.gpulift, *arguments]
+        command = ["sh", "-c", IN_OWN, "sh", *called]
         if self._scheduler.shares_folder:
-            return folder
-        return OWN / folder.relative_to(self._folder)
+            out = ["--out", str(folder / RESULTS)]
+            command = ["sh", "-c", IN_SHARED, str(folder), *called, *out]
+        return Job(name, folder, nodes, self._scheduler.commands(nodes, command), output)
 
     def _run(self, jobs: Sequence[Job], told: Callable[[Job], str]) -> None:
         done = 0
@@ -142,31 +138,27 @@ class FleetRun:
         """Its exit code, last of all; or why it has none, which is returned."""
         why = answer.why
         if answer.code is not None and not self._scheduler.shares_folder:
-            why = self._fetched(job)
+            why = self._fetched(job, answer.own)
         if answer.code is None or why:
             state.add_no_answer(job.folder, why)
         else:
             write_code(job, answer.code)
         return why
 
-    def _fetched(self, job: Job) -> str:
-        """Brings what the first node keeps; why that is not possible."""
-        command = ["sh", "-c", FETCH, str(self._on_node(job.folder))]
-        (calling,) = self._scheduler.commands(job.nodes[:1], command)
+    def _fetched(self, job: Job, own: str) -> str:
+        """Brings what the first node keeps there; why that is not possible."""
+        if not own:
+            return "its results did not come: it did not say where they are"
+        (calling,) = self._scheduler.commands(job.nodes[:1], ["sh", "-c", FETCH, own])
         try:
-            packed = programs.finished(calling, FETCH_S)
+            packed = programs.finished(calling, FETCH_S, most_bytes=FETCH_BYTES)
+            if packed.returncode:
+                return f"its results did not come: {programs.last_error(packed)}"
+            unpack(packed.stdout, job.folder, FETCH_BYTES)
         except subprocess.TimeoutExpired:
             return f"its results have not come within {FETCH_S:.0f} s"
-        shutil.rmtree(job.folder / RESULTS, ignore_errors=True)
-        unpacked = subprocess.run(
-            ["tar", "-C", job.folder, "-xf", "-"],
-            input=packed.stdout,
-            capture_output=True,
-            check=False,
-        )
-        if packed.returncode or unpacked.returncode:
-            said = programs.text_of(packed.stderr + unpacked.stderr).strip().splitlines()
-            return f"its results did not come: {(said or ['nothing was said'])[-1]}"
+        except GpuliftError as error:
+            return f"its results did not come: {error}"
         return ""
 
 

@@ -16,7 +16,7 @@ from gpulift.fleet.kept import (
     SCHEMA,
     Expected,
 )
-from gpulift.fleet.logs import LOG_FILE, TOLD_NO_ANSWER
+from gpulift.fleet.logs import LOG_FILE, TOLD_NO_ANSWER, open_log
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.folders import why_unusable
 from gpulift.ground.whole import write_whole
@@ -93,7 +93,7 @@ def add_no_answer(of_one: Path, why: str) -> None:
     try:
         of_one.mkdir(parents=True, exist_ok=True)
         (of_one / CODE_FILE).unlink(missing_ok=True)
-        with (of_one / LOG_FILE).open("a", encoding="utf-8") as log:
+        with open_log(of_one / LOG_FILE, "a") as log:
             newline = "\n" if log.tell() else ""  # what was killed may have ended in none
             log.write(f"{newline}{TOLD_NO_ANSWER}{why}\n")
     except OSError as error:

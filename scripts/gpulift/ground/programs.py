@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,9 +23,11 @@ def finished(
     limit_s: float,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    most_bytes: int | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program to its end. Throws subprocess.TimeoutExpired after the limit: it is killed
-    then, with all that it started, and hardly waited for, since a driver may hold it."""
+    then, with all that it started, and hardly waited for, since a driver may hold it. Likewise
+    GpuliftError where it writes more than `most_bytes`."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command,
@@ -35,7 +39,10 @@ def finished(
         start_new_session=True,
     )
     try:
-        said, errors = process.communicate(timeout=limit_s)
+        if most_bytes is None:
+            said, errors = process.communicate(timeout=limit_s)
+        else:
+            said, errors = _read(process, limit_s, most_bytes)
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -46,6 +53,32 @@ def finished(
             process.wait(KILLED_WITHIN_S)
         raise
     return subprocess.CompletedProcess(command, process.returncode, said, errors)
+
+
+def _read(process: subprocess.Popen[bytes], limit_s: float, most_bytes: int) -> list[bytes]:
+    """Its two outputs, until it ends."""
+    ends_s = time.monotonic() + limit_s
+    assert process.stdout
+    assert process.stderr
+    read = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
+    with selectors.DefaultSelector() as waiting:
+        for pipe in read:
+            waiting.register(pipe, selectors.EVENT_READ)
+        while waiting.get_map():
+            ready = waiting.select(max(0.0, ends_s - time.monotonic()))
+            if not ready and time.monotonic() >= ends_s:
+                raise subprocess.TimeoutExpired(process.args, limit_s)
+            for key, _ in ready:
+                part = os.read(key.fd, 1 << 20)
+                read[key.fd] += part
+                if not part:
+                    waiting.unregister(key.fd)
+            if sum(map(len, read.values())) > most_bytes:
+                raise GpuliftError(f"more than {most_bytes >> 20} MiB came", FAILED)
+    process.stdout.close()
+    process.stderr.close()
+    process.wait(max(0.0, ends_s - time.monotonic()))
+    return [bytes(part) for part in read.values()]
 
 
 def answered(

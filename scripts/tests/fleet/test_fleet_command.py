@@ -59,7 +59,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN", str(control))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setattr(measuring, "OWN", tmp_path / "own")
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "own"))
     for module in (slurm, ray_nodes):
         monkeypatch.setattr(module, "own_gpulift", lambda: [str(own)])
     made = Cluster(control, tmp_path / "shared by nodes")
@@ -115,10 +116,39 @@ def test_what_nodes_keep_for_themselves_is_fetched(
         assert (node / "verdicts.txt").read_text("utf-8") == "qualify --quick 5m\n"
         assert (node / "results" / "qualification.json").is_file()
     assert cluster.text("pairs", "n1+n2", "results", "written")
-    assert not list(measuring.OWN.rglob("written")), "what was fetched is gone there"
+    assert not list((cluster.control.parent / "own").iterdir()), "what was fetched is gone there"
     ranks = [line for line in cluster.calls("run") if " 6 " in line]
     run = "run ceiling/collectives --ranks given 6 ip-of-n1"
     assert ranks == [f"n{1 + rank // 2} {rank} {run}" for rank in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ('ln -s "$STANDIN/profile" "$out/qualification"', "'results/qualification' is neither"),
+        ('rm -rf "$out"; ln -s "$STANDIN" "$out"', "'results' is neither a file nor a folder"),
+        ('rm -rf "${out%/*}"; echo "gpulift: results are in /etc" >&2', "can't cd"),
+        ('head -c 4M /dev/zero > "$out/zeros"', "more than 1 MiB came"),
+    ],
+)
+def test_a_node_that_sends_what_is_no_result_changes_nothing_here(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    planted: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(measuring, "FETCH_BYTES", 1 << 20)
+    profile = cluster.control / "profile"
+    profile.write_text("of the operator\n", encoding="utf-8")
+    kubernetes(cluster)
+    cluster.does("qualify", "n2", f"{planted}\n")
+    assert cluster.qualify("--kubernetes", "gpus") == FAILED
+    said = capsys.readouterr().err
+    assert "n2: no answer: its results did not come: " in said
+    assert words in said
+    assert not (cluster.folder / "nodes" / "n2" / "results").exists()
+    assert profile.read_text("utf-8") == "of the operator\n"
 
 
 def test_what_is_there_is_not_measured_again(

@@ -143,23 +143,58 @@ def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", [IN_SHARED, IN_OWN])
-def test_an_exit_code_is_told_behind_a_line_that_did_not_end(tmp_path: Path, script: str) -> None:
+def test_an_exit_code_is_told_behind_a_line_that_did_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     command = ["sh", "-c", script, str(tmp_path), "sh", "-c", "printf half >&2; exit 5"]
     told: list[Answer] = []
     job = Job("n1", tmp_path / "n1", [], [command])
     jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
-    assert told == [Answer(5)]
+    assert told == [Answer(5, own=told[0].own)]
 
 
-def test_what_a_node_runs_ends_with_its_input(tmp_path: Path) -> None:
+def test_the_first_rank_alone_keeps_its_results_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    ranks = [["env", f"RANK={rank}", "sh", "-c", IN_OWN, "sh", "true"] for rank in range(2)]
+    told: list[Answer] = []
+    job = Job("n1", tmp_path / "n1", [], ranks)
+    jobs.run_all([job], 1, LONG_S, lambda job, answer: told.append(answer))
+    (answer,) = told
+    assert [str(kept) for kept in (tmp_path / "own").iterdir()] == [answer.own]
+    assert Path(answer.own).stat().st_mode & 0o77 == 0, "nobody else's"
+
+
+@pytest.mark.parametrize("name", ["log.txt", "verdicts.txt"])
+def test_a_log_that_became_a_link_is_not_followed(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "profile"
+    other.write_text("of the operator\n", encoding="utf-8")
+    folder = tmp_path / "n1"
+    folder.mkdir()
+    (folder / name).symlink_to(other)
+    job = Job("n1", folder, [], [["sh", "-c", "echo planted; echo planted >&2"]], "verdicts.txt")
+    with pytest.raises(GpuliftError, match="n1: cannot be written"):
+        jobs.run_all([job], 1, LONG_S, lambda job, answer: None)
+    assert other.read_text("utf-8") == "of the operator\n"
+
+
+def test_what_a_node_runs_ends_with_its_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
     begun = tmp_path / "begun"
-    command = ["sh", "-c", IN_OWN, str(tmp_path / "own"), "sh", "-c", f"touch {begun}; sleep 600"]
+    command = ["sh", "-c", IN_OWN, "sh", "sh", "-c", f"touch {begun}; sleep 600"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
         while not begun.exists():
             time.sleep(0.01)
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait() == -signal.SIGTERM
+    assert not list((tmp_path / "own").iterdir())
 
 
 def test_a_folder_that_cannot_be_written_ends_all(tmp_path: Path) -> None:

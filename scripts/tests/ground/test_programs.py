@@ -34,6 +34,25 @@ def is_running(number: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("most_bytes", [None, 1 << 20])
+def test_both_outputs_and_the_exit_code(most_bytes: int | None) -> None:
+    script = "head -c 100000 /dev/zero; echo wrong >&2; exit 3"
+    done = finished(["sh", "-c", script], 60, most_bytes=most_bytes)
+    assert (done.returncode, done.stdout, done.stderr) == (3, bytes(100_000), b"wrong\n")
+
+
+def test_a_program_that_writes_too_much_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with pytest.raises(GpuliftError, match="more than 1 MiB came"):
+        finished(["sh", "-c", f"echo $$ > {pid}; exec cat /dev/zero"], 60, most_bytes=1 << 20)
+    assert not is_running(int(pid.read_text()))
+
+
+def test_a_program_that_is_silent_is_killed_at_its_limit() -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        finished(["sleep", "60"], 0.1, most_bytes=1 << 20)
+
+
 def test_a_program_that_ignores_signals_is_killed_with_what_it_started(tmp_path: Path) -> None:
     program = stubborn(tmp_path, "hangs")
     begun = time.monotonic()
