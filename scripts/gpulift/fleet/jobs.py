@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +106,9 @@ class _Running:
                 )
                 for command in job.commands
             ]
+        key = secrets.token_hex(32)
+        for process in self._processes:
+            _tell(process, key)
 
     def is_over(self) -> bool:
         """Whether it ended; it is made to when its time is over."""
@@ -167,9 +171,18 @@ def write_code(job: Job, code: int) -> None:
     write_whole(f"{code}\n", job.folder / CODE_FILE, lasting=False)
 
 
+def _tell(process: subprocess.Popen[bytes], key: str) -> None:
+    """Its ranks' secret, as the first line of its input."""
+    if process.stdin is not None:
+        with suppress(OSError):  # it ended already
+            process.stdin.write(f"{key}\n".encode())
+            process.stdin.flush()
+
+
 def _close_input(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
-        process.stdin.close()
+        with suppress(OSError):  # of a line that nobody read
+            process.stdin.close()
 
 
 def _end(running: Sequence[_Running]) -> None:

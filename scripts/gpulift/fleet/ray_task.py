@@ -37,7 +37,7 @@ def main() -> int:
         max_retries=0,
         scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
     )
-    code, said, errors = ray.get(task.remote(command))
+    code, said, errors = ray.get(task.remote(command, sys.stdin.readline()))
     sys.stdout.buffer.write(said)
     sys.stderr.buffer.write(errors)
     return int(code)
@@ -53,10 +53,12 @@ def _told(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run(command: list[str]) -> tuple[int, bytes, bytes]:
-    """Its input stays open as long as this task lives: a command sees by that when to end."""
+def _run(command: list[str], line: str) -> tuple[int, bytes, bytes]:
+    """Its input has that line, and stays open as long as this task lives: a command sees by that
+    when to end."""
     ending, held = os.pipe()
     try:
+        os.write(held, line.encode())
         done = subprocess.run(
             command, stdin=ending, capture_output=True, start_new_session=True, check=False
         )

@@ -11,11 +11,15 @@ from typing import Protocol
 
 from gpulift.ground import place, programs
 from gpulift.ground.errors import FAILED, GpuliftError
+from gpulift.ranks.key import VARIABLE
 
 ANSWER_S = 60.0
 MASTER_PORT = 29500  # torch's own
-# A rank for each GPU of this node. They all keep its input, whose end ends them.
-RANKS = """\
+# A rank for each GPU of this node. The first line of its input is the secret that they share, which
+# no list of processes shows. They all keep the input, whose end ends them.
+RANKS = f"""\
+read -r {VARIABLE}
+export {VARIABLE}
 exec 3<&0
 local=0 started=
 while [ "$local" -lt "$LOCAL_WORLD_SIZE" ]; do

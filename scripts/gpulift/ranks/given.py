@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,11 @@ from gpulift.engine import machine
 from gpulift.engine.measuring import Options
 from gpulift.ground.errors import FAILED, INTERRUPTED, USAGE, GpuliftError
 from gpulift.ground.whole import temporary_folder, write_whole
-from gpulift.ranks import cases, facts, relay
+from gpulift.ranks import cases, facts, key, relay
 from gpulift.ranks.hub import Hub
 from gpulift.ranks.launched import LOOPBACK, Launched, launched
 from gpulift.ranks.server import Here, serve
-from gpulift.ranks.store import LOG_LEVEL, MEETING_S, Lost, Store, meet
+from gpulift.ranks.store import LOG_LEVEL, MEETING_S, Forged, Lost, Store, meet
 
 Json = dict[str, Any]
 Say = Callable[[str], None]
@@ -28,6 +29,7 @@ Measure = Callable[[Options], int]
 
 WORD = "given"  # what --ranks takes
 VERDICT = "verdict"
+NONCE = "nonce"  # in what a rank tells first
 SILENT = USAGE  # of ranks whose refusal rank 0 has told
 NAMED = 5  # techniques in a line
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -41,10 +43,11 @@ PLACE = (
 def run(options: Options, measure: Measure, say: Say) -> int:
     """The exit code, the same on all ranks. Throws GpuliftError."""
     place = launched(os.environ)
-    for name in PLACE:
+    secret = key.key_of(os.environ)
+    for name in (*PLACE, key.VARIABLE):
         os.environ.pop(name, None)
     bench = machine.find_bench()
-    store = meet(place)
+    store = meet(place, secret)
     try:
         if place.rank == 0:
             return _lead(place, bench, options, store, measure, say)
@@ -75,13 +78,20 @@ def _follow(place: Launched, bench: Path, options: Options, store: Store) -> int
     except GpuliftError as error:
         store.put(f"facts/{place.rank}", {"error": str(error)})
         raise
-    store.put(f"facts/{place.rank}", here)
-    verdict = store.get(VERDICT, 2 * MEETING_S)
+    nonce = secrets.token_hex()
+    store.put(f"facts/{place.rank}", {**here, NONCE: nonce})
+    try:
+        verdict = store.get(VERDICT, 2 * MEETING_S)
+    except Forged:
+        raise _other_key(place.rank, 0) from None
     if verdict is None:
         raise Lost
     if "refused" in verdict:
         store.put(f"{place.rank}/left", {})
         return SILENT
+    if verdict["nonces"][place.rank : place.rank + 1] != [nonce]:
+        raise Lost  # it is of another run
+    store.bind(verdict["nonces"])
     environment = {"GPULIFT_CORES": str(here["cores"])} | _variables(here["here"])
     modules = _module_folders(bench, options)
     return serve(store, Here(place.rank, bench, python, modules, here["gpu"], environment))
@@ -100,7 +110,9 @@ def _lead(
         raise
     nodes = facts.nodes_of(everyone)
     with temporary_folder() as folder:
-        store.put(VERDICT, {})
+        nonces = [secrets.token_hex(), *(one[NONCE] for one in everyone[1:])]
+        store.put(VERDICT, {"nonces": nonces})
+        store.bind(nonces)
         hub = Hub(store, folder, nodes)
         code = FAILED
         try:
@@ -121,9 +133,12 @@ def _lead(
 def _gathered(store: Store, ranks: int) -> list[Json]:
     """What each other rank told. Throws GpuliftError where some did not come or failed."""
     until_s = time.monotonic() + MEETING_S
-    told = [
-        store.get(f"facts/{rank}", max(0.1, until_s - time.monotonic())) for rank in range(1, ranks)
-    ]
+    told: list[Json | None] = []
+    for rank in range(1, ranks):
+        try:
+            told.append(store.get(f"facts/{rank}", max(0.1, until_s - time.monotonic())))
+        except Forged:
+            raise _other_key(0, rank) from None
     missing = [str(rank) for rank, one in enumerate(told, 1) if one is None]
     if missing:
         raise GpuliftError(
@@ -134,6 +149,15 @@ def _gathered(store: Store, ranks: int) -> list[Json]:
         if one and "error" in one:
             raise GpuliftError(f"--ranks given: rank {rank}: {one['error']}")
     return [one for one in told if one is not None]
+
+
+def _other_key(rank: int, other: int) -> GpuliftError:
+    """Of what a rank hears of another."""
+    return GpuliftError(
+        f"--ranks given: what rank {rank} hears of rank {other} is not signed by its own key: give"
+        f" all ranks one {key.VARIABLE}, or hosts a home that they share, with"
+        f" {key.file_of(os.environ)}"
+    )
 
 
 def _refuse(store: Store, ranks: int, why: str) -> None:

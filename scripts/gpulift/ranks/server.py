@@ -22,6 +22,13 @@ Json = dict[str, Any]
 
 ENDS_WITHIN_S = 10  # once it has closed its answers
 SCRATCH, SCRATCH_MISSING = "GPULIFT_SCRATCH", "GPULIFT_SCRATCH_MISSING"
+OURS = "GPULIFT_"
+# What the engine sets of a worker's place, and techniques of libraries. A path names a program or a
+# library to be loaded: none of them.
+ALLOWED = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "OMP_", "MALLOC_", "CUDA_DEVICE_MAX_CONNECTIONS"),
+)
 ELSEWHERE = "the scratch folder of rank 0 is not on this host: name one that all share"
 # What it prints must not reach the answers, which gpulift-bench's children write to descriptor 3.
 ON_DESCRIPTOR_3 = ("/bin/sh", "-c", 'exec "$@" 3>&1 1>/dev/null', "sh")
@@ -55,7 +62,12 @@ class Here:
         return [str(self.python), str(worker), str(file)]
 
     def variables(self, asked: Mapping[str, str]) -> dict[str, str]:
-        """Those that rank 0 asks for, as they are here."""
+        """Those that rank 0 asks for, as they are here. Throws GpuliftError of one that is neither
+        of a worker's place nor a library's setting."""
+        for name, value in asked.items():
+            is_setting = name.startswith(ALLOWED) and "/" not in value
+            if not (is_setting or name.startswith(OURS)):
+                raise GpuliftError(f"rank 0 asks for {name}, which no rank sets for it", FAILED)
         variables = {**os.environ, **asked, **self.environment}
         folder = variables.get(SCRATCH)
         if folder is not None and not Path(folder).parent.is_dir():

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -16,6 +17,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from gpulift.ground.errors import GpuliftError
+from gpulift.ranks import key as keys
 from gpulift.ranks.launched import LOOPBACK, Launched
 
 MEETING_S = 50.0  # for all ranks to come
@@ -29,6 +31,10 @@ Json = dict[str, Any]
 
 class Lost(Exception):
     """The store is gone, and with it the rank or launcher that held it."""
+
+
+class Forged(Lost):
+    """A message that who has the key did not sign."""
 
 
 @cache  # so that no thread changes the environment: the first store is made before there are any
@@ -49,13 +55,14 @@ def _torch_distributed() -> Any:
 
 class Store:
     """A connection of its own to what all ranks share; each thread that waits needs one. Waits of
-    all of them end when one is closed."""
+    all of them end when one is closed. Who reaches the port can write there, too: messages are
+    signed, each for its own key of the store."""
 
     def __init__(
-        self, place: Launched, *, serves: bool = False, closed: Event | None = None
+        self, place: Launched, secret: bytes, *, serves: bool = False, closed: Event | None = None
     ) -> None:
         self._closed = closed or Event()
-        self._place = place
+        self._place, self._secret = place, secret
         self._prefix = f"gpulift/{place.attempt}/"
         self._store = _torch_distributed().TCPStore(
             place.address,
@@ -69,9 +76,13 @@ class Store:
     def again(self) -> Store:
         """Another connection. Throws Lost."""
         try:
-            return Store(self._place, closed=self._closed)
+            return Store(self._place, self._secret, closed=self._closed)
         except RuntimeError as error:
             raise Lost from error
+
+    def bind(self, nonces: Sequence[str]) -> None:
+        """From now on messages are of this run, also those of connections that are made then."""
+        self._secret = keys.of_run(self._secret, nonces)
 
     def close(self) -> None:
         """Ends waits: a thread that waits in torch when Python ends would end it by a signal."""
@@ -79,8 +90,9 @@ class Store:
 
     def put(self, key: str, message: Json) -> None:
         """Throws Lost."""
+        name = self._prefix + key
         try:
-            self._store.set(self._prefix + key, json.dumps(message))
+            self._store.set(name, keys.sealed(self._secret, name, json.dumps(message)))
         except RuntimeError as error:
             raise Lost from error
 
@@ -102,13 +114,18 @@ class Store:
         raise Lost
 
     def get(self, key: str, limit_s: float) -> Json | None:
-        """What came within the limit. Throws Lost."""
+        """What came within the limit. Throws Lost, and Forged of what was not signed."""
         if not self.wait(key, limit_s):
             return None
+        name = self._prefix + key
         try:
-            message: Json = json.loads(self._store.get(self._prefix + key))
+            came: bytes = self._store.get(name)
         except RuntimeError as error:
             raise Lost from error
+        text = keys.opened(self._secret, name, came.decode("utf-8", "replace"))
+        if text is None:
+            raise Forged
+        message: Json = json.loads(text)
         return message
 
     def take(self, key: str, limit_s: float) -> Json | None:
@@ -153,7 +170,7 @@ class Reader:
         return message
 
 
-def meet(place: Launched) -> Store:
+def meet(place: Launched, secret: bytes) -> Store:
     """The store of all ranks, which rank 0 holds where the launcher has none. Throws GpuliftError
     where the host's name says nothing, or nobody listens at the port."""
     serves = place.rank == 0 and not place.store_is_there
@@ -168,7 +185,7 @@ def meet(place: Launched) -> Store:
     if not serves:
         _require_listening(place)
     try:
-        return Store(place, serves=True) if serves else _joined(place)
+        return Store(place, secret, serves=True) if serves else _joined(place, secret)
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise GpuliftError(
@@ -177,14 +194,14 @@ def meet(place: Launched) -> Store:
         ) from None
 
 
-def _joined(place: Launched) -> Store:
+def _joined(place: Launched, secret: bytes) -> Store:
     """Throws OSError where who listens is no store: torch would wait for its answer without end;
     or RuntimeError."""
     joined: Future[Store] = Future()
 
     def join() -> None:
         try:
-            joined.set_result(Store(place))
+            joined.set_result(Store(place, secret))
         except Exception as error:
             joined.set_exception(error)
 

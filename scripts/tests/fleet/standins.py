@@ -14,6 +14,7 @@ node=${NODE:-$SLURMD_NODENAME}
 out=; for argument in "$@"; do [ "$last" = --out ] && out=$argument; last=$argument; done
 asked=${*%% --out*} rank=${RANK:-$SLURM_PROCID}
 echo "$node $rank $asked $WORLD_SIZE $MASTER_ADDR" >> "$STANDIN/calls"
+[ -z "$GPULIFT_RANKS_KEY" ] || echo "$asked $GPULIFT_RANKS_KEY" >> "$STANDIN/keys"
 echo "$asked"
 echo "progress of $rank" >&2
 mkdir -p "$out"
@@ -62,9 +63,9 @@ class Remote:
     def options(self, scheduling_strategy, **options):
         self.node = scheduling_strategy
         return self
-    def remote(self, command):
+    def remote(self, *arguments):
         os.environ["NODE"] = self.node
-        return self.call(command)
+        return self.call(*arguments)
 remote = Remote
 def get(value):
     return value

@@ -120,6 +120,10 @@ def test_what_nodes_keep_for_themselves_is_fetched(
     ranks = [line for line in cluster.calls("run") if " 6 " in line]
     run = "run ceiling/collectives --ranks given 6 ip-of-n1"
     assert ranks == [f"n{1 + rank // 2} {rank} {run}" for rank in range(6)]
+    keys = (cluster.control / "keys").read_text("utf-8").splitlines()
+    assert len(keys) == 3 * 4 + 6, "each rank has one"
+    assert {len(line.split()[-1]) for line in keys} == {64}
+    assert len(set(keys)) == 4, "all of a meeting have the same, and each meeting its own"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gpulift.ground.programs import finished
 
 BUILD = checkout_root() / "build"
 LIMIT_S = 240
+KEY = b"of all ranks, 16+"
 ADDRESSES = ("10.253.0.1", "10.253.0.2")
 WORKS = """
 import os, pathlib, signal, time
@@ -139,6 +140,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "TMPDIR": str(folder),
         "OMP_NUM_THREADS": "1",
+        "GPULIFT_RANKS_KEY": KEY.decode(),
     }
 
 

@@ -15,7 +15,7 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ranks import given, store
 from gpulift.ranks.launched import LOOPBACK, Launched
 from gpulift.ranks.store import Store
-from tests.ranks.conftest import free_port
+from tests.ranks.conftest import KEY, free_port
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_where_no_launcher_is_it_is_said(
 @pytest.fixture
 def shared() -> Iterator[Store]:
     pytest.importorskip("torch")
-    made = store.meet(Launched("environment", 0, 3, 0, LOOPBACK, free_port()))
+    made = store.meet(Launched("environment", 0, 3, 0, LOOPBACK, free_port()), KEY)
     yield made
     made.close()
 
@@ -59,6 +59,13 @@ def test_what_a_rank_fails_by_is_told(shared: Store) -> None:
     shared.put("facts/1", {"node": "a"})
     shared.put("facts/2", {"error": "gpulift-bench is not there"})
     with pytest.raises(GpuliftError, match=r"rank 2: gpulift-bench is not there"):
+        given._gathered(shared, 3)
+
+
+def test_a_rank_with_another_key_is_named(shared: Store) -> None:
+    place = Launched("environment", 1, 3, 0, LOOPBACK, shared._place.port)
+    store.meet(place, b"another key of 16").put("facts/1", {"node": "a"})
+    with pytest.raises(GpuliftError, match=r"rank 0 hears of rank 1 is not signed by its own key"):
         given._gathered(shared, 3)
 
 

@@ -12,11 +12,12 @@ from threading import Thread
 
 import pytest
 
+from gpulift.ground.errors import GpuliftError
 from gpulift.ranks import server, store
 from gpulift.ranks.launched import LOOPBACK, Launched
 from gpulift.ranks.server import Here, Session
 from gpulift.ranks.store import Store
-from tests.ranks.conftest import free_port
+from tests.ranks.conftest import KEY, free_port
 
 pytest.importorskip("torch")
 
@@ -31,7 +32,7 @@ def place() -> Launched:
 @pytest.fixture
 def first(place: Launched) -> Iterator[Store]:
     """Rank 0's connection."""
-    made = store.meet(place)
+    made = store.meet(place, KEY)
     yield made
     made.close()
 
@@ -44,12 +45,20 @@ def here(tmp_path: Path) -> Here:
     return Here(1, tmp_path / "gpulift-bench", Path(sys.executable), (tmp_path,), None, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("LD_PRELOAD", "x"), ("PATH", "x"), ("NCCL_NET_PLUGIN", "/tmp/evil.so")]
+)
+def test_a_variable_that_loads_something_is_refused(here: Here, name: str, value: str) -> None:
+    with pytest.raises(GpuliftError, match=f"rank 0 asks for {name}, which no rank sets"):
+        here.variables({"NCCL_PROTO": "LL", name: value})
+
+
 def connections() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
 def test_workers_that_ended_hold_no_connections(place: Launched, first: Store, here: Here) -> None:
-    serving = Thread(target=server.serve, args=(store.meet(replace(place, rank=1)), here))
+    serving = Thread(target=server.serve, args=(store.meet(replace(place, rank=1), KEY), here))
     serving.start()
     counts = []
     for number in range(6):
@@ -70,7 +79,7 @@ def test_a_worker_that_hangs_at_its_end_is_told_without_its_folders(
     monkeypatch.setattr(server, "ENDS_WITHIN_S", 0.2)
     line = json.dumps({"start": {"file": "technique.py", "environment": {}}})
     first.put("1/0/down/0", {"line": line})
-    session = Session(store.meet(replace(place, rank=1)), here, 0)
+    session = Session(store.meet(replace(place, rank=1), KEY), here, 0)
     answer = first.take("1/0/up/0", 20.0)
     assert answer is not None
     assert json.loads(answer["line"]) == {"error": "it did not end within 0.2 s"}
