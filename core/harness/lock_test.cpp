@@ -145,6 +145,19 @@ TEST_F(FileLockTest, FollowsNoLink) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
 }
 
+TEST_F(FileLockTest, EmptiesNoFileOfAnotherName) {
+  std::ofstream(folder_ / "precious") << "mine";
+  std::filesystem::create_hard_link(folder_ / "precious", path_);
+  EXPECT_THAT([&] { FileLock(path_, "host"); }, ThrowsMessage<std::runtime_error>(HasSubstr("a link is in its place")));
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "precious"), 4);
+}
+
+TEST_F(FileLockTest, DoesNotWaitForWhoWritesToAPipeInItsPlace) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0666), 0);
+  EXPECT_THAT([&] { FileLock(path_, "host"); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("what is no file is in its place")));
+}
+
 TEST_F(FileLockTest, AFolderInItsPlaceIsToBeRemoved) {
   std::filesystem::create_directory(path_);
   EXPECT_THAT([&] { FileLock(path_, "host"); },

@@ -7,7 +7,9 @@ request is emulated, where it is wanted, by a proxy, and its rate by the server'
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -32,8 +34,9 @@ BURST_BYTES = 4 << 20  # that rclone's limit lets through at once after a rest
 
 
 class ObjectStore:
-    """Serves what a folder holds now, its folders as buckets, until this object or process ends.
-    Raises ModuleNotFoundError, which skips an arm, where the server's package is missing."""
+    """Serves what a folder holds now, its folders as buckets, until this object or process ends, to
+    who has its keys. Raises ModuleNotFoundError, which skips an arm, where the server's package is
+    missing."""
 
     def __init__(self, folder: Path, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> None:
         self.versions: Mapping[str, str] = {
@@ -45,6 +48,8 @@ class ObjectStore:
         program = Path(sysconfig.get_path("scripts")) / "rclone"
         # A store has its objects' hashes; rclone would work them out anew.
         settings = ["--config", "", "--etag-hash", "", "--addr", f"{late_proxy.LOCAL}:0"]
+        settings += ["--read-only"]
+        self._keys = secrets.token_hex(8), secrets.token_hex(16)  # of the reader, and to sign with
         if bytes_per_s:
             settings += ["--bwlimit", f"{bytes_per_s:.0f}B"]
             rate, burst = f"{bytes_per_s / 1e6:g} MB/s", f"{BURST_BYTES >> 20} MiB of them at once"
@@ -63,7 +68,8 @@ class ObjectStore:
     def files(self, in_flight: int, **settings: Any) -> Any:
         """By s3fs, with as many requests at once. Its connections are 10 if not told otherwise."""
         found = s3fs.S3FileSystem(
-            anon=True,
+            key=self._keys[0],
+            secret=self._keys[1],
             endpoint_url=self.address,
             config_kwargs={"max_pool_connections": in_flight, "proxies": {}},
             skip_instance_cache=True,
@@ -81,6 +87,8 @@ class ObjectStore:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                # Not in the command line, which anybody may list; an entry of CSV.
+                env=os.environ | {"RCLONE_AUTH_KEY": f'"{",".join(self._keys)}"'},
                 preexec_fn=end_with_parent,
             )
         weakref.finalize(self, end, process)

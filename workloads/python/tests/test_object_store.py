@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -42,6 +44,12 @@ def test_it_serves_whole_objects_and_parts_of_them(folder: Path) -> None:
     names = [f"samples/{number}.bin" for number in range(2)]
     assert files.cat(names) == {names[0]: bytes(1000), names[1]: b"\1" * 1000}
     assert files.cat_file(names[1], start=10, end=30) == b"\1" * 20
+
+
+def test_it_answers_nobody_else(folder: Path) -> None:
+    store = served(folder)
+    with pytest.raises(HTTPError, match=r"40[03]"):
+        urlopen(f"{store.address}/samples/0.bin")
 
 
 def test_a_proxy_of_the_machine_is_not_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
