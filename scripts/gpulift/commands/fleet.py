@@ -38,7 +38,7 @@ def qualify(
     options: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="-- OPTIONS", help=f"Of each node's qualify, instead of {' '.join(OPTIONS)}."
+            metavar="-- OPTIONS", help=f"Of each node's qualify, added to {' '.join(OPTIONS)}."
         ),
     ] = None,
     slurm: Annotated[
@@ -84,7 +84,8 @@ def qualify(
     listed = scheduler.nodes()
     state.prepare(folder)
     with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
-        held = state.read_expected(folder, scheduler.name, options or OPTIONS)
+        wanted = (*OPTIONS, *(options or ()))
+        held = state.read_expected(folder, scheduler.name, wanted)
         expected = expected_nodes(held.nodes, listed, nodes)
         given = held.labels if racks is None else racks
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
@@ -93,7 +94,7 @@ def qualify(
             more = ", ..." if len(unknown) > MOST_NAMED else ""
             some = f"{', '.join(unknown[:MOST_NAMED])}{more}"
             say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
-        FleetRun(scheduler, folder, options or OPTIONS, limit_s, say).measure(expected, listed)
+        FleetRun(scheduler, folder, wanted, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
 
 

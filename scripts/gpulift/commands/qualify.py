@@ -21,6 +21,8 @@ from gpulift.analysis.machine.checks import basis, judge_run
 from gpulift.analysis.machine.explain import explanation
 from gpulift.analysis.machine.health import judge_health, read_health
 from gpulift.analysis.machine.one_line import of_card
+from gpulift.analysis.machine.presence import CHECK as PRESENCE
+from gpulift.analysis.machine.presence import gpus_on_bus, judge_presence
 from gpulift.analysis.machine.qualified import Asked, Parts, Qualified, card_of
 from gpulift.analysis.machine.results import FAIL, CheckResult
 from gpulift.analysis.model_records import records_beside
@@ -91,6 +93,10 @@ def qualify(
             " all-reduces, data-parallel steps; and which card, pair or rank stands out.",
         ),
     ] = None,
+    expect_gpus: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Fail where fewer GPUs can be used, as a node has."),
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
     ] = False,
@@ -110,7 +116,8 @@ def qualify(
     if explain is not None:
         require_part(explain, CHECKS)
     quick_s = None if quick is None else time_s("--quick", quick)
-    asked, how = Asked(quick_s, filter, out, verbose), Shown(every, explain, as_json, wide)
+    asked = Asked(quick_s, filter, out, verbose, expect_gpus)
+    how = Shown(every, explain, as_json, wide)
     if gpus is None:
         raise typer.Exit(_one(asked, gpu, how))
     raise typer.Exit(_several(asked, gpus, how))
@@ -130,8 +137,11 @@ def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
     context, infos = commands.examine(gpu)
     if not how.as_json:
         terminal.console().print(tables.findings(doctor.examine(context, infos)))
+    usable = 0 if context.gpu is None else len(machine.gpus_named(machine.find_bench(), "all"))
+    presence = judge_presence(context, usable, asked.expected_gpus, gpus_on_bus())
+    options = _options(asked, context, gpu)
     try:
-        card = _measure(_options(asked, context, gpu), context, asked.out, asked.quick_s)
+        card = _measure(options, context, asked.out, asked.quick_s, presence)
     except NotMeasured as nothing:
         return nothing.exit_code
     beside = commands.others(card.summary) if context.gpu is None else []
@@ -144,7 +154,7 @@ def _one(asked: Asked, gpu: int | None, how: Shown) -> int:
 
 def _several(asked: Asked, gpus: str, how: Shown) -> int:
     bench = machine.find_bench()
-    contexts = _cards(bench, gpus)
+    contexts = _cards(bench, gpus, asked.expected_gpus)
     _require_one_model(gpus, contexts)
     share = node.times(1.0, len(contexts)).alone_s  # of a quick run's time, for each card alone
     first = next(iter(contexts.values()))
@@ -177,11 +187,13 @@ def _in_parts(
     bench = machine.find_bench()
     shared = measure_shared(asked, contexts, bench, parts.folder_of(NODE))
     alone: dict[int, Qualified] = {}
+    presence = judge_presence(next(iter(contexts.values())), len(contexts), own.expected_gpus, 0)
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        alone[index] = _alone(
-            replace(options, gpu=index), context, parts.folder_of(f"gpu{index}"), own.quick_s
-        )
+        options = replace(options, gpu=index)
+        folder = parts.folder_of(f"gpu{index}")
+        alone[index] = _alone(options, context, folder, own.quick_s, presence)
+        presence = ()  # which the first one's verdicts have
     together = _measure_together(options, contexts, bench, parts)
     names = {index: card_of(context) for index, context in contexts.items()}
     among = judge_among(
@@ -200,15 +212,20 @@ def _in_parts(
 
 
 def _alone(
-    options: measuring.Options, context: Context, folder: Path, quick_s: float | None
+    options: measuring.Options,
+    context: Context,
+    folder: Path,
+    quick_s: float | None,
+    presence: tuple[CheckResult, ...],
 ) -> Qualified:
     """One card of several: measured, or taken from the folder that an interrupt left."""
     want = runs.wanted(context, options.given(), machine.find_bench())
     if not measuring.is_complete(folder, want):
-        return _measure(options, context, folder, quick_s)
+        return _measure(options, context, folder, quick_s, presence)
     say(f"measured already: {folder}")
     summary = _read_of_card(folder, context)
-    health = _health(folder, options.gpu, summary)
+    kept = _health(folder, options.gpu, summary)
+    health = (*(one for one in kept if one.id != PRESENCE), *presence)
     results = judge_run(summary, summary.reference, health, options.filter or "")
     tried = any(record.outcome == "ok" for record in summary.run.records)
     code = FAILED if summary.broken else OK if tried else NOTHING_RAN
@@ -237,7 +254,11 @@ def _health(folder: Path, gpu: int | None, summary: Summary) -> tuple[CheckResul
 
 
 def _measure(
-    options: measuring.Options, context: Context, out: Path | None, quick_s: float | None
+    options: measuring.Options,
+    context: Context,
+    out: Path | None,
+    quick_s: float | None,
+    presence: tuple[CheckResult, ...],
 ) -> Qualified:
     """Measures, and what is then open again, for about `quick_s` in all."""
     bench = machine.find_bench()
@@ -267,7 +288,7 @@ def _measure(
         raise NotMeasured("nothing to judge", measured.exit_code or FAILED)
     after = read_health(machine.health(bench, options.gpu))
     summary = commands.summary_of(read_run(measured.folder))
-    health = judge_health(before, after, summary.run.records)
+    health = (*judge_health(before, after, summary.run.records), *presence)
     results = judge_run(summary, summary.reference, health, options.filter or "")
     saved.save(measured.folder / saved.VERDICT_FILE, saved.document(summary, results))
     return Qualified(measured.folder, measured.exit_code, summary, results)
@@ -341,8 +362,9 @@ def _busy(
         number += 1
 
 
-def _cards(bench: Path, gpus: str) -> dict[int, Context]:
-    """Index and facts of the GPUs that were asked for."""
+def _cards(bench: Path, gpus: str, expected: int | None) -> dict[int, Context]:
+    """Index and facts of the GPUs that were asked for. Raises GpuliftError where there is none,
+    which is a failure where there should be one."""
     if gpus != "all":
         wanted = sorted(machine.gpus_named(bench, gpus))
         contexts = {index: machine.describe(bench, index) for index in wanted}
@@ -355,7 +377,10 @@ def _cards(bench: Path, gpus: str) -> dict[int, Context]:
     while (context := machine.describe(bench, len(contexts))).gpu is not None:
         contexts[len(contexts)] = context
     if not contexts:
-        raise GpuliftError(f"--gpus all: {context.gpu_missing}; {context.gpu_remedy}", NOTHING_RAN)
+        lost_ones = judge_presence(context, 0, expected, gpus_on_bus())
+        told = [(lost.reason, lost.remedy) for lost in lost_ones]
+        ((why, remedy),) = told or [(context.gpu_missing, context.gpu_remedy)]
+        raise GpuliftError(f"--gpus all: {why}; {remedy}", FAILED if told else NOTHING_RAN)
     return contexts
 
 

@@ -58,9 +58,8 @@ class FleetRun:
         }
         unknown = f"not known to {self._scheduler.name} now"
         nodes = [listed.get(name, Node(name, lacking=unknown)) for name in open_ones]
-        wanted = ("qualify", *self._options)
         jobs = [
-            self._job(node.name, open_ones[node.name], [node], wanted, VERDICTS_FILE)
+            self._job(node.name, open_ones[node.name], [node], self._asked(node), VERDICTS_FILE)
             for node in nodes
             if not node.lacking
         ]
@@ -74,6 +73,11 @@ class FleetRun:
                 self._say(f"{node.name}: {NO_ANSWER}: {node.lacking}")
                 state.add_no_answer(open_ones[node.name], node.lacking)
         self._run(jobs, lambda job: self._verdict(job.name))
+
+    def _asked(self, node: Node) -> list[str]:
+        """Of a node that its scheduler says has GPUs: all of them, or it fails."""
+        expected = ["--expect-gpus", str(node.gpus)] if node.gpus else []
+        return ["qualify", *expected, *self._options]
 
     def _verdict(self, name: str) -> str:
         """Of a node; or why it has none."""

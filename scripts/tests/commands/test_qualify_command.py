@@ -18,6 +18,7 @@ from gpulift.analysis.machine.among import judge_together
 from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.machine.topology import Topology
 from gpulift.analysis.summary import summarise
+from gpulift.commands import qualify
 from gpulift.commands.qualify import exit_code_of
 from gpulift.engine import machine, runs
 from gpulift.ground.errors import (
@@ -68,6 +69,33 @@ def test_without_a_gpu_several_gpus_are_nothing_to_run(
 ) -> None:
     assert cli.main(["qualify", "--quick", "--gpus", "all"]) == NOTHING_RAN
     assert "--gpus all: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "on_bus", "words"),
+    [
+        (["--gpus", "all"], 1, "--gpus all: 1 on the bus, and none can be used: no NVIDIA driver"),
+        (["--gpus", "all", "--expect-gpus", "8"], 0, "0 of 8 expected GPUs can be used: no NVIDIA"),
+        (["--expect-gpus", "1", "--out", "run"], 0, "✗ Fail"),
+        (["--out", "run"], 1, "✗ Fail"),
+    ],
+)
+def test_a_machine_whose_gpus_are_lost_fails(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    on_bus: int,
+    words: str,
+) -> None:
+    monkeypatch.chdir(root)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(qualify, "gpus_on_bus", lambda: on_bus)
+    assert cli.main(["qualify", "--quick", *arguments]) == FAILED
+    assert words in "".join(capfd.readouterr())
+    if "--out" in arguments:
+        assert cli.main(["export", "junit", "run"]) == OK
+        assert 'failures="1"' in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,9 @@ def test_what_nodes_keep_for_themselves_is_fetched(
     for name, code in zip(NODES, (0, 5, 0), strict=True):
         node = state.node_folder(cluster.folder, name)
         assert (node / "exit_code").read_text("utf-8") == f"{code}\n"
-        assert (node / "verdicts.txt").read_text("utf-8") == "qualify --quick 5m\n"
+        assert (node / "verdicts.txt").read_text(
+            "utf-8"
+        ) == "qualify --expect-gpus 2 --quick --gpus all --quick 5m\n"
         assert (node / "results" / "qualification.json").is_file()
     assert cluster.text("pairs", "n1+n2", "results", "written")
     assert not list((cluster.control.parent / "own").iterdir()), "what was fetched is gone there"

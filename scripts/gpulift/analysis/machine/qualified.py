@@ -19,6 +19,7 @@ class Asked:
     filter: str | None
     out: Path | None
     verbose: bool = False  # name what there is no time for
+    expected_gpus: int | None = None
 
 
 @dataclass(frozen=True)
