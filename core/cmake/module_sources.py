@@ -1,8 +1,9 @@
 """What a module is made of in this repository, in the lines of `sha256sum`; the build calls it.
 
-The hash of a file is of its tokens, without comments, white space and places of includes. The
-technique's own files stand by their names, kernels and workloads by their paths. Of the technique
-its declaration is left out, which the manifest holds: a text changes no work.
+The hash of a file is of its tokens, without comments, white space and includes: what these reach
+has hashes of its own. The technique's own files stand by their names, kernels and workloads by
+their paths. Of the technique its declaration is left out, which the manifest holds: a text changes
+no work.
 
 The files are those that includes reach from the technique's own, and of each header of kernels or
 workloads its implementation, so that the answer is the same on all machines, whatever was built.
@@ -112,8 +113,7 @@ def sources_in(tree: Tree, source: str) -> dict[str, str]:
             continue
         content = without_declaration(content)
         includes = tree.included(path, content)
-        tokens = text_of(content).tokens
-        told = json.dumps([RULE, tokens, sorted(_name(one, folder) for one in includes)])
+        told = json.dumps([RULE, text_of(content).tokens])
         sums[name] = hashlib.sha256(told.encode()).hexdigest()
         left += includes
         left += (other for one in includes for other in tree.implementations(one))

@@ -95,7 +95,6 @@ def test_what_no_compiler_minds_changes_nothing(old: str, new: str) -> None:
         ('"a // b"', '"a /  b"'),
         ("constexpr int", "constexprint"),
         ("norm(rows, kTile", "norm(kTile, rows"),
-        ('#include "own.hpp"\n', '#include "kernels/other.hpp"\n'),
     ],
 )
 def test_what_a_compiler_reads_changes_the_hash_of_its_file(old: str, new: str) -> None:
@@ -118,6 +117,14 @@ def test_of_a_kernel_its_text_counts(old: str, new: str, is_seen: bool) -> None:
     assert old in KERNEL
     seen = changed("kernels/norm.cu", KERNEL.replace(old, new))
     assert seen == ({"kernels/norm.cu"} if is_seen else set())
+
+
+def test_an_include_that_moves_to_another_file_is_no_other_text() -> None:
+    kernel, header = KERNEL.replace('#include "rows.cuh"\n', ""), FILES["kernels/norm.hpp"]
+    moved = {"kernels/norm.cu": kernel, "kernels/norm.hpp": f'#include "rows.cuh"\n{header}'}
+    assert sums({**FILES, **moved}) == sums()
+    gone = sums({**FILES, "kernels/norm.cu": kernel})
+    assert gone.items() == sums().items() - {("kernels/rows.cuh", sums()["kernels/rows.cuh"])}
 
 
 @pytest.mark.parametrize(
