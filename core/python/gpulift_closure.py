@@ -79,7 +79,8 @@ class Module:
         return self._bound(_imports_in(entry.statement))
 
     def meaning(self, entry: Entry) -> Meaning:
-        """Its text has for a name what is behind it, where one import alone can have bound it."""
+        """Its text has for a name what is behind it, where one import alone can have bound it, and
+        behind all else what may have."""
         if entry not in self._meanings:
             inner = self.inner(entry)
             tried = self._bound(_imports_in(*_tries_in(entry.statement)))
@@ -88,7 +89,11 @@ class Module:
             names = {name: min(of) for name, of in behind.items() if len(of) == 1}
             nodes = ast.walk(entry.statement)
             read = {node.id for node in nodes if isinstance(node, ast.Name)}
-            self._meanings[entry] = meaning_of([entry.statement], names, inner.keys() - read)
+            meaning = meaning_of([entry.statement], names, inner.keys() - read)
+            doubtful = read & (self.imports.keys() | inner.keys()) - names.keys()
+            may_be = {name: sorted(self._behind(name, inner)) for name in sorted(doubtful)}
+            meaning.text += json.dumps(may_be) if may_be else ""
+            self._meanings[entry] = meaning
         return self._meanings[entry]
 
     def _behind(self, name: str, inner: Origins) -> set[str]:
@@ -237,10 +242,10 @@ def _entry_of(statement: ast.stmt) -> Entry | None:
             return None
         if names:
             return Entry(names, statement, _does_something(statement))
-    if isinstance(statement, ast.If):
+    if isinstance(statement, ast.If) and not statement.orelse:
         if _reads(statement.test) == "TYPE_CHECKING":
             return None
-        if isinstance(statement.test, ast.Compare) and _reads(statement.test.left) == "__name__":
+        if ast.unparse(statement.test).replace('"', "'") == "__name__ == '__main__'":
             return Entry(AS_PROGRAM, statement, has_effect=False)
     return Entry((), statement, has_effect=True)
 

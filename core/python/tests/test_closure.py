@@ -176,6 +176,25 @@ def test_what_may_or_may_not_be_there_is_part_of_the_meaning() -> None:
     assert sums(text.format("liger")) != sums(text.format("apex"))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        "import {} as fast\nfast = wrapped(fast)\ndef make(): return fast.step()",
+        "try:\n  import {} as fast\nexcept ImportError:\n  fast = None\ndef make(): return fast",
+        "import {} as fast\ndef make(arm):\n  if arm:\n    import other as fast\n  return fast",
+        "if TYPE_CHECKING:\n  x = 1\nelse:\n  x = '{}'\ndef make(): return 1",
+        "if __name__ != '__main__':\n  prepare('{}')\ndef make(): return 1",
+    ],
+)
+def test_what_may_be_behind_a_name_counts(make: str) -> None:
+    assert sums(make.format("liger")) != sums(make.format("apex"))
+
+
+def test_what_types_alone_need_is_no_work() -> None:
+    make = "if TYPE_CHECKING:\n    from {} import Model\ndef make(): return 1"
+    assert sums(make.format("liger")) == sums(make.format("apex"))
+
+
 def test_the_engine_is_no_part_of_it() -> None:
     make = "from gpulift_worker import Arm\ndef make(): return Arm()"
     assert sums(make, {"gpulift_worker.py": "class Arm: pass"}).keys() == {"own.py"}

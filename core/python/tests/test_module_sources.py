@@ -212,6 +212,20 @@ def test_a_script_that_is_no_python_ends_it_in_one_line(
 CHECKOUT = Path(__file__).parents[3]
 
 
+def test_every_file_that_is_included_in_quotes_is_found() -> None:
+    """One that only a compiler's options lead to would be in no fingerprint."""
+    tree = sources.checkout(CHECKOUT)
+    files = (file for above in ("benches", *sources.WORK) for file in (CHECKOUT / above).rglob("*"))
+    lost = {
+        (str(file.relative_to(CHECKOUT)), name)
+        for file in files
+        if file.suffix in (*sources.HEADERS, *sources.COMPILED)
+        for name in sources.text_of(file.read_bytes()).includes
+        if tree.find(name, str(file.relative_to(CHECKOUT))) is None
+    }
+    assert lost == set()
+
+
 def test_includes_reach_every_file_that_kernels_and_workloads_are_linked_of() -> None:
     """One that no header leads to would be in no fingerprint."""
     tree = sources.checkout(CHECKOUT)
