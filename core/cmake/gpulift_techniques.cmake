@@ -236,17 +236,13 @@ function(gpulift_add_technique theme name source parts libraries)
   endif()
   set(manifest ${folder}/${output}.json)
   set(hashes ${CMAKE_CURRENT_BINARY_DIR}/${target}.sources)
-  set(link_map ${CMAKE_CURRENT_BINARY_DIR}/${target}.map)
-  target_link_options(module.${target} PRIVATE LINKER:-Map=${link_map})
   add_custom_command(OUTPUT ${manifest}.stamp
-    COMMAND ${GPULIFT_PYTHON_EXECUTABLE} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py --build ${CMAKE_BINARY_DIR}
-            --ninja ${CMAKE_MAKE_PROGRAM} --root ${CMAKE_SOURCE_DIR} --map ${link_map} --files ${files}
-            --objects $<TARGET_OBJECTS:${object}> > ${hashes}
+    COMMAND ${GPULIFT_PYTHON_EXECUTABLE} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py --root ${CMAKE_SOURCE_DIR}
+            --files ${files} > ${hashes}
     COMMAND gpulift-bench --write-manifest $<TARGET_FILE:module.${target}> ${manifest} ${hashes} ${version_file}
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
     DEPENDS module.${target} gpulift-bench ${script} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py
-            ${imported_scripts}
-    COMMAND_EXPAND_LISTS VERBATIM)
+            ${imported_scripts} VERBATIM)
   if(arg_OUTSIDE)
     set_target_properties(${object} module.${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     add_custom_target(manifest.${target} DEPENDS ${manifest}.stamp)

@@ -36,7 +36,6 @@ or in `ARMS = ["baseline", "other"]` alone.
 from __future__ import annotations
 
 import ast
-import hashlib
 import itertools
 import math
 import re
@@ -45,13 +44,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from gpulift_closure import Closure
+
 Json = dict[str, Any]
 
 IDENTITY = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 NAME = re.compile(r"[a-z0-9_]+")  # of an arm or an axis
 WORD = re.compile(r"[A-Za-z0-9_.+-]+")  # on an axis: part of the id of a case
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ENGINE = ("gpulift_worker", "gpulift_manifest", "gpulift_cpu")  # what a record's method names
 REGIMES = ("burst", "sustained")
 CACHE_STATES = ("none", "cold", "warm", "by_size", "by_case")
 PREDICTED = ("speedup", "step_time_s")
@@ -108,47 +108,35 @@ def manifest_of(identity: str, script: Path) -> Json:
         "environment": said.get("environment", {}),
         "ranks": ranks if isinstance(ranks, dict) else dict.fromkeys(arms, ranks),
         "preload": said.get("preload", {}),
-        "source": {f"{identity.partition('/')[2]}.py": hash_of_work(source)} | modules_of(script),
+        "source": sources_of_script(f"{identity.partition('/')[2]}.py", script),
     }
 
 
-def hash_of_work(source: bytes) -> str:
-    """SHA-256 of a script without TECHNIQUE, which its manifest holds: a text changes no work."""
-    lines = source.splitlines(keepends=True)
-    declared = assignments(source).get("TECHNIQUE")
-    if declared is not None and declared.end_lineno is not None:
-        del lines[declared.lineno - 1 : declared.end_lineno]
-    return hashlib.sha256(b"".join(lines)).hexdigest()
-
-
-def modules_of(script: Path) -> dict[str, str]:
-    """SHA-256 of the modules that a script imports from its folder, from beside this file or from
-    the workloads, and of those that these import; without the engine's, which all scripts have."""
+def sources_of_script(name: str, script: Path) -> dict[str, str]:
+    """SHA-256 of what its arms do, by file: of the script, which stands by this name, and of what
+    it reaches of modules in its folder, beside this file and of the workloads. Throws
+    ManifestError."""
     here = Path(__file__).resolve().parent
     roots = [script.resolve().parent, here, here.parents[1] / "workloads" / "python"]
-    sums: dict[str, str] = {}
-    left = [script]
-    while left:
-        for name in sorted(imported_by(left.pop().read_bytes())):
-            path = f"{name.replace('.', '/')}.py"
-            file = next((root / path for root in roots if (root / path).is_file()), None)
-            if file is None or path in sums or name in ENGINE:
-                continue
-            sums[path] = hashlib.sha256(file.read_bytes()).hexdigest()
-            left.append(file)
-    return sums
+
+    def read(path: str) -> bytes | None:
+        file = next((root / path for root in roots if (root / path).is_file()), None)
+        return file.read_bytes() if file is not None else None
+
+    try:
+        return Closure(name, script.read_bytes(), read).sums()
+    except SyntaxError as error:
+        raise ManifestError(f"{error.filename}: line {error.lineno or 1}: {error.msg}") from error
+    except ValueError as error:  # a zero byte
+        raise ManifestError(f"is no Python script: {error}") from error
 
 
-def imported_by(source: bytes) -> set[str]:
-    """Names of modules; of `from a import b` both a and a.b, of which one may be there."""
-    names: set[str] = set()
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+def hash_of_work(name: str, script: bytes) -> str:
+    """The one of these that is of the script itself; empty where it is no Python."""
+    try:
+        return Closure(name, script, lambda path: None).sums()[name]
+    except (SyntaxError, ValueError):
+        return ""
 
 
 def said_in(source: bytes) -> Json:

@@ -585,7 +585,7 @@ def require_unchanged(script: Path) -> None:
         return
     name = script.name.partition(".")[2]  # theme.name.py, whatever it may be a link to
     known = json.loads(manifest.read_bytes()).get("source", {}).get(name)
-    if known is not None and known != hash_of_work(script.read_bytes()):
+    if known is not None and known != hash_of_work(name, script.read_bytes()):
         raise Changed(f"{name} changed since the run began: run it again")
 
 

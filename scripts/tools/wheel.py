@@ -39,6 +39,7 @@ RESULTS = (
     "misses.toml",
     "predictions.tsv",
     "reference",
+    "texts.json",
     "today.json",
 )
 LEAVE = shutil.ignore_patterns(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -90,7 +89,7 @@ def test_arms_alone_are_a_technique(tmp_path: Path) -> None:
         "environment": {},
         "ranks": {},
         "preload": {},
-        "source": {"my_step.py": hashlib.sha256(text.encode()).hexdigest()},
+        "source": {"my_step.py": manifests.hash_of_work("my_step.py", text.encode())},
     }
 
 
@@ -129,26 +128,37 @@ def test_what_it_declares_is_no_work(tmp_path: Path) -> None:
         return str(manifest(tmp_path, text)["source"]["my_step.py"])
 
     text = 'X = 1\nTECHNIQUE = {\n    "arms": ["a"],\n    "question": "What?",\n}\nY = 2\n'
-    assert source(text) == hashlib.sha256(b"X = 1\nY = 2\n").hexdigest()
+    assert source(text) == manifests.hash_of_work("my_step.py", b"X = 1\nY = 2\n")
     assert source(text.replace("What", "Why")) == source(text)
     assert source(text.replace("Y = 2", "Y = 3")) != source(text)
 
 
 def test_its_source_is_all_that_it_imports_here(tmp_path: Path) -> None:
     (tmp_path / "beside").mkdir()
-    (tmp_path / "beside" / "inner.py").write_text("import json\nimport last\n")
-    (tmp_path / "last.py").write_text("import my_step\n")
+    (tmp_path / "beside" / "inner.py").write_text("import json\nimport last\nprint(json)\n")
+    (tmp_path / "last.py").write_text("import my_step\nprint(my_step)\n")
     (tmp_path / "unused.py").write_text("")
     text = (
         'ARMS = ["a"]\nfrom beside import inner\nimport gpulift_worker\n'
-        "def later():\n    from gpulift_work.jax_training import X\n"
+        "def make():\n    from gpulift_work.jax_training import make_arm\n    return make_arm\n"
     )
     source = manifest(tmp_path, text)["source"]
     work = {name for name in source if name.startswith("gpulift_work/")}
     assert {"gpulift_work/jax_training.py", "gpulift_work/jax_models.py"} <= work
     assert set(source) - work == {"my_step.py", "beside/inner.py", "last.py"}
-    inner = (tmp_path / "beside" / "inner.py").read_bytes()
-    assert source["beside/inner.py"] == hashlib.sha256(inner).hexdigest()
+    (tmp_path / "last.py").write_text("import my_step\n# a comment\nprint(my_step)\n")
+    assert manifest(tmp_path, text)["source"] == source
+
+
+def test_a_module_that_is_no_python_is_named(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("x = 1\ndef f(:\n")
+    done = asked(tmp_path, "ARMS = ['a']\nimport beside\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("beside.py: line 2: ")
+
+
+def test_what_is_no_python_has_no_hash() -> None:
+    assert manifests.hash_of_work("a.py", b"def make(:") == ""
 
 
 def test_an_empty_pattern_makes_every_case_quick(tmp_path: Path) -> None:

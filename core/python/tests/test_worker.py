@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from gpulift_manifest import hash_of_work
 
 WORKER = Path(__file__).parents[1] / "gpulift_worker.py"
 # What gpulift-bench does: answers come from descriptor 3, standard output goes nowhere.
@@ -1318,6 +1318,6 @@ def test_a_script_that_is_what_its_manifest_says_or_not_named_in_it_runs(
         elsewhere.parent.mkdir()
         script.rename(elsewhere)
         script.symlink_to(elsewhere)
-        digest = hashlib.sha256(elsewhere.read_bytes()).hexdigest()
+        digest = hash_of_work("name.py", b"# as it was\n" + elsewhere.read_bytes())
         write_manifest(tmp_path, **({"name": digest} if known else {"other": "0" * 64}))
         assert "error" not in worker.hello()

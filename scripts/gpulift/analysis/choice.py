@@ -146,7 +146,7 @@ class Choice:
             return list(found)
         texts: dict[object, list[Record]] = {}
         keys = [
-            (text_of(records[0]), _baseline(records[0]), self.withheld(records))
+            (self.today.text_key(records[0]), _baseline(records[0]), self.withheld(records))
             for _, records in found
         ]
         for key, (_, records) in zip(keys, found, strict=True):
@@ -200,9 +200,3 @@ def _measured(records: Iterable[Record]) -> set[str]:
 
 def _baseline(record: Record) -> str:
     return next((arm.name for arm in record.arms if arm.role == "baseline"), "")
-
-
-def text_of(record: Record) -> object:
-    """The same for launches that did the same, as far as records tell: of those that name no files
-    the commit says it."""
-    return frozenset(record.source.items()) or record.context.build.commit

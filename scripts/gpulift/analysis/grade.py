@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpulift.analysis.choice import Evidence, evidence_of, text_of
+from gpulift.analysis.choice import Evidence, evidence_of
 from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.summary import Worth
 from gpulift.analysis.today import TODAYS
@@ -77,8 +77,9 @@ class Grade:
 def grade_of(row: Worth, doubts: Doubts = NO_DOUBTS) -> Grade:
     """Of a comparison; launches of further runs of its text count where `with_models` knows
     them."""
-    known, text = row.of_model.records if row.of_model else (), text_of(row.case.first)
-    records = [one for one in known if text_of(one) == text] or row.case.measured
+    known, text_key = row.of_model.records if row.of_model else (), doubts.today.text_key
+    text = text_key(row.case.first)
+    records = [one for one in known if text_key(one) == text] or row.case.measured
     graded = grade_of_arms(records, (row.arm, row.baseline), doubts)
     gone = doubts.today.gone(row.case.first, (row.arm,), row.baseline)
     return replace(graded, gone=gone, bound=row.bound)

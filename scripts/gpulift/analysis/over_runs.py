@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpulift.analysis.choice import NOTHING_KNOWN, Choice
+from gpulift.analysis.today import UNKNOWN, Today
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import TELLS_ALL, Record
@@ -173,10 +174,12 @@ def _sample(runs: Sequence[RunFigure]) -> list[list[RunFigure]]:
     return apart([replace(one, host="") for one in runs])
 
 
-def figures_of(records: Iterable[Record], arms: Sequence[str], value: Value) -> list[ModelFigure]:
+def figures_of(
+    records: Iterable[Record], arms: Sequence[str], value: Value, today: Today = UNKNOWN
+) -> list[ModelFigure]:
     """Of the records of one case on one model: its runs of each kind of work in these arms that has
     the value, the newest first."""
-    works = (_runs(group, value) for group in _by_work(records, arms))
+    works = (_runs(group, value) for group in _by_work(records, arms, today))
     return [over_runs(runs) for runs in works if runs]
 
 
@@ -189,7 +192,7 @@ def model_figure(
 ) -> ModelFigure | None:
     """The one of these that stands for the case (`analysis.choice`), or else that of the records
     `of`. None where no run has the value."""
-    found = figures_of(records, arms, value)
+    found = figures_of(records, arms, value, choice.today)
     if of:
         found = [one for one in found if one.run_of(of)]
     return max(found, key=lambda one: choice.order(one.records, arms), default=None)
@@ -224,7 +227,7 @@ def _around(middle: float, half: float) -> Interval:
     return middle * math.exp(-half), middle * math.exp(half)
 
 
-def _by_work(records: Iterable[Record], arms: Sequence[str]) -> list[list[Record]]:
+def _by_work(records: Iterable[Record], arms: Sequence[str], today: Today) -> list[list[Record]]:
     """The records in which all these arms were measured, by kind of work; the newest comes first.
 
     The work of two is the same where the technique's files, what judges the arms, and the costs
@@ -235,7 +238,7 @@ def _by_work(records: Iterable[Record], arms: Sequence[str]) -> list[list[Record
         if record.outcome != "ok" or not all(stats.measured_arms([record], arm) for arm in arms):
             continue
         for group in groups:
-            if _same_work(group[0], record, arms):
+            if _same_work(group[0], record, arms, today):
                 group.append(record)
                 break
         else:
@@ -243,9 +246,9 @@ def _by_work(records: Iterable[Record], arms: Sequence[str]) -> list[list[Record
     return groups
 
 
-def _same_work(one: Record, other: Record, arms: Sequence[str]) -> bool:
+def _same_work(one: Record, other: Record, arms: Sequence[str], today: Today) -> bool:
     both = (one, other)
-    return one.source == other.source and all(
+    return today.same_text(one, other) and all(
         not other_work(arm, both) or of_own_size(arm, both) for arm in arms
     )
 

@@ -138,8 +138,9 @@ class _Step:
     @property
     def differs(self) -> str:
         """Why the work may not be the same on all."""
-        sources = {tuple(sorted(record.source.items())) for record in self.told}
-        return "different benchmark versions" if len(sources) > 1 else ""
+        first, *others = self.told or (None,)
+        same = all(self.choice.today.same_text(first, one) for one in others) if first else True
+        return "" if same else "different benchmark versions"
 
     @property
     def rank(self) -> tuple[bool, bool, int, bool, float, Key]:

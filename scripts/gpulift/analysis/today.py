@@ -1,5 +1,10 @@
 """What techniques are today: `results/today.json`, which `python -m tools.today` writes from the
-manifests of a build and the files of a checkout, so that a wheel and a fresh clone know it, too.
+manifests of a build, so that a wheel and a fresh clone know it, too; and which text of a technique
+a record is of.
+
+A text is named by a digest of `source`, the hashes of what the arms do. Records below schema 1.14
+hash files whole, comments and all: what their text comes to by the rule of today says
+`results/texts.json`, which `python -m tools.texts` writes from git.
 
 A technique that the file does not name is a user's own: nothing is known of it, and nothing of it
 is gone.
@@ -7,31 +12,34 @@ is gone.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.decode import decoded
-from gpulift.records.model import TELLS_ALL, Record
+from gpulift.records.model import HASHES_MEANING, TELLS_ALL, Record
 from gpulift.records.values import Integer, Text
 
 FILE = "today.json"
-DIGITS = 12  # of a hash
+TEXTS = "texts.json"
+DIGITS = 12  # of a digest
 TODAYS = "today's"
 GONE: Literal["gone"] = "gone"  # in place of what a technique declared that once was one
 
-Files = Mapping[str, Text]  # the start of the hash of each, by the name that records give it
+Texts = dict[str, dict[str, Text]]  # digests by commit and technique
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What a technique declares, and the hashes of its own files."""
+    """What a technique declares, and the digest of its text."""
 
     arms: tuple[Text, ...]  # the baseline first
     sweep: Mapping[str, tuple[Integer | str, ...]]  # values by axis
-    files: Files = field(default_factory=dict)
+    text: Text = ""
     controls: tuple[str, ...] = ()
 
     def case_of(self, case: Mapping[str, Any]) -> str | None:
@@ -47,10 +55,10 @@ class Declared:
 
 @dataclass(frozen=True)
 class Today:
-    """What techniques declare, by id, and the files that several may share."""
+    """What techniques declare, by id, and of which texts earlier records are."""
 
     techniques: Mapping[str, Declared | Literal["gone"]] = field(default_factory=dict)
-    files: Files = field(default_factory=dict)
+    texts: Texts = field(default_factory=dict)
 
     def declared(self, technique: str) -> Declared | None:
         """None of one that is gone, and of a user's own."""
@@ -77,31 +85,57 @@ class Today:
         return "arm" if any(arm not in found.arms for arm in arms) else ""
 
     def text(self, record: Record) -> str:
-        """`today's` where all files that the record names are, or `before (2026-11-23)`; empty of a
+        """`today's` where the arms did what they do today, or `before (2026-11-23)`; empty of a
         user's own technique."""
         if record.technique not in self.techniques:
             return ""
-        return TODAYS if self._is_todays(record) else f"before ({record.began_at[:10]})"
-
-    def _is_todays(self, record: Record) -> bool:
         found = self.declared(record.technique)
-        if found is None or record.minor < TELLS_ALL or not record.source:
-            return False
-        known = {**self.files, **found.files}
-        return all(known.get(name) == one[:DIGITS] for name, one in record.source.items())
+        is_todays = found is not None and self.digest(record) == found.text != ""
+        return TODAYS if is_todays else f"before ({record.began_at[:10]})"
+
+    def digest(self, record: Record) -> str:
+        """The name of its text by the rule of today; empty where it is not known."""
+        if record.minor >= HASHES_MEANING:
+            return digest_of(record.source) if record.source else ""
+        build = record.context.build
+        return self.texts.get(build.commit, {}).get(record.technique, "") if not build.dirty else ""
+
+    def same_text(self, one: Record, other: Record) -> bool:
+        """Whether their arms did the same, as far as is known: records of before schema 1.7 tell
+        of no text, and are no other one's for that."""
+        return one.source == other.source or self.digest(one) == self.digest(other) != ""
+
+    def text_key(self, record: Record) -> object:
+        """Equal for launches that did the same: of those that do not tell all, for those of the
+        same files or else of the same commit."""
+        digest = self.digest(record) if record.minor >= TELLS_ALL else ""
+        return digest or frozenset(record.source.items()) or record.context.build.commit
+
+
+def digest_of(source: Mapping[str, str]) -> str:
+    """The name of a text, from the hashes of its files."""
+    told = json.dumps(source, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:DIGITS]
 
 
 UNKNOWN = Today()
 
 
 def read_today(results: Path) -> Today:
-    """What the file in a folder of results says; nothing where there is none. Throws GpuliftError,
+    """What the files in a folder of results say; nothing where there is none. Throws GpuliftError,
     with the key, for anything else."""
-    file = results / FILE
-    if not file.is_file():
+    content = _content(results / FILE)
+    if content is None:
         return UNKNOWN
+    known = decoded(content, Today, FILE, closed=True)
+    texts = _content(results / TEXTS)
+    return known if texts is None else replace(known, texts=decoded(texts, Texts, TEXTS))
+
+
+def _content(file: Path) -> bytes | None:
+    if not file.is_file():
+        return None
     try:
-        content = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise GpuliftError(f"{file}: cannot be read: {error.strerror}") from None
-    return decoded(content, Today, file.name, closed=True)

@@ -79,6 +79,7 @@ EARLIER_CONTROLS: Mapping[str, tuple[str, ...]] = {  # that records below schema
 # Minor schema version from which on records tell all controls, predictions, all files that an arm
 # is made of, and joules of its own cards alone.
 TELLS_ALL = 10
+HASHES_MEANING = 14  # minor version from which on `source` hashes what is done, not files
 TELLS_END = range(7, 13)  # minor versions whose `started_at` is when the case ended
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 SLUG_CHARACTERS = 100  # a file of that name with any ending can be made everywhere
@@ -573,8 +574,10 @@ class Record:
     source: Annotated[
         Mapping[str, str],
         about(
-            "SHA-256 of what the arms are made of: the technique's files by their names, and since"
-            " 1.10 kernels, workloads and Python modules by their paths"
+            "SHA-256 of what the arms do: the technique's files by their names, kernels, workloads"
+            " and Python modules by their paths. Since 1.14 of C++ and CUDA their tokens, of Python"
+            " what the arms reach, both without comments; before of whole files, until 1.9 of the"
+            " technique's own alone"
         ),
     ] = field(default_factory=dict)
     host_load: Maybe[HostLoad] = None

@@ -14,15 +14,16 @@ of a run differ by. So it is compared where runs or cards are what counts, and n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gpulift.records.model import Arm, Cost, Record
+from gpulift.records.model import HASHES_MEANING, Arm, Cost, Record
 from gpulift.verdicts import stats
 
 SIZES = ("iterations", "largest_batch_{arm}")  # notes of what a run found out
 COSTS = {"bytes per step": "bytes", "operations per step": "flops", "items per step": "items"}
+UNLIKE = "files, which records hash otherwise since schema 1.14"
 MOST_DIGITS = 18  # of a size
 SAME = 1e-9  # relative; costs are computed
 HAS_ENVIRONMENT = 7  # minor version of the schema from which on arms tell theirs
@@ -57,12 +58,21 @@ def of_own_size(name: str, records: Iterable[Record]) -> bool:
 def may_differ(records: Sequence[Record]) -> tuple[str, ...]:
     """What makes the records of a technique doubtful as ones of equal work: files whose contents
     differ, and variables of arms. What a record does not tell is no difference."""
-    sources = [record.source for record in records if record.source]
-    files = sorted({file for source in sources for file in source})
-    changed = [file for file in files if len({source.get(file) for source in sources}) > 1]
+    named = [record for record in records if record.source]
+    before = [record.source for record in named if record.minor < HASHES_MEANING]
+    since = [record.source for record in named if record.minor >= HASHES_MEANING]
+    changed = [*dict.fromkeys([*_files(before), *_files(since)])]
+    if before and since:
+        changed.append(UNLIKE)
     told = [record for record in records if record.minor >= HAS_ENVIRONMENT]
     names = dict.fromkeys(arm.name for record in told for arm in record.arms)
     return (*changed, *(text for name in names for text in _variables(name, told)))
+
+
+def _files(sources: Sequence[Mapping[str, str]]) -> list[str]:
+    """Those whose hashes differ."""
+    files = sorted({file for source in sources for file in source})
+    return [file for file in files if len({source.get(file) for source in sources}) > 1]
 
 
 def _variables(name: str, records: Iterable[Record]) -> Iterator[str]:

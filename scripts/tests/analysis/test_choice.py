@@ -10,15 +10,14 @@ import pytest
 from gpulift.analysis.choice import Choice, restricted
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import summarise
-from gpulift.analysis.today import DIGITS, Declared, Today
+from gpulift.analysis.today import Declared, Today, digest_of
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_results
 from tests import sample
 from tests.sample import Json
 
 SOURCE = {"b.py": "0" * 64}
-FILES = {"b.py": "0" * DIGITS}
-DECLARED = Declared(("base", "new", "other"), {"n": (1, 2)}, FILES)
+DECLARED = Declared(("base", "new", "other"), {"n": (1, 2)}, digest_of(SOURCE))
 TODAY = Choice(Today({"a/b": DECLARED, "a/gone": "gone"}))
 
 
@@ -28,7 +27,8 @@ def launches(
     """Of a case, started on that day of November."""
     own = [sample.arm(name, 1e-3) for name in arms.split()]
     made = sample.launches(count, how.pop("technique", "a/b"), {"n": n}, own, **how)
-    return [{"source": SOURCE, **one, "started_at": f"2026-11-{day}T00:00:00Z"} for one in made]
+    day_of = {"schema": "1.14", "started_at": f"2026-11-{day}T00:00:00Z"}
+    return [{"source": SOURCE, **one, **day_of} for one in made]
 
 
 def shown(above: Path, runs: dict[str, list[Json]], choice: Choice = TODAY) -> dict[str, Any]:

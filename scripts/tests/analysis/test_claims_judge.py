@@ -253,7 +253,7 @@ def test_a_claim_is_as_well_supported_as_its_worst_case() -> None:
 
 
 def test_what_is_gone_decides_nothing_and_an_older_text_says_when() -> None:
-    declared = Declared(("old", "new"), {"n": (1,)}, {"b.py": "another"})
+    declared = Declared(("old", "new"), {"n": (1,)}, "another")
     known = Choice(Today({"a/b": declared}))
     (found,) = judge([claim()], records(case(1, 2.5), case(2, 0.5)), known)
     assert (found.verdict, [one.case_id for one in found.cases]) == (CONFIRMED, ["n:1"])

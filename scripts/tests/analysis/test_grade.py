@@ -14,24 +14,22 @@ from gpulift.analysis.gains import gain_of
 from gpulift.analysis.grade import Grade, grade_of, grade_of_arms
 from gpulift.analysis.models import with_models
 from gpulift.analysis.summary import Summary, summarise, worth_over
-from gpulift.analysis.today import DIGITS, Declared, Today
+from gpulift.analysis.today import Declared, Today, digest_of
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from tests import sample
 
 SOURCE = {"b.py": "0" * 64}
-FILES = {"b.py": "0" * DIGITS}
-TODAY = Today({"a/b": Declared(("base", "new"), {"n": (1,)}, FILES)})
+TODAY = Today({"a/b": Declared(("base", "new"), {"n": (1,)}, digest_of(SOURCE))})
 
 
 def run(number: int, count: int, card: str = "aa", **how: Any) -> list[Record]:
     """The launches of a run of its own folder and day."""
     arms = [sample.arm(name, 1e-3) for name in how.pop("arms", ("base", "new"))]
     context = sample.gpu_context(gpu={"card": card})
-    made = sample.launches(
-        count, "a/b", {"n": 1}, arms, context=context, seed=number, **{"source": SOURCE, **how}
-    )
+    how = {"source": SOURCE, "schema": "1.14", **how}
+    made = sample.launches(count, "a/b", {"n": 1}, arms, context=context, seed=number, **how)
     days = [{**one, "started_at": f"2026-11-{number:02d}T04:00:00Z"} for one in made]
     return [replace(read_record(one), file=Path(f"h200/run-{number}/a.b.jsonl")) for one in days]
 
@@ -84,7 +82,7 @@ def test_what_is_gone_stands_behind() -> None:
 
 
 def test_an_arm_over_another_than_the_baseline_is_there_while_both_are() -> None:
-    today = Today({"a/b": Declared(("base", "new", "other"), {"n": (1,)}, FILES)})
+    today = Today({"a/b": Declared(("base", "new", "other"), {"n": (1,)}, digest_of(SOURCE))})
     (case,) = summary(run(1, 3, arms=("base", "new", "other"))).cases
     row = worth_over(case, "other", "new")
     assert row is not None

@@ -9,7 +9,7 @@ from gpulift.analysis.claim_rules import CONFIRMED
 from gpulift.analysis.claims import NOT_DECIDED, NOT_MEASURED, Judgement, judge
 from gpulift.analysis.doubts import NO_DOUBTS
 from gpulift.analysis.lacking import lacking, told
-from gpulift.analysis.today import UNKNOWN, Declared, Today
+from gpulift.analysis.today import UNKNOWN, Declared, Today, digest_of
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.records.model import Record
 from tests.analysis.test_claims_judge import case, claim, records
@@ -17,12 +17,12 @@ from tests.analysis.test_claims_judge import case, claim, records
 H200 = "nvidia-h200"
 NOTHING = Known({}, NO_DOUBTS, UNKNOWN, {}, {})
 SOURCE = {"a.b.cu": "1" * 64}
-TODAY = Today({"a/b": Declared(("old", "new"), {"n": (1, 2)}, {"a.b.cu": "1" * 12})})
+TODAY = Today({"a/b": Declared(("old", "new"), {"n": (1, 2)}, digest_of(SOURCE))})
 
 
 def launched(count: int) -> list[Record]:
     """Of the case n:1, of the text that is today's in TODAY."""
-    return records(case(1, 3.0, count=count, source=SOURCE))
+    return records(case(1, 3.0, count=count, source=SOURCE, schema="1.14"))
 
 
 def technique(id: str, *cases: str, quick: str = "") -> TechniqueInfo:
@@ -87,7 +87,6 @@ def test_the_leading_case_is_asked_for_until_a_case_has_three_launches_of_todays
         assert [told(one) for one in found.values()] == ["launches of today: 2 of 3"] * (count < 3)
         assert list(found) == [("a/b", "n:2")] * (count < 3)
     assert not lacking(NOTHING, [], infos, launched(3), H200), "a technique of the user's own"
-    files = {"a.b.cu": "2" * 12}
-    changed = Today({"a/b": Declared(("old", "new"), {"n": (1, 2)}, files)})
+    changed = Today({"a/b": Declared(("old", "new"), {"n": (1, 2)}, "another")})
     found = lacking(replace(NOTHING, today=changed), [], infos, launched(3), H200)
     assert told(found["a/b", "n:2"]) == "launches of today: 0 of 3"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpulift.analysis.analyse import Beside, analyse
-from gpulift.analysis.choice import NOTHING_KNOWN
+from gpulift.analysis.choice import NOTHING_KNOWN, Choice
 from gpulift.analysis.claims import judge
 from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.model_records import files_at, records_beside, records_of_models
@@ -30,6 +30,7 @@ from gpulift.analysis.over_runs import (
 )
 from gpulift.analysis.standing import qualm
 from gpulift.analysis.summary import Summary, Worth, summarise
+from gpulift.analysis.today import Today, digest_of
 from gpulift.commands import citation as cite
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Record
@@ -175,6 +176,23 @@ def test_other_work_is_no_run_of_it() -> None:
     assert figure(*same, run(6, 9.0, count=2, source=source)).basis == "3 runs, 1 card"
     newest = [run(number, 9.0, cost={"bytes": 5.0}) for number in (7, 8, 9)]
     assert figure(*same, *newest).value.value == pytest.approx(9.0, rel=1e-3)
+
+
+def test_runs_of_one_text_are_runs_of_it_though_their_hashes_differ() -> None:
+    files, meaning = {"b.py": "0" * 64}, {"b.py": "1" * 64}
+    earlier = [run(number, 2.0 + number / 100, source=files) for number in range(2)]
+    later = run(3, 2.03, source=meaning, schema="1.14")
+    every = [record for one in (*earlier, later) for record in one]
+    commit = every[0].context.build.commit
+    for told, of_model in (
+        ({"a/b": digest_of(meaning)}, True),
+        ({"a/b": "another"}, False),
+        ({}, False),
+    ):
+        choice = Choice(Today(texts={commit: told}))
+        found = speedup_over_runs(every, "new", "old", choice)
+        assert found is not None
+        assert found.of_model is of_model
 
 
 def test_of_too_few_runs_the_newest_of_more_than_a_launch_counts() -> None:

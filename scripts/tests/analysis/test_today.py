@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpulift.analysis.today import DIGITS, FILE, UNKNOWN, Today, read_today
+from gpulift.analysis.today import FILE, TEXTS, UNKNOWN, Today, digest_of, read_today
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from tests import sample
 from tools.today import made
 
-KERNEL = b"of several"
-SOURCE = {"copy.cpp": "0" * 64, "kernels/copy.cu": sha256(KERNEL).hexdigest()}
+SOURCE = {"copy.cpp": "0" * 64, "kernels/copy.cu": "1" * 64}
+COMMIT = "c" * 40
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
@@ -34,12 +33,10 @@ def manifest(**changes: Any) -> dict[str, Any]:
 
 
 def today(folder: Path, *manifests: dict[str, Any]) -> Today:
-    """As a checkout with these manifests and one kernel has it."""
+    """As a checkout with these manifests has it."""
     modules, results = folder / "modules", folder / "results"
-    for made_here in (modules, results, folder / "kernels" / "testing"):
+    for made_here in (modules, results):
         made_here.mkdir(exist_ok=True, parents=True)
-    for name in ("copy.cu", "copy_test.cpp", "testing/reference.cpp", "README.md"):
-        (folder / "kernels" / name).write_bytes(KERNEL)
     for old in modules.glob("*.json"):
         old.unlink()
     for one in manifests:
@@ -58,8 +55,7 @@ def test_a_technique_is_as_its_manifest_says(tmp_path: Path) -> None:
     assert found is not None
     assert (found.arms, found.controls) == (("base", "new"), ("new",))
     assert found.sweep == {"n": (1, 2), "regime": ("burst", "sustained")}
-    assert found.files == {"copy.cpp": "0" * DIGITS}
-    assert known.files == {"kernels/copy.cu": SOURCE["kernels/copy.cu"][:DIGITS]}
+    assert found.text == digest_of(SOURCE)
 
 
 def test_what_a_build_lacks_stays_and_what_has_no_manifest_is_gone(tmp_path: Path) -> None:
@@ -103,14 +99,65 @@ def test_a_case_that_lacks_an_axis_is_that_of_its_first_value(tmp_path: Path) ->
 
 def test_a_text_is_todays_where_all_its_files_are(tmp_path: Path) -> None:
     known = today(tmp_path, manifest())
-    assert known.text(record({"n": 1}, source=SOURCE)) == "today's"
-    part = {"copy.cpp": SOURCE["copy.cpp"]}  # a build without that kernel
-    assert known.text(record({"n": 1}, source=part)) == "today's"
-    earlier = record({"n": 1}, source=part, schema="1.9")  # when no record told its kernels
-    assert known.text(earlier).startswith("before")
-    other = record({"n": 1}, source=SOURCE | {"copy.cpp": "2" * 64})
-    assert known.text(other) == f"before ({other.began_at[:10]})"
-    assert known.text(record({"n": 1})).startswith("before")
+
+    def text(source: dict[str, str], **top: Any) -> str:
+        return known.text(record({"n": 1}, source=source, **{"schema": "1.14", **top}))
+
+    assert text(SOURCE) == "today's"
+    assert text(dict(reversed(SOURCE.items()))) == "today's"
+    before = f"before ({record({'n': 1}).began_at[:10]})"
+    assert text({"copy.cpp": SOURCE["copy.cpp"]}) == before
+    assert text(SOURCE | {"copy.cpp": "2" * 64}) == before
+    assert text({}) == before
+    assert text(SOURCE, schema="1.13") == before  # when hashes were of whole files
+
+
+def with_texts(folder: Path, texts: dict[str, dict[str, str]]) -> Today:
+    """What is known where texts.json says this."""
+    today(folder, manifest())
+    (folder / "results" / TEXTS).write_text(json.dumps(texts), "utf-8")
+    return read_today(folder / "results")
+
+
+def earlier(*, dirty: bool = False, commit: str = COMMIT, **top: Any) -> Record:
+    """A record that hashes whole files."""
+    context = sample.gpu_context(build={"commit": commit, "dirty": dirty})
+    return record({"n": 1}, context=context, **{"schema": "1.13", **top})
+
+
+def test_of_an_earlier_record_its_commit_says_the_text(tmp_path: Path) -> None:
+    known = with_texts(tmp_path, {COMMIT: {"a/b": digest_of(SOURCE)}})
+    assert known.text(earlier()) == "today's"
+    assert known.text(earlier(schema="1.0")) == "today's"
+    assert known.text(earlier(dirty=True)).startswith("before")
+    assert known.text(earlier(commit="d" * 40)).startswith("before")
+    assert known.text(earlier(schema="1.14")).startswith("before")  # it would say so itself
+    other = with_texts(tmp_path, {COMMIT: {"a/b": "another"}})
+    assert other.text(earlier()).startswith("before")
+
+
+def test_records_of_two_schemas_may_be_of_one_text(tmp_path: Path) -> None:
+    known = with_texts(tmp_path, {COMMIT: {"a/b": digest_of(SOURCE)}})
+    later = record({"n": 1}, schema="1.14", source=SOURCE)
+    files = {"copy.cpp": "9" * 64}
+    assert known.same_text(earlier(source=files), later)
+    assert known.text_key(earlier(source=files)) == known.text_key(later)
+    changed = record({"n": 1}, schema="1.14", source=SOURCE | {"copy.cpp": "2" * 64})
+    assert not known.same_text(earlier(source=files), changed)
+    assert known.text_key(changed) != known.text_key(later)
+
+
+def test_of_what_is_not_known_the_hashes_themselves_are_compared() -> None:
+    one, other = (earlier(source={"a.py": digit * 64}) for digit in "12")
+    assert UNKNOWN.same_text(one, one)
+    assert not UNKNOWN.same_text(one, other)
+    assert UNKNOWN.text_key(one) != UNKNOWN.text_key(other)
+    assert UNKNOWN.text_key(earlier()) == COMMIT
+
+
+def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match=r"texts\.json"):
+        with_texts(tmp_path, {COMMIT: {"a/b": 3}})  # type: ignore[dict-item]
 
 
 def test_nothing_is_known_of_a_users_own_technique(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def test_it_brings_what_machines_are_judged_by(tmp_path: Path) -> None:
     wheel.lay_results(CHECKOUT / "results", tmp_path / "results")
     there = {one.name for one in (tmp_path / "results").iterdir()}
     models = {"nvidia-h100-80gb-hbm3", "nvidia-h200"}
-    known = {"certificates", "errata.toml", "misses.toml", "predictions.tsv", "today.json"}
-    assert there == {*known, "reference", *models}
+    known = {"certificates", "errata.toml", "misses.toml", "predictions.tsv"}
+    assert there == {*known, "texts.json", "today.json", "reference", *models}
     assert all(len(list((tmp_path / "results" / model).iterdir())) == 1 for model in models)
     assert not list((tmp_path / "results").rglob("*.trials"))
 

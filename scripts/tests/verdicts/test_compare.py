@@ -793,6 +793,14 @@ def test_the_same_source_and_one_that_a_side_does_not_tell_are_no_difference(
         assert found.work_lines == []
 
 
+def test_hashes_of_two_rules_are_not_held_against_each_other(tmp_path: Path) -> None:
+    base = records(source={"b.py": 64 * "a"}, schema="1.13")
+    head = records(seed=2, source={"b.py": 64 * "b"}, schema="1.14")
+    assert compared(tmp_path, base, head).work_lines == [
+        "measured work may differ: a/b (files, which records hash otherwise since schema 1.14)"
+    ]
+
+
 def in_environment(schema: str = "1.7", seed: int = 1, **variables: str) -> list[Json]:
     made = records(seed=seed, schema=schema)
     for one in made:
