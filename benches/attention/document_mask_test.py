@@ -18,7 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 TOY = {"lengths": "chat_toy"}
 CPU = torch.device("cpu")
-ARMS = ["padded", "dense_mask", "variable_length", "flex", "flex_rebuilt"]
+KERNEL_ARMS = ["variable_length", "flex", "flex_rebuilt"]
+ARMS = ["padded", "grouped", "packed_unmasked", "dense_mask", *KERNEL_ARMS]
 
 
 def by_documents(*given: Any, **options: Any) -> Any:
@@ -33,7 +34,7 @@ def by_documents(*given: Any, **options: Any) -> Any:
     return torch.cat([llama.causal_shared_attention(*each)[0] for each in split])
 
 
-@pytest.mark.parametrize("arm", ["padded", "dense_mask", "variable_length"])
+@pytest.mark.parametrize("arm", ARMS[:5])
 def test_gradients_are_those_of_documents_one_by_one(
     technique: ModuleType, arm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +79,8 @@ def test_documents_that_see_each_other_are_found(
 
 def test_padding_that_counts_is_found(technique: ModuleType) -> None:
     work = technique.Pass("padded", "chat_toy", 7, CPU)
-    work.gradient[work.gradient == 0] = work.gradient.abs().mean()
+    (batch,) = work.batches
+    batch.gradient[batch.gradient == 0] = batch.gradient.abs().mean()
     assert work.error() > 3 * technique.TECHNIQUE["check"]["tolerance"]
 
 
@@ -97,29 +99,61 @@ def test_lengths_are_distributed_as_said(technique: ModuleType) -> None:
     assert median(books) < mean(books) / 2
 
 
+def test_documents_of_a_group_are_alike_and_each_is_in_one(technique: ModuleType) -> None:
+    lengths = technique.LENGTHS["chat"]
+    groups = technique.alike(lengths)
+    assert sorted(place for group in groups for place in group) == list(range(28))
+    longest = [max(lengths[place] for place in group) for group in groups]
+    assert longest == sorted(longest, reverse=True)
+    assert all(
+        len(group) * most <= 4096 or len(group) == 1
+        for group, most in zip(groups, longest, strict=True)
+    )
+    assert [len(group) for group in groups] == [1, 2, 3, 5, 8, 9]
+
+
+def test_a_group_that_is_left_out_is_found(technique: ModuleType) -> None:
+    work = technique.Pass("grouped", "chat_toy", 7, CPU)
+    del work.batches[-1]
+    assert work.error() > technique.TECHNIQUE["check"]["tolerance"]
+
+
+def test_without_a_mask_documents_see_each_other_in_rows(technique: ModuleType) -> None:
+    work = technique.Pass("packed_unmasked", "chat_toy", 7, CPU)
+    (batch,) = work.batches
+    assert batch.given.shape == (4, 64, 64)
+    assert work.facts() == {"padding_share": 0.0}
+    masked = technique.Pass("dense_mask", "chat_toy", 7, CPU)
+    torch.testing.assert_close(batch.given.flatten(0, 1), masked.batches[0].given[0])
+    assert technique.TECHNIQUE["controls"] == ["packed_unmasked"]
+
+
 def test_all_arms_do_the_work_of_the_documents_whatever_the_seed(technique: ModuleType) -> None:
     made = [
-        technique.make(arm, TOY, seed, None) for arm in ("padded", "dense_mask") for seed in (7, 8)
+        technique.make(arm, TOY, seed, None) for arm in ("padded", "grouped") for seed in (7, 8)
     ]
     assert {(each.items, each.item, each.roof) for each in made} == {(256, "token", "")}
-    assert {each.flops for each in made} == {technique.flops_of("chat_toy")}
-    first, other = (technique.Pass("padded", "chat_toy", seed, CPU) for seed in (7, 8))
+    assert {each.flops for each in made} == {technique.flops_of("dense_mask", "chat_toy")}
+    (first,), (other,) = (
+        technique.Pass("padded", "chat_toy", seed, CPU).batches for seed in (7, 8)
+    )
     assert first.given.shape == other.given.shape
     assert not torch.equal(first.given, other.given)
 
 
+@pytest.mark.parametrize("arm", ["dense_mask", "packed_unmasked"])
 def test_work_is_what_torch_counts_of_documents_but_for_masked_attention(
-    technique: ModuleType,
+    technique: ModuleType, arm: str
 ) -> None:
-    work = technique.Pass("dense_mask", "chat_toy", 7, CPU)
+    work = technique.Pass(arm, "chat_toy", 7, CPU)
     size = technique.SIZES["chat_toy"]
     # Of its fused attention on a processor torch counts nothing.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         work.step()
-    tokens = sum(work.lengths)
-    masked = tokens**2 - sum(length**2 for length in work.lengths) / 2
+    scores = sum(one.given.shape[0] * one.given.shape[1] ** 2 for one in work.batches)
+    masked = scores - sum(length**2 for length in work.lengths) / 2
     counted = counter.get_total_flops() - 12 * size.layers * size.width * masked
-    assert counted == technique.flops_of("chat_toy")
+    assert counted == technique.flops_of(arm, "chat_toy")
 
 
 def test_an_arm_tells_its_padding_and_what_its_mask_takes(technique: ModuleType) -> None:
@@ -149,7 +183,7 @@ def test_a_mask_is_kept_or_made_anew(
         assert len(made) == count, arm
 
 
-@pytest.mark.parametrize("arm", ARMS[2:])
+@pytest.mark.parametrize("arm", KERNEL_ARMS)
 def test_kernels_need_a_gpu(technique: ModuleType, arm: str) -> None:
     with pytest.raises(technique.Skip, match="the kernels of this attention need a GPU"):
         technique.make(arm, TOY, 7, None)
@@ -163,4 +197,7 @@ def test_wide_layers_need_a_gpu(technique: ModuleType, name: str) -> None:
 
 def test_every_arm_has_an_attention(technique: ModuleType) -> None:
     assert technique.TECHNIQUE["arms"] == ARMS
-    assert {arm.removesuffix("_rebuilt") for arm in ARMS} == technique.ATTENTIONS.keys()
+    for arm in set(ARMS) - set(KERNEL_ARMS):
+        assert technique.Pass(arm, "chat_toy", 7, CPU).attend
+    kernels = {arm.removesuffix("_rebuilt") for arm in KERNEL_ARMS}
+    assert kernels | {"padded", "dense_mask"} == technique.ATTENTIONS.keys()

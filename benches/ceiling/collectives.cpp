@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -248,6 +249,12 @@ class PeerCopy {
   Output output_;
 };
 
+/// Whether the user's environment has a setting of NCCL's at 0.
+bool is_off(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && std::string(value) == "0";
+}
+
 void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
   const std::size_t count = bytes / sizeof(float);
@@ -256,9 +263,11 @@ void run(gpulift::Trial& trial) {
   const bool nvlink = link == "nvlink";
   const bool fabric = link == "fabric";
   const std::string roof = nvlink ? "gpu_link" : fabric ? "fabric" : "gpu_link/host";
-  // A switch that sums carries fewer bytes than are counted, and the link is the subject.
-  std::map<std::string, std::string> environment{{"NCCL_NVLS_ENABLE", "0"}};
+  std::map<std::string, std::string> environment;
   if (!fabric) environment["NCCL_P2P_DISABLE"] = nvlink ? "0" : "1";
+  // A switch that sums (NVLS, of more than two GPUs) carries fewer bytes than nccl-tests counts, so that an all-reduce
+  // may be faster than any link. Whether it may is the user's setting, and the record's context has it.
+  const bool sums_in_switch = (nvlink || fabric) && ranks > 2 && !is_off("NCCL_NVLS_ENABLE");
   trial.version("nccl", gpulift::nccl_version());
 
   std::weak_ptr<const Output> latest;  // of the arm that was made last
@@ -280,11 +289,12 @@ void run(gpulift::Trial& trial) {
     return [arm](StreamHandle stream) { arm->step(stream); };
   };
   // Bus bytes as nccl-tests defines them (doc/PERFORMANCE.md): what crosses the link each way, by a rank.
-  const auto cost = [&](double share) {
-    return gpulift::Cost{.bytes = share * static_cast<double>(bytes), .items = 1, .item = "call", .roof = roof};
+  const auto cost = [&](double share, const std::string& of_roof) {
+    return gpulift::Cost{.bytes = share * static_cast<double>(bytes), .items = 1, .item = "call", .roof = of_roof};
   };
   std::unique_ptr<gpulift::TransportLog> transport;  // made with the arm, in its process
   const auto collective = [&](const std::string& name, double share, Exchange (*exchange)(const Start&)) {
+    const bool counts_too_much = sums_in_switch && name == "all_reduce";
     return gpulift::Arm{
         .name = name,
         .make =
@@ -294,7 +304,7 @@ void run(gpulift::Trial& trial) {
               return work_of(std::make_shared<Rank>(trial, exchange({trial.seed(), trial.group(), count})));
             },
         .clock = gpulift::Clock::kUnheld,
-        .cost = cost(share),
+        .cost = cost(share, counts_too_much ? "" : roof),
         .worker = gpulift::Worker{.device = true, .environment = environment, .ranks = ranks},
         .metrics =
             [&](const gpulift::Step&, StreamHandle) {
@@ -313,7 +323,7 @@ void run(gpulift::Trial& trial) {
                                     return work_of(std::make_shared<PeerCopy>(trial, count, nvlink));
                                   },
                               .clock = gpulift::Clock::kUnheld,
-                              .cost = cost(1),
+                              .cost = cost(1, roof),
                               .worker = gpulift::Worker{.device = true},
                               .unavailable = fabric ? "no process has GPUs of two nodes" : ""}});
 }

@@ -2,9 +2,12 @@
 // tests, which run the technique through the engine.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,9 +89,54 @@ TEST(Collectives, CountTheBusBytesOfNcclTests) {
     for (const Arm& arm : trial.arms()) {
       EXPECT_EQ(arm.cost.value().bytes, share.at(arm.name) * kMiB) << arm.name << " of " << ranks;
       EXPECT_EQ(arm.cost.value().items, 1) << arm.name;
-      EXPECT_EQ(arm.cost.value().roof, "gpu_link") << arm.name;
     }
     EXPECT_EQ(trial.arm("all_reduce").worker.value().ranks, ranks);
+  }
+}
+
+/// Of this process, as long as it lives.
+class Nvls {
+ public:
+  explicit Nvls(const char* value) {
+    if (value == nullptr) {
+      unsetenv(kName);
+    } else {
+      setenv(kName, value, 1);
+    }
+  }
+  Nvls(const Nvls&) = delete;
+  Nvls& operator=(const Nvls&) = delete;
+  ~Nvls() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
+
+ private:
+  static constexpr const char* kName = "NCCL_NVLS_ENABLE";
+  std::optional<std::string> before_ =
+      std::getenv(kName) ? std::optional<std::string>(std::getenv(kName)) : std::nullopt;
+};
+
+TEST(Collectives, AnAllReduceThatASwitchMaySumIsNoRoofOfTheLink) {
+  for (const auto& [nvls, ranks, link, roof] : {std::tuple{"0", 8, "nvlink", "gpu_link"},
+                                                {"1", 8, "nvlink", ""},
+                                                {nullptr, 4, "nvlink", ""},
+                                                {nullptr, 2, "nvlink", "gpu_link"},
+                                                {nullptr, 8, "host", "gpu_link/host"},
+                                                {"0", 16, "fabric", "fabric"},
+                                                {nullptr, 16, "fabric", ""}}) {
+    const Nvls set(nvls);
+    OneProcessTrial trial(link, kMiB, nullptr, {}, ranks);
+    technique->run(trial);
+    EXPECT_EQ(trial.arm("all_reduce").cost.value().roof, roof) << ranks << " by " << link;
+    for (const char* name : {"all_gather", "reduce_scatter", "all_to_all"}) {
+      EXPECT_NE(trial.arm(name).cost.value().roof, "") << name << " by " << link;
+    }
+  }
+}
+
+TEST(Collectives, LeaveSumsInTheSwitchToTheUsersEnvironment) {
+  for (const char* link : {"nvlink", "host", "fabric"}) {
+    OneProcessTrial trial(link, kMiB);
+    technique->run(trial);
+    EXPECT_FALSE(trial.arm("all_reduce").worker.value().environment.contains("NCCL_NVLS_ENABLE")) << link;
   }
 }
 
@@ -100,9 +148,7 @@ TEST(Collectives, TakeThePathThatTheCaseNames) {
       const Worker& worker = trial.arm(name).worker.value();
       EXPECT_EQ(worker.ranks, 2) << name;
       EXPECT_TRUE(worker.device) << name;
-      EXPECT_EQ(worker.environment,
-                (std::map<std::string, std::string>{{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_P2P_DISABLE", disabled}}))
-          << name;
+      EXPECT_EQ(worker.environment, (std::map<std::string, std::string>{{"NCCL_P2P_DISABLE", disabled}})) << name;
     }
     EXPECT_EQ(trial.arm("peer_copy").worker.value().ranks, 1);
     EXPECT_TRUE(trial.arm("peer_copy").worker.value().environment.empty());
@@ -116,9 +162,9 @@ TEST(Collectives, TakeWhatNcclFindsBestBetweenNodes) {
   OneProcessTrial trial("fabric", kMiB, nullptr, {}, 16);
   technique->run(trial);
   const Arm& arm = trial.arm("all_reduce");
-  EXPECT_EQ(arm.worker.value().environment, (std::map<std::string, std::string>{{"NCCL_NVLS_ENABLE", "0"}}));
+  EXPECT_TRUE(arm.worker.value().environment.empty());
   EXPECT_EQ(arm.worker.value().ranks, 16);
-  EXPECT_EQ(arm.cost.value().roof, "fabric");
+  EXPECT_EQ(trial.arm("all_gather").cost.value().roof, "fabric");
   EXPECT_EQ(arm.cost.value().bytes, 2 * 15.0 / 16 * kMiB);
   EXPECT_NE(trial.arm("peer_copy").unavailable, "");
 }

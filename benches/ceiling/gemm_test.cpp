@@ -16,14 +16,26 @@ TEST(CeilingGemm, EveryArmIsAMatmulTypeThatIsARoof) {
 using CeilingGemmOnDevice = DeviceTest;
 
 TEST_F(CeilingGemmOnDevice, ArmsAreRightOfTheShapesThatAreNoted) {
-  const CheckingTrial trial(*technique, device(), {{"regime", "burst"}});
+  for (const char* product : {"searched", "fixed"}) {
+    const CheckingTrial trial(*technique, device(), {{"regime", "burst"}, {"product", product}});
+    for (const auto& [name, arm] : trial.results()) {
+      if (!arm.unavailable.empty()) continue;
+      EXPECT_LE(arm.error, arm.tolerance) << name;
+      EXPECT_EQ(arm.cost.roof, "gemm/" + name);
+      EXPECT_EQ(arm.cost.flops, parse_matmul_shape(trial.notes().at("shape/" + name)).flops());
+    }
+    EXPECT_TRUE(trial.results().at("fp32").unavailable.empty());
+  }
+}
+
+TEST_F(CeilingGemmOnDevice, AFixedProductIsNotSearched) {
+  const CheckingTrial trial(*technique, device(), {{"regime", "burst"}, {"product", "fixed"}});
+  const CheckingTrial again(*technique, device(), {{"regime", "sustained"}, {"product", "fixed"}});
   for (const auto& [name, arm] : trial.results()) {
     if (!arm.unavailable.empty()) continue;
-    EXPECT_LE(arm.error, arm.tolerance) << name;
-    EXPECT_EQ(arm.cost.roof, "gemm/" + name);
-    EXPECT_EQ(arm.cost.flops, parse_matmul_shape(trial.notes().at("shape/" + name)).flops());
+    EXPECT_EQ(trial.notes().at("shape/" + name), "8192x8192x8192");
+    EXPECT_EQ(trial.notes().at("plan/" + name), again.notes().at("plan/" + name));
   }
-  EXPECT_TRUE(trial.results().at("fp32").unavailable.empty());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ class ElementwiseChain : public DeviceTest {};
 
 TEST_F(ElementwiseChain, OurKernelIsThatOfDoublePrecision) {
   constexpr std::int64_t kBytes = 70'006;  // neither whole rows nor whole packs
-  const CheckingTrial trial(*technique, device(), {{"form", "gelu"}, {"bytes", kBytes}});
+  const CheckingTrial trial(*technique, device(), {{"chain", "gelu"}, {"bytes", kBytes}});
   const auto& fused = trial.results().at("fused");
   EXPECT_LE(fused.error, fused.tolerance);
   EXPECT_GT(fused.error, 0) << "BF16 rounds";

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize("form", ["gelu", "written_out"])
+@pytest.mark.parametrize("chain", ["gelu", "gelu_written_out"])
 @pytest.mark.parametrize("name", ["torch", "graph"])
-def test_a_step_is_that_of_double_precision(technique: ModuleType, name: str, form: str) -> None:
-    arm = technique.make(name, {"form": form, "bytes": 2 * 4096 * 3}, 7, None)
+def test_a_step_is_that_of_double_precision(technique: ModuleType, name: str, chain: str) -> None:
+    arm = technique.make(name, {"chain": chain, "bytes": 2 * 4096 * 3}, 7, None)
     arm.step()
     assert 0 < arm.error() <= arm.tolerance
 
 
-def test_a_bias_that_is_left_out_is_found(
+def test_an_operation_that_is_left_out_is_found(
     technique: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without(values: Any, _bias: Any) -> Any:
-        return values
+    def without(values: Any) -> Any:
+        return 0.5 * values
 
     monkeypatch.setattr(technique, "written_out", without)
-    arm = technique.make("torch", {"form": "written_out", "bytes": 2 * 4096 * 3}, 7, None)
+    arm = technique.make("torch", {"chain": "gelu_written_out", "bytes": 2 * 4096 * 3}, 7, None)
     arm.step()
     assert arm.error() > arm.tolerance
 
@@ -41,7 +41,7 @@ def test_a_compiled_kernel_does_not_wait_for_python(
     monkeypatch.setattr(technique, "Replay", replay)
     monkeypatch.setattr(technique, "require_kernels_of", lambda arm, device: None)
     monkeypatch.setattr(technique.torch, "compile", lambda function, dynamic: function)
-    arm = technique.make(name, {"form": "gelu", "bytes": 2 * 4096 * 3}, 7, None)
+    arm = technique.make(name, {"chain": "gelu", "bytes": 2 * 4096 * 3}, 7, None)
     assert len(begun) == replays
     arm.step()
     assert 0 < arm.error() <= arm.tolerance

@@ -9,7 +9,7 @@ import pytest
 
 def point(which: str, norm: str) -> dict[str, int | str]:
     # One, as a processor sums up the gradients of a layer norm's weight and bias in BF16.
-    return {"pass": which, "norm": norm, "rows": 1}
+    return {"pass": which, "norm": norm, "shape": "1x768"}
 
 
 @pytest.mark.parametrize("which", ["forward", "backward"])

@@ -5,6 +5,7 @@ Without a GPU all arms decode on the host, by the same calls where the library c
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
 from gpulift_work import feeding  # noqa: E402
+from gpulift_work.loaders import AnyOrder  # noqa: E402
 from gpulift_worker import Skip  # noqa: E402
 from technique_script import load, manifest  # noqa: E402
 
@@ -120,5 +122,47 @@ def test_a_missing_library_skips_its_arm_with_what_installs_it(
     assert skipped.value.remedy.startswith(f"pip install '{package}'")
 
 
-def test_every_arm_but_the_loader_has_its_decoder(preprocessing: Any) -> None:
-    assert ["processes", *preprocessing.DECODERS] == MANIFEST["arms"]
+def test_every_arm_but_the_loader_and_dali_has_its_decoder(preprocessing: Any) -> None:
+    assert ["processes", *preprocessing.DECODERS, "dali"] == MANIFEST["arms"]
+
+
+def dali_of(preprocessing: Any, files: list[Path]) -> Any:
+    library = pytest.importorskip("nvidia.dali", reason="no DALI is installed")
+    return preprocessing.DaliLoader(library, files[:8], HOST, 2, 7)
+
+
+def test_dali_cuts_at_random_where_it_says_in_an_order_of_its_own(
+    preprocessing: Any, files: list[Path]
+) -> None:
+    loader = dali_of(preprocessing, files)
+    check = AnyOrder(8, 4).checker()
+    places = []
+    for _ in range(6):
+        keys, images = loader.take()
+        check(keys)
+        assert feeding.largest_difference(images, loader.by_pillow()) <= TOLERANCE
+        places += loader._places
+    assert len(set(places)) > 20, "each crop is drawn anew"
+    assert {place.flipped for place in places} == {False, True}
+
+
+def test_dali_rests_when_its_queue_is_full(preprocessing: Any, files: list[Path]) -> None:
+    loader = dali_of(preprocessing, files)
+    loader.take()
+    assert loader.pause() > preprocessing.PREFETCH
+    used_s = time.process_time()
+    time.sleep(0.1)
+    assert time.process_time() - used_s < 0.05
+
+
+def test_what_does_not_come_to_rest_is_said(
+    preprocessing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = preprocessing.DaliLoader.__new__(preprocessing.DaliLoader)
+    loader._device = HOST
+    ticks = itertools.count()
+    monkeypatch.setattr(preprocessing, "process_time", lambda: float(next(ticks)))
+    monkeypatch.setattr(preprocessing, "sleep", lambda _: None)
+    monkeypatch.setattr(preprocessing, "IDLE_LIMIT_S", 0.0)
+    with pytest.raises(RuntimeError, match="do not come to rest"):
+        loader.pause()

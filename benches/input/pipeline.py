@@ -30,20 +30,22 @@ TECHNIQUE = {
     "each setting of the loader bring on top of those before it?",
     "expectation": """
         JPEGs of mixed sizes as ImageNet has them, 112 kB in the mean, through torchvision's
-        RandomResizedCrop, flip and normalising. Processor time an image on an EPYC, one core at
-        work: Pillow decodes in 1.55 ms, crops and resizes in 0.8, FP32 and normalising 0.5,
-        stacking into fresh pages 0.35: 3.2 ms. Cores that are all at work take 1.4 times as long.
-        naive: 310 images/s. An H100 takes 74 ms for 256 images of ResNet-50 in BF16, 3,460/s, an
-        H200 62, 4,130/s. workers, 16 cores: 3,600/s, as many as the step takes; but its 154 MB of
-        FP32 are copied from pageable memory at 10 GB/s, 15 ms in turn with the step: 2,880/s, 9
-        times naive. tensors, decoded and cropped in 1.7 ms and normalised in 0.1: 2.15 ms, 1.5
-        times less, which pays where cores are short. pinned: 3 ms of copying, not waited for:
-        3,300/s. uint8: a fourth of the bytes over shared memory and the link, normalised on the
-        GPU in 0.1 ms: 1.8 ms an image, 3,420/s, 11 times naive for half of its processor time. On 4
-        cores loading is the bound of all rungs: 890, 1,330, 1,330 and 1,590/s. ViT-L/16 takes 128
-        images in 160 ms, 800/s: 2.6 times naive by workers alone, 4 or 16, and nothing more. The
-        emulated step, 4.6 ms for 16 images, takes nothing to a device, so that two rungs are
-        skipped: on 2 cores workers 450/s where naive has 285, 1.6, tensors 660, 2.3.
+        RandomResizedCrop, flip and normalising. The loop of naive has one thread, as each worker
+        has: of small images torch's threads, one a core, share out each and spin while they wait
+        for one another. Processor time an image on an EPYC, one core at work: Pillow decodes in
+        1.55 ms, crops and resizes in 0.8, FP32 and normalising 0.5, stacking into fresh pages 0.35:
+        3.2 ms. Cores that are all at work take 1.4 times as long. naive: 310 images/s. An H100
+        takes 74 ms for 256 images of ResNet-50 in BF16, 3,460/s, an H200 62, 4,130/s. workers, 16
+        cores: 3,600/s, as many as the step takes; but its 154 MB of FP32 are copied from pageable
+        memory at 10 GB/s, 15 ms in turn with the step: 2,880/s, 9 times naive. tensors, decoded and
+        cropped in 1.7 ms and normalised in 0.1: 2.15 ms, 1.5 times less, which pays where cores are
+        short. pinned: 3 ms of copying, not waited for: 3,300/s. uint8: a fourth of the bytes over
+        shared memory and the link, normalised on the GPU in 0.1 ms: 1.8 ms an image, 3,420/s, 11
+        times naive for half of its processor time. On 4 cores loading is the bound of all rungs:
+        890, 1,330, 1,330 and 1,590/s. ViT-L/16 takes 128 images in 160 ms, 800/s: 2.6 times naive
+        by workers alone, 4 or 16, and nothing more. The emulated step, 4.6 ms for 16 images, takes
+        nothing to a device, so that two rungs are skipped: on 2 cores workers 450/s where naive has
+        285, 1.6, tensors 660, 2.3.
     """,
     "predict": [
         {
@@ -88,7 +90,8 @@ TECHNIQUE = {
         step alone takes 3,920: bytes that the GPU normalises are the rung that feeds it. The last
         rung is 24 times naive, twice of what was predicted, since naive is half as fast: 5.9 ms
         an image, in which 14 cores are busy. torch's threads, one a core, share out each small
-        image and spin while they wait for each other; this is inferred, not traced.
+        image and spin while they wait for each other; this is inferred, not traced. Since
+        2026-11-29 it has one thread, and is not measured anew.
     """,
     "claims": ["loader-pin-memory-faster"],
     "arms": ["naive", "workers", "tensors", "pinned", "uint8"],
@@ -128,6 +131,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         workers,
         pin_memory="pinned" in has,
     )
+    if not workers:
+        torch.set_num_threads(1)  # as torch does in each worker
     normalise = Normalising(step.device) if "uint8" in has else None
     seen: list[torch.Tensor] = []
 
@@ -152,5 +157,11 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         error=error,
         items=batches * step.batch,
         metrics=metrics,
-        notes={"step": step.said, "cores": str(here), "batch": str(step.batch), **note_of(FILES)},
+        notes={
+            "step": step.said,
+            "cores": str(here),
+            "batch": str(step.batch),
+            "torch_threads": str(torch.get_num_threads()),
+            **note_of(FILES),
+        },
     )

@@ -47,6 +47,14 @@ def test_every_arm_keeps_the_order_beyond_an_epoch(pipeline: Any, arm: str) -> N
     assert "emulated" in found.notes["step"]
 
 
+def test_the_loop_without_workers_has_one_thread(
+    pipeline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "leave_a_core_free", lambda: torch.set_num_threads(2))
+    assert pipeline.make("workers", POINT, 7, None).notes["torch_threads"] == "2"
+    assert pipeline.make("naive", POINT, 7, None).notes["torch_threads"] == "1"
+
+
 def test_the_metrics_say_where_the_time_goes_and_leave_the_step_as_it_was(pipeline: Any) -> None:
     found = pipeline.make("workers", POINT, 7, None)
     found.step()

@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include "benches/module_under_test.hpp"
 #include "core/testing/checking_trial.hpp"
 #include "kernels/device_test.hpp"
@@ -23,6 +25,11 @@ TEST(PrecisionAccumulate, HasAShapeOfFewTilesAndOneOfMany) {
   EXPECT_GT(most, 1024);
 }
 
+TEST(PrecisionAccumulate, HoldsSumsAgainstTheLibrarysChoiceAndShowsWholeOnesAsAControl) {
+  EXPECT_EQ(technique->arms.front(), "first_choice");
+  EXPECT_THAT(technique->controls, testing::Contains("fp32_sums"));
+}
+
 TEST_F(PrecisionAccumulateOnDevice, SumsInFp16AreWorseAndSplitOnesAreNot) {
   const CheckingTrial first(*technique, device(), {{"shape", "256x256x16384"}, {"regime", "burst"}});
   for (const auto& [name, arm] : first.results()) {
@@ -34,6 +41,9 @@ TEST_F(PrecisionAccumulateOnDevice, SumsInFp16AreWorseAndSplitOnesAreNot) {
   const auto& rough = first.results().at("fp16_sums");
   const auto& split = first.results().at("split_fp32_sums");
   ASSERT_EQ(exact.unavailable, "");
+  EXPECT_EQ(first.results().at("first_choice").cost.roof, "gemm/fp16");
+  EXPECT_NE(first.notes().at("algorithm/first_choice").find("1 of 1 candidates"), std::string::npos)
+      << "a search would be no choice of the library's";
   if (rough.unavailable.empty()) {
     EXPECT_GT(rough.error, 2 * exact.error);
     EXPECT_GT(rough.error, exact.tolerance) << "the tolerance of FP32 sums would let FP16 sums pass";

@@ -153,7 +153,9 @@ def test_a_prefill_multiplies_all_tokens_and_tells_its_error(technique: ModuleTy
         ("int8_dynamic", "decode", (9, 0), "by 17 rows or more"),
         ("fp8_dynamic", "decode", None, "products of 8-bit floats need a GPU"),
         ("fp8_weight_only", "decode", (8, 0), "the GPU has no 8-bit floats"),
-        ("int4_tinygemm", "prefill", None, "packed 4-bit weights need a GPU"),
+        ("int4_tinygemm", "decode", None, "packed 4-bit weights need a GPU"),
+        ("int4_tinygemm", "prefill", (9, 0), "for few rows, and would take seconds"),
+        ("int8_weight_only", "prefill", (9, 0), "for few rows, and would take seconds"),
         ("int4_tinygemm", "decode", (7, 5), "no products of packed 4-bit weights for this GPU"),
     ],
 )

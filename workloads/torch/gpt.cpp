@@ -118,13 +118,13 @@ class GptBlock : public torch::nn::Module {
   std::shared_ptr<FeedForward> mlp_;
 };
 
-/// Of one row, forward: the products alone, two operations per multiply-add. Attention is counted in full, as the
-/// explicit form computes it; that half of it is masked is a gain of those who leave it out.
+/// Of one row, forward: the products alone, two operations per multiply-add. Of attention the half that is not masked
+/// (METHOD.md, "Operations of a model"), though the explicit form computes all of it.
 double forward_flops_of_row(const GptConfig& config) {
   const auto tokens = static_cast<double>(config.tokens);
   const auto width = static_cast<double>(config.width);
   const double linear = 2 * width * width * (3 + 1 + 4 + 4);  // per token: c_attn, attn.c_proj, c_fc, mlp.c_proj
-  const double attention = 2 * tokens * width * 2;            // per token: scores, and values weighted by them
+  const double attention = 2 * tokens * width * 2 / 2;        // per token: scores, and values weighted by them
   const double head = 2 * width * static_cast<double>(config.vocabulary);
   return tokens * (static_cast<double>(config.layers) * (linear + attention) + head);
 }

@@ -40,8 +40,8 @@ TEST(Gpt, HasTheParametersOfGpt2) {
 }
 
 TEST(Gpt, CountsTheFlopsOfItsProducts) {
-  // By hand: 12 layers of 24 * 768^2 + 4 * 1024 * 768, and 2 * 768 * 50304 of the head; three products for each.
-  const double per_token = 3 * (12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768) + 2.0 * 768 * 50304);
+  // By hand: 12 layers of 24 * 768^2 + 4 * 768 * 1024 / 2, and 2 * 768 * 50304 of the head; three products for each.
+  const double per_token = 3 * (12 * (24.0 * 768 * 768 + 2.0 * 1024 * 768) + 2.0 * 768 * 50304);
   const Workload workload = make_workload("gpt2", 2);
   EXPECT_DOUBLE_EQ(workload.flops, 2 * 1024 * per_token);
   EXPECT_EQ(workload.items, 2048);

@@ -158,8 +158,8 @@ class LlamaBlock : public torch::nn::Module {
   std::shared_ptr<FeedForward> mlp_;
 };
 
-/// Of one row, forward: the products alone, two operations per multiply-add. Of attention the half that is not masked,
-/// unlike GPT-2's, which has an explicit form that computes all of it.
+/// Of one row, forward: the products alone, two operations per multiply-add. Of attention the half that is not masked
+/// (METHOD.md, "Operations of a model").
 double forward_flops_of_row(const LlamaConfig& config) {
   const auto tokens = static_cast<double>(config.tokens);
   const auto width = static_cast<double>(config.width);

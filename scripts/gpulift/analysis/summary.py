@@ -460,7 +460,7 @@ def _apart(summary: Summary, other: Summary, roof: str) -> list[str] | None:
 def _roofs(cases: Sequence[Case], reference: Reference | None) -> list[Roof]:
     found: dict[tuple[str, str], list[Roof]] = {}
     for case in cases:
-        for roof in _rates(case, reference):
+        for roof in rates_of(case, reference):
             found.setdefault((roof.name, roof.regime), []).append(roof)
     return [_best(roofs) for _, roofs in sorted(found.items())]
 
@@ -476,7 +476,8 @@ def _per_s(roof: Roof) -> float:
     return roof.rate.value
 
 
-def _rates(case: Case, reference: Reference | None) -> list[Roof]:
+def rates_of(case: Case, reference: Reference | None = None) -> list[Roof]:
+    """Of its arms that are under a roof."""
     found = []
     for arm in case.first.arms:
         launches = case.arms.get(arm.name, ())

@@ -8,7 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
+from gpulift.analysis.machine.results import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SKIPPED,
+    told_of_products,
+)
 from gpulift.analysis.machine.siblings import WORTH_FAILING
 from gpulift.fleet import fabric, kept
 from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
@@ -55,6 +61,11 @@ class Fleet:
         """How many nodes have each verdict."""
         found = Counter(node.verdict for node in self.nodes)
         return {word: found[word] for word in WORST_FIRST if found[word]}
+
+    @property
+    def products(self) -> str:
+        """By which matrix products cards are held against each other; empty where by none."""
+        return told_of_products(roof.check for roof in self.roofs)
 
     @property
     def sentence(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta, MsgspecError
 from msgspec.json import decode
 
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, that_judge_cards
 from gpulift.analysis.machine.saved import SIBLINGS_FILE, VERDICT_FILE
 from gpulift.analysis.machine.verdict import INFORMING
 from gpulift.engine.schema import METHOD
@@ -240,7 +240,9 @@ def _rate(arm: _Arm) -> float:
 
 def _card(file: Path, results: Path) -> KeptCard:
     kept = _decoded(read_whole(file), _Verdicts, file)
-    roofs = (one for one in kept.checks if one.id.startswith("roof/") and one.estimate)
+    measured = {one.id: one for one in kept.checks if one.estimate}
+    judging = that_judge_cards(measured)
+    roofs = (one for id, one in measured.items() if id in judging)
     place = file.parent.relative_to(results).as_posix()
     name = "" if place == "." else place
     decide = tuple(one for one in kept.checks if one.decides)

@@ -88,6 +88,24 @@ def test_a_node_that_passed_alone_may_stand_out(tmp_path: Path, rate: float, ver
         assert reasons(fleet, "x").startswith(f"gpu0: {made.MEMORY} {off} from the median")
 
 
+def test_a_node_is_judged_by_a_fixed_product_where_it_has_one(tmp_path: Path) -> None:
+    fixed = made.PRODUCT.replace("roof/", "fixed/")
+    for name, searched, rate in (*((one, 8e14, 7e14) for one in SOUND), ("x", 7e14, 7e14)):
+        made.node(tmp_path, name, [made.check(made.PRODUCT, searched), made.check(fixed, rate)])
+    fleet = judge_fleet(made.fleet(tmp_path, [*SOUND, "x"]))
+    assert verdicts(fleet) == {"x": "pass"}, "its search found another shape"
+    assert [roof.check for roof in fleet.roofs] == [fixed]
+    assert fleet.products == "products of one shape and algorithm"
+
+
+def test_a_node_without_fixed_products_is_judged_by_its_roofs(tmp_path: Path) -> None:
+    for name, searched in (*((one, 8e14) for one in SOUND), ("x", 7e14)):
+        made.node(tmp_path, name, [made.check(made.PRODUCT, searched)])
+    fleet = judge_fleet(made.fleet(tmp_path, [*SOUND, "x"]))
+    assert verdicts(fleet) == {"x": "fail"}
+    assert fleet.products == "products of the shapes that each run searched"
+
+
 def test_a_node_whose_pairs_are_slow_fails_and_its_partners_do_not(tmp_path: Path) -> None:
     for number, first in enumerate(SOUND):
         for second in SOUND[number + 1 :]:

@@ -48,9 +48,9 @@ class GptSize:
 
     def flops_of_row(self) -> float:
         """Of a row's products in a training step: one forward, two backward, two operations for
-        each multiply-add. Attention counts in full, though half of it is masked."""
+        each multiply-add. Of attention the half that is not masked, as a Llama's."""
         weights = 12 * self.layers * self.width**2 + self.vocabulary * self.width
-        attention = 12 * self.layers * self.width * self.tokens
+        attention = 6 * self.layers * self.width * self.tokens
         return float(self.tokens * (6 * weights + attention))
 
 

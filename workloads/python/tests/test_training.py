@@ -212,6 +212,20 @@ print(sum(one.numel() for one in model.parameters()))
     assert printed(code) == 124_475_904
 
 
+def test_work_of_a_gpt_is_what_torch_counts_but_for_masked_attention() -> None:
+    counted, told, masked = printed("""
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+size = training.GPT_SIZES["gpt_toy"]
+loss = training.Loss(training.Gpt(size))
+with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    loss(*training.make_batch("gpt_toy", 1)).backward()
+masked = 6 * size.layers * size.width * size.tokens**2
+print(json.dumps([counter.get_total_flops(), size.flops_of_row(), masked]))
+""")
+    assert counted == told + masked
+
+
 def test_the_check_finds_steps_that_learn_otherwise() -> None:
     code = """
 expected = training.reference_losses("gpt_toy", host, 1)

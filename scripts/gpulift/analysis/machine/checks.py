@@ -17,6 +17,7 @@ import scipy
 from gpulift.analysis.machine.computed_peaks import computed_peak, expected_share
 from gpulift.analysis.machine.results import (
     FAIL,
+    FIXED,
     INCONCLUSIVE,
     PASS,
     SKIPPED,
@@ -25,7 +26,7 @@ from gpulift.analysis.machine.results import (
     CheckResult,
 )
 from gpulift.analysis.reference import Measured, Peak, Reference
-from gpulift.analysis.summary import Problem, Summary
+from gpulift.analysis.summary import Problem, Summary, rates_of
 from gpulift.engine import quick
 from gpulift.engine.again import repeated_by
 from gpulift.ground import registers, text
@@ -113,7 +114,8 @@ def judge(
 
 
 def measured_checks(summary: Summary) -> tuple[Check, ...]:
-    """Everything that can be judged: roofs, unit costs, and step times of each arm."""
+    """Everything that can be judged: roofs, fixed products, unit costs, and step times of each
+    arm."""
     roofs = [
         Check(
             id=f"roof/{roof.name}/{roof.regime}",
@@ -137,7 +139,25 @@ def measured_checks(summary: Summary) -> tuple[Check, ...]:
         )
         for row in summary.unit_costs
     ]
-    return (*roofs, *costs, *_step_times(summary))
+    return (*roofs, *_fixed_products(summary), *costs, *_step_times(summary))
+
+
+def _fixed_products(summary: Summary) -> list[Check]:
+    """Rates of a ceiling's products whose shape and algorithm no run searches: no roof, and alike
+    on cards of one model."""
+    return [
+        Check(
+            id=f"{FIXED}{rate.name}/{rate.regime}",
+            unit=rate.unit,
+            estimate=rate.rate,
+            case=rate.case,
+            arm=rate.arm,
+            work=_work(rate.case, rate.arm),
+        )
+        for case in summary.cases
+        if case.first.ceiling and case.first.case.get("product") == "fixed"
+        for rate in rates_of(case)
+    ]
 
 
 def judge_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +20,28 @@ SKIPPED = "skipped"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
 WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 
+ROOF, FIXED = "roof/", "fixed/"  # how checks of roofs, and of fixed products, begin
 FAR = 4.0  # robust standard deviations from the median of few cards
 LEAST_DEVIATION = 0.01  # of a card that is named
+
+
+def that_judge_cards(checks: Iterable[str]) -> frozenset[str]:
+    """Of a card's checks those by which it is held against others of its model: its roofs, but a
+    fixed product in place of the roof of its format where it has one, since the shapes that
+    searches find set sound cards apart."""
+    known = set(checks)
+    fixed = {one for one in known if one.startswith(FIXED)}
+    searched = {ROOF + one.removeprefix(FIXED) for one in fixed}
+    return frozenset(fixed | {one for one in known if one.startswith(ROOF)} - searched)
+
+
+def told_of_products(checks: Iterable[str]) -> str:
+    """By which products these hold cards against each other; empty where by none."""
+    known = that_judge_cards(checks)
+    if any(one.startswith(FIXED) for one in known):
+        return "products of one shape and algorithm"
+    searched = any(one.startswith(f"{ROOF}gemm/") for one in known)
+    return "products of the shapes that each run searched" if searched else ""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from gpulift.analysis.machine.results import (
     Check,
     CheckResult,
     Standing,
+    that_judge_cards,
+    told_of_products,
 )
 from gpulift.analysis.machine.spread import limits, logs_of, spread_of
 from gpulift.analysis.reference import Measured
@@ -91,7 +93,8 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
     own = [standing for standing in siblings.standings if standing.card == card]
-    roofs = tuple(standing for standing in own if standing.check.startswith("roof/"))
+    judging = that_judge_cards(standing.check for standing in own)
+    roofs = tuple(standing for standing in own if standing.check in judging)
     if not roofs:
         reason = f"no roof of it was measured that {ENOUGH_CARDS} cards have"
         remedy = "./gpulift qualify --quick measures them"
@@ -99,7 +102,9 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
     outliers = [standing for standing in roofs if standing.outlier and standing.slower]
     slow = sorted(outliers, key=lambda standing: -abs(standing.deviation))
     if not slow:
-        reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings"
+        products = told_of_products(judging)
+        by = f", by {products}" if products else ""
+        reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings{by}"
         return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings", standings=roofs)
     worst = slow[0]
     reason = (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.machine.checks import measured_checks
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.machine.spread import FLOOR, limits
@@ -38,6 +39,49 @@ def card(
         *launches(3, "launch/cuda_graph", {"n": 1}, [arm("stream", step_s, **EXACT)], **ctx),
     ]
     return summarise(Run(Path("run"), tuple(read_record(one) for one in made)))
+
+
+def with_products(card: Summary, searched: float, fixed: float | None = None) -> Summary:
+    """The card, whose products of a searched shape, and of the fixed one, have these rates in
+    FLOP/s."""
+    made: list[Any] = []
+    for product, rate in (("searched", searched), ("fixed", fixed)):
+        if rate is not None:
+            cost = {"flops": 1e12, "roof": "gemm/bf16"}
+            one = arm("bf16", 1e12 / rate, cost=cost, **EXACT)
+            case = {"regime": "burst", "product": product}
+            context = {"context": gpu_context(gpu={"name": "NVIDIA H200"}), "ceiling": True}
+            made += launches(3, "ceiling/gemm", case, [one], **context)
+    records = (*card.run.records, *(read_record(one) for one in made))
+    return summarise(Run(card.run.folder, records))
+
+
+def test_cards_are_judged_by_a_fixed_product_where_they_have_one() -> None:
+    sound = {name: with_products(card(4e12), 8e14, 7e14) for name in "abc"}
+    other_shape = compare_siblings({**sound, "d": with_products(card(4e12), 7.7e14, 7e14)})
+    verdicts = {one.id: one for one in judge_siblings(other_shape)}
+    assert verdicts["siblings/d"].verdict == PASS
+    assert "products of one shape and algorithm" in verdicts["siblings/d"].reason
+    slow = compare_siblings({**sound, "d": with_products(card(4e12), 8e14, 6.5e14)})
+    verdicts = {one.id: one for one in judge_siblings(slow)}
+    assert verdicts["siblings/d"].verdict == FAIL
+    assert "fixed/gemm/bf16/burst" in verdicts["siblings/d"].reason
+
+
+def test_without_a_fixed_product_the_searched_one_judges() -> None:
+    sound = {name: with_products(card(4e12), 8e14) for name in "abc"}
+    found = compare_siblings({**sound, "d": with_products(card(4e12), 7e14)})
+    verdicts = {one.id: one for one in judge_siblings(found)}
+    assert verdicts["siblings/d"].verdict == FAIL
+    assert "roof/gemm/bf16/burst" in verdicts["siblings/d"].reason
+    assert "shapes that each run searched" in verdicts["siblings/a"].reason
+
+
+def test_a_fixed_product_is_no_roof() -> None:
+    summary = with_products(card(4e12), 8e14, 7e14)
+    rates = {check.id: check.estimate.value for check in measured_checks(summary)}
+    assert rates["roof/gemm/bf16/burst"] == pytest.approx(8e14)
+    assert rates["fixed/gemm/bf16/burst"] == pytest.approx(7e14)
 
 
 def test_the_slow_card_is_named() -> None:
