@@ -33,7 +33,7 @@ class ScratchRoot {
   /// usual one only leaves missing().
   explicit ScratchRoot(const std::filesystem::path& chosen);
   /// The same in shared memory, /dev/shm, where it can be: of one that cannot there is only missing().
-  static ScratchRoot in_shared_memory() { return ScratchRoot(InSharedMemory()); }
+  static ScratchRoot in_shared_memory() { return {"/dev/shm", Else::kMissing}; }
   ~ScratchRoot();
   ScratchRoot(const ScratchRoot&) = delete;
   ScratchRoot& operator=(const ScratchRoot&) = delete;
@@ -44,8 +44,8 @@ class ScratchRoot {
   const std::string& missing() const { return missing_; }
 
  private:
-  struct InSharedMemory {};
-  explicit ScratchRoot(InSharedMemory) { missing_ = make_in("/dev/shm"); }
+  enum class Else { kMissing };
+  ScratchRoot(const std::filesystem::path& parent, Else /*missing*/) { missing_ = make_in(parent); }
   std::string make_in(const std::filesystem::path& parent);
   void lock();
 
