@@ -141,6 +141,8 @@ Hello hello_from_json(const Json& json) {
   hello.peak_host_bytes = json.at("peak_host_bytes");
   hello.has_events = json.at("has_events");
   hello.has_before = json.value("has_before", false);
+  hello.rests = json.value("rests", false);
+  hello.spent_s = json.value("spent_s", std::map<std::string, double>{});
   hello.metrics = json.value("metrics", Metrics{});
   hello.notes = json.value("notes", std::map<std::string, std::string>{});
   hello.versions = json.value("versions", std::map<std::string, std::string>{});
@@ -324,6 +326,14 @@ Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   const Window window = slowest(windows);
   clock_error_s_ = std::max(clock_error_s_, window.clock_error_s.value_or(0));
   return window;
+}
+
+void GroupRunner::wake() {
+  if (rests()) ask_all(Json{{"wake", true}});
+}
+
+void GroupRunner::rest() {
+  if (rests()) ask_all(Json{{"rest", true}});
 }
 
 void GroupRunner::profile_step() {
