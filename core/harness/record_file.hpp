@@ -12,7 +12,7 @@ namespace gpulift {
 
 /// major.minor of the record; results/schema/ holds the schema of the same version. A minor version adds keys, a major
 /// one changes or removes them.
-inline constexpr const char* kSchemaVersion = "1.14";
+inline constexpr const char* kSchemaVersion = "1.15";
 /// How measurements are made; a change makes older results incomparable (results/schema/CHANGELOG.md).
 inline constexpr const char* kMethodVersion = "1";
 

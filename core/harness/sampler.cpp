@@ -6,17 +6,16 @@
 #include <stdexcept>
 #include <thread>
 
+#include "pacing.hpp"
 #include "stop_rule.hpp"
 
 namespace gpulift {
 namespace {
 
 constexpr double kConfidence = 0.975;  // covers 95 % although it is looked at after every block
-constexpr std::int64_t kMaxSteps = 1 << 24;
-constexpr double kFlatClockHz = 5e6;  // "flat": two successive rounds this close
+constexpr double kFlatClockHz = 5e6;   // "flat": two successive rounds this close
 constexpr int kMaxRestarts = 5;
-constexpr double kBetweenSigns_s = 1;
-constexpr int kRehearsals = 8;  // two find a full hold, two that it is too short; then what fits, and two to spare
+constexpr int kVisits = 2;  // of an arm
 
 class Sampler {
  public:
@@ -28,28 +27,22 @@ class Sampler {
         make_plan_(make_plan),
         hooks_(hooks),
         plan_(make_plan({})),
-        step_s_(runners.size()),
-        taken_s_(runners.size()),
-        values_(runners.size()) {
+        values_(runners.size()),
+        pacing_(runners, clocks, plan_, samples_.arms) {
     samples_.arms.resize(runners.size());
   }
 
   Samples sample() {
+    const double begun_s = now_s();
     calibrate_all();
-    warm_up();
-    plan_ = make_plan_(times_s());
-    rehearse();
+    if (!warms_up_at_once()) warm_up();
+    plan_ = make_plan_(pacing_.times_s());
+    pacing_.rehearse();
     BlockOrder order(static_cast<int>(runners_.size()), plan_.seed);
-    double start_s = now_s();
-    while (!finished(now_s() - start_s)) {
-      take_block(order.next());
-      if (pace_changed()) {
-        start_over();
-        start_s = now_s();
-      }
-    }
+    if (!plan_.visits || has_small_effect(logs_of(pacing_.step_s())) || !visit(order)) alternate(order);
     samples_.planned_blocks = plan_.min_blocks;
     samples_.rest_s = plan_.rest_s;
+    samples_.lead_in_s = std::max(0.0, now_s() - begun_s - samples_.windows_s - samples_.wake_s);
     return std::move(samples_);
   }
 
@@ -59,51 +52,89 @@ class Sampler {
   }
 
   // Once a second: more often would only wake who listens, beside the windows.
-  void tell_block() {
+  template <typename Text>
+  void tell_now_and_then(const Text& text) {
     if (now_s() - told_s_ < kBetweenSigns_s) return;
     told_s_ = now_s();
-    tell("block " + std::to_string(samples_.blocks.size() + 1) + " of at least " + std::to_string(plan_.min_blocks));
+    tell(text());
+  }
+
+  void alternate(BlockOrder& order) {
+    double start_s = now_s();
+    limited_s_ = 0;
+    while (!finished(now_s() - start_s)) {
+      take_block(order.next());
+      if (pace_changed()) {
+        start_over();
+        start_s = now_s();
+      }
+    }
+  }
+
+  /// False, and all is dropped, where an effect comes out small.
+  bool visit(BlockOrder& order) {
+    take_visits(order.next());
+    while (pace_changed()) {
+      start_over();
+      take_visits(order.next());
+    }
+    if (!samples_.blocks.empty() && has_small_effect(medians())) {
+      samples_.dropped_visits = static_cast<int>(samples_.blocks.size());
+      drop();
+      return false;
+    }
+    if (samples_.half_width && *samples_.half_width <= plan_.precision) samples_.stop_reason = StopReason::kPrecise;
+    return true;
+  }
+
+  /// Of logarithms of times, one per arm: whether an arm is hardly faster or slower than the first.
+  bool has_small_effect(const std::vector<double>& log_s) const {
+    if (!against_first_) return false;
+    return std::any_of(log_s.begin() + 1, log_s.end(),
+                       [&](double arm) { return std::abs(std::expm1(arm - log_s.front())) < kAlternatedBelow; });
+  }
+
+  static std::vector<double> logs_of(std::vector<double> times_s) {
+    for (double& time_s : times_s) time_s = std::log(time_s);
+    return times_s;
+  }
+
+  std::vector<double> medians() const {
+    std::vector<double> middles;
+    for (const auto& values : values_) middles.push_back(median(values));
+    return middles;
+  }
+
+  void wake(std::size_t arm) {
+    time_of_waking(arm, [&] { runners_[arm]->wake(); });
+  }
+  void rest(std::size_t arm) {
+    time_of_waking(arm, [&] { runners_[arm]->rest(); });
+  }
+
+  template <typename Change>
+  void time_of_waking(std::size_t arm, const Change& change) {
+    if (!runners_[arm]->rests()) return;
+    const double start_s = now_s();
+    change();
+    samples_.wake_s += now_s() - start_s;
+  }
+
+  /// Arm by arm, so that none has to wake twice. Not where the clock has to be flat, which takes rounds.
+  bool warms_up_at_once() const {
+    return plan_.warm_up_limit_s == 0 &&
+           std::any_of(runners_.begin(), runners_.end(), [](const ArmRunner* arm) { return arm->rests(); });
   }
 
   void calibrate_all() {
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
       tell("calibrating arm " + std::to_string(arm + 1) + " of " + std::to_string(runners_.size()));
-      calibrate(arm);
+      wake(arm);
+      pacing_.calibrate(arm, [this](const std::string& what) { tell(what); });
+      double fastest_step_s = std::numeric_limits<double>::infinity();
+      if (warms_up_at_once()) pacing_.warm_up(arm, fastest_step_s);
+      rest(arm);
     }
-  }
-
-  void calibrate(std::size_t arm) {
-    const double start_s = now_s();
-    std::int64_t steps = 1;
-    double step_s = 0;
-    runners_[arm]->run(0, 1);  // may load code: its time is not used
-    if (now_s() - start_s > kBetweenSigns_s) tell("calibrating arm " + std::to_string(arm + 1) + ", which takes long");
-    for (;;) {
-      const double window_s = std::max(1e-9, judged_s(runners_[arm]->run(0, steps), clocks_[arm]));
-      step_s = window_s / static_cast<double>(steps);
-      const std::int64_t most = std::min(kMaxSteps, runners_[arm]->max_steps());
-      if (window_s >= plan_.window_s / 4 || steps >= most) break;
-      const double wanted = plan_.window_s / 2 / step_s;
-      steps = std::min(most, std::clamp(static_cast<std::int64_t>(wanted), 2 * steps, 16 * steps));
-    }
-    set_steps(arm, step_s);
-    samples_.lead_in_s += now_s() - start_s;
-  }
-
-  void set_steps(std::size_t arm, double step_s) {
-    auto& samples = samples_.arms[arm];
-    const std::int64_t most = std::min(kMaxSteps, runners_[arm]->max_steps());
-    step_s_[arm] = step_s;
-    samples.steps_per_window =
-        std::clamp(static_cast<std::int64_t>(std::ceil(1.05 * plan_.window_s / step_s)), std::int64_t{1}, most);
-    samples.lead_in_steps = 0;
-    if (runners_[arm]->begins_afresh()) return;
-    const std::int64_t least = runners_[arm]->least_lead_in();
-    const bool is_long = clocks_[arm] == Clock::kHost && step_s > plan_.window_s / 2;
-    samples.lead_in_steps = least;
-    if (is_long) return;
-    samples.lead_in_steps = std::clamp(static_cast<std::int64_t>(std::ceil(plan_.lead_in_s / step_s)),
-                                       std::max(least, std::int64_t{1}), std::max(least, most));
   }
 
   // The clock is low when the device was idle, so calibration saw slow steps: warm up, then take the fastest pace seen.
@@ -116,57 +147,15 @@ class Sampler {
       flat = true;
       for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
         tell("warming up arm " + std::to_string(arm + 1) + " of " + std::to_string(runners_.size()));
-        const Window window = warm_up_arm(arm, fastest_step_s[arm]);
+        wake(arm);
+        const Window window = pacing_.warm_up(arm, fastest_step_s[arm]);
+        rest(arm);
         const double hz = window.sm_clock_hz.value_or(0);
         flat = flat && std::abs(hz - clock_hz[arm]) <= kFlatClockHz;
         clock_hz[arm] = hz;
       }
       if (now_s() - start_s >= plan_.warm_up_limit_s) break;
     }
-    samples_.lead_in_s += now_s() - start_s;
-  }
-
-  Window warm_up_arm(std::size_t arm, double& fastest_step_s) {
-    const double until_s = now_s() + plan_.warm_up_s;
-    Window window;
-    do {
-      const auto& samples = samples_.arms[arm];
-      const std::int64_t steps = std::max({std::int64_t{1}, samples.lead_in_steps, samples.steps_per_window / 4});
-      const double start_s = now_s();
-      window = runners_[arm]->run(0, std::min(steps, runners_[arm]->max_steps()));
-      taken_s_[arm] = runners_[arm]->begins_afresh() ? now_s() - start_s : 0;
-      fastest_step_s = std::min(fastest_step_s, pace_s(arm, window, steps));
-      set_steps(arm, fastest_step_s);
-    } while (now_s() < until_s);
-    return window;
-  }
-
-  // A window that is too long to be queued behind the holding kernel shows it only when it is tried as planned. Long
-  // windows are spared: what keeps their warm-up, a quarter as long, from being held is seen there.
-  void rehearse() {
-    if (plan_.warm_up_limit_s > 0) return;
-    const double start_s = now_s();
-    for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
-      for (int i = 0; i < kRehearsals && clocks_[arm] == Clock::kDevice; ++i) {
-        const std::int64_t steps = samples_.arms[arm].steps_per_window;
-        const Window window = runners_[arm]->run(samples_.arms[arm].lead_in_steps, steps);
-        if (window.held) break;
-        set_steps(arm, pace_s(arm, window, steps));
-      }
-    }
-    samples_.lead_in_s += now_s() - start_s;
-  }
-
-  /// Seconds that a step takes of the case's time: with the untimed work around it, where each window has its own.
-  std::vector<double> times_s() const {
-    std::vector<double> times_s = step_s_;
-    for (std::size_t arm = 0; arm < times_s.size(); ++arm) times_s[arm] = std::max(times_s[arm], taken_s_[arm]);
-    return times_s;
-  }
-
-  /// Seconds per step.
-  double pace_s(std::size_t arm, const Window& window, std::int64_t steps) const {
-    return std::max(1e-9, judged_s(window, clocks_[arm])) / static_cast<double>(steps);
   }
 
   // The logarithm of a time that is zero or no number would make the interval look certain.
@@ -179,18 +168,86 @@ class Sampler {
 
   void take_block(const Block& block) {
     const double start_s = now_s();
-    std::vector<std::pair<int, Window>> windows;
-    for (const int arm : block) {
-      tell_block();
-      windows.emplace_back(arm, take_window(static_cast<std::size_t>(arm)));
+    std::vector<Window> windows;
+    for (const int place : block) {
+      const auto arm = static_cast<std::size_t>(place);
+      tell_now_and_then([&] {
+        return "block " + std::to_string(samples_.blocks.size() + 1) + " of at least " +
+               std::to_string(plan_.min_blocks);
+      });
+      wake(arm);
+      windows.push_back(take_window(arm));
+      rest(arm);
     }
-    if (hooks_.disturbed && hooks_.disturbed(start_s, now_s())) {
+    keep_block(block, windows, is_disturbed(start_s));
+  }
+
+  bool is_disturbed(double since_s) const { return hooks_.disturbed && hooks_.disturbed(since_s, now_s()); }
+
+  struct Visit {
+    std::vector<Window> windows = {};
+    std::vector<bool> disturbed = {};  // of each window, with what was ahead of it
+  };
+
+  void take_visits(const Block& order) {
+    const std::size_t blocks = blocks_of_visits();
+    std::vector<std::vector<Visit>> visits(runners_.size());
+    for (std::size_t place = 0; place < order.size(); ++place) {
+      tell_now_and_then([&] { return "visit " + std::to_string(place + 1) + " of " + std::to_string(order.size()); });
+      const auto arm = static_cast<std::size_t>(order[place]);
+      visits[arm].push_back(visit_of(arm, blocks));
+    }
+    for (std::size_t block = 0; block < blocks; ++block) {
+      std::vector<Window> windows;
+      bool disturbed = false;
+      for (std::size_t place = 0; place < order.size(); ++place) {
+        const bool comes_again = place >= order.size() / kVisits;
+        const Visit& visit = visits[static_cast<std::size_t>(order[place])][comes_again ? 1 : 0];
+        const std::size_t turn = comes_again ? blocks - 1 - block : block;
+        windows.push_back(visit.windows[turn]);
+        disturbed = disturbed || visit.disturbed[turn];
+      }
+      keep_block(order, windows, disturbed);
+    }
+    samples_.visits = order;
+  }
+
+  Visit visit_of(std::size_t arm, std::size_t count) {
+    Visit visit;
+    wake(arm);
+    double since_s = now_s();
+    if (!runners_[arm]->begins_afresh()) {
+      const auto steps = static_cast<std::int64_t>(std::ceil(plan_.visit_lead_in_s / pacing_.step_s()[arm]));
+      runners_[arm]->run(0, std::clamp(steps, std::int64_t{1}, std::min(kMaxSteps, runners_[arm]->max_steps())));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      visit.windows.push_back(take_window(arm));
+      visit.disturbed.push_back(is_disturbed(since_s));
+      since_s = now_s();
+    }
+    rest(arm);
+    return visit;
+  }
+
+  /// As many as are planned, or as the limit holds.
+  std::size_t blocks_of_visits() const {
+    const std::vector<double> arm_s = pacing_.times_s();
+    double block_s = 0;
+    for (std::size_t arm = 0; arm < arm_s.size(); ++arm)
+      block_s += kVisits * arm_s[arm] * static_cast<double>(samples_.arms[arm].steps_per_window);
+    const double most = std::clamp(plan_.limit_s / block_s, 1.0, static_cast<double>(plan_.min_blocks));
+    return static_cast<std::size_t>(most);
+  }
+
+  void keep_block(const Block& block, const std::vector<Window>& windows, bool disturbed) {
+    if (disturbed) {
       ++samples_.discarded_blocks;
       return;
     }
     std::vector<double> log_s(runners_.size(), 0);  // mean over the arm's two windows
-    for (const auto& [arm, window] : windows) {
-      const auto index = static_cast<std::size_t>(arm);
+    for (std::size_t place = 0; place < block.size(); ++place) {
+      const auto index = static_cast<std::size_t>(block[place]);
+      const Window& window = windows[place];
       const double window_s = judged_s(window, clocks_[index]);
       require_usable(window_s);
       const double step_s = window_s / static_cast<double>(samples_.arms[index].steps_per_window);
@@ -216,17 +273,23 @@ class Sampler {
     return false;
   }
 
-  void start_over() {
-    ++samples_.restarts;
+  void drop() {
     samples_.blocks.clear();
+    samples_.visits.clear();
     samples_.half_width.reset();
     for (std::size_t arm = 0; arm < runners_.size(); ++arm) {
       values_[arm].clear();
       samples_.arms[arm].windows.clear();
     }
+  }
+
+  void start_over() {
+    ++samples_.restarts;
+    drop();
+    limited_s_ = 0;
     calibrate_all();
-    plan_ = make_plan_(times_s());
-    rehearse();
+    plan_ = make_plan_(pacing_.times_s());
+    pacing_.rehearse();
   }
 
   Window take_window(std::size_t arm) {
@@ -235,7 +298,7 @@ class Sampler {
     if (plan_.rest_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(plan_.rest_s));
     Window window = runners_[arm]->run(samples.lead_in_steps, samples.steps_per_window);
     samples_.windows_s += window.host_s;
-    samples_.lead_in_s += std::max(0.0, now_s() - start_s - window.host_s);
+    limited_s_ += runners_[arm]->begins_afresh() ? now_s() - start_s : window.host_s;
     return window;
   }
 
@@ -256,7 +319,8 @@ class Sampler {
       return true;
     }
     // A disturbed device may never give a clean block: the budget ends it all the same.
-    const bool enough = blocks >= plan_.min_blocks || elapsed_s >= plan_.limit_s;
+    const double limited_s = plan_.limits_windows ? limited_s_ : elapsed_s;
+    const bool enough = blocks >= plan_.min_blocks || limited_s >= plan_.limit_s;
     return elapsed_s >= plan_.budget_s && enough;
   }
 
@@ -267,10 +331,10 @@ class Sampler {
   const SamplingHooks& hooks_;
   SamplingPlan plan_;
   double told_s_ = 0;
-  std::vector<double> step_s_;               // per arm, at the fastest pace seen
-  std::vector<double> taken_s_;              // per arm that begins afresh, a window with all around it; else 0
+  double limited_s_ = 0;                     // in windows, with the untimed work that those of one step need
   std::vector<std::vector<double>> values_;  // per arm, one per kept block
   Samples samples_;
+  Pacing pacing_;
 };
 
 }  // namespace

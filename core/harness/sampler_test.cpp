@@ -481,6 +481,156 @@ TEST(Sampler, EndsAtItsLimitEvenWithoutItsBlocks) {
   EXPECT_LT(samples.blocks.size(), 1U << 30);
 }
 
+/// An arm whose memory is given to others between windows: it counts its wakes, and each window says in which it was.
+class RestingArm : public SimulatedArm {
+ public:
+  using SimulatedArm::SimulatedArm;
+  bool rests() const override { return true; }
+  void wake() override {
+    EXPECT_FALSE(awake_);
+    awake_ = true;
+    ++wakes_;
+  }
+  void rest() override {
+    EXPECT_TRUE(awake_);
+    awake_ = false;
+  }
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    EXPECT_TRUE(awake_) << "a window without its memory";
+    Window window = SimulatedArm::run(lead_in_steps, steps);
+    window.precondition = wakes_;
+    return window;
+  }
+  int wakes() const { return wakes_; }
+
+ private:
+  bool awake_ = false;
+  int wakes_ = 0;
+};
+
+/// Of steps of so many seconds, longer than a window.
+SamplingPlan visiting_plan() {
+  SamplingPlan plan = quick_plan();
+  plan.visits = true;
+  plan.visit_lead_in_s = 0.02;
+  plan.min_blocks = 4;
+  return plan;
+}
+
+TEST(Sampler, ArmsThatRestAreWokenForCalibrationAndForTwoMirroredVisits) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  RestingArm slower(machine, 0.0125);
+  const Samples samples = sample_two(base, slower, visiting_plan());
+  EXPECT_EQ(base.wakes(), 3);
+  EXPECT_EQ(slower.wakes(), 3);
+  ASSERT_EQ(samples.visits.size(), 4U);
+  EXPECT_EQ(samples.visits.front(), samples.visits.back());
+  EXPECT_EQ(samples.visits[1], samples.visits[2]);
+  EXPECT_EQ(samples.blocks, std::vector<Block>(4, samples.visits));
+  EXPECT_EQ(samples.dropped_visits, 0);
+  EXPECT_EQ(samples.stop_reason, StopReason::kBudget) << "four blocks tell no interval";
+  for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, std::log(1.25), 1e-9);
+  for (const ArmSamples& arm : samples.arms) {
+    ASSERT_EQ(arm.windows.size(), 8U);
+    for (std::size_t block = 0; block < 4; ++block) {
+      EXPECT_EQ(arm.windows[2 * block].precondition, 2) << "in the first visit";
+      EXPECT_EQ(arm.windows[2 * block + 1].precondition, 3);
+      if (block > 0) {
+        EXPECT_GT(arm.windows[2 * block].start_s, arm.windows[2 * block - 2].start_s);
+        EXPECT_LT(arm.windows[2 * block + 1].start_s, arm.windows[2 * block - 1].start_s) << "from its end";
+      }
+    }
+  }
+  const auto calls = base.calls();
+  EXPECT_EQ(calls[calls.size() - 5].steps, 2) << "the lead-in of a visit";
+}
+
+TEST(Sampler, LinearDriftCancelsInEachBlockOfVisits) {
+  SimulatedMachine machine;
+  machine.drift_per_s = 0.02;  // 0.8 % between the middles of two arms' windows in a visit
+  RestingArm base(machine, 0.02);
+  RestingArm slower(machine, 0.021);
+  RestingArm slowest(machine, 0.022);
+  const Samples samples = sample_arms({&base, &slower, &slowest}, {Clock::kHost, Clock::kHost, Clock::kHost}, true,
+                                      fixed(visiting_plan()), {});
+  ASSERT_EQ(samples.visits.size(), 6U);
+  for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, std::log(1.05), 2e-4);
+}
+
+TEST(Sampler, AnArmThatIsHardlyFasterIsSampledInAlternatingBlocks) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  RestingArm other(machine, 0.0101);
+  const Samples samples = sample_two(base, other, visiting_plan());
+  EXPECT_THAT(samples.visits, testing::IsEmpty());
+  EXPECT_EQ(samples.dropped_visits, 0) << "the warm-up told";
+  EXPECT_GE(samples.blocks.size(), 4U);
+  EXPECT_EQ(base.wakes(), 1 + 2 * static_cast<int>(samples.blocks.size())) << "for each window";
+}
+
+/// One whose first steps, those of the warm-up, are slower than all that follow.
+class SlowBeginner : public RestingArm {
+ public:
+  using RestingArm::RestingArm;
+  Window run(std::int64_t lead_in_steps, std::int64_t steps) override {
+    Window window = RestingArm::run(lead_in_steps, steps);
+    if (wakes() == 1) window.host_s *= 1.2;
+    return window;
+  }
+};
+
+TEST(Sampler, VisitsThatShowASmallEffectAreReplacedAndCounted) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  SlowBeginner other(machine, 0.0101);
+  const Samples samples = sample_two(base, other, visiting_plan());
+  EXPECT_THAT(samples.visits, testing::IsEmpty());
+  EXPECT_EQ(samples.dropped_visits, 4);
+  for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, std::log(1.01), 1e-9);
+}
+
+TEST(Sampler, AVisitedBlockThatWasDisturbedInEitherVisitIsDropped) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  RestingArm slower(machine, 0.0125);
+  int windows = 0;
+  // The second window of the first visit, and the last of the last one, which a block has with the first of the first.
+  const Samples samples = sample_two(base, slower, visiting_plan(), [&](double, double) {
+    ++windows;
+    return windows == 2 || windows == 16;
+  });
+  EXPECT_EQ(windows, 16);
+  EXPECT_EQ(samples.discarded_blocks, 2);
+  EXPECT_EQ(samples.blocks.size(), 2U);
+  for (const ArmSamples& arm : samples.arms) EXPECT_EQ(arm.windows.size(), 4U);
+}
+
+TEST(Sampler, VisitsHaveAsManyBlocksAsTheLimitHolds) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 10);
+  RestingArm slower(machine, 14);
+  SamplingPlan plan = visiting_plan();
+  plan.budget_s = 60;
+  plan.limit_s = 100;
+  const Samples samples = sample_arms({&base, &slower}, {Clock::kHost, Clock::kHost}, true,
+                                      [&](std::span<const double>) { return plan; }, {});
+  EXPECT_EQ(samples.blocks.size(), 2U) << "of 48 s each";
+  EXPECT_EQ(samples.planned_blocks, 4);
+}
+
+TEST(Sampler, ALimitOfWindowsDoesNotCountWhatIsAroundThem) {
+  SimulatedMachine machine;
+  SimulatedArm base(machine, 10);  // of simulated time, so that real time never gets to the limit
+  SamplingPlan plan = quick_plan();
+  plan.budget_s = 0;
+  plan.limit_s = 100;
+  plan.limits_windows = true;
+  const Samples samples =
+      sample_arms({&base}, {Clock::kHost}, false, [&](std::span<const double>) { return plan; }, {});
+  EXPECT_EQ(samples.blocks.size(), 5U) << "of 20 s each";
+}
+
 TEST(Sampler, SaysWhatItDoes) {
   SimulatedMachine machine;
   SimulatedArm base(machine, 1e-5);

@@ -30,6 +30,11 @@ class ArmRunner {
   virtual ~ArmRunner() = default;
   /// Runs the untimed lead-in steps and then the timed ones, and waits for their end.
   virtual Window run(std::int64_t lead_in_steps, std::int64_t steps) = 0;
+  /// Whether the arm gives up memory behind each window and brings it back ahead of the next, which may take seconds.
+  virtual bool rests() const { return false; }
+  /// From wake() to rest() one that rests stays awake, however many windows it takes; others have nothing to do.
+  virtual void wake() {}
+  virtual void rest() {}
   /// The longest window, in steps, that still measures what it should: a launch-bound arm cannot be queued any longer.
   virtual std::int64_t max_steps() const { return std::numeric_limits<std::int64_t>::max(); }
   /// Whether untimed work ahead of each window makes the state in which it begins: then it has no lead-in.

@@ -339,7 +339,8 @@ TEST_F(Program, TellsWhereTheTimeOfACaseWent) {
   EXPECT_EQ(measure(modules({"fine"}), {"--quick"}).exit_code, 0);
   const Json time_s = record_of("fine").at("time_s");
   double parts_s = 0;
-  for (const char* part : {"before_compare", "checks", "allocation", "lead_in", "windows", "energy"}) {
+  for (const char* part : {"before_compare", "start", "reference", "compile", "checks", "allocation", "lead_in", "wake",
+                           "windows", "energy"}) {
     EXPECT_GE(time_s.at(part), 0.0) << part;
     parts_s += time_s.at(part).get<double>();
   }
@@ -1099,6 +1100,50 @@ TEST_F(Program, AFinishedRunIsGoneOnWithForMoreLaunches) {
   std::map<std::string, std::set<int>> launches;
   for (const Json& record : all) launches[record.at("case_id")].insert(record.at("launch").get<int>());
   for (const auto& [name, seen] : launches) EXPECT_EQ(seen, (std::set<int>{0, 1, 2})) << name;
+}
+
+TEST_F(Program, AnArmHearsOfItsLaunchAndAnEarlierOneAndSharesAFolderAlsoInARunThatIsGoneOnWith) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no shared memory";
+  for (const char* launches : {"2", "3"})
+    EXPECT_EQ(measure(modules({"script_launches"}), {"--launches", launches}).exit_code, 0);
+  const auto all = records();
+  ASSERT_EQ(all.size(), 3U);
+  std::set<std::string> folders;
+  for (const Json& record : all) {
+    for (const Json& arm : record.at("arms")) {
+      const Json& told = arm.at("metrics");
+      const int launch = record.at("launch");
+      EXPECT_EQ(told.at("launch"), launch + 1);
+      EXPECT_EQ(told.at("check_seed"), all[0].at("order").at("seed"));
+      EXPECT_EQ(told.at("seed"), record.at("order").at("seed"));
+      EXPECT_EQ(told.at("found"), 2) << "of this launch, beside the mark of its owner";
+      EXPECT_EQ(told.at("earlier_launch"), launch == 0 ? -1 : 1);
+      EXPECT_EQ(told.at("earlier_seed"), launch == 0 ? Json(-1) : all[0].at("order").at("seed"));
+    }
+    const auto& notes = record.at("notes");
+    EXPECT_EQ(notes.at("writes_folder"), notes.at("reads_folder"));
+    EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + notes.at("reads_folder").get<std::string>()));
+    folders.insert(notes.at("reads_folder").get<std::string>());
+  }
+  EXPECT_EQ(folders.size(), 3U);
+}
+
+TEST_F(Program, ArmsThatRestAreVisitedTwiceAndWokenThreeTimes) {
+  const auto log = folder_ / "log";
+  const auto arguments = measure_arguments(modules({"script_rests"}), {"--launches", "1"});
+  EXPECT_EQ(run(arguments, {{"GPULIFT_TESTING_LOG", log.string()}}).exit_code, 0);
+  const Json record = record_of("script_rests");
+  ASSERT_EQ(record.at("outcome"), "ok") << record.value("reason", "");
+  const Json visits = record.at("order").at("visits");
+  EXPECT_THAT(visits, AnyOf(Json({0, 1, 1, 0}), Json({1, 0, 0, 1})));
+  EXPECT_EQ(record.at("order").at("blocks"), Json(4, visits)) << "of long steps";
+  for (const Json& arm : record.at("arms")) EXPECT_EQ(arm.at("windows").at("host_s").size(), 8U);
+  EXPECT_GE(record.at("time_s").at("wake"), 2 * 3 * 0.02);
+  // Each ahead of its check, for calibration, and for the visits.
+  std::map<std::string, int> wakes;
+  std::stringstream lines(testing_programs::content_of(log));
+  for (std::string arm; lines >> arm;) ++wakes[arm];
+  EXPECT_EQ(wakes, (std::map<std::string, int>{{"fast", 4}, {"slow", 4}}));
 }
 
 TEST_F(Program, AFinishedRunIsNotMeasuredAgain) {

@@ -49,6 +49,12 @@ from typing import Any, Protocol, TextIO
 # Python itself leaves this folder out where PYTHONSAFEPATH is set.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import gpulift_case
+from gpulift_case import check_seed as check_seed
+from gpulift_case import earlier as earlier
+from gpulift_case import launch as launch
+from gpulift_case import shared as shared
+from gpulift_case import spent as spent
 from gpulift_cpu import CpuMeter
 from gpulift_files import disk_facts
 from gpulift_manifest import ManifestError, hash_of_work, manifest_of
@@ -115,7 +121,8 @@ class Arm:
     `before` is called ahead of each window, which is then one step with no lead-in, and `rest`
     after each: it returns when nothing of the arm works on any more. `wake` is called ahead of each
     window and its lead-in: it brings back what `rest` gave up, such as memory that the arms of a
-    case cannot all hold at once. None is timed.
+    case cannot all hold at once. Of an arm with both and without `before` several windows may be
+    taken in one waking. None is timed.
     """
 
     step: Callable[[], object]
@@ -141,6 +148,12 @@ class Arm:
     def has_before(self) -> bool:
         """Whether each window is one step."""
         return self.before is not nothing
+
+    @property
+    def rests(self) -> bool:
+        """Whether it gives something up between windows that it need not within a visit."""
+        has_both = self.rest is not nothing and self.wake is not nothing
+        return has_both and not self.has_before
 
 
 def usable_cores() -> list[int]:
@@ -236,6 +249,24 @@ class Windows:
         self._plant = plant
         self._step_s: float | None = None
         self._planted: list[float] = []
+        self._awake = False
+
+    def wake(self) -> Json:
+        """From now on windows are taken in one waking."""
+        self._arm.wake()
+        self._awake = True
+        return {"awake": True}
+
+    def rest(self) -> Json:
+        """Until now they were."""
+        if self._awake:
+            self._arm.rest()
+        self._awake = False
+        return {"awake": False}
+
+    def launches_per_step(self, counter: str | None) -> Json:
+        """See below; awake as windows are."""
+        return launches_per_step(self._arm, counter, awake=self._awake)
 
     def run(self, lead_in_steps: int, steps: int, *, by_events: bool) -> Json:
         """One window: its start on the steady clock and its times, all in seconds.
@@ -247,7 +278,8 @@ class Windows:
         """
         arm, step = self._arm, self._arm.step
         gc.collect()  # the collector is off inside windows
-        arm.wake()
+        if not self._awake:
+            arm.wake()
         cpu = CpuMeter()
         for _ in range(lead_in_steps):
             step()
@@ -268,7 +300,8 @@ class Windows:
         arm.synchronize()
         host_s = monotonic() - start_s
         cpu_s = cpu.used_s()
-        arm.rest()
+        if not self._awake:
+            arm.rest()
         answer = {
             "start_s": start_s,
             "host_s": host_s,
@@ -364,6 +397,7 @@ def make_arm(script: Path, module: ModuleType, question: Json) -> Arm:
     """The arm that the script makes of the question."""
     if not callable(getattr(module, "make", None)):
         raise AttributeError(f"{script.name} has no function make(arm, point, seed, gpu)")
+    gpulift_case.begin(question)
     seed_generators(question["seed"])
     with skipping_what_is_not_installed():
         arm = module.make(question["arm"], question["point"], question["seed"], question["gpu"])
@@ -402,7 +436,9 @@ def check(make: Callable[[], Arm]) -> tuple[Arm, Json]:
         "peak_host_bytes": peak_bytes,
         "has_events": arm.mark is not None,
         "has_before": arm.has_before,
+        "rests": arm.rests,
         "metrics": _metrics(done("metrics", arm.metrics)),
+        "spent_s": gpulift_case.spent_s(),
         **_cost(arm),
     }
     arm.synchronize()
@@ -613,7 +649,11 @@ def answer_windows(arm: Arm, question: Json, questions: TextIO, replies: TextIO)
         if "profile_step" in asked:
             _reply(replies, profile_step(arm, question["gpu"]))
         elif "launches_per_step" in asked:
-            _reply(replies, launches_per_step(arm, question["launch_counter"]))
+            _reply(replies, windows.launches_per_step(question["launch_counter"]))
+        elif "wake" in asked:
+            _reply(replies, windows.wake())
+        elif "rest" in asked:
+            _reply(replies, windows.rest())
         else:
             _reply(replies, windows.run(**asked))
 
@@ -642,8 +682,9 @@ def tell_profiler(call: str) -> None:
         raise RuntimeError(f"{call} of the driver ended with error {status}")
 
 
-def launches_per_step(arm: Arm, counter: str | None) -> Json:
-    """Kernels, copies, fills and graphs that a step hands to the device, each as one.
+def launches_per_step(arm: Arm, counter: str | None, *, awake: bool) -> Json:
+    """Kernels, copies, fills and graphs that a step hands to the device, each as one. One that is
+    awake stays so.
 
     The library of that file counts them; the answer is empty where there is none, or it cannot, as
     while another profiler is attached.
@@ -657,7 +698,8 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     start, stop = library.gpulift_launch_counter_start, library.gpulift_launch_counter_stop
     start.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], ctypes.c_int64
     steps = 1 if arm.has_before else COUNTED_STEPS
-    arm.wake()
+    if not awake:
+        arm.wake()
     arm.before()
     started = start()
     launches = None
@@ -668,7 +710,8 @@ def launches_per_step(arm: Arm, counter: str | None) -> Json:
     finally:
         if started is not None:
             launches = stop(started)
-    arm.rest()
+    if not awake:
+        arm.rest()
     return {} if launches is None else {"launches_per_step": launches / steps}
 
 

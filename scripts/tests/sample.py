@@ -257,3 +257,26 @@ def _telemetry(on_gpu: bool) -> Json:
             "throttle": ["sw_power_cap"],
         }
     }
+
+
+def visited(case: Json, true_s: Sequence[float], drift: float, blocks: int = 4) -> Json:
+    """A record of arms that were visited twice, in whose order each window is slower than the one
+    before by this fraction."""
+    named = [arm(f"arm_{index}", one, clock="host") for index, one in enumerate(true_s)]
+    order = [*range(len(true_s)), *reversed(range(len(true_s)))]
+    made = record("own/step", case, named, blocks=blocks)
+    made["order"] |= {"blocks": [order] * blocks, "visits": order}
+    for index, (one, seconds) in enumerate(zip(made["arms"], true_s, strict=True)):
+        first, second = (place for place, visit in enumerate(order) if visit == index)
+        turns = [
+            turn
+            for block in range(blocks)
+            for turn in (first * blocks + block, (second + 1) * blocks - 1 - block)
+        ]
+        steps = one["steps_per_window"]
+        one["windows"] = {
+            "start_s": [float(turn) for turn in turns],
+            "host_s": [steps * seconds * (1 + drift) ** turn for turn in turns],
+            "enqueue_s": [1e-6] * len(turns),
+        }
+    return made

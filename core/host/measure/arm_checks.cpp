@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "core/cuda/error.hpp"
 #include "core/harness/host_limits.hpp"
@@ -83,7 +84,9 @@ ArmChecks::ArmChecks(const Job& job, const LaunchContext& launch, DeviceSession*
     : job_(job), launch_(launch), device_(device), uses_device_(device != nullptr), record_(record) {}
 
 void ArmChecks::check(std::vector<Entry>& entries, const std::vector<std::size_t>& order) {
+  const double begun_s = now_s();
   start_workers(entries, order);
+  start_s_ = now_s() - begun_s;
   for (Entry& entry : entries) {
     if (!entry.arm.worker) prepare(entry);
   }
@@ -92,6 +95,14 @@ void ArmChecks::check(std::vector<Entry>& entries, const std::vector<std::size_t
   }
   compare_values(entries);
   for (const Entry& entry : entries) require_roof(entry.record);
+}
+
+std::map<std::string, double> ArmChecks::time_s(double all_s) const {
+  std::map<std::string, double> parts_s = spent_s_;
+  parts_s["start"] = start_s_;
+  parts_s["checks"] = std::accumulate(parts_s.begin(), parts_s.end(), all_s,
+                                      [](double left_s, const auto& part) { return left_s - part.second; });
+  return parts_s;
 }
 
 // All at once, since a start loads libraries for seconds. No check begins before all are done: some take times.
@@ -194,7 +205,10 @@ void ArmChecks::start(Entry& entry) {
     record_.gpus = watched_gpus_;
   }
   const int port = worker.ranks > 1 ? own_port() : 0;
-  entry.workers = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port}, entry.arm);
+  entry.workers =
+      std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port,
+                                                job.earlier.value(entry.record.name, nlohmann::ordered_json())},
+                                    entry.arm);
 }
 
 int ArmChecks::own_port() {
@@ -212,6 +226,7 @@ void ArmChecks::take(Entry& entry, const Hello& hello) {
   for (const auto& [library, version] : hello.versions)
     (of_base ? record_.notes : record_.versions)[side + library] = version;
   if (!hello.scratch.is_null()) record_.scratch = hello.scratch;
+  for (const auto& [part, time_s] : hello.spent_s) spent_s_[part] += time_s;
   if (hello.cost) record.cost = hello.cost;
   if (hello.tolerance) entry.arm.tolerance = hello.tolerance;
   if (hello.precondition) keep_precondition(record, *hello.precondition);

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "case_run.hpp"
@@ -46,6 +48,9 @@ class ArmChecks {
   /// wrong, or names a roof that there is not.
   void check(std::vector<Entry>& entries, const std::vector<std::size_t>& order);
 
+  /// Seconds of check() by the record's key, of so many in all: starting workers, what they say of references and of
+  /// what they compiled, and the rest.
+  std::map<std::string, double> time_s(double all_s) const;
   bool uses_device() const { return uses_device_; }           // here, or in a worker
   std::size_t watched_gpus() const { return watched_gpus_; }  // those whose telemetry counts
 
@@ -63,6 +68,8 @@ class ArmChecks {
   DeviceSession* device_;
   bool uses_device_;
   std::size_t watched_gpus_ = 1;
+  double start_s_ = 0;
+  std::map<std::string, double> spent_s_ = {{"reference", 0}, {"compile", 0}};  // of all arms
   std::set<int> ports_;  // that groups meet at: the system may call one free again until it is used
   CaseRecord& record_;
 };

@@ -183,9 +183,13 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
     for (Entry* entry : usable) keep_extras(*entry, watch, checks.uses_device());
   }
   watch.keep(record_, start_s, now_s());
-  record_.time_s = {
-      {"windows", samples.windows_s},  {"lead_in", samples.lead_in_s},      {"before_compare", begun_s - case_start_s_},
-      {"checks", checked_s - begun_s}, {"allocation", start_s - checked_s}, {"energy", now_s() - sampled_s}};
+  record_.time_s = {{"windows", samples.windows_s},
+                    {"lead_in", samples.lead_in_s},
+                    {"wake", samples.wake_s},
+                    {"before_compare", begun_s - case_start_s_},
+                    {"allocation", start_s - checked_s},
+                    {"energy", now_s() - sampled_s}};
+  record_.time_s.merge(checks.time_s(checked_s - begun_s));
   for (Entry& entry : entries) record_.arms.push_back(std::move(entry.record));
   if (record_.sampling->blocks.empty())
     throw Failed("the hardware slowed itself down in every block: nothing can be said");
@@ -248,6 +252,8 @@ SamplingPlan CaseMeasurement::plan(const std::vector<Entry*>& usable, std::span<
   const bool at_power_cap = std::any_of(usable.begin(), usable.end(), [](const Entry* entry) {
     return draws_power(entry->record.cost.value_or(Cost{}).roof);
   });
+  const bool rest =
+      std::any_of(usable.begin(), usable.end(), [](const Entry* entry) { return entry->runner->rests(); });
   const bool by_events = std::none_of(usable.begin(), usable.end(),
                                       [](const Entry* entry) { return entry->record.clock == Clock::kHost; });
   double clock_error_s = 0;
@@ -257,6 +263,7 @@ SamplingPlan CaseMeasurement::plan(const std::vector<Entry*>& usable, std::span<
                                      .on_device = device_ != nullptr,
                                      .by_events = by_events,
                                      .ceiling = ceiling_,
+                                     .rest = rest,
                                      .draws_power = at_power_cap,
                                      .clock_error_s = clock_error_s,
                                      .step_s = step_s});
@@ -264,8 +271,10 @@ SamplingPlan CaseMeasurement::plan(const std::vector<Entry*>& usable, std::span<
   return plan;
 }
 
-// After all windows: what fails here takes nothing from what was measured.
+// After all windows: what fails here takes nothing from what was measured. In one launch: counts do not vary, and
+// joules of a step are a fact beside its time, without an interval.
 void CaseMeasurement::keep_extras(Entry& entry, const GpuWatch& watch, bool uses_device) {
+  if (job_.earlier.contains(entry.record.name) || (watch.sees_none() && !uses_device)) return;
   const auto keep = [&](const char* note, const std::function<void()>& extra) {
     try {
       extra();
@@ -273,19 +282,29 @@ void CaseMeasurement::keep_extras(Entry& entry, const GpuWatch& watch, bool uses
       record_.notes[note] = entry.arm.name + ": " + without_folders(failure.what());
     }
   };
-  if (!launch_.settings.quick) keep("joules_not_counted", [&] { keep_joules(entry, watch); });
-  if (uses_device) keep("launches_not_counted", [&] { keep_launches(entry); });
+  keep("joules_not_counted", [&] {
+    entry.runner->wake();
+    if (!launch_.settings.quick) keep_joules(entry, watch);
+  });
+  keep("launches_not_counted", [&] {
+    if (uses_device) keep_launches(entry);
+    entry.runner->rest();
+  });
 }
 
 void CaseMeasurement::keep_order(const Samples& samples, const std::vector<Entry*>& usable,
                                  const std::vector<Entry>& all, const std::vector<std::size_t>& order) {
   CaseRecord::Sampling sampling;
   sampling.seed = case_seed(job_, launch_.settings);
+  const auto place_of = [&](int arm) {
+    return static_cast<std::size_t>(usable[static_cast<std::size_t>(arm)] - all.data());
+  };
   for (const Block& block : samples.blocks) {
     auto& places = sampling.blocks.emplace_back();
-    for (const int arm : block)
-      places.push_back(static_cast<std::size_t>(usable[static_cast<std::size_t>(arm)] - all.data()));
+    for (const int arm : block) places.push_back(place_of(arm));
   }
+  for (const int arm : samples.visits) sampling.visits.push_back(place_of(arm));
+  sampling.dropped_visits = samples.dropped_visits;
   for (const std::size_t index : order) {
     if (all[index].record.result.ok()) sampling.allocation.push_back(index);
   }

@@ -25,6 +25,7 @@ struct WorkerStart {
   std::string python;    // the interpreter of the arm's side; a file, or a name that is looked up in PATH
   bool has_device;       // whether the arm may use the GPUs that the settings name
   int port = 0;          // where several ranks meet
+  nlohmann::ordered_json earlier = {};  // the arm's metrics of an earlier launch; null: none
 };
 
 /// A port of this machine that nobody uses now: 0 where there is none.
@@ -38,8 +39,10 @@ struct Hello {
   std::optional<double> value = {};        // to be held against that of other arms
   std::optional<double> tolerance = {};
   std::size_t peak_host_bytes = 0;
-  bool has_events = false;  // windows can be timed by device events
-  bool has_before = false;  // windows are of one step
+  bool has_events = false;                     // windows can be timed by device events
+  bool has_before = false;                     // windows are of one step
+  bool rests = false;                          // memory is given up between windows
+  std::map<std::string, double> spent_s = {};  // of the check, by part: "reference", "compile"
   Metrics metrics = {};
   std::map<std::string, std::string> notes = {};
   std::map<std::string, std::string> versions = {};
@@ -73,6 +76,9 @@ class GroupRunner : public ArmRunner {
   /// How windows are taken: kHost unless told otherwise, or kUnheld where the children have device events.
   void judge_by(Clock clock) { clock_ = clock; }
   Window run(std::int64_t lead_in_steps, std::int64_t steps) override;
+  bool rests() const override { return hello_.rests; }
+  void wake() override;
+  void rest() override;
   std::int64_t max_steps() const override { return hello_.has_before ? 1 : ArmRunner::max_steps(); }
   bool begins_afresh() const override { return hello_.has_before; }
   double clock_error_s() const override { return clock_error_s_; }

@@ -21,6 +21,7 @@ void fit_to_long_steps(SamplingPlan& plan, std::span<const double> step_s) {
   const double block_s = 2 * std::accumulate(step_s.begin(), step_s.end(), 0.0);
   plan.budget_s = std::max(plan.budget_s, std::min(plan.min_blocks * block_s, kLongestCase_s));
   plan.limit_s = std::max(plan.budget_s, std::min(kOverrun * plan.budget_s, kLongestCase_s));
+  plan.limits_windows = true;
 }
 
 SamplingPlan plan_of_short_steps(const Job& job, const RunSettings& settings, const SampledArms& arms) {
@@ -72,7 +73,9 @@ SamplingPlan sampling_plan(const Job& job, const RunSettings& settings, const Sa
     plan.lead_in_s = plan.window_s / 10;
   }
   plan.limit_s = kOverrun * plan.budget_s;
-  if (job.regime != "sustained") fit_to_long_steps(plan, arms.step_s);
+  if (job.regime == "sustained") return plan;
+  plan.visits = arms.rest && !job.is_duet();  // whose error rates were certified without
+  fit_to_long_steps(plan, arms.step_s);
   return plan;
 }
 

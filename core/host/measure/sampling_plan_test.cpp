@@ -109,11 +109,23 @@ TEST(SamplingPlan, LongStepsHaveFourBlocksAndTheTimeForThem) {
   EXPECT_DOUBLE_EQ(plan.limit_s, 3 * plan.budget_s);
 }
 
-TEST(SamplingPlan, NoCaseOfLongStepsTakesMoreThanAMinute) {
+TEST(SamplingPlan, ArmsThatRestAreVisitedButInDuetsAndSustained) {
+  EXPECT_TRUE(sampling_plan(whole_steps(), {}, {.count = 2, .rest = true}).visits);
+  EXPECT_FALSE(sampling_plan(whole_steps(), {}, kTwoOnDevice).visits);
+  Job duet = whole_steps();
+  duet.base_module = "elsewhere.so";
+  EXPECT_FALSE(sampling_plan(duet, {}, {.count = 2, .rest = true}).visits);
+  Job sustained;
+  sustained.regime = "sustained";
+  EXPECT_FALSE(sampling_plan(sustained, {}, {.count = 2, .rest = true}).visits);
+}
+
+TEST(SamplingPlan, NoCaseOfLongStepsTakesMoreThanAMinuteOfWindows) {
   const std::vector<double> step_s{5, 10};
   const SamplingPlan plan = sampling_plan(burst(), with_arm_time(0.3), {.count = 2, .step_s = step_s});
   EXPECT_EQ(plan.budget_s, 60);
   EXPECT_EQ(plan.limit_s, 60);
+  EXPECT_TRUE(plan.limits_windows);
   const SamplingPlan asked = sampling_plan(burst(), with_arm_time(100), {.count = 2, .step_s = step_s});
   EXPECT_EQ(asked.limit_s, 200) << "unless the user asked for more";
 }

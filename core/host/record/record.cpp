@@ -105,11 +105,13 @@ Json to_json(const ArmRecord& arm) {
 
 void write(Json& json, const CaseRecord::Sampling& sampling) {
   json["order"] = {{"seed", sampling.seed}, {"blocks", sampling.blocks}, {"allocation", sampling.allocation}};
+  if (!sampling.visits.empty()) json["order"]["visits"] = sampling.visits;
   json["stop"] = {{"reason", sampling.stop_reason == StopReason::kPrecise ? "precise" : "budget"},
                   {"blocks", sampling.blocks.size()},
                   {"planned_blocks", sampling.planned_blocks},
                   {"asked_half_width", sampling.asked_half_width}};
   put(json["stop"], "reached_half_width", sampling.reached_half_width);
+  if (sampling.dropped_visits > 0) json["stop"]["dropped_visits"] = sampling.dropped_visits;
   if (sampling.rest_s > 0) json["stop"]["rest_s"] = sampling.rest_s;
   json["discarded_blocks"] = sampling.discarded_blocks;
   json["restarts"] = sampling.restarts;

@@ -72,6 +72,8 @@ struct CaseRecord {
   struct Sampling {
     std::uint64_t seed = 0;
     std::vector<std::vector<std::size_t>> blocks = {};
+    std::vector<std::size_t> visits = {};  // empty where blocks followed each other
+    int dropped_visits = 0;
     std::vector<std::size_t> allocation = {};
     StopReason stop_reason = StopReason::kBudget;
     int planned_blocks = 0;

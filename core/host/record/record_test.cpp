@@ -51,7 +51,18 @@ TEST(CaseRecord, HasWhatWasMeasuredAndNothingElse) {
     EXPECT_FALSE(arm.contains(key)) << key;
   EXPECT_FALSE(arm.at("windows").contains("cpu_s"));
   for (const char* key : {"notes", "telemetry_others", "host_load"}) EXPECT_FALSE(line.contains(key)) << key;
+  EXPECT_FALSE(line.at("order").contains("visits"));
+  EXPECT_FALSE(line.at("stop").contains("dropped_visits"));
   for (const char* key : {"gpus", "versions", "scratch"}) EXPECT_FALSE(line.at("context").contains(key)) << key;
+}
+
+TEST(CaseRecord, SaysWhichArmsWereVisitedAndWhichVisitsWereReplaced) {
+  CaseRecord record;
+  record.sampling = CaseRecord::Sampling{.blocks = {{1, 0, 0, 1}}, .visits = {1, 0, 0, 1}};
+  EXPECT_EQ(line_of(record).at("order").at("visits"), Json({1, 0, 0, 1}));
+  record.sampling->visits.clear();
+  record.sampling->dropped_visits = 4;
+  EXPECT_EQ(line_of(record).at("stop").at("dropped_visits"), 4);
 }
 
 TEST(CaseRecord, SaysWhenItsCaseBegan) {

@@ -113,6 +113,21 @@ def test_gives_the_script_its_case(tmp_path: Path) -> None:
     assert notes["case"] == "loop {'size': 4} 7 2"
 
 
+def test_gives_the_script_what_the_engine_says_of_its_launch(tmp_path: Path) -> None:
+    top = "import time\nfrom gpulift_worker import check_seed, earlier, launch, shared, spent\n"
+    body = (
+        "with spent('reference'):\n"
+        "    time.sleep(0.01)\n"
+        "told = f'{launch()} {check_seed()} {earlier()} {shared()}'\n"
+        "return Arm(int, float, notes={'told': told})"
+    )
+    more = {"launch": 2, "check_seed": 5, "earlier": {"loss": 2.5}, "shared": str(tmp_path)}
+    with Worker(tmp_path, body, top) as worker:
+        hello = worker.hello(**more)
+    assert hello["notes"]["told"] == f"2 5 {{'loss': 2.5}} {tmp_path}"
+    assert hello["spent_s"]["reference"] >= 0.01
+
+
 def test_says_the_versions_of_what_the_script_imports_and_of_what_its_arm_names(
     tmp_path: Path,
 ) -> None:
@@ -818,6 +833,51 @@ def test_an_arm_wakes_ahead_of_its_lead_in(tmp_path: Path, log: Path) -> None:
         log.write_text("")
         worker.window(lead_in_steps=1, steps=1)
     assert log.read_text().split() == ["wake", "step", "step", "rest"]
+
+
+RESTING = "return Arm(lambda: say('step'), wake=lambda: say('wake'), rest=lambda: say('rest'))"
+
+
+def test_windows_of_a_visit_are_taken_in_one_waking(tmp_path: Path, log: Path) -> None:
+    with Worker(tmp_path, RESTING, LOGGING) as worker:
+        assert worker.hello()["rests"]
+        log.write_text("")
+        assert worker.ask(wake=True) == {"awake": True}
+        worker.window(0, 1)
+        worker.window(1, 1)
+        assert worker.ask(rest=True) == {"awake": False}
+        worker.window(0, 1)
+    assert log.read_text().split() == [
+        *("wake", "step", "step", "step", "rest"),
+        *("wake", "step", "rest"),
+    ]
+
+
+def test_launches_are_counted_within_a_visit(tmp_path: Path, log: Path) -> None:
+    with Worker(tmp_path, RESTING, COUNTING) as worker:
+        worker.hello(launch_counter="counter.so")
+        log.write_text("")
+        worker.ask(wake=True)
+        worker.window(0, 1)
+        worker.ask(launches_per_step=True)
+        worker.ask(rest=True)
+    assert log.read_text().split() == ["wake", "step", "start", "step", "step", "stop", "rest"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "rests"),
+    [
+        ("wake=lambda: 0, rest=lambda: 0", True),
+        ("rest=lambda: 0", False),
+        ("wake=lambda: 0", False),  # which renews what windows wear out
+        ("wake=lambda: 0, rest=lambda: 0, before=lambda: 0", False),  # each window begins afresh
+    ],
+)
+def test_an_arm_rests_where_it_both_gives_up_and_brings_back(
+    tmp_path: Path, arm: str, *, rests: bool
+) -> None:
+    with Worker(tmp_path, f"return Arm(int, {arm})") as worker:
+        assert worker.hello()["rests"] is rests
 
 
 def test_neither_end_of_a_window_is_timed(tmp_path: Path) -> None:

@@ -69,11 +69,14 @@ def bound_of(records: Sequence[Record], name: str) -> Bound:
     launches = stats.measured_arms(records, name)
     if not launches or records[0].kind == IMPORT:
         return Bound()
-    shares = [one for one in map(_enqueue_share, launches) if one is not None]
-    share = median(shares) if shares else None
+    # Since schema 1.15 a run's first launch alone counts them.
     counts = [one.metrics[LAUNCHES] for one in launches if LAUNCHES in one.metrics]
+    counted = median(counts) if counts else None
+    found = (_enqueue_share(one, counted or 0.0) for one in launches)
+    shares = [one for one in found if one is not None]
+    share = median(shares) if shares else None
     kind = _kind(records[0], launches[0], share)
-    return Bound(kind, share, median(counts) if counts else None)
+    return Bound(kind, share, counted)
 
 
 def _kind(record: Record, arm: Arm, share: float | None) -> str:
@@ -90,24 +93,24 @@ def _kind(record: Record, arm: Arm, share: float | None) -> str:
     return "" if any(one.peak_device_bytes for one in record.arms) else PROCESSOR
 
 
-def _enqueue_share(arm: Arm) -> float | None:
+def _enqueue_share(arm: Arm, launches_per_step: float) -> float | None:
     """0 where a hold kept the host's pace out, or a full queue it; None where nothing tells the
     device's time."""
     windows = arm.windows
     if not len(windows.device_s):
         return None
-    if not arm.may_wait_for_host or _launches_behind(arm) > FULL_QUEUE:
+    if not arm.may_wait_for_host or _launches_behind(arm, launches_per_step) > FULL_QUEUE:
         return 0.0
     pairs = zip(windows.enqueue_s, windows.device_s, strict=False)
     return median([issued / worked for issued, worked in pairs if worked > 0] or [0.0])
 
 
-def _launches_behind(arm: Arm) -> float:
-    """How many the device has yet to do as the host has issued a window; 0 where none counted."""
+def _launches_behind(arm: Arm, launches_per_step: float) -> float:
+    """How many the device has yet to do as the host has issued a window."""
     windows = arm.windows
     times = zip(windows.host_s, windows.enqueue_s, windows.device_s, strict=False)
     left = [(whole - issued) / worked for whole, issued, worked in times if worked > 0]
-    return median(left or [0.0]) * arm.steps_per_window * arm.metrics.get(LAUNCHES, 0.0)
+    return median(left or [0.0]) * arm.steps_per_window * launches_per_step
 
 
 def sleeps(record: Record) -> bool:

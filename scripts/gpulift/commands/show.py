@@ -88,6 +88,9 @@ def _ending(record: Record) -> str:
     parts = [f"{stop.reason} after {stop.blocks} blocks{planned}"]
     parts.append(f"{record.discarded_blocks} blocks discarded" if record.discarded_blocks else "")
     parts.append(f"{record.restarts} restarts" if record.restarts else "")
+    parts.append("each arm visited twice" if record.order and record.order.visits else "")
+    if stop.dropped_visits:
+        parts.append(f"{stop.dropped_visits} blocks of visits replaced: an effect below 2 %")
     if stop.reached_half_width is not None:
         parts.append(f"half-width {100 * stop.reached_half_width:.2f} %")
     if stop.asked_half_width is not None:

@@ -18,7 +18,7 @@ from gpulift.records.parse import Renamed
 from gpulift.records.values import FINITE
 
 FILE = "schema/record.schema.json"
-VERSION = "1.14"  # that gpulift-bench writes
+VERSION = "1.15"  # that gpulift-bench writes
 METHOD = "1"  # of its measuring
 ABOUT = """One line of a record file: one case of one technique in one launch. Units are in the \
 names of keys, base SI. A value that is missing is an absent key, with a *_missing reason where \

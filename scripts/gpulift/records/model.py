@@ -194,6 +194,13 @@ class Arm:
         return self.windows.device_s if self.clock == "device" else self.windows.host_s
 
     @property
+    def windows_in_time_s(self) -> Sequence[float]:
+        """The same as they followed each other: those of visits are written block by block."""
+        if len(self.windows.start_s) != len(self.window_s):
+            return self.window_s
+        return [one for _, one in sorted(zip(self.windows.start_s, self.window_s, strict=True))]
+
+    @property
     def may_wait_for_host(self) -> bool:
         """Whether the host's pace may be in its times: only a hold keeps it out."""
         return not (self.clock == "device" and self.held)
@@ -230,6 +237,14 @@ class Order:
         None
     )
     allocation: Annotated[tuple[Whole, ...], about("the order in which the arms allocated")] = ()
+    visits: Annotated[
+        tuple[Whole, ...],
+        about(
+            "arms in the order in which each was visited, twice, for all windows of a visit; block"
+            " k then has an arm's k-th window of the first visit and the k-th from the end of the"
+            " second. Absent where blocks followed each other"
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         vars(self).update(blocks=tuple(map(_one_row, self.blocks)))
@@ -251,6 +266,12 @@ class Stop:
     reached_half_width: Maybe[NotNegative] = None
     planned_blocks: Annotated[Maybe[Count], about("the least number of the plan")] = None
     rest_s: Annotated[NotNegative, about("idle before each window: the boost clock is back")] = 0.0
+    dropped_visits: Annotated[
+        Whole,
+        about(
+            "blocks of visits that alternating ones replaced: an arm was within 2 % of the first"
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True)
@@ -581,7 +602,16 @@ class Record:
         ),
     ] = field(default_factory=dict)
     host_load: Maybe[HostLoad] = None
-    time_s: Mapping[str, NotNegative] = field(default_factory=dict)
+    time_s: Annotated[
+        Mapping[str, NotNegative],
+        about(
+            "where the time of the case went: before_compare, start of workers, reference and"
+            " compile as far as arms tell them, the rest of the checks, allocation, windows,"
+            " lead_in with calibration and warm-up, wake of arms that rest, energy with counted"
+            " launches, total; below 1.15 checks hold start, reference and compile, and lead_in"
+            " holds wake"
+        ),
+    ] = field(default_factory=dict)
     written: bytes = field(default=b"", repr=False, compare=False)  # its line, compressed
     file: Path = field(default_factory=Path, compare=False)
     line: int = field(default=0, compare=False)

@@ -84,7 +84,7 @@ def caveats(summary: Summary) -> Iterator[str]:
 def _without_pace(case: Case) -> Iterator[str]:
     """Arms that slow down, or speed up, within each launch."""
     for arm, launches in case.arms.items():
-        grown = [_end_to_beginning(one.window_s) for one in launches]
+        grown = [_end_to_beginning(one.windows_in_time_s) for one in launches]
         if min(grown) >= DRIFT or max(grown) <= 1 / DRIFT:
             took = f"{text.visible(arm)} took {text.digits(median(grown))} times as long"
             yield (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.arms import LAUNCHES
 from gpulift.analysis.bounds import SLEEPS, Bound, bound_of
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
@@ -67,6 +68,13 @@ def test_a_host_that_waits_for_a_place_in_the_queue_sets_no_pace(
     """A window is 10 steps, of which 1 % is left as it has issued them."""
     one = {**arm("x", 1.0), **WAITS, "metrics": {"kernel_launches_per_step": launches}}
     assert bound_of(read([one]), "x").kind == kind
+
+
+def test_launches_that_one_launch_counted_are_those_of_all() -> None:
+    counted, *others = read([{**arm("x", 1.0), **WAITS, "metrics": {LAUNCHES: 6000.0}}])
+    uncounted = read([{**arm("x", 1.0), **WAITS}])[1:]
+    assert bound_of([*uncounted, counted], "x").kind == "device"
+    assert bound_of([*others, *uncounted], "x").launches == 6000
 
 
 def test_the_median_launch_decides() -> None:

@@ -282,6 +282,13 @@ def test_what_makes_figures_doubtful_is_shown() -> None:
         assert part in text
 
 
+def test_how_windows_were_taken_is_shown_where_it_is_not_by_alternating_blocks() -> None:
+    assert "each arm visited twice" in shown(sample.visited({"n": 1}, (1.0, 1.2), 0.0))
+    replaced = pinned()
+    replaced["stop"]["dropped_visits"] = 4
+    assert "4 blocks of visits replaced: an effect below 2 %" in shown(replaced)
+
+
 def test_nothing_in_a_record_is_obeyed_by_a_terminal() -> None:
     context = copy.deepcopy(sample.GPU_CONTEXT)
     context["gpu"]["name"] = f"NVIDIA {NASTY}"

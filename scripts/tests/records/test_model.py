@@ -29,3 +29,20 @@ def test_a_burst_of_operations_without_rests_is_at_a_mixed_pace(
     arms = [sample.arm(name, 1e-3, cost={"flops": 1e9, "roof": roof}) for name in ("a", "b")]
     raw = {**sample.record("gemm/own", {}, arms), **told}
     assert read_record(raw).pace == pace
+
+
+def test_windows_of_visits_come_in_the_order_of_time() -> None:
+    made = sample.visited({}, (1.0, 2.0), 0.01)
+    first, second = read_record(made).arms
+    for one in (first, second):
+        assert list(one.windows_in_time_s) == sorted(one.window_s) != list(one.window_s)
+    order = read_record(made).order
+    assert order is not None
+    assert order.visits == (0, 1, 1, 0)
+
+
+def test_windows_without_moments_stay_in_their_order() -> None:
+    made = sample.record("own/step", {}, [sample.arm("x", 1.0)])
+    made["arms"][0]["windows"].pop("start_s", None)
+    (one,) = read_record(made).arms
+    assert list(one.windows_in_time_s) == list(one.window_s)

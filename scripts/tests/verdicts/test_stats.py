@@ -13,7 +13,7 @@ from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Cost, Record
 from gpulift.records.parse import read_record
 from gpulift.verdicts import stats
-from tests.sample import GPU_CONTEXT, arm, launches, record, skipped_arm
+from tests.sample import GPU_CONTEXT, arm, launches, record, skipped_arm, visited
 
 CASE = {"bytes": 4096}
 
@@ -344,3 +344,12 @@ def test_each_launch_counts_by_its_own_items() -> None:
         assert found.value == pytest.approx(100.0)
         assert found.launches == 2
     assert stats.rate_over(apart, lambda cost: cost.bytes) is None
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 5])
+def test_linear_drift_cancels_over_two_mirrored_visits(blocks: int) -> None:
+    records = [read_record(visited({"n": 1}, (1.0, 1.2, 0.7), 0.01, blocks))]
+    for name, ratio in (("arm_1", 1.2), ("arm_2", 0.7)):
+        pair = stats.pair_ratio(records, name, "arm_0")
+        assert pair is not None
+        assert pair.ratio.value == pytest.approx(ratio, rel=1e-12)
