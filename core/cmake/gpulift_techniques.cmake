@@ -238,11 +238,13 @@ function(gpulift_add_technique theme name source parts libraries)
   set(hashes ${CMAKE_CURRENT_BINARY_DIR}/${target}.sources)
   add_custom_command(OUTPUT ${manifest}.stamp
     COMMAND ${GPULIFT_PYTHON_EXECUTABLE} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py --root ${CMAKE_SOURCE_DIR}
-            --files ${files} > ${hashes}
+            --files ${files} --stamp ${manifest}.stamp --depfile ${hashes}.d > ${hashes}
     COMMAND gpulift-bench --write-manifest $<TARGET_FILE:module.${target}> ${manifest} ${hashes} ${version_file}
     COMMAND ${CMAKE_COMMAND} -E touch ${manifest}.stamp
     DEPENDS module.${target} gpulift-bench ${script} ${CMAKE_SOURCE_DIR}/core/cmake/module_sources.py
-            ${imported_scripts} VERBATIM)
+            ${imported_scripts}
+    DEPFILE ${hashes}.d  # a header's implementation may be in no library of the module
+    VERBATIM)
   if(arg_OUTSIDE)
     set_target_properties(${object} module.${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     add_custom_target(manifest.${target} DEPENDS ${manifest}.stamp)

@@ -100,24 +100,27 @@ class Tree:
         return by_folder
 
 
-def sources_in(tree: Tree, source: str) -> dict[str, str]:
-    """SHA-256 by name, of a technique's file and all that it reaches; throws OSError."""
+def files_of(tree: Tree, source: str) -> dict[str, str]:
+    """Paths by name, of a technique's file and all that it reaches; throws OSError."""
     folder = posixpath.dirname(source)
-    sums: dict[str, str] = {}
+    paths: dict[str, str] = {}
     left = [source]
     while left:
         path = left.pop()
         content = tree.read(path)
         name = _name(path, folder)
-        if content is None or name in sums:
+        if content is None or name in paths:
             continue
-        content = without_declaration(content)
-        includes = tree.included(path, content)
-        told = json.dumps([RULE, text_of(content).tokens])
-        sums[name] = hashlib.sha256(told.encode()).hexdigest()
+        paths[name] = path
+        includes = tree.included(path, without_declaration(content))
         left += includes
         left += (other for one in includes for other in tree.implementations(one))
-    return sums
+    return paths
+
+
+def sources_in(tree: Tree, source: str) -> dict[str, str]:
+    """SHA-256 by name, of the same."""
+    return {name: _sum(tree.read(path) or b"") for name, path in files_of(tree, source).items()}
 
 
 @lru_cache(maxsize=4096)
@@ -149,6 +152,11 @@ def text_of(content: bytes) -> Text:
 def without_declaration(source: bytes) -> bytes:
     """What is left of a technique's file without its one exported object."""
     return DECLARATION.sub(b"", source)
+
+
+def _sum(content: bytes) -> str:
+    told = json.dumps([RULE, text_of(without_declaration(content)).tokens])
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _append(tokens: list[str], kind: str | None, token: str) -> None:
@@ -183,19 +191,31 @@ def checkout(root: Path) -> Tree:
     return Tree((str(file.relative_to(root)) for file in found), read)
 
 
+def rule(stamp: Path, files: Iterable[Path]) -> str:
+    """As `make` reads it."""
+    target, *names = (str(one).replace(" ", "\\ ") for one in (stamp, *sorted(files)))
+    return f"{target}: {' '.join(names)}\n"
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--files", nargs="+", type=Path, required=True)
+    parser.add_argument("--stamp", type=Path, help="what the build makes of the answer")
+    parser.add_argument("--depfile", type=Path, help="takes what --stamp is to be made anew for")
     arguments = parser.parse_args(words)
     root = arguments.root.resolve()
     source, *scripts = (file.resolve() for file in arguments.files)
     path = source.relative_to(root) if source.is_relative_to(root) else source
     try:
-        sums = sources_in(checkout(root), str(path))
+        tree = checkout(root)
+        sums = sources_in(tree, str(path))
         for script in scripts:
             sums |= sources_of_script(script.name, script)
+        if arguments.depfile is not None:
+            files = [root / one for one in files_of(tree, str(path)).values()]
+            arguments.depfile.write_text(rule(arguments.stamp, files), encoding="utf-8")
     except (ManifestError, OSError) as error:
         print(f"{source.name}: {error}", file=sys.stderr)
         return 1

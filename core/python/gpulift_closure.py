@@ -12,13 +12,12 @@ import ast
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeGuard
 
-from gpulift_syntax import Meaning, bound_by, is_plain, is_without_effect, meaning_of
+from gpulift_syntax import Meaning, bound_by, is_plain, is_without_effect, meaning_of, parsed
 
 RULE = "gpulift source 1"  # in all hashes: another rule has another number
 ENTRY = "make"  # what the worker calls of a script
@@ -52,9 +51,7 @@ class Module:
     def __init__(self, path: str, dotted: str, content: bytes) -> None:
         self.path = path
         self.package = dotted if path.endswith("__init__.py") else dotted.rpartition(".")[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings: the interpreter tells later
-            tree = ast.parse(content)
+        tree = parsed(content)
         self.entries = [entry for one in tree.body if (entry := _entry_of(one)) is not None]
         top = [one for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
         done = [one.statement for one in self.entries if not _is_definition(one.statement)]

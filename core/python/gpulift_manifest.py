@@ -39,11 +39,11 @@ import ast
 import itertools
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import gpulift_syntax
 from gpulift_closure import Closure
 
 Json = dict[str, Any]
@@ -155,9 +155,7 @@ def said_in(source: bytes) -> Json:
 def parsed(source: bytes) -> ast.Module:
     """Its syntax tree; throws ManifestError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings: the interpreter tells later
-            return ast.parse(source)
+        return gpulift_syntax.parsed(source)
     except SyntaxError as error:
         raise ManifestError(f"line {error.lineno or 1}: {error.msg}") from error
     except ValueError as error:  # a zero byte

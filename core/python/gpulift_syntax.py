@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,13 @@ class Meaning:
     text: str = ""
     chains: set[Chain] = field(default_factory=set)
     words: set[str] = field(default_factory=set)  # its constants of text
+
+
+def parsed(source: bytes) -> ast.Module:
+    """The syntax tree of a file; throws SyntaxError, and ValueError for a zero byte."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in strings: the interpreter tells later
+        return ast.parse(source)
 
 
 def meaning_of(statements: Sequence[ast.stmt], names: Names, unused: Iterable[str] = ()) -> Meaning:

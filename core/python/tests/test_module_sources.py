@@ -188,6 +188,16 @@ def test_the_build_is_told_it_with_the_script_of_python_arms(
     assert {name: found[name] for name in sums()} == sums()
 
 
+def test_the_build_is_told_when_to_ask_again(root: Path) -> None:
+    depfile = root / "own.d"
+    words = ["--root", str(root), "--files", str(root / "benches" / "a" / "own.cpp")]
+    assert sources.main([*words, "--stamp", "/build/a b.stamp", "--depfile", str(depfile)]) == 0
+    target, _, files = depfile.read_text().partition(": ")
+    assert target == "/build/a\\ b.stamp"
+    own = (f"{root}/benches/a/{name}" for name in ("own.cpp", "own.hpp"))
+    assert files.split() == [*own, *(f"{root}/{name}" for name in ALL)]
+
+
 def test_a_technique_outside_of_the_repository_is_made_of_it_too(
     root: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

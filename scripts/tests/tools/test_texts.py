@@ -97,6 +97,17 @@ def test_of_every_earlier_record_of_a_technique_the_text_is_known() -> None:
     assert untold == {f"testing/planted_{one}" for one in ("host", "spin", "triad")}, hint
 
 
+@needs_git
+@pytest.mark.parametrize(
+    "technique", ["batch/dynamic_size", "compile/regions", "optimizer/foreach"]
+)
+def test_an_import_that_moved_left_texts_as_they_were(technique: str) -> None:
+    """036b21ff, which by hashes of whole files was another text of 66 techniques."""
+    before, after = state("036b21ff~1"), state("036b21ff")
+    assert before.files != after.files
+    assert before.source(technique) == after.source(technique) != {}
+
+
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
     done = subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
