@@ -88,8 +88,9 @@ class Sampler {
   }
 
   /// Of logarithms of times, one per arm: whether an arm is hardly faster or slower than the first.
-  bool has_small_effect(const std::vector<double>& log_s) const {
+  bool has_small_effect(std::vector<double> log_s) const {
     if (!against_first_) return false;
+    for (std::size_t arm = 0; arm < plan_.items.size(); ++arm) log_s[arm] -= std::log(plan_.items[arm]);
     return std::any_of(log_s.begin() + 1, log_s.end(),
                        [&](double arm) { return std::abs(std::expm1(arm - log_s.front())) < kAlternatedBelow; });
   }

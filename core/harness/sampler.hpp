@@ -28,9 +28,10 @@ struct SamplingPlan {
   /// Arms that rest are visited twice, in an order and then in the same one backwards, and take all windows of a visit
   /// awake. Not where an arm is within kAlternatedBelow of the first: drift that is not linear may be as large.
   bool visits = false;
-  double visit_lead_in_s = 0.3;  // untimed steps at the beginning of a visit
-  double precision = 0.0025;     // stop when the interval's half-width is below
-  int min_blocks = 8;            // before the interval may stop it, and taken unless the limit comes first
+  double visit_lead_in_s = 0.3;    // untimed steps at the beginning of a visit
+  std::vector<double> items = {};  // of a step of each arm, where the judge holds arms against each other per item
+  double precision = 0.0025;       // stop when the interval's half-width is below
+  int min_blocks = 8;              // before the interval may stop it, and taken unless the limit comes first
   std::uint64_t seed = 0;
 };
 

@@ -569,6 +569,16 @@ TEST(Sampler, AnArmThatIsHardlyFasterIsSampledInAlternatingBlocks) {
   EXPECT_EQ(base.wakes(), 1 + 2 * static_cast<int>(samples.blocks.size())) << "for each window";
 }
 
+TEST(Sampler, AnEffectIsPerItemWhereStepsDoDifferentNumbersOfThem) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  RestingArm larger_batch(machine, 0.0202);
+  SamplingPlan plan = visiting_plan();
+  EXPECT_THAT(sample_two(base, larger_batch, plan).visits, testing::SizeIs(4));
+  plan.items = {8, 16};
+  EXPECT_THAT(sample_two(base, larger_batch, plan).visits, testing::IsEmpty());
+}
+
 /// One whose first steps, those of the warm-up, are slower than all that follow.
 class SlowBeginner : public RestingArm {
  public:

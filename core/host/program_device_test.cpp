@@ -87,6 +87,18 @@ TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInAnyProcess) {
   }
 }
 
+TEST_F(DeviceProgram, LaunchesOfAStepAreCountedInTheFirstLaunchAlone) {
+  if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
+  const std::vector<std::string> arguments{"--benchmark_filter=when_counted:steps", "--launches", "2"};
+  ASSERT_EQ(measure(modules({"device_steps"}), arguments).exit_code, 0);
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    for (const Json& arm : record.at("arms")) {
+      EXPECT_EQ(arm.value("metrics", Json::object()).contains("kernel_launches_per_step"), record.at("launch") == 0);
+    }
+  }
+}
+
 TEST_F(DeviceProgram, ACountThatFailsCostsThatCountAlone) {
   if (!std::filesystem::exists(build() / "libgpulift_launch_counter.so")) GTEST_SKIP() << "built without CUPTI";
   ASSERT_EQ(measure(modules({"device_steps"}), {"--benchmark_filter=when_counted:throws/(one|two)$"}).exit_code, 0);

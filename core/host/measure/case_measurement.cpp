@@ -47,6 +47,17 @@ void settle_clocks(const std::vector<Entry*>& usable) {
   }
 }
 
+// Empty where an arm counts none.
+std::vector<double> items_of(const std::vector<Entry*>& usable) {
+  std::vector<double> items;
+  for (const Entry* entry : usable) {
+    const double of_step = entry->record.cost.value_or(Cost{}).items;
+    if (of_step <= 0) return {};
+    items.push_back(of_step);
+  }
+  return items;
+}
+
 // How fast the host was beside the arm: the same launches were seen to take it twice as long while others used it.
 void keep_empty_launches(ArmRecord& record) {
   std::vector<double> found_s;
@@ -268,6 +279,7 @@ SamplingPlan CaseMeasurement::plan(const std::vector<Entry*>& usable, std::span<
                                      .clock_error_s = clock_error_s,
                                      .step_s = step_s});
   plan.seed = case_seed(job_, launch_.settings);
+  plan.items = items_of(usable);
   return plan;
 }
 
