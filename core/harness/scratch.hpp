@@ -32,6 +32,8 @@ class ScratchRoot {
   /// folder that somebody chose and that cannot be used throws std::invalid_argument, which names what chose it; the
   /// usual one only leaves missing().
   explicit ScratchRoot(const std::filesystem::path& chosen);
+  /// The same in shared memory, /dev/shm, where it can be: of one that cannot there is only missing().
+  static ScratchRoot in_shared_memory() { return ScratchRoot(InSharedMemory()); }
   ~ScratchRoot();
   ScratchRoot(const ScratchRoot&) = delete;
   ScratchRoot& operator=(const ScratchRoot&) = delete;
@@ -42,6 +44,8 @@ class ScratchRoot {
   const std::string& missing() const { return missing_; }
 
  private:
+  struct InSharedMemory {};
+  explicit ScratchRoot(InSharedMemory) { missing_ = make_in("/dev/shm"); }
   std::string make_in(const std::filesystem::path& parent);
   void lock();
 

@@ -114,6 +114,19 @@ TEST_F(ScratchRootTest, WithoutAnyIsInTheFolderForLargeTemporaryFiles) {
   EXPECT_EQ(ScratchRoot({}).path().parent_path(), std::filesystem::canonical("/var/tmp"));
 }
 
+TEST_F(ScratchRootTest, InSharedMemoryIsAnotherWhateverIsChosen) {
+  setenv("GPULIFT_SCRATCH_DIR", folder_.c_str(), 1);
+  std::filesystem::path path;
+  {
+    const ScratchRoot root = ScratchRoot::in_shared_memory();
+    if (!root.missing().empty()) GTEST_SKIP() << root.missing();
+    path = root.path();
+    EXPECT_EQ(path.parent_path(), "/dev/shm");
+    EXPECT_TRUE(std::filesystem::is_directory(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(ScratchRootTest, AChosenFolderThatIsNotThereIsAUsageError) {
   const auto none = folder_ / "none";
   EXPECT_EQ(refusal(none), "--scratch: the scratch folder does not exist (" + none.string() + ")");

@@ -1101,6 +1101,32 @@ TEST_F(Program, AFinishedRunIsGoneOnWithForMoreLaunches) {
   for (const auto& [name, seen] : launches) EXPECT_EQ(seen, (std::set<int>{0, 1, 2})) << name;
 }
 
+TEST_F(Program, AnArmHearsOfItsLaunchAndAnEarlierOneAndSharesAFolderAlsoInARunThatIsGoneOnWith) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no shared memory";
+  for (const char* launches : {"2", "3"})
+    EXPECT_EQ(measure(modules({"script_launches"}), {"--launches", launches}).exit_code, 0);
+  const auto all = records();
+  ASSERT_EQ(all.size(), 3U);
+  std::set<std::string> folders;
+  for (const Json& record : all) {
+    for (const Json& arm : record.at("arms")) {
+      const Json& told = arm.at("metrics");
+      const int launch = record.at("launch");
+      EXPECT_EQ(told.at("launch"), launch + 1);
+      EXPECT_EQ(told.at("check_seed"), all[0].at("order").at("seed"));
+      EXPECT_EQ(told.at("seed"), record.at("order").at("seed"));
+      EXPECT_EQ(told.at("found"), 2) << "of this launch, beside the mark of its owner";
+      EXPECT_EQ(told.at("earlier_launch"), launch == 0 ? -1 : 1);
+      EXPECT_EQ(told.at("earlier_seed"), launch == 0 ? Json(-1) : all[0].at("order").at("seed"));
+    }
+    const auto& notes = record.at("notes");
+    EXPECT_EQ(notes.at("writes_folder"), notes.at("reads_folder"));
+    EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + notes.at("reads_folder").get<std::string>()));
+    folders.insert(notes.at("reads_folder").get<std::string>());
+  }
+  EXPECT_EQ(folders.size(), 3U);
+}
+
 TEST_F(Program, AFinishedRunIsNotMeasuredAgain) {
   const auto arguments = measure_arguments(modules({"fine"}), {});
   ASSERT_EQ(run(arguments).exit_code, 0);

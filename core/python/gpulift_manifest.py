@@ -51,7 +51,12 @@ IDENTITY = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 NAME = re.compile(r"[a-z0-9_]+")  # of an arm or an axis
 WORD = re.compile(r"[A-Za-z0-9_.+-]+")  # on an axis: part of the id of a case
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ENGINE = ("gpulift_worker", "gpulift_manifest", "gpulift_cpu")  # what a record's method names
+ENGINE = (
+    "gpulift_worker",
+    "gpulift_manifest",
+    "gpulift_case",
+    "gpulift_cpu",
+)  # what a record's method names
 REGIMES = ("burst", "sustained")
 CACHE_STATES = ("none", "cold", "warm", "by_size", "by_case")
 PREDICTED = ("speedup", "step_time_s")

@@ -49,6 +49,12 @@ from typing import Any, Protocol, TextIO
 # Python itself leaves this folder out where PYTHONSAFEPATH is set.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import gpulift_case
+from gpulift_case import check_seed as check_seed
+from gpulift_case import earlier as earlier
+from gpulift_case import launch as launch
+from gpulift_case import shared as shared
+from gpulift_case import spent as spent
 from gpulift_cpu import CpuMeter
 from gpulift_files import disk_facts
 from gpulift_manifest import ManifestError, hash_of_work, manifest_of
@@ -364,6 +370,7 @@ def make_arm(script: Path, module: ModuleType, question: Json) -> Arm:
     """The arm that the script makes of the question."""
     if not callable(getattr(module, "make", None)):
         raise AttributeError(f"{script.name} has no function make(arm, point, seed, gpu)")
+    gpulift_case.begin(question)
     seed_generators(question["seed"])
     with skipping_what_is_not_installed():
         arm = module.make(question["arm"], question["point"], question["seed"], question["gpu"])
@@ -403,6 +410,7 @@ def check(make: Callable[[], Arm]) -> tuple[Arm, Json]:
         "has_events": arm.mark is not None,
         "has_before": arm.has_before,
         "metrics": _metrics(done("metrics", arm.metrics)),
+        "spent_s": gpulift_case.spent_s(),
         **_cost(arm),
     }
     arm.synchronize()

@@ -21,7 +21,12 @@ from gpulift.ground.errors import GpuliftError
 from tools.page import write_page
 
 SUFFIXES = (".cpp", ".cu", ".cuh", ".hpp", ".py")
-ENGINE = ("gpulift_cpu.py", "gpulift_manifest.py", "gpulift_worker.py")  # a record's method
+ENGINE = (  # a record's method
+    "gpulift_case.py",
+    "gpulift_cpu.py",
+    "gpulift_manifest.py",
+    "gpulift_worker.py",
+)
 TESTS = {"testing", "tests"}
 MODULES = ("core/python", "workloads/python")  # whose files records name by their paths in them
 

@@ -194,7 +194,10 @@ void ArmChecks::start(Entry& entry) {
     record_.gpus = watched_gpus_;
   }
   const int port = worker.ranks > 1 ? own_port() : 0;
-  entry.workers = std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port}, entry.arm);
+  entry.workers =
+      std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port,
+                                                job.earlier.value(entry.record.name, nlohmann::ordered_json())},
+                                    entry.arm);
 }
 
 int ArmChecks::own_port() {

@@ -4,6 +4,7 @@
 
 #include "case_measurement.hpp"
 #include "core/cuda/error.hpp"
+#include "core/harness/scratch.hpp"
 #include "core/host/record/catalogue.hpp"
 #include "core/host/record/record.hpp"
 #include "duet.hpp"
@@ -68,7 +69,8 @@ void measure_job(const Job& job, LaunchContext& launch, CaseRecord& record) {
   measure_duet(job, launch, head.technique(), base.technique(), record);
 }
 
-/// The case's files go with it, and those that a worker left when it was killed.
+/// The case's files go with it, and those that a worker left when it was killed. Its shared memory is a folder of its
+/// own, since a killed launch would leave gigabytes of memory until the run ends.
 class ScratchOfCase {
  public:
   explicit ScratchOfCase(const RunSettings& settings, Job job) : head_(scratch_of_case(settings, job)) {
@@ -76,6 +78,7 @@ class ScratchOfCase {
     base_ = scratch_of_case(settings, job);
     clear();
   }
+  const std::filesystem::path& shared() const { return shared_.path(); }
   ~ScratchOfCase() { clear(); }
   ScratchOfCase(const ScratchOfCase&) = delete;
   ScratchOfCase& operator=(const ScratchOfCase&) = delete;
@@ -90,12 +93,14 @@ class ScratchOfCase {
 
   std::filesystem::path head_;
   std::filesystem::path base_;
+  const ScratchRoot shared_ = ScratchRoot::in_shared_memory();
 };
 
-Result result_of(const Job& job, LaunchContext& launch, CaseRecord& record) {
+Result result_of(Job job, LaunchContext& launch, CaseRecord& record) {
   try {
     const double start_s = now_s();
     const ScratchOfCase scratch(launch.settings, job);
+    job.shared = scratch.shared();
     measure_job(job, launch, record);
     record.time_s["total"] = now_s() - start_s;
     return {};

@@ -65,6 +65,21 @@ void add_place(std::map<std::string, std::string>& environment, const Json& give
   environment["GPULIFT_NODES"] = given.at("facts").at("nodes").dump();
 }
 
+/// What gpulift_worker.py and gpulift_case.py read of the case.
+Json question_of_script(const WorkerStart& start, bool on_device) {
+  Job first_launch = start.job;
+  first_launch.launch = 0;
+  const auto& shared = start.job.shared;
+  return {{"point", start.job.point},
+          {"seed", case_seed(start.job, start.settings)},
+          {"plant", start.settings.plant},
+          {"launch_counter", on_device ? Json(launch_counter_library().string()) : Json(nullptr)},
+          {"launch", start.job.launch + 1},
+          {"check_seed", case_seed(first_launch, start.settings)},
+          {"earlier", start.earlier},
+          {"shared", shared.empty() ? Json(nullptr) : Json(shared.string())}};
+}
+
 /// Asks a child, since the loader ignores a missing preload with a message and goes on.
 bool can_preload(const WorkerStart& start, const Worker& worker) {
   if (worker.preload.empty()) return true;
@@ -279,12 +294,8 @@ void GroupRunner::start_rank(const WorkerStart& start, const Arm& arm, int rank)
     throw Skipped("the Python interpreter cannot be started: " + failure.code().message(),
                   "run ./gpulift setup, or name an interpreter with --python");
   }
-  Json question = worker.python
-                      ? Json{{"point", start.job.point},
-                             {"seed", case_seed(start.job, start.settings)},
-                             {"plant", start.settings.plant},
-                             {"launch_counter", on_device ? Json(launch_counter_library().string()) : Json(nullptr)}}
-                      : Json{{"job", to_json(start.job)}, {"settings", to_json(start.settings)}};
+  Json question = worker.python ? question_of_script(start, on_device)
+                                : Json{{"job", to_json(start.job)}, {"settings", to_json(start.settings)}};
   question["arm"] = arm.name;
   question["gpu"] = gpu;
   question["waits"] = true;

@@ -25,6 +25,7 @@ struct WorkerStart {
   std::string python;    // the interpreter of the arm's side; a file, or a name that is looked up in PATH
   bool has_device;       // whether the arm may use the GPUs that the settings name
   int port = 0;          // where several ranks meet
+  nlohmann::ordered_json earlier = {};  // the arm's metrics of an earlier launch; null: none
 };
 
 /// A port of this machine that nobody uses now: 0 where there is none.

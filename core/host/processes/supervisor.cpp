@@ -111,6 +111,7 @@ bool Supervisor::run_all(std::vector<Job> jobs) {
     for (Job& job : jobs) {
       const auto noted = notes_.find(full_case_id(job.technique, job.case_id));
       if (noted != notes_.end()) job.recalled = noted->second;
+      job.earlier = earlier_metrics(records_.all(), job);
     }
     const std::size_t finished = run_in_one_process(jobs);
     if (interrupted()) return false;

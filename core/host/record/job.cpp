@@ -48,6 +48,7 @@ constexpr auto kJob = std::tuple{std::pair{"technique", &Job::technique},
                                  std::pair{"script", &Job::script},
                                  std::pair{"launch", &Job::launch},
                                  std::pair{"recalled", &Job::recalled},
+                                 std::pair{"earlier", &Job::earlier},
                                  std::pair{"about", &Job::about}};
 
 template <typename T, typename Members>

@@ -58,7 +58,9 @@ struct Job {
   nlohmann::ordered_json script = {};  // the manifest of a technique in Python alone; null: the module has it
   int launch = 0;
   nlohmann::ordered_json recalled = nlohmann::ordered_json::object();  // notes of earlier launches
-  nlohmann::ordered_json about = nlohmann::ordered_json::object();     // see about_technique()
+  nlohmann::ordered_json earlier = nlohmann::ordered_json::object();   // metrics of an earlier launch, by arm
+  std::filesystem::path shared = {};  // its folder in shared memory while it runs; empty: none
+  nlohmann::ordered_json about = nlohmann::ordered_json::object();  // see about_technique()
 
   bool is_duet() const { return !base_module.empty(); }
 };

@@ -34,6 +34,7 @@ TEST(Job, ComesBackFromJson) {
   job.gpus = 2;
   job.all_workers = true;
   job.arms = {"pageable", "pinned"};
+  job.earlier = {{"pinned", {{"loss", 2.5}}}};
   job.script = {{"arms", {"pageable", "pinned"}}};
   EXPECT_EQ(to_json(job_from_json(to_json(job))), to_json(job));
   EXPECT_TRUE(job_from_json(to_json(job)).is_duet());

@@ -32,6 +32,7 @@ ArmSummary arm_summary_of(const Json& json, const std::string& failure_of_case) 
   const Json& cost = json.at("cost");
   arm.step_s = median_step_s(json);
   arm.cost = {.bytes = cost.at("bytes"), .flops = cost.at("flops"), .items = cost.at("items")};
+  arm.metrics = json.value("metrics", Json::object());
   for (const char* key : {"peak_device_bytes", "peak_host_bytes"}) {
     if (json.contains(key)) arm.peak_bytes[key] = json.at(key);
   }
@@ -53,7 +54,8 @@ RecordSummary summary_of(const Json& record) {
                         .outcome = record.at("outcome"),
                         .failure = failure_of(record),
                         .ceiling = record.value("ceiling", false),
-                        .notes = record.value("notes", Json::object())};
+                        .notes = record.value("notes", Json::object()),
+                        .source = record.value("source", Json())};
   for (const Json& arm : record.value("arms", Json::array()))
     summary.arms.push_back(arm_summary_of(arm, summary.failure));
   if (const Json& stop = record.value("stop", Json::object()); stop.contains("reached_half_width"))

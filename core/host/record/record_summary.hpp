@@ -18,6 +18,7 @@ struct ArmSummary {
   double step_s = 0;       // of its median window, by the clock that judges it
   Cost cost = {};
   std::map<std::string, double> peak_bytes = {};  // by the record's key
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
 };
 
 struct RecordSummary {
@@ -30,6 +31,7 @@ struct RecordSummary {
   std::vector<ArmSummary> arms = {};  // the baseline first
   std::optional<double> half_width = {};
   nlohmann::ordered_json notes = nlohmann::ordered_json::object();
+  nlohmann::ordered_json source = {};  // hashes of the technique's files
 
   /// Null where the record does not have it.
   const ArmSummary* find(const std::string& arm_name) const;

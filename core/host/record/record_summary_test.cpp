@@ -9,8 +9,8 @@ using Json = nlohmann::ordered_json;
 
 Json record() {
   return Json::parse(R"({"technique": "transfer/copy", "case_id": "bytes:4", "launch": 2, "outcome": "ok",
-    "ceiling": false, "stop": {"reached_half_width": 0.002}, "notes": {"algorithm": "7"}, "arms": [
-    {"name": "pageable", "outcome": "ok", "clock": "host", "steps_per_window": 2, "peak_host_bytes": 9,
+    "ceiling": false, "source": {"copy.cpp": "1a"}, "stop": {"reached_half_width": 0.002}, "notes": {"algorithm": "7"}, "arms": [
+    {"name": "pageable", "outcome": "ok", "clock": "host", "steps_per_window": 2, "metrics": {"loss": 2.5}, "peak_host_bytes": 9,
      "windows": {"host_s": [0.5, 0.1, 0.2], "device_s": [9, 9, 9]}, "cost": {"bytes": 4, "flops": 0, "items": 1}},
     {"name": "pinned", "outcome": "ok", "clock": "device", "steps_per_window": 1,
      "windows": {"host_s": [9, 9], "device_s": [0.1, 0.3]}, "cost": {"bytes": 4, "flops": 0, "items": 0}},
@@ -25,6 +25,9 @@ TEST(SummaryOf, NamesCaseAndLaunchAndWhatWasNoted) {
   EXPECT_EQ(summary.failure, "");
   EXPECT_EQ(summary.half_width, 0.002);
   EXPECT_EQ(summary.notes.dump(), R"({"algorithm":"7"})");
+  EXPECT_EQ(summary.source.dump(), R"({"copy.cpp":"1a"})");
+  EXPECT_EQ(summary.find("pageable")->metrics.dump(), R"({"loss":2.5})");
+  EXPECT_EQ(summary.find("pinned")->metrics.dump(), "{}") << "it was measured, and said nothing of itself";
 }
 
 TEST(SummaryOf, TakesTheMedianStepByTheClockThatJudgesTheArm) {

@@ -1,5 +1,6 @@
 #include "resume.hpp"
 
+#include "catalogue.hpp"
 #include "core/harness/record_file.hpp"
 
 namespace gpulift {
@@ -98,6 +99,22 @@ void require_same_run(const std::vector<Json>& records, const Json& context) {
 std::string record_key(const RecordSummary& record) {
   const std::string arm = record.arm.empty() ? "" : "/" + record.arm;
   return record.case_name + arm + "#" + std::to_string(record.launch);
+}
+
+Json earlier_metrics(const std::vector<RecordSummary>& records, const Job& job) {
+  std::map<int, const RecordSummary*> before;
+  for (const RecordSummary& record : records) {
+    const bool is_of_case = record.case_name == full_case_id(job.technique, job.case_id) && record.arm == job.arm;
+    const bool is_same = record.source == job.about.value("source", Json());
+    if (is_of_case && is_same && record.launch < job.launch) before[record.launch] = &record;
+  }
+  Json earlier = Json::object();
+  for (const auto& [launch, record] : before) {
+    for (const ArmSummary& arm : record->arms) {
+      if (arm.unmeasured.empty() && !earlier.contains(arm.name)) earlier[arm.name] = arm.metrics;
+    }
+  }
+  return earlier;
 }
 
 void LatestRecords::add(RecordSummary record) {

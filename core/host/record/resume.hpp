@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/harness/json.hpp"
+#include "job.hpp"
 #include "record_summary.hpp"
 
 namespace gpulift {
@@ -30,6 +31,10 @@ void require_same_run(const std::vector<nlohmann::ordered_json>& records, const 
 
 /// "transfer/pinned_copy/bytes:4096/pinned#2": technique, case, arm of a duet, launch.
 std::string record_key(const RecordSummary& record);
+
+/// Of each arm of the job, by its name: the metrics of the first of the launches before it in which the arm was
+/// measured from the same source. A launch that is measured again hears of none but those before it.
+nlohmann::ordered_json earlier_metrics(const std::vector<RecordSummary>& records, const Job& job);
 
 /// Records of which the last of each technique, case, arm and launch counts: an error may have been measured again.
 class LatestRecords {

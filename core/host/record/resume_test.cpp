@@ -151,6 +151,48 @@ TEST(RequireSameRun, AnotherWayOfMeasuringIsNotComparable) {
               ThrowsMessage<NotComparable>(HasSubstr("method 0, here it is")));
 }
 
+/// Of a launch in which one arm was measured, and the other or neither.
+RecordSummary launch_of(int launch, const char* arm, double loss, const char* source = "1a") {
+  RecordSummary summary;
+  summary.case_name = "transfer/copy/bytes:4";
+  summary.launch = launch;
+  summary.outcome = "ok";
+  summary.source = {{"copy.cpp", source}};
+  summary.arms = {{.name = arm, .unmeasured = "", .metrics = {{"loss", loss}}},
+                  {.name = "skipped", .unmeasured = "skipped: no memory"}};
+  return summary;
+}
+
+Job job_of(int launch) {
+  Job job;
+  job.technique = "transfer/copy";
+  job.case_id = "bytes:4";
+  job.launch = launch;
+  job.about = {{"source", {{"copy.cpp", "1a"}}}};
+  return job;
+}
+
+TEST(EarlierMetrics, AreThoseOfTheFirstLaunchInWhichTheArmWasMeasured) {
+  const std::vector<RecordSummary> records{launch_of(1, "pinned", 3), launch_of(0, "pageable", 1),
+                                           launch_of(2, "pageable", 2)};
+  EXPECT_EQ(earlier_metrics(records, job_of(3)), (Json{{"pageable", {{"loss", 1.0}}}, {"pinned", {{"loss", 3.0}}}}))
+      << "of an arm that was skipped there is nothing";
+}
+
+TEST(EarlierMetrics, ALaunchThatIsMeasuredAgainHearsOfNoneBehindIt) {
+  const std::vector<RecordSummary> records{launch_of(0, "pinned", 1), launch_of(1, "pinned", 2)};
+  EXPECT_EQ(earlier_metrics(records, job_of(0)), Json::object());
+  EXPECT_EQ(earlier_metrics(records, job_of(1)).at("pinned").at("loss"), 1);
+}
+
+TEST(EarlierMetrics, AreOfThisCaseArmAndSourceAlone) {
+  RecordSummary other_case = launch_of(0, "pinned", 1);
+  other_case.case_name = "transfer/copy/bytes:8";
+  RecordSummary duet = launch_of(0, "pinned", 1);
+  duet.arm = "pinned";
+  EXPECT_EQ(earlier_metrics({other_case, duet, launch_of(0, "pinned", 1, "2b")}, job_of(1)), Json::object());
+}
+
 TEST(LatestRecords, TheLastOfALaunchCounts) {
   LatestRecords latest;
   latest.add(summary_of(record(context(), 0, "error")));

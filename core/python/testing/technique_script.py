@@ -9,9 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import gpulift_case
 import pytest
 from gpulift_manifest import manifest_of
 from gpulift_worker import Arm, Skip
+
+SEED = 7
 
 
 def script_of(test: str) -> Path:
@@ -44,8 +47,9 @@ def points(test: str) -> list[dict[str, Any]]:
 
 def made(technique: ModuleType, name: str, point: Mapping[str, Any]) -> Arm:
     """An arm of the case, after the step that is checked; the test is skipped where the arm is."""
+    gpulift_case.begin({"seed": SEED})
     try:
-        arm: Arm = technique.make(name, point, 7, None)
+        arm: Arm = technique.make(name, point, SEED, None)
     except (ModuleNotFoundError, Skip) as missing:
         pytest.skip(str(missing))
     arm.before()

@@ -113,6 +113,21 @@ def test_gives_the_script_its_case(tmp_path: Path) -> None:
     assert notes["case"] == "loop {'size': 4} 7 2"
 
 
+def test_gives_the_script_what_the_engine_says_of_its_launch(tmp_path: Path) -> None:
+    top = "import time\nfrom gpulift_worker import check_seed, earlier, launch, shared, spent\n"
+    body = (
+        "with spent('reference'):\n"
+        "    time.sleep(0.01)\n"
+        "told = f'{launch()} {check_seed()} {earlier()} {shared()}'\n"
+        "return Arm(int, float, notes={'told': told})"
+    )
+    more = {"launch": 2, "check_seed": 5, "earlier": {"loss": 2.5}, "shared": str(tmp_path)}
+    with Worker(tmp_path, body, top) as worker:
+        hello = worker.hello(**more)
+    assert hello["notes"]["told"] == f"2 5 {{'loss': 2.5}} {tmp_path}"
+    assert hello["spent_s"]["reference"] >= 0.01
+
+
 def test_says_the_versions_of_what_the_script_imports_and_of_what_its_arm_names(
     tmp_path: Path,
 ) -> None:
