@@ -82,7 +82,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         require_compiler(device)
         keep_the_compiler_quiet()
     threads = set_up(device)
-    return Job(name, device, seed, arm).arm(threads, roof="gemm/bf16")
+    job = Job(name, device, seed, arm)
+    return job.arm(threads, compiles=arm == "grouped_compiled", roof="gemm/bf16")
 
 
 class Job(FirstSteps):

@@ -94,8 +94,13 @@ class FirstSteps(Resting):
         self.notes: dict[str, str] = {}  # of the arm, which the check adds to
         super().__init__(name, device, seed)
 
-    def arm(self, threads: int, **said: Any) -> Arm:
-        """Its steps and what they take; `said` is what else the arm says."""
+    def arm(self, threads: int, *, compiles: bool = False, **said: Any) -> Arm:
+        """Its steps and what they take; `said` is what else the arm says. One that compiles does so
+        here, and its record tells for how long."""
+        if compiles:
+            with spent("compile"):
+                self.training.step()
+                self.training.synchronize()
         made = arm_on(
             self.device,
             threads,
@@ -114,18 +119,15 @@ class FirstSteps(Resting):
         """How far the gradients of the first step are from TF32's; in a later launch how far the
         losses of two steps are from those of the first. Failed where losses or work are others.
         All launches check from the seed of the first."""
-        own_seed, self.seed = self.seed, check_seed()
-        try:
+        earlier = repeats.expected()
+        with self.from_seed(check_seed()):
             self.prepare_check()
-            earlier = repeats.expected()
             if earlier is None:
                 return self.error_of_first_steps()
             self.notes["check"] = repeats.SAID
             self.begin()
             self.facts = repeats.take_steps(self.training, work_of_step(self.name))
             return repeats.deviation(self.facts, earlier, self.repeat_tolerance)
-        finally:
-            self.seed = own_seed
 
     def prepare_check(self) -> None:
         """What has to be known or set before: nothing."""
@@ -164,10 +166,11 @@ class FirstSteps(Resting):
         self.begin()
         self.training.losses = []
         self.training.make_gradients()
-        gaps = self.gaps_to(exact.gradients)
+        gaps = gaps_between(self.training, exact.gradients)
         norm = norm_of_gradients(self.training)
         expected_losses = list(exact.losses)
         del exact
+        free_memory(self.device)  # what the check took is no part of a step's
         if self.bounds:
             self.bounds.check(gaps)
         self.training.update()
@@ -188,22 +191,24 @@ class FirstSteps(Resting):
         }
         return of_all.distance
 
-    def gaps_to(self, exact: Iterable[torch.Tensor]) -> list[Gap]:
-        """Of the last backward pass, for each parameter whose exact gradient is not 0."""
-        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
-        gaps = []
-        for (name, mine), theirs in zip(self.training.model.named_parameters(), exact, strict=True):
-            if not theirs.any():
-                continue
-            if mine.grad is None or not mine.grad.any():  # one would not show in the norm of all
-                raise Failed(f"no gradient reaches {name}")
-            found = mine.grad / scale
-            squares = (squared_norm(one) for one in (found - theirs, found, theirs))
-            gaps.append(Gap(name, *squares))
-        return gaps
-
     def prepare_exact(self, model: nn.Module) -> None:
         """What the model in TF32 takes over from this one: nothing."""
+
+
+def gaps_between(training: Training, exact: Iterable[torch.Tensor]) -> list[Gap]:
+    """Of its last backward pass and the exact gradients, for each parameter whose exact one is
+    not 0. Raises Failed where no gradient reaches one of these."""
+    scale = training.scaler.get_scale() if training.scaler else 1.0
+    gaps = []
+    for (name, mine), theirs in zip(training.model.named_parameters(), exact, strict=True):
+        if not theirs.any():
+            continue
+        if mine.grad is None or not mine.grad.any():  # one would not show in the norm of all
+            raise Failed(f"no gradient reaches {name}")
+        found = mine.grad / scale
+        squares = (squared_norm(one) for one in (found - theirs, found, theirs))
+        gaps.append(Gap(name, *squares))
+    return gaps
 
 
 def total(gaps: Iterable[Gap]) -> Gap:
@@ -217,11 +222,15 @@ def exact_steps(
     device: torch.device,
     seed: int,
     steps: int,
-    prepare: Callable[[nn.Module], None],
+    prepare: Callable[[nn.Module], object] = lambda _: None,
+    *,
+    tf32: bool = True,
 ) -> Reference:
-    """The gradients of the first step, and the losses of some, of eager steps in TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    allow_tf32(True)
+    """The gradients of the first step, and the losses of some, of eager steps in TF32 or FP32."""
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = products.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    allow_tf32(tf32)
+    cudnn.benchmark = False  # a search takes longer than so few steps
     with device:
         plain = Training(name, device, seed, plain=True)
     prepare(plain.model)
@@ -233,7 +242,7 @@ def exact_steps(
     losses = plain.losses
     del plain
     free_memory(device)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    products.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
     return Reference(losses, gradients)
 
 

@@ -67,7 +67,7 @@ class KeptGradients:
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """Raises DamagedError where one is not what was written, and removes the file."""
-        buffer = torch.empty(max(map(math.prod, self.head.shapes), default=0))
+        buffer = torch.empty(max(map(math.prod, self.head.shapes), default=0), device="cpu")
         with self.file.open("rb") as kept:
             kept.seek(self.start)
             for shape, expected in zip(self.head.shapes, self.head.sums, strict=True):
@@ -109,6 +109,8 @@ def shared_reference(
                 notes[NOTE] = "this arm's own: shared memory is too small"
                 return made
             del made
+            if device.type == "cuda":
+                torch.cuda.empty_cache()  # so that this arm has what the others have
             found = read(file, whose, device)
         if found is None:
             raise RuntimeError("a reference that was just written cannot be read")

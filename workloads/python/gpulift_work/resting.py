@@ -3,6 +3,9 @@ case's arms do not fit a card together."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 
@@ -60,6 +63,15 @@ class Resting:
         for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
             parameter.data = first.data.to(parameter.dtype)
         self.resting = False
+
+    @contextlib.contextmanager
+    def from_seed(self, seed: int) -> Iterator[None]:
+        """Whatever begins within begins with the weights and data of this seed."""
+        own, self.seed = self.seed, seed
+        try:
+            yield
+        finally:
+            self.seed = own
 
     def _drop_state(self) -> None:
         self.training.loss = None

@@ -183,7 +183,7 @@ def test_what_a_first_launch_did_not_do_is_refused(facts: Facts, change: Change,
         job_of(begin(2, facts), change).error()
 
 
-@pytest.mark.parametrize("name", repeats.WORK)
+@pytest.mark.parametrize("name", ["check_parameters", "check_flops", "check_items"])
 def test_other_work_is_refused(facts: Facts, name: str) -> None:
     with pytest.raises(Failed, match=f"{name} is"):
         job_of(begin(2, {**facts, name: facts[name] + 1})).error()
@@ -232,3 +232,13 @@ def test_the_seed_of_the_arm_is_back_after_a_check_that_failed(facts: Facts) -> 
         job.error()
     assert job.seed == 12
     assert training.TWINS["llama_toy"].batch == len(job.training.input)
+
+
+def test_what_an_arm_compiles_it_compiles_while_it_is_made() -> None:
+    seed = begin()
+    job_of(seed).arm(1)
+    assert gpulift_case.spent_s() == {}
+    job = job_of(seed)
+    job.arm(1, compiles=True)
+    assert gpulift_case.spent_s()["compile"] > 0
+    assert job.training.loss is not None
