@@ -628,13 +628,27 @@ def errors_of(
     training: Training, rows: int, notes: MutableMapping[str, str] | None = None
 ) -> tuple[float, float]:
     """Of a step on so many rows of tokens in the training's own precision: the distance of its
-    loss, and of its gradients, from those of the exact model, relative. Changes no weight. Arms
-    with the same weights and rows share what the exact model finds, or `notes` of the arm say why
-    not."""
-    given, target = training.input[:rows], training.target[:rows]
+    loss, and of its gradients, from those of the exact model, relative. Changes no weight. With
+    `notes`, which are the arm's, it is computed once for all arms that have the same weights and
+    rows, or they say why not."""
     training.optimizer.zero_grad(set_to_none=True)
-    notes = {} if notes is None else notes
-    exact = shared_reference(
+    exact = exact_step(training, rows) if notes is None else shared_step(training, rows, notes)
+    with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
+        loss = training.loss_of(training.input[:rows], training.target[:rows])
+    loss.backward()
+    of_loss = abs(float(loss.detach()) / exact.losses[0] - 1)
+    try:
+        return of_loss, distance_to(exact.gradients, training.model)
+    except DamagedError as damaged:
+        assert notes is not None
+        notes[NOTE] = f"this arm's own: {damaged}"
+        return of_loss, distance_to(exact_step(training, rows).gradients, training.model)
+
+
+def shared_step(training: Training, rows: int, notes: MutableMapping[str, str]) -> Reference:
+    """exact_step(), of whichever arm computed it first."""
+    batch = {"given": training.input[:rows], "target": training.target[:rows]}
+    return shared_reference(
         partial(exact_step, training, rows),
         training.device,
         notes,
@@ -642,18 +656,9 @@ def errors_of(
         of="a step of the exact model",
         model=training.model_name,
         weights=words_of(training.model.state_dict()),
-        rows=words_of({"given": given, "target": target}),
+        rows=words_of(batch),
         bf16=training.bf16,
     )
-    with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
-        loss = training.loss_of(given, target)
-    loss.backward()
-    of_loss = abs(float(loss.detach()) / exact.losses[0] - 1)
-    try:
-        return of_loss, distance_to(exact.gradients, training.model)
-    except DamagedError as damaged:
-        notes[NOTE] = f"this arm's own: {damaged}"
-        return of_loss, distance_to(exact_step(training, rows).gradients, training.model)
 
 
 def exact_step(training: Training, rows: int) -> Reference:
