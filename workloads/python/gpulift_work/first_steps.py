@@ -138,7 +138,7 @@ class FirstSteps(Resting):
         try:
             return self.error_from(self.reference())
         except DamagedError as damaged:
-            self.notes[NOTE] = f"this arm's own: {damaged}"
+            self.notes[NOTE] = f"an arm's own: {damaged}"
             self.rest()
             return self.error_from(self.own_reference())
 

@@ -23,7 +23,7 @@ import torch
 from gpulift_worker import shared, spent
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-NOTE = "reference"  # of an arm that has one of its own, with why
+NOTE = "reference"  # of a record: that an arm has one of its own, and why
 LONGEST_HEAD = 1 << 20  # in bytes
 
 
@@ -92,7 +92,7 @@ def shared_reference(
     with spent("reference"):
         folder = shared()
         if folder is None:
-            notes[NOTE] = "this arm's own: there is no shared memory"
+            notes[NOTE] = "an arm's own: there is no shared memory"
             return compute()
         whose = identity(device, named)
         file = folder / f"{hashlib.sha256(json.dumps(whose).encode()).hexdigest()}.reference"
@@ -106,7 +106,7 @@ def shared_reference(
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
-                notes[NOTE] = "this arm's own: shared memory is too small"
+                notes[NOTE] = "an arm's own: shared memory is too small"
                 return made
             del made
             if device.type == "cuda":

@@ -25,7 +25,10 @@ PARAMETERS = "check_parameters"
 # layers that is 0.012.
 LOSS_TOLERANCE = 1e-3
 NORM_TOLERANCE = 0.005
-SAID = "losses of two steps, the gradients' norm and the work against those of the first launch"
+SAID = (  # in a note of the record, which all arms share
+    "of arms that the first launch checked, losses of two steps, the gradients' norm and the work"
+    " against those of that launch"
+)
 
 
 def expected() -> Mapping[str, float] | None:

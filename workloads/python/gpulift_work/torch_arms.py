@@ -76,7 +76,7 @@ class Job:
     def __init__(self, name: str, device: torch.device, mode: str) -> None:
         self.name, self.device, self.compiles = name, device, bool(mode)
         self.earlier = repeats.expected()
-        self.notes = {"check": repeats.SAID if self.earlier else SAID}
+        self.notes = {"check": repeats.SAID} if self.earlier else {"whole_check": SAID}
         self.facts: dict[str, float] = {}
         self.cold_start_s = 0.0
         # Before the training, which may need the memory: what arms share is not on the card.
@@ -122,7 +122,7 @@ class Job:
         try:
             gaps = gaps_between(self.training, exact.gradients)
         except DamagedError as damaged:
-            self.notes[NOTE] = f"this arm's own: {damaged}"
+            self.notes[NOTE] = f"an arm's own: {damaged}"
             gaps = gaps_between(self.training, self.own_reference().gradients)
         BOUNDS.check(gaps)
         distance = total(gaps).distance

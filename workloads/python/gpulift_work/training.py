@@ -641,7 +641,7 @@ def errors_of(
         return of_loss, distance_to(exact.gradients, training.model)
     except DamagedError as damaged:
         assert notes is not None
-        notes[NOTE] = f"this arm's own: {damaged}"
+        notes[NOTE] = f"an arm's own: {damaged}"
         return of_loss, distance_to(exact_step(training, rows).gradients, training.model)
 
 

@@ -148,7 +148,7 @@ def test_shared_memory_that_is_too_small_leaves_each_its_own(
     for _ in range(2):
         notes: dict[str, str] = {}
         assert asked(lambda: large, notes) is large
-        assert notes == {"reference": "this arm's own: shared memory is too small"}
+        assert notes == {"reference": "an arm's own: shared memory is too small"}
     assert not list(folder.glob("*.part")) + list(folder.glob("*.reference"))
 
 
@@ -177,7 +177,7 @@ def test_without_shared_memory_each_has_its_own_and_says_so() -> None:
     notes: dict[str, str] = {}
     own = made()
     assert asked(lambda: own, notes) is own
-    assert notes == {"reference": "this arm's own: there is no shared memory"}
+    assert notes == {"reference": "an arm's own: there is no shared memory"}
 
 
 def test_two_that_want_it_at_once_compute_it_once(folder: Path) -> None:
