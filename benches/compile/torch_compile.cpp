@@ -10,7 +10,7 @@ void run(gpulift::Trial& trial) {
   gpulift::TrainingComparison comparison = gpulift::compare_twins(trial);
   const gpulift::Twin twin = gpulift::twin_named(trial.word("model"));
   const auto python = [&](const std::string& name) { return gpulift::python_twin(trial, comparison, name); };
-  // Weights of Python and of C++ differ: each side is checked against its own steps in FP32.
+  // Weights of Python and of C++ differ: each side is checked against exact steps of its own.
   comparison.compare({python("eager"), python("default"), python("reduce_overhead"), python("max_autotune"),
                       comparison.arm("cpp_eager", twin.options())},
                      twin.tolerance);

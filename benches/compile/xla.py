@@ -4,7 +4,6 @@ operation."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 
 from gpulift_worker import Arm
 
@@ -15,9 +14,9 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     """A training step of the point's model. A process loads one framework alone."""
     model = str(point["model"])
     if arm in MODES:
-        made: Arm = import_module("gpulift_work.training").make_arm(model, seed, gpu, MODES[arm])
-    else:
-        made = import_module("gpulift_work.jax_training").make_arm(
-            model, seed, gpu, jit=arm == "jit"
-        )
-    return made
+        from gpulift_work import torch_arms
+
+        return torch_arms.make_arm(model, seed, gpu, MODES[arm])
+    from gpulift_work import jax_training
+
+    return jax_training.make_arm(model, seed, gpu, jit=arm == "jit")

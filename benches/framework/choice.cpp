@@ -10,7 +10,7 @@ void run(gpulift::Trial& trial) {
   gpulift::TrainingComparison comparison = gpulift::compare_twins(trial);
   const gpulift::Twin twin = gpulift::twin_named(trial.word("model"));
   const auto python = [&](const std::string& name) { return gpulift::python_twin(trial, comparison, name); };
-  // Weights differ between frameworks: each is checked against its own steps in FP32.
+  // Weights differ between frameworks: each is checked against exact steps of its own.
   comparison.compare({python("pytorch_compiled"), python("jax_jit"), python("pytorch_eager"),
                       comparison.arm("libtorch_eager", twin.options())},
                      twin.tolerance);

@@ -147,7 +147,9 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         keep_the_compiler_quiet()
     threads = set_up(device)
     job = Job(name, device, seed, arm)
-    return job.arm(threads, roof="" if name == "llama_toy" else "gemm/bf16")
+    return job.arm(
+        threads, compiles=arm in COMPILED, roof="" if name == "llama_toy" else "gemm/bf16"
+    )
 
 
 class Job(FirstSteps):

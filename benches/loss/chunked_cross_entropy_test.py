@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+import gpulift_case  # noqa: E402
+from gpulift_work import training  # noqa: E402
 
 TOY = {"model": "llama_toy"}
 LARGE = {"model": "llama_1b"}
@@ -106,7 +110,56 @@ def test_an_arm_counts_its_work_and_tells_how_far_it_is_off(technique: ModuleTyp
     arm.step()
     arm.rest()
     assert arm.error() < arm.tolerance
-    assert arm.metrics().keys() == {"gradient_error", "loss_error"}  # and of a GPU its peaks
+    told = {name for name in arm.metrics() if not name.startswith("check_")}
+    assert told == {"gradient_error", "loss_error"}  # and of a GPU its peaks
+
+
+def test_a_later_launch_repeats_two_steps_and_refuses_others(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = technique.make("chunked", TOY, 7, None)
+    gpulift_case.begin({"seed": 7})
+    arm.error()
+    facts = arm.metrics()
+    monkeypatch.setattr(technique, "errors_of", None)
+    gpulift_case.begin({"seed": 8, "check_seed": 7, "launch": 2, "earlier": facts})
+    assert technique.make("chunked", TOY, 8, None).error() < 1e-6
+    right = technique.loss_and_gradient
+
+    def halved(*given: object) -> tuple[Any, Any]:
+        loss, gradient = right(*given)
+        return loss, gradient / 2
+
+    monkeypatch.setattr(technique, "loss_and_gradient", halved)
+    with pytest.raises(technique.Failed, match=r"gradients have a norm of 0\.\d+, in the first"):
+        technique.make("chunked", TOY, 8, None).error()
+
+
+def test_losses_share_what_the_exact_model_finds(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = []
+    genuine = training.exact_step
+
+    def noted(one: Any, rows: int) -> Any:
+        seen.append(rows)
+        return genuine(one, rows)
+
+    monkeypatch.setattr(training, "exact_step", noted)
+    gpulift_case.begin({"seed": 7, "shared": str(tmp_path)})
+    errors = [technique.make(arm, TOY, 7, None).error() for arm in ("eager", "chunked")]
+    assert all(0 < error < 1e-5 for error in errors)
+    assert seen == [8]
+    gpulift_case.begin({"seed": 8, "shared": str(tmp_path)})
+    technique.make("eager", TOY, 8, None).error()
+    assert seen == [8, 8], "other weights"
+
+
+@pytest.fixture(autouse=True)
+def no_case_afterwards() -> Iterator[None]:
+    """What a test said of its case."""
+    yield
+    gpulift_case.begin({"seed": 0})
 
 
 @pytest.mark.parametrize("arm", ["liger", "cut_cross_entropy"])

@@ -134,8 +134,8 @@ class Job(FirstSteps):
             if training.input.is_floating_point():
                 training.input = training.input.to(torch.bfloat16)
 
-    def error(self) -> float:
-        """With a scale that holds: one that is too large leaves updates out."""
+    def prepare_check(self) -> None:
+        """A scale that holds: one that is too large leaves updates out."""
         scaler = self.training.scaler
         lowered = scaler is not None
         while scaler is not None and lowered:
@@ -144,7 +144,6 @@ class Job(FirstSteps):
             self.training.losses = []
             self.training.train_until(self.checked_steps)
             lowered = 1 < scaler.get_scale() < scale
-        return super().error()
 
 
 def roof_of(arm: str, name: str) -> str:

@@ -15,7 +15,7 @@ struct Twin {
   std::int64_t batch_size;
   Precision precision;
   bool channels_last = false;
-  double tolerance = 0;    // of the losses of 20 steps, relative to FP32
+  double tolerance = 0;    // of the losses of 5 steps, relative to FP32 or, in Python, TF32
   std::string model = {};  // where it is not the twin's name: the same model with another batch
 
   TrainingOptions options() const { return {.precision = precision, .channels_last = channels_last}; }

@@ -1,15 +1,20 @@
-"""A training whose first steps are held against those of the same model in TF32."""
+"""A training whose first steps are held against those of the same model in TF32; in later launches
+of a case against those of its first one."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from gpulift_worker import Arm, Failed, Skip
+from gpulift_worker import Arm, Failed, Skip, check_seed, spent
 from torch import nn
 
+from gpulift_work import repeats
+from gpulift_work.references import NOTE, DamagedError, Reference, shared_reference, source_of
+from gpulift_work.repeats import norm_of_gradients, squared_norm
 from gpulift_work.resting import Resting
 from gpulift_work.training import (
     Training,
@@ -79,17 +84,24 @@ class FirstSteps(Resting):
 
     bounds: Bounds | None = None  # of its gradients beside the tolerance of their distance
     loss_tolerance = LOSS_TOLERANCE
+    repeat_tolerance = repeats.LOSS_TOLERANCE
     checked_steps = CHECKED_STEPS
 
     def __init__(self, name: str, device: torch.device, seed: int) -> None:
         require_memory(name, device)
         self.name = name
         self.facts: dict[str, float] = {}  # of the last check
+        self.notes: dict[str, str] = {}  # of the arm, which the check adds to
         super().__init__(name, device, seed)
 
-    def arm(self, threads: int, **said: Any) -> Arm:
-        """Its steps and what they take; `said` is what else the arm says."""
-        return arm_on(
+    def arm(self, threads: int, *, compiles: bool = False, **said: Any) -> Arm:
+        """Its steps and what they take; `said` is what else the arm says. One that compiles does so
+        here, and its record tells for how long."""
+        if compiles:
+            with spent("compile"):
+                self.training.step()
+                self.training.synchronize()
+        made = arm_on(
             self.device,
             threads,
             step=self.training.step,
@@ -100,18 +112,65 @@ class FirstSteps(Resting):
             **work_of_step(self.name),
             **said,
         )
+        self.notes.update(made.notes)
+        return replace(made, notes=self.notes)
 
     def error(self) -> float:
-        """How far the gradients of the first step are from TF32's; Failed where losses are."""
+        """How far the gradients of the first step are from TF32's; in a later launch how far the
+        losses of two steps are from those of the first. Failed where losses or work are others.
+        All launches check from the seed of the first."""
+        earlier = repeats.expected()
+        with self.from_seed(check_seed()):
+            self.prepare_check()
+            if earlier is None:
+                return self.error_of_first_steps()
+            self.notes["check"] = repeats.SAID
+            self.begin()
+            self.facts = repeats.take_steps(self.training, work_of_step(self.name))
+            return repeats.deviation(self.facts, earlier, self.repeat_tolerance)
+
+    def prepare_check(self) -> None:
+        """What has to be known or set before: nothing."""
+
+    def error_of_first_steps(self) -> float:
+        """The whole check."""
         self.rest()
-        expected, expected_losses = exact_steps(
-            self.name, self.device, self.seed, self.checked_steps, self.prepare_exact
+        try:
+            return self.error_from(self.reference())
+        except DamagedError as damaged:
+            self.notes[NOTE] = f"an arm's own: {damaged}"
+            self.rest()
+            return self.error_from(self.own_reference())
+
+    def reference(self) -> Reference:
+        """That of the case, which its first arm computes."""
+        return shared_reference(
+            self.own_reference,
+            self.device,
+            self.notes,
+            source=source_of(inspect.getfile(type(self))),
+            of=f"{self.checked_steps} steps by {type(self).prepare_exact.__qualname__}",
+            model=self.name,
+            seed=self.seed,
         )
+
+    def own_reference(self) -> Reference:
+        """The same, computed by this arm."""
+        with spent("reference"):
+            return exact_steps(
+                self.name, self.device, self.seed, self.checked_steps, self.prepare_exact
+            )
+
+    def error_from(self, exact: Reference) -> float:
+        """Of the gradients of the first step; Failed where losses are."""
         self.begin()
         self.training.losses = []
         self.training.make_gradients()
-        gaps = self.gaps_to(expected)
-        del expected
+        gaps = gaps_between(self.training, exact.gradients)
+        norm = norm_of_gradients(self.training)
+        expected_losses = list(exact.losses)
+        del exact
+        free_memory(self.device)  # what the check took is no part of a step's
         if self.bounds:
             self.bounds.check(gaps)
         self.training.update()
@@ -128,25 +187,28 @@ class FirstSteps(Resting):
             f"loss_deviation_of_{self.checked_steps}_steps": apart,
             "gradient_norm_ratio": of_all.norm_ratio,
             "least_gradient_cosine": min(gap.cosine for gap in gaps),
+            **repeats.found_of(self.training, norm, work_of_step(self.name)),
         }
         return of_all.distance
 
-    def gaps_to(self, exact: list[torch.Tensor]) -> list[Gap]:
-        """Of the last backward pass, for each parameter whose exact gradient is not 0."""
-        scale = self.training.scaler.get_scale() if self.training.scaler else 1.0
-        gaps = []
-        for (name, mine), theirs in zip(self.training.model.named_parameters(), exact, strict=True):
-            if not theirs.any():
-                continue
-            if not mine.grad.any():  # one of many would not show in their norm
-                raise Failed(f"no gradient reaches {name}")
-            found = mine.grad / scale
-            squares = (squared_norm(one) for one in (found - theirs, found, theirs))
-            gaps.append(Gap(name, *squares))
-        return gaps
-
     def prepare_exact(self, model: nn.Module) -> None:
         """What the model in TF32 takes over from this one: nothing."""
+
+
+def gaps_between(training: Training, exact: Iterable[torch.Tensor]) -> list[Gap]:
+    """Of its last backward pass and the exact gradients, for each parameter whose exact one is
+    not 0. Raises Failed where no gradient reaches one of these."""
+    scale = training.scaler.get_scale() if training.scaler else 1.0
+    gaps = []
+    for (name, mine), theirs in zip(training.model.named_parameters(), exact, strict=True):
+        if not theirs.any():
+            continue
+        if mine.grad is None or not mine.grad.any():  # one would not show in the norm of all
+            raise Failed(f"no gradient reaches {name}")
+        found = mine.grad / scale
+        squares = (squared_norm(one) for one in (found - theirs, found, theirs))
+        gaps.append(Gap(name, *squares))
+    return gaps
 
 
 def total(gaps: Iterable[Gap]) -> Gap:
@@ -160,24 +222,28 @@ def exact_steps(
     device: torch.device,
     seed: int,
     steps: int,
-    prepare: Callable[[nn.Module], None],
-) -> tuple[list[torch.Tensor], list[float]]:
-    """The gradients of the first step, and the losses of some, of eager steps in TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    allow_tf32(True)
+    prepare: Callable[[nn.Module], object] = lambda _: None,
+    *,
+    tf32: bool = True,
+) -> Reference:
+    """The gradients of the first step, and the losses of some, of eager steps in TF32 or FP32."""
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = products.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    allow_tf32(tf32)
+    cudnn.benchmark = False  # a search takes longer than so few steps
     with device:
         plain = Training(name, device, seed, plain=True)
     prepare(plain.model)
     plain.make_gradients()
     gradients = [one.grad.clone() for one in plain.model.parameters()]
-    plain.optimizer.step()
+    plain.update()
     plain.record()
     plain.train_until(steps)
     losses = plain.losses
     del plain
     free_memory(device)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-    return gradients, losses
+    products.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+    return Reference(losses, gradients)
 
 
 def require_memory(name: str, device: torch.device) -> None:
@@ -196,8 +262,3 @@ def require_memory(name: str, device: torch.device) -> None:
 def allow_tf32(allowed: bool) -> None:
     """In products of FP32."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
-
-
-def squared_norm(values: torch.Tensor) -> float:
-    """In FP32."""
-    return float(torch.linalg.vector_norm(values.float())) ** 2

@@ -25,7 +25,7 @@ from gpulift_worker import Arm, Skip, ran_out_of_memory, usable_cores
 
 from gpulift_work.jax_models import Arrays, Gpt, Lstm, Mlp, Model, Resnet
 
-CHECKED_STEPS = 20
+CHECKED_STEPS = 5
 TIMED_STEPS = 20
 COLD_STEPS = 3
 EPSILON = 1e-8

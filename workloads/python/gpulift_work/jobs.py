@@ -75,6 +75,7 @@ def arm_with(
     job.checked_steps = checked_steps
     return job.arm(
         threads,
+        compiles="compiled" in settings,
         tolerance=tolerance_of(settings, name),
         roof="" if "toy" in name else roof_of(settings),
     )

@@ -3,10 +3,13 @@ case's arms do not fit a card together."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 
-from gpulift_work.training import TWINS, Training, free_memory, make_model
+from gpulift_work.training import TWINS, Training, free_memory, make_batch, make_model
 
 
 class Resting:
@@ -21,6 +24,7 @@ class Resting:
         self.memory_format = torch.channels_last if last else torch.preserve_format
         with device:  # which draws a billion weights sooner than a host
             self.training = training or Training(name, device, seed)
+        self.seed_of_batch = seed
         self.resting = False
 
     @property
@@ -44,14 +48,30 @@ class Resting:
             self.training.step()
 
     def begin(self) -> None:
-        """With the weights of the first step, without gradients and moments."""
+        """With the weights of the first step, without gradients and moments; with its data, too,
+        where `seed` has become another."""
         self._drop_state()
+        training = self.training
         torch.manual_seed(self.seed)
         with self.device:
-            fresh = make_model(self.training.model_name).to(memory_format=self.memory_format)
+            fresh = make_model(training.model_name).to(memory_format=self.memory_format)
+            if self.seed_of_batch != self.seed:  # as a training draws it, behind the weights
+                given = make_batch(training.model_name, len(training.input))
+                training.input.copy_(given[0])
+                training.target.copy_(given[1])
+                self.seed_of_batch = self.seed
         for parameter, first in zip(self.parameters, fresh.parameters(), strict=True):
             parameter.data = first.data.to(parameter.dtype)
         self.resting = False
+
+    @contextlib.contextmanager
+    def from_seed(self, seed: int) -> Iterator[None]:
+        """Whatever begins within begins with the weights and data of this seed."""
+        own, self.seed = self.seed, seed
+        try:
+            yield
+        finally:
+            self.seed = own
 
     def _drop_state(self) -> None:
         self.training.loss = None

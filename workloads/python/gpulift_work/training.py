@@ -15,8 +15,9 @@ import shutil
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,9 +29,16 @@ from torch import nn
 
 from gpulift_work.experts import MOE_SIZES, Moe
 from gpulift_work.llama import LLAMA_SIZES, Attend, Llama, LlamaSize
+from gpulift_work.references import (
+    NOTE,
+    DamagedError,
+    Reference,
+    shared_reference,
+    source_of,
+    sum_of_words,
+)
 from gpulift_work.vit import VIT_SIZES, Vit
 
-CHECKED_STEPS = 20
 TIMED_STEPS = 20
 FP8_CAPABILITY = (8, 9)
 COLD_STEPS = 3  # the first compiles, the next two warm up and record graphs where a mode has them
@@ -410,18 +418,6 @@ class Training:
         return (monotonic() - start_s) / steps
 
 
-def reference_losses(
-    name: str, device: torch.device, seed: int, steps: int = CHECKED_STEPS
-) -> list[float]:
-    """Of eager steps in FP32 with TF32 off from the same weights; frees what it took."""
-    reference = Training(name, device, seed, plain=True)
-    reference.train_until(steps)
-    losses = reference.losses
-    del reference
-    free_memory(device)
-    return losses
-
-
 def largest_deviation(found: list[float], expected: list[float]) -> float:
     """The largest |found - expected| relative to the first expected; else not a number."""
     deviations = [abs(a - b) / abs(expected[0]) for a, b in zip(found, expected, strict=True)]
@@ -554,37 +550,6 @@ def keep_the_compiler_quiet() -> None:
     warnings.filterwarnings("ignore", module="torch._inductor")
 
 
-def make_arm(name: str, seed: int, gpu: int | None, mode: str) -> Arm:
-    """An arm that trains a model, eager or in a mode of torch.compile; its metrics say what
-    compiling cost."""
-    device = device_of(gpu)
-    if mode:
-        require_compiler(device)
-        use_cold_cache()
-        keep_the_compiler_quiet()
-    threads = set_up(device)
-    eager_step_s = _eager_step_s(name, device, seed) if mode else 0.0
-    # Before the arm's own training, which may need the memory: nothing of it is left.
-    expected = reference_losses(name, device, seed)
-    training = Training(name, device, seed, mode=mode)
-    start_s = monotonic()
-    training.train_until(COLD_STEPS)
-    cold_start_s = monotonic() - start_s
-
-    def error() -> float:
-        training.record()  # of the step that was taken between
-        training.train_until(CHECKED_STEPS)
-        return largest_deviation(training.losses, expected)
-
-    def metrics() -> dict[str, float]:
-        found = memory_of_step(training)
-        if not mode:
-            return found
-        return {**found, **compilation(cold_start_s, eager_step_s, training.step_time_s())}
-
-    return arm_on(device, threads, step=training.step, error=error, metrics=metrics)
-
-
 def arm_on(device: torch.device, threads: int, **said: Any) -> Arm:
     """An arm whose steps a GPU's queue holds, or the host takes; `said` is what else it says."""
     said["notes"] = {"device": device.type, **said.get("notes", {})}
@@ -659,48 +624,62 @@ def exact_model(training: Training, kind: torch.dtype | None = None) -> Loss:
     return exact
 
 
-def gradient_error(training: Training, rows: int) -> float:
-    """The second of errors_of()."""
-    return errors_of(training, rows)[1]
-
-
-def errors_of(training: Training, rows: int) -> tuple[float, float]:
+def errors_of(
+    training: Training, rows: int, notes: MutableMapping[str, str] | None = None
+) -> tuple[float, float]:
     """Of a step on so many rows of tokens in the training's own precision: the distance of its
-    loss, and of its gradients, from those of the exact model, relative. Changes no weight."""
-    given, target = training.input[:rows], training.target[:rows]
+    loss, and of its gradients, from those of the exact model, relative. Changes no weight. With
+    `notes`, which are the arm's, it is computed once for all arms that have the same weights and
+    rows, or they say why not."""
     training.optimizer.zero_grad(set_to_none=True)
-    exact = exact_model(training)
-    expected_loss = exact(given, target)
-    expected_loss.backward()
-    expected = gradients_of(exact)
-    del exact
+    exact = exact_step(training, rows) if notes is None else shared_step(training, rows, notes)
     with torch.autocast(training.device.type, dtype=torch.bfloat16, enabled=training.bf16):
-        loss = training.loss_of(given, target)
+        loss = training.loss_of(training.input[:rows], training.target[:rows])
     loss.backward()
-    of_loss = abs(float(loss.detach() / expected_loss.detach()) - 1)
-    return of_loss, distance(gradients_of(training.model), expected)
+    of_loss = abs(float(loss.detach()) / exact.losses[0] - 1)
+    try:
+        return of_loss, distance_to(exact.gradients, training.model)
+    except DamagedError as damaged:
+        assert notes is not None
+        notes[NOTE] = f"an arm's own: {damaged}"
+        return of_loss, distance_to(exact_step(training, rows).gradients, training.model)
 
 
-def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
-    """What compiling cost, and how often it happened. Break-even only where steps got shorter."""
-    from torch._dynamo.utils import counters, get_compilation_metrics
+def shared_step(training: Training, rows: int, notes: MutableMapping[str, str]) -> Reference:
+    """exact_step(), of whichever arm computed it first."""
+    batch = {"given": training.input[:rows], "target": training.target[:rows]}
+    return shared_reference(
+        partial(exact_step, training, rows),
+        training.device,
+        notes,
+        source=source_of(__file__),
+        of="a step of the exact model",
+        model=training.model_name,
+        weights=words_of(training.model.state_dict()),
+        rows=words_of(batch),
+        bf16=training.bf16,
+    )
 
-    recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
-    found = {
-        "cold_start_s": cold_start_s,
-        "graph_breaks": float(sum(counters["graph_break"].values())),
-        "recompiles": float(len(recompiled)),
-    }
-    if step_s < eager_step_s:
-        found["break_even_steps"] = cold_start_s / (eager_step_s - step_s)
-    return found
+
+def exact_step(training: Training, rows: int) -> Reference:
+    """The loss and the gradients of the exact model on so many rows."""
+    exact = exact_model(training)
+    loss = exact(training.input[:rows], training.target[:rows])
+    loss.backward()
+    found = [one.grad.float() for one in exact.parameters() if one.grad is not None]
+    return Reference([float(loss.detach())], found)
 
 
-def _eager_step_s(name: str, device: torch.device, seed: int) -> float:
-    """What a step takes that is not compiled, in this process; leaves nothing behind."""
-    training = Training(name, device, seed)
-    training.train_until(COLD_STEPS)
-    step_s = training.step_time_s()
-    del training
-    free_memory(device)
-    return step_s
+def distance_to(exact: Iterable[torch.Tensor], model: nn.Module) -> float:
+    """Of the gradients of the last backward pass, relative to the norm of the exact ones."""
+    found = (one.grad for one in model.parameters() if one.grad is not None)
+    apart = of_all = 0.0
+    for mine, theirs in zip(found, exact, strict=True):
+        apart += float((mine.float() - theirs).norm()) ** 2
+        of_all += float(theirs.norm()) ** 2
+    return math.sqrt(apart / of_all)
+
+
+def words_of(numbers: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    """What tells these from others, of numbers in any format."""
+    return {name: sum_of_words(one.float()) for name, one in sorted(numbers.items())}

@@ -226,37 +226,9 @@ print(json.dumps([counter.get_total_flops(), size.flops_of_row(), masked]))
     assert counted == told + masked
 
 
-def test_the_check_finds_steps_that_learn_otherwise() -> None:
-    code = """
-expected = training.reference_losses("gpt_toy", host, 1)
-def error(change):
-    found = training.Training("gpt_toy", host, 1)
-    change(found)
-    found.train_until(training.CHECKED_STEPS)
-    return training.largest_deviation(found.losses, expected)
-def other_rate(one): one.optimizer.param_groups[0]["lr"] *= 1.1
-def frozen(one): one.optimizer.param_groups[0]["lr"] = 0
-print(json.dumps([error(lambda one: None), error(other_rate), error(frozen)]))
-"""
-    right, other_rate, frozen = printed(code)
-    assert right <= 1e-6
-    assert other_rate > 0.01
-    assert frozen > 0.5
-
-
 def test_losses_that_are_no_numbers_deviate_by_no_number() -> None:
     code = "print(json.dumps(str(training.largest_deviation([float('nan')], [1.0]))))"
     assert printed(code) == "nan"
-
-
-def test_an_eager_arm_passes_its_own_check_and_says_where_it_ran() -> None:
-    code = """
-from torch_compile import make
-arm = make("eager", {"model": "gpt_toy"}, 1, None)
-arm.step()
-print(json.dumps([arm.error(), dict(arm.metrics()), arm.notes["device"]]))
-"""
-    assert printed(code) == [0.0, {}, "cpu"]
 
 
 def test_the_softmax_of_a_loss_is_in_fp32_on_a_gpu_too() -> None:
@@ -295,16 +267,6 @@ segments = [
 print(training.bytes_of_replays(segments))
 """
     assert printed(code) == 30
-
-
-def test_what_compiling_cost_is_paid_by_the_steps_that_it_saved() -> None:
-    code = """
-print(json.dumps([training.compilation(10.0, 0.003, 0.001), training.compilation(10.0, 1.0, 2.0)]))
-"""
-    faster, slower = printed(code)
-    assert faster["break_even_steps"] == pytest.approx(5000)
-    assert "break_even_steps" not in slower
-    assert slower == {"cold_start_s": 10.0, "graph_breaks": 0.0, "recompiles": 0.0}
 
 
 def test_without_a_compiler_it_is_skipped_with_a_remedy() -> None:
