@@ -32,7 +32,8 @@ def switches_that_are_put_back() -> Iterator[Any]:
 def test_an_arm_counts_its_tokens(technique: ModuleType) -> None:
     arm = technique.make("bf16", TOY, 7, None)
     assert (arm.items, arm.item, arm.roof) == (8 * 32, "token", "")
-    assert arm.flops == counted_flops("gpt_toy")
+    masked = 8 * 6 * 2 * 64 * 32**2  # rows x 6 x layers x width x tokens^2: half of all scores
+    assert arm.flops == counted_flops("gpt_toy") - masked
     assert arm.metrics() == {}, "the host counts no memory of a device"
 
 

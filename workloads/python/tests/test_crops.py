@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,7 +20,7 @@ PLACES = [
 ]
 
 
-def images() -> list[torch.Tensor]:
+def images() -> list[Any]:
     generator = torch.Generator().manual_seed(7)
     sizes = [(3, 420, 320), (3, 60, 500), (3, 300, 240), (3, 90, 77)]
     return [torch.randint(256, size, dtype=torch.uint8, generator=generator) for size in sizes]
