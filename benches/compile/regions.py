@@ -21,7 +21,7 @@ from gpulift_work.training import (
     require_compiler,
     require_gpu_for,
     set_up,
-    use_cold_cache,
+    use_cache_of_run,
 )
 from gpulift_worker import Arm, Skip, spent
 
@@ -82,14 +82,13 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     name = str(point["model"])
     require_gpu_for(name, gpu)
     device = device_of(gpu)
+    whole = repeats.expected() is None
     if arm not in ("eager", "layers") and device.type == "cpu":
         raise Skip("compiling as much takes minutes on a processor", "use a machine with a GPU")
     if arm != "eager":
         require_compiler(device)
         keep_the_compiler_quiet()
-    whole = repeats.expected() is None
-    if arm != "eager" and whole:
-        use_cold_cache()
+        use_cache_of_run(f"regions-{name}-{arm}", cold=whole)
     threads = set_up(device)
     job = Job(name, device, seed)
     job.training.bf16 = True
@@ -110,7 +109,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
             cost["start_after_reset_s"] = first_step_s(job.training)
         return {**cost, **made.metrics()}
 
-    # A later launch finds on disk what an earlier one compiled.
+    # A later launch finds what the first one compiled.
     return replace(made, metrics=metrics) if whole else made
 
 

@@ -78,10 +78,12 @@ def test_what_compiling_cost_is_told(
     assert len(compiled) == 3
     # So that a later launch has what it repeats, without what compiling costs from what is found.
     gpulift_case.begin({"seed": 8, "check_seed": 0, "earlier": found})
-    monkeypatch.setattr(technique, "use_cold_cache", None)
+    colds: list[bool] = []
+    monkeypatch.setattr(technique, "use_cache_of_run", lambda _name, cold: colds.append(cold))
     later = technique.make("layers", TOY, 8, None)
     assert later.error() < 1e-6
     assert "cold_start_s" not in later.metrics()
+    assert colds == [False]
     gpulift_case.begin({"seed": 0})
 
 

@@ -28,7 +28,7 @@ from gpulift_work.training import (
     require_compiler,
     require_gpu_for,
     set_up,
-    use_cold_cache,
+    use_cache_of_run,
     work_of_step,
 )
 from gpulift_worker import Arm, Failed, Skip, check_seed, spent
@@ -197,8 +197,8 @@ def require_parts_of(arm: str, name: str, device: torch.device) -> None:
         )
     require_compiler(device)
     if arm.startswith("compiled"):
-        if repeats.expected() is None:
-            use_cold_cache()  # where the chunks are not made but found, they are not counted
+        # Where the chunks are not made but found, they are not counted.
+        use_cache_of_run(f"loss-{name}-{arm}", cold=repeats.expected() is None)
         keep_the_compiler_quiet()
 
 

@@ -25,6 +25,7 @@ from gpulift_worker import shared, spent
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NOTE = "reference"  # of a record: that an arm has one of its own, and why
 LONGEST_HEAD = 1 << 20  # in bytes
+STAGED = 1 << 24  # numbers that pass the host at once: 64 MiB
 
 
 class DamagedError(Exception):
@@ -58,7 +59,7 @@ class Head:
 
 @dataclass(frozen=True)
 class KeptGradients:
-    """Those of a file, brought to the device one by one, through one buffer of the host."""
+    """Those of a file, brought to the device one by one."""
 
     file: Path
     head: Head
@@ -67,14 +68,17 @@ class KeptGradients:
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """Raises DamagedError where one is not what was written, and removes the file."""
-        buffer = torch.empty(max(map(math.prod, self.head.shapes), default=0), device="cpu")
+        staged = staging(self.device)
         with self.file.open("rb") as kept:
             kept.seek(self.start)
             for shape, expected in zip(self.head.shapes, self.head.sums, strict=True):
-                numbers = buffer[: math.prod(shape)]
-                read = kept.readinto(numbers.numpy())
-                gradient = numbers.view(shape).to(self.device, copy=True)
-                if read != numbers.nbytes or sum_of_words(gradient) != expected:
+                gradient = torch.empty(shape, device=self.device)
+                read = 0
+                for part in gradient.view(-1).split(STAGED):
+                    numbers = staged[: part.numel()]
+                    read += kept.readinto(numbers.numpy())
+                    part.copy_(numbers)
+                if read != gradient.nbytes or sum_of_words(gradient) != expected:
                     self.file.unlink(missing_ok=True)
                     raise DamagedError("the one in shared memory was damaged")
                 yield gradient
@@ -158,15 +162,18 @@ def write(file: Path, named: Mapping[str, str], reference: Reference) -> None:
         shapes=[list(one.shape) for one in gradients],
         sums=[sum_of_words(one) for one in gradients],
     )
-    part = file.with_suffix(".part")  # of whoever holds the lock
+    staged = staging(gradients[0].device if gradients else torch.device("cpu"))
+    unfinished = file.with_suffix(".part")  # of whoever holds the lock
     try:
-        with part.open("wb") as out:
+        with unfinished.open("wb") as out:
             out.write(json.dumps(asdict(head)).encode() + b"\n")
-            for one in gradients:
-                out.write(one.cpu().contiguous().numpy())
-        part.replace(file)
+            for part in (part for one in gradients for part in one.reshape(-1).split(STAGED)):
+                numbers = staged[: part.numel()]
+                numbers.copy_(part)
+                out.write(numbers.numpy())
+        unfinished.replace(file)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def read(file: Path, named: Mapping[str, str], device: torch.device) -> Reference | None:
@@ -180,6 +187,12 @@ def read(file: Path, named: Mapping[str, str], device: torch.device) -> Referenc
     if head.named != named or size != start + head.gradient_bytes:
         return None
     return Reference(head.losses, KeptGradients(file, head, start, device))
+
+
+def staging(device: torch.device) -> torch.Tensor:
+    """Where numbers pass the host on their way between a file and the device: the same pages for
+    all, pinned, since the system takes longer to give new ones than to copy."""
+    return torch.empty(STAGED, device="cpu", pin_memory=device.type == "cuda")
 
 
 def sum_of_words(numbers: torch.Tensor) -> int:

@@ -25,7 +25,7 @@ from gpulift_work.training import (
     memory_of_step,
     require_compiler,
     set_up,
-    use_cold_cache,
+    use_cache_of_run,
 )
 
 CHECKED_STEPS = 5
@@ -45,8 +45,7 @@ def make_arm(name: str, seed: int, gpu: int | None, mode: str, *, always_cold: b
     if mode:
         require_compiler(device)
         keep_the_compiler_quiet()
-    if cold:
-        use_cold_cache()
+        use_cache_of_run(f"{name}-{mode}", cold=cold)
     threads = set_up(device)
     eager_step_s = _eager_step_s(name, device, seed) if cold else 0.0
     job = Job(name, device, mode)

@@ -523,18 +523,45 @@ def compile_body(model: Gpt | Llama | Vit) -> None:
         compile_layers(model)
 
 
-def use_cold_cache() -> None:
-    """Nothing that an earlier process compiled is found again; removed when the process ends."""
-    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+def use_cache_of_run(name: str, *, cold: bool) -> None:
+    """torch.compile finds again what an earlier launch of this run compiled under this name, and
+    nothing else; `cold`: nothing at all. It is removed with the run's folder for files, or where
+    there is none with this process: another then finds what is in the user's cache."""
+    folder = folder_of_run()
+    if folder is None and not cold:
+        return
+    if folder is None:
+        own = tempfile.TemporaryDirectory(prefix="gpulift-inductor-")
+        atexit.register(own.cleanup)
+        place = Path(own.name)
+    else:
+        place = folder / f"compiled-{name}"
+        if cold:
+            shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(place)
+    os.environ["TRITON_CACHE_DIR"] = str(place / "triton")
+
+
+def folder_of_run() -> Path | None:
+    """That of the run for files, in which each case has one while it is measured; None where there
+    is none that code can be loaded from. Throws Skip where the one for temporary files, which then
+    takes its place, is none either."""
+    named = os.environ.get("GPULIFT_SCRATCH")
+    if named and Path(named).parent.is_dir() and not is_noexec(Path(named).parent):
+        return Path(named).parent
+    if is_noexec(Path(tempfile.gettempdir())):
         raise Skip(
             "torch.compile loads what it compiled from the folder for temporary files, which is"
             " mounted noexec",
             "name another folder in TMPDIR",
         )
-    folder = tempfile.TemporaryDirectory(prefix="gpulift-inductor-")
-    atexit.register(folder.cleanup)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
-    os.environ["TRITON_CACHE_DIR"] = str(Path(folder.name) / "triton")
+    return None
+
+
+def is_noexec(folder: Path) -> bool:
+    """Whether no code can be loaded from it."""
+    return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
 
 
 def keep_the_compiler_quiet() -> None:

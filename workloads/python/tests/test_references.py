@@ -64,6 +64,15 @@ def test_the_second_arm_reads_what_the_first_computed() -> None:
     assert gpulift_case.spent_s()["reference"] > 0
 
 
+def test_a_gradient_that_is_longer_than_what_passes_at_once_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(references, "STAGED", 4)
+    given = [torch.arange(10.0), torch.arange(12.0).view(3, 4).t(), torch.tensor(3.0)]
+    first = asked(lambda: Reference([1.0], given))
+    assert values(first) == [one.tolist() for one in given]
+
+
 @pytest.mark.parametrize("other", [{"seed": 8}, {"model": "other"}, {"source": "b2"}])
 def test_another_seed_model_or_text_has_another_reference(other: dict[str, Any]) -> None:
     asked(made)

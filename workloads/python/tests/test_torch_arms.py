@@ -21,7 +21,7 @@ Change = Callable[[Any], object]
 
 @pytest.fixture(name="compiled", autouse=True)
 def compiling_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The modes that were asked for, and "cold" for each cold cache."""
+    """The modes that were asked for, and before each how its cache was."""
     asked: list[str] = []
 
     def compile_nothing(work: Any, mode: str = "") -> Any:
@@ -29,7 +29,12 @@ def compiling_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[li
         return work
 
     monkeypatch.setattr(torch, "compile", compile_nothing)
-    monkeypatch.setattr(torch_arms, "use_cold_cache", lambda: asked.append("cold"))
+
+    def use_cache(name: str, *, cold: bool) -> None:
+        assert name == "gpt_toy-default"
+        asked.append("cold" if cold else "found")
+
+    monkeypatch.setattr(torch_arms, "use_cache_of_run", use_cache)
     yield asked
     gpulift_case.begin({"seed": 0})
 
@@ -159,9 +164,9 @@ def test_what_compiling_cost_is_told_where_caches_were_cold(
     assert compiled == ["cold", "default"]
     assert gpulift_case.spent_s()["compile"] > 0
     assert "cold_start_s" not in made(begin(2, facts), "default").metrics()
-    assert compiled[2:] == ["default"]
+    assert compiled[2:] == ["found", "default"]
     assert made(begin(2, facts), "default", always_cold=True).metrics()["cold_start_s"] > 0
-    assert compiled[3:] == ["cold", "default"]
+    assert compiled[4:] == ["cold", "default"]
 
 
 def test_what_compiling_cost_is_paid_by_the_steps_that_it_saved() -> None:

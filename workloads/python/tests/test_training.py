@@ -287,10 +287,29 @@ import os
 from types import SimpleNamespace
 os.statvfs = lambda folder: SimpleNamespace(f_flag=os.ST_NOEXEC)
 try:
-    training.use_cold_cache()
+    training.use_cache_of_run("toy", cold=True)
 except Skip as skip:
     print(json.dumps([str(skip), skip.remedy]))
 """
     reason, remedy = printed(code)
     assert reason.endswith("which is mounted noexec")
     assert "TMPDIR" in remedy
+
+
+def test_a_later_launch_finds_what_the_first_of_its_run_compiled(tmp_path: Path) -> None:
+    code = """
+import os
+from pathlib import Path
+def found(cold):
+    training.use_cache_of_run("toy", cold=cold)
+    place = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    kept = [one.name for one in place.iterdir()]
+    (place / "kernel").touch()
+    return [str(place), kept]
+print(json.dumps([found(cold) for cold in (True, False, True)]))
+"""
+    first, later, again = printed(code, GPULIFT_SCRATCH=str(tmp_path / "case"))
+    place = str(tmp_path / "compiled-toy")
+    assert (first, later, again) == ([place, []], [place, ["kernel"]], [place, []])
+    (nowhere, none), *_ = printed(code, GPULIFT_SCRATCH="")
+    assert (none, Path(nowhere).exists()) == ([], False)
