@@ -51,7 +51,6 @@ OLDEST_PACKAGES = {
     "nvidia-ml-py": (13,),
     "orjson": (3, 11, 7),  # older ones spell large numbers otherwise, and records would get other ids
     "psutil": (7,),
-    "pyarrow": (14,),
     "rich": (13, 8),  # what typer needs
     "scipy": (1, 10),
     "typer": (0, 27),  # the first with errors of its own

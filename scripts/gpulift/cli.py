@@ -30,7 +30,7 @@ from gpulift.commands.citing import cite, show
 from gpulift.commands.claims import claims
 from gpulift.commands.compare import compare
 from gpulift.commands.cost import cost
-from gpulift.commands.exchange import export, import_
+from gpulift.commands.exchange import export
 from gpulift.commands.gate import gate, with_command
 from gpulift.commands.listing import list_techniques
 from gpulift.commands.predictions import predictions
@@ -79,7 +79,6 @@ app.command()(show)
 app.command()(cite)
 app.command()(verify)
 app.command()(export)
-app.command("import")(import_)
 app.command()(claims)
 app.command()(cost)
 app.command()(predictions)

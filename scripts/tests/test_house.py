@@ -20,7 +20,7 @@ WALLS = {  # products of their own: all that they may stand on
     "certify": {"ground", "records", "engine", "verdicts", "gate", "advise"},
     "watch": {"ground", "records", "engine"},
     "ranks": {"ground", "records", "engine"},
-    "advise": {"ground", "records", "verdicts", "analysis", "exchange"},
+    "advise": {"ground", "records", "verdicts", "analysis"},
 }
 DOORS = {  # what may use them
     "gate": {"analysis", "certify", "commands", "report"},

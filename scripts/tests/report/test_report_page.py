@@ -17,15 +17,15 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
+from gpulift.advise.records import records_of, write
 from gpulift.analysis.summary import Summary, summarise, with_roofs
-from gpulift.exchange import imported
-from gpulift.exchange.gbench_in import read_gbench
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import percent
 from gpulift.records.read import read_run
 from gpulift.report import escaping, figures, limits, page, planned, render, views
 from gpulift.report.drawing import Drawing
 from tests import runs_made, sample
+from tests.advise.made import replay, silent
 from tests.conftest import CHECKOUT, DATA
 from tests.figures import analysed, machine_views, undrawn, written
 from tests.report.test_report import Page, pages, summary
@@ -598,13 +598,14 @@ def test_a_head_that_is_repeated_in_print_has_its_text_without_a_button(full: Pa
 
 
 def test_imported_records_have_their_times_and_their_errors(tmp_path: Path) -> None:
-    files = sorted((DATA / "exchange").glob("gbench_?.json"))
-    imported.write(read_gbench(files).records, tmp_path / "in")
+    replays = [replay({"fused": gain}) for gain in (1.1, 1.2, 1.3)]
+    made = records_of([*replays, silent()], [], ("python", "train.py"), "2026-11-21T04:00:00Z")
+    write(made, tmp_path / "in")
     shown, twin = pages([summarise(read_run(tmp_path / "in"))], tmp_path / "out")
     for text in (shown.text, twin):
         assert "another tool made these, and nothing judges them" in text
-        assert re.search(r"732 ns \[\d+ ns, \d+ ns\]", text)
-        assert 'no such device, "x"' in text
+        assert re.search(r"\d+(\.\d+)? ms \[\d+(\.\d+)? ms, \d+(\.\d+)? ms\]", text)
+        assert "the process ended before anything was measured" in text
         assert "every case and arm of the run has a result" not in text.lower()
         assert "commit not known" in text
         assert "Every arm passed its check for equal results" not in text
