@@ -16,7 +16,6 @@ from gpulift.analysis import cost, errata, ledger
 from gpulift.analysis.machine import saved, topology
 from gpulift.analysis.reference import read_reference
 from gpulift.analysis.summary import summarise
-from gpulift.certify.issue import line_of, read_trials
 from gpulift.engine import runs
 from gpulift.engine.again import command_again
 from gpulift.exchange.csv_table import all_columns, csv_bytes
@@ -31,6 +30,7 @@ from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_run
 from gpulift.records.together import STATE_FILE, was_crowded
 from gpulift.verdicts import thresholds
+from proof.trials import line_of, read_trials
 from tests import fuzz_records, sample
 from tests.conftest import CHECKOUT, DATA
 from tests.fuzz_records import Mutation
