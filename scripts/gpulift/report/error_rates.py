@@ -27,7 +27,7 @@ class CertificateView:
         if self.certificate is None:
             return (
                 f"No certificate for {self.machine}: how often a gate is wrong on this model is not"
-                " known. In a checkout, `python -m proof.certify` tries it on such a machine."
+                " known. In a checkout, python -m proof.certify tries it on such a machine."
             )
         return certificates.sentence(self.certificate)
 

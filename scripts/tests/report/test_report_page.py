@@ -22,8 +22,9 @@ from gpulift.analysis.summary import Summary, summarise, with_roofs
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import percent
 from gpulift.records.read import read_run
-from gpulift.report import escaping, figures, limits, page, planned, render, views
+from gpulift.report import escaping, figures, limits, page, planned, render
 from gpulift.report.drawing import Drawing
+from gpulift.report.machine_views import SYNTHETIC, technique_ids
 from tests import runs_made, sample
 from tests.advise.made import replay, silent
 from tests.conftest import CHECKOUT, DATA
@@ -157,8 +158,8 @@ def test_synthetic_records_are_marked(tmp_path: Path) -> None:
     for one in records:
         one["context"] = {**one["context"], "options": {"synthetic": True, "launches": 3}}
     text = Page(html_of(records, tmp_path)).text
-    assert text.index(views.SYNTHETIC) < text.index("How close is it")
-    assert f"**{views.SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
+    assert text.index(SYNTHETIC) < text.index("How close is it")
+    assert f"**{SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
 
 
 def test_joules_are_there_where_any_arm_has_them_and_else_said_to_be_missing(
@@ -350,7 +351,7 @@ def test_a_large_report_draws_less_and_says_what(
 
 def test_usual_reports_draw_everything() -> None:
     one = summary(runs_made.full_gpu())
-    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    anchors = escaping.anchors(technique_ids([one]), "t")
     (machine,) = machine_views([one])
     assert limits.limits(171) == limits.USUAL
     assert planned.left_out([machine], anchors, 3, 3, limits.USUAL) == ""
@@ -358,7 +359,7 @@ def test_usual_reports_draw_everything() -> None:
 
 def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> None:
     one = summary(runs_made.full_gpu())
-    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    anchors = escaping.anchors(technique_ids([one]), "t")
     (machine,) = machine_views([one])
     effects = [
         max(abs(math.log(row.speedup.value)) for row in (line.best, line.worst) if row)
