@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -30,11 +30,7 @@ from gpulift.engine.machine import TechniqueInfo
 from gpulift.engine.runs import Wanted
 from gpulift.gate.certificate import FOLDER, TRIALS_SUFFIX, file_of, sentence
 from gpulift.gate.evidence import (
-    ERROR,
-    OK,
-    SKIPPED,
     TWO_IN_ONE,
-    Launch,
     Row,
     Series,
     batch_folder,
@@ -70,6 +66,7 @@ from proof.trials import (
     RowTrial,
     Trial,
     line_of,
+    outcome_of,
     plant,
     read_trials,
     schedule_hash,
@@ -212,9 +209,9 @@ def finished_trials(session: Session) -> list[Trial]:
 
 def run_trial(session: Session, number: int) -> Trial:
     """One whole trial; of one that was broken off, what is there already is not measured again."""
-    begun = Begun(session, number, (Part(0, 0.0, session.rows),))
-    if begun.kind == PLANTED:
-        begun = replace(begun, parts=plant(session.rows, session.seed_of(number)))
+    unchanged = (Part(0, 0.0, session.rows),)
+    parts = plant(session.rows, session.seed_of(number)) if number % 2 else unchanged
+    begun = Begun(session, number, parts)
     sizes = {row.id: part.size for part in begun.parts for row in part.rows}
     hashed = schedule_hash(sizes) if begun.kind == PLANTED else ""
     say(f"trial {number}: {f'planted, schedule {hashed}' if hashed else 'A/A'}, {len(sizes)} rows")
@@ -298,9 +295,8 @@ def _take(begun: Begun, part: Part, stage: int, launches: range, rows: Sequence[
     if code in (INTERRUPTED, -signal.SIGINT):
         raise GpuliftError(f"interrupted: {again}", INTERRUPTED)
     if code < 0:
-        name = signal.Signals(-code).name
         ending = 128 - code if -code in FORWARDED else FAILED
-        raise GpuliftError(f"gpulift-bench ended by {name}: {again}", ending)
+        raise GpuliftError(f"gpulift-bench ended by {signal.Signals(-code).name}: {again}", ending)
     if code in REFUSED:
         raise GpuliftError(f"gpulift-bench refused, see above; {again}", code)
 
@@ -337,7 +333,7 @@ def _rows(
     for row in part.rows:
         records = records_of.get(row, [])
         first, second = series.first.get(row, ()), series.second.get(row, ())
-        outcome, reason = _outcome(first, second, plan)
+        outcome, reason = outcome_of(first, second, plan)
         arms = [arm for record in records for arm in record.arms]
         planted = (one.planted for one in (*first, *second))
         yield RowTrial(
@@ -356,22 +352,6 @@ def _rows(
             seconds=round(sum(record.time_s.get("total", 0.0) for record in records), 3),
             records=tuple(record.id for record in records),
         )
-
-
-def _outcome(first: Sequence[Launch], second: Sequence[Launch], plan: GatePlan) -> tuple[str, str]:
-    """`ok`, or why the gate would have no verdict on the row."""
-    launches = [*first, *second]
-    for one in launches:
-        if one.outcome not in (OK, SKIPPED):
-            return ERROR, one.reason
-    skips = [one for one in launches if one.outcome == SKIPPED]
-    if skips:
-        return (SKIPPED if len(skips) == len(launches) else ERROR), skips[0].reason
-    if len(first) not in plan.screens:
-        return ERROR, f"{len(first)} launches of the first stage were recorded"
-    if len(second) not in (0, *plan.looks):
-        return ERROR, f"{len(second)} launches of the second stage were recorded"
-    return OK, ""
 
 
 def _append(folder: Path, trial: Trial) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from gpulift.gate.evidence import OK, Row
+from gpulift.gate.evidence import ERROR, OK, SKIPPED, Launch, Row
 from gpulift.ground.errors import RecordError
 from gpulift.ground.whole import read_whole
 from gpulift.records.decode import NotJsonError, converted, parse_line
@@ -160,6 +160,24 @@ def plant(rows: Sequence[Row], seed: int) -> tuple[Part, ...]:
             if size:
                 dealt.setdefault(size, []).append(row)
     return tuple(Part(i, size, tuple(dealt[size])) for i, size in enumerate(sorted(dealt)))
+
+
+def outcome_of(
+    first: Sequence[Launch], second: Sequence[Launch], plan: GatePlan
+) -> tuple[str, str]:
+    """`ok`, or why the gate would have no verdict on the row."""
+    launches = [*first, *second]
+    for one in launches:
+        if one.outcome not in (OK, SKIPPED):
+            return ERROR, one.reason
+    skips = [one for one in launches if one.outcome == SKIPPED]
+    if skips:
+        return (SKIPPED if len(skips) == len(launches) else ERROR), skips[0].reason
+    if len(first) not in plan.screens:
+        return ERROR, f"{len(first)} launches of the first stage were recorded"
+    if len(second) not in (0, *plan.looks):
+        return ERROR, f"{len(second)} launches of the second stage were recorded"
+    return OK, ""
 
 
 def schedule_hash(size_of: Mapping[str, float]) -> str:
