@@ -58,7 +58,7 @@ OLDEST_PACKAGES = {
     "zstandard": (0, 22),
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
-MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client"}  # of packages whose modules have other names
+MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client"}  # whose modules have other names
 BASE_MODULES = tuple(MODULES.get(name, name) for name in OLDEST_PACKAGES)
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)
