@@ -50,15 +50,15 @@ OLDEST_PACKAGES = {
     "numpy": (1, 24),
     "nvidia-ml-py": (13,),
     "orjson": (3, 11, 7),  # older ones spell large numbers otherwise, and records would get other ids
+    "prometheus-client": (0, 20),
     "psutil": (7,),
-    "pyarrow": (14,),
     "rich": (13, 8),  # what typer needs
     "scipy": (1, 10),
     "typer": (0, 27),  # the first with errors of its own
     "zstandard": (0, 22),
     **({"tomli": (2,)} if sys.version_info < (3, 11) else {}),
 }
-MODULES = {"nvidia-ml-py": "pynvml"}  # of packages whose modules have other names
+MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client"}  # whose modules have other names
 BASE_MODULES = tuple(MODULES.get(name, name) for name in OLDEST_PACKAGES)
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 11)

@@ -23,14 +23,11 @@ from gpulift.commands import ray_run
 from gpulift.commands import reference as reference_command
 from gpulift.commands.advise import advise
 from gpulift.commands.bisect import bisect
-from gpulift.commands.certify import certify
-from gpulift.commands.certify_advise import NAME as CERTIFY_ADVISE
-from gpulift.commands.certify_advise import certify_advise, with_advise
 from gpulift.commands.citing import cite, show
 from gpulift.commands.claims import claims
 from gpulift.commands.compare import compare
 from gpulift.commands.cost import cost
-from gpulift.commands.exchange import export, import_
+from gpulift.commands.exchange import export
 from gpulift.commands.gate import gate, with_command
 from gpulift.commands.listing import list_techniques
 from gpulift.commands.predictions import predictions
@@ -73,13 +70,10 @@ app.command()(report)
 app.command()(compare)
 app.command()(gate)
 app.command()(bisect)
-app.command()(certify)
-app.command(CERTIFY_ADVISE, hidden=True)(certify_advise)
 app.command()(show)
 app.command()(cite)
 app.command()(verify)
 app.command()(export)
-app.command("import")(import_)
 app.command()(claims)
 app.command()(cost)
 app.command()(predictions)
@@ -210,7 +204,7 @@ def check(
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1."""
     found = checks.check_results(results or [results_folder()], _shown)
-    for line in (*found.notes, *found.complaints):
+    for line in found.complaints:
         tell(line)
     typer.echo(
         f"{found.records} records and {found.certificates} certificates checked,"
@@ -266,4 +260,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _name_commands()
     # A shell completes `./gpulift` by the name behind the last slash.
     name = "gpulift" if given[:1] and given[0] in TO_SHELLS else place.PROGRAM
-    return call(app, with_advise(with_command(with_default(given))) or ["--help"], name)
+    return call(app, with_command(with_default(given)) or ["--help"], name)

@@ -1,7 +1,4 @@
-"""Stands in for gpulift-bench as `certify` calls it: duets of one build with itself.
-
-Its clock is the one of the session's budget: a launch of a row takes a second of it.
-"""
+"""Stands in for gpulift-bench in duets of one build with itself."""
 
 from __future__ import annotations
 
@@ -14,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpulift.commands import certify as certify_command
 from gpulift.engine import machine
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.gate.evidence import Row
-from gpulift.gate.measure import Budget
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
 from tests import sample
@@ -43,21 +38,14 @@ class FakeDuets:
     broken: dict[str, tuple[str, str]] = field(default_factory=dict)  # outcome and reason by row
     exit_codes: dict[int, int] = field(default_factory=dict)  # by number of the call, from 1
     note: str = ""  # instead of the slow-down as measured
-    row_launch_s: float = 1.0
     on_call: Callable[[int], None] = lambda number: None
-    now_s: float = 0.0
     calls: list[dict[str, str]] = field(default_factory=list)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Takes the place of gpulift-bench, and of the clock."""
+        """Takes the place of gpulift-bench."""
         monkeypatch.setattr(machine, "measure", self.measure)
         monkeypatch.setattr(machine, "catalogue", self.catalogue)
         monkeypatch.setattr(machine, "describe", self.describe)
-        monkeypatch.setattr(certify_command, "Budget", self.budget)
-
-    def budget(self, limit_s: float | None, planned_s: float) -> Budget:
-        """One that runs by the fake's clock."""
-        return Budget(limit_s, planned_s, lambda: self.now_s)
 
     def describe(self, bench: Path, gpu: int | None = None) -> Context:
         """The machine."""
@@ -83,7 +71,6 @@ class FakeDuets:
         if code is not None:
             return code
         records = [one for row in ROWS for one in self._launches(row, given)]
-        self.now_s += self.row_launch_s * len(records)
         sample.write(Path(given["records"]), records)
         return int(any(one["outcome"] == "error" for one in records))
 

@@ -13,10 +13,11 @@ from gpulift.analysis.reference import Reference, find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.report import escaping, page, site, views
+from gpulift.report import escaping, page, site
+from gpulift.report import machine_views as of_machines
 from gpulift.report.changes import Change
 from gpulift.report.figures import Figure
-from gpulift.report.views import MachineView
+from gpulift.report.machine_views import MachineView
 from tests import sample
 from tests.conftest import CHECKOUT
 
@@ -75,9 +76,9 @@ def written(out: Path) -> str:
 
 def machine_views(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[MachineView]:
     """Of these runs, without checks."""
-    anchors = escaping.anchors(views.technique_ids(summaries), "t")
+    anchors = escaping.anchors(of_machines.technique_ids(summaries), "t")
     runs = [JudgedRun(one) for one in summaries]
-    return views.machine_views(runs, machines_of(summaries, doubts), anchors)
+    return of_machines.machine_views(runs, machines_of(summaries, doubts), anchors)
 
 
 def reference(run: Run) -> Reference | None:

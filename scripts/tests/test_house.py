@@ -13,22 +13,20 @@ from tests.conftest import CHECKOUT
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
     *("ground", "records", "engine", "ranks", "verdicts", "gate", "analysis"),
-    *("report", "exchange", "advise", "certify", "watch", "fleet", "commands", "cli", "__main__"),
+    *("report", "exchange", "advise", "watch", "fleet", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},
-    "certify": {"ground", "records", "engine", "verdicts", "gate", "advise"},
     "watch": {"ground", "records", "engine"},
     "ranks": {"ground", "records", "engine"},
-    "advise": {"ground", "records", "verdicts", "analysis", "exchange"},
+    "advise": {"ground", "records", "verdicts", "analysis"},
 }
 DOORS = {  # what may use them
-    "gate": {"analysis", "certify", "commands", "report"},
-    "certify": {"commands"},
+    "gate": {"analysis", "commands", "report"},
     "watch": {"commands"},
     "fleet": {"commands"},
     "ranks": {"commands"},
-    "advise": {"commands", "certify"},
+    "advise": {"commands"},
     "report": {"commands", "cli", "fleet"},
 }
 

@@ -16,16 +16,13 @@ from gpulift.analysis import cost, errata, ledger
 from gpulift.analysis.machine import saved, topology
 from gpulift.analysis.reference import read_reference
 from gpulift.analysis.summary import summarise
-from gpulift.certify.issue import line_of, read_trials
 from gpulift.engine import runs
 from gpulift.engine.again import command_again
 from gpulift.exchange.csv_table import all_columns, csv_bytes
-from gpulift.exchange.gbench_in import read_gbench
 from gpulift.exchange.gbench_out import gbench_text
-from gpulift.exchange.imported import Imported, write
-from gpulift.exchange.nvbench_in import read_nvbench
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.gate import evidence
+from gpulift.gate.benchmark_files import read_gbench, read_nvbench
 from gpulift.gate.certificate import read_certificate, sentence
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Record
@@ -33,6 +30,7 @@ from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_run
 from gpulift.records.together import STATE_FILE, was_crowded
 from gpulift.verdicts import thresholds
+from proof.trials import line_of, read_trials
 from tests import fuzz_records, sample
 from tests.conftest import CHECKOUT, DATA
 from tests.fuzz_records import Mutation
@@ -101,11 +99,6 @@ def use_topology(file: Path) -> object:
     return [found.words(row, column) for row in range(count) for column in range(count) if found]
 
 
-def use_imported(made: Imported, out: Path) -> None:
-    write(made.records, out)
-    read_run(out)
-
-
 def use_record(file: Path) -> None:
     run = read_run(file.parent)
     for used in (csv_bytes, all_columns, gbench_text, prometheus_text):
@@ -156,13 +149,13 @@ KINDS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
     "thresholds": ("t.toml", b'[rows."a/b"]\nleast_change = 0.05\n', use_thresholds),
     "a file of Google Benchmark": (
         "gbench.json",
-        (DATA / "exchange" / "gbench_of_1.9.5.json").read_bytes(),
-        lambda file: use_imported(read_gbench([file]), file.parent / "out"),
+        (DATA / "benchmark_files" / "gbench_of_1.9.5.json").read_bytes(),
+        read_gbench,
     ),
     "a file of NVBench": (
         "nvbench.json",
-        (DATA / "exchange" / "nvbench.json").read_bytes(),
-        lambda file: use_imported(read_nvbench([file]), file.parent / "out"),
+        (DATA / "benchmark_files" / "nvbench.json").read_bytes(),
+        read_nvbench,
     ),
     "a record": ("a.b.jsonl", json.dumps(RECORD).encode(), use_record),
 }

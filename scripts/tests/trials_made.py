@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.certify.issue import AA, PLANTED, SCHEMA, RowTrial, RuleCount, Trial, schedule_hash
 from gpulift.verdicts.decision import DECISION_METHOD
+from proof.trials import AA, PLANTED, SCHEMA, RowTrial, Trial, schedule_hash
 
 NOISE = 3e-4
 ROWS = ("ceiling/memory/n:1/copy", "launch/empty/n:1/plain")
@@ -32,8 +32,8 @@ def row(
         planted=tuple(1.02 * size for _ in (*first, *second)) if size else (),
         first=tuple(first),
         second=tuple(second),
-        base_s=tuple(1e-3 for _ in first),
-        head_s=tuple(1e-3 * (1 + value) for value in first),
+        base_s=(),
+        head_s=(),
         base_cycles=(),
         head_cycles=(),
         seconds=2.0 * (len(first) + len(second)),
@@ -65,7 +65,6 @@ def trial(number: int, rows: Sequence[RowTrial], **other: object) -> Trial:
         seed=number,
         schedule_sha256=schedule_hash(sizes) if planted else "",
         rows=tuple(rows),
-        one_launch=(RuleCount("compare.py: U test, p < 0.05", max(sizes.values()), 2, 1, 0),),
     )
     return replace(made, **other)  # type: ignore[arg-type]
 

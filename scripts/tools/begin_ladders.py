@@ -12,7 +12,7 @@ from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import BF16, FIRST_MODELS, Gain, gain_of
 from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import worth_over
-from gpulift.analysis.things import SETTINGS
+from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
@@ -80,7 +80,7 @@ def _speed(case: Case, known: Known) -> str:
 def _rung(case: Case, name: str, before: str, known: Known) -> tuple[str, ...]:
     launches, time_s = case.arms[name], case.times_s[name]
     rate = stats.rate_over(launches, stats.items)
-    words, how = SETTINGS.get(name, (f"`{name}`", ""))
+    words, how = setting(name, case.technique)
     below_bf16 = _measured(case).index(name) < _measured(case).index(BF16)
     return (
         "<br>".join(filter(None, (f"*{words}*" if below_bf16 else words, how))),
@@ -132,8 +132,7 @@ def _held(case: Case, name: str, known: Known) -> tuple[str, ...]:
     mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, BF16))
     share = mine / all_of_it if all_of_it else 0.0
     full = round(BAR * min(share, 1.0))
-    named = (f"{case.technique} {name}", name)
-    words, _ = next((SETTINGS[one] for one in named if one in SETTINGS), (f"`{name}`", ""))
+    words, _ = setting(name, case.technique)
     return (
         words,
         text.size(mine),

@@ -599,5 +599,5 @@ def test_table_and_command_line_know_the_same_commands() -> None:
     )
     scripts = SETUP.parent / "scripts"
     listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
-    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "certify", "verify", *OF_LAUNCHER}
+    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "verify", *OF_LAUNCHER}
     assert set(COMMANDS) - OF_LAUNCHER == set(listed.stdout.split())

@@ -1,21 +1,33 @@
-"""Records of what processes measured, which tell neither command nor script."""
+"""Records of what processes measured, which tell neither command nor script.
+
+They are of kind "import", which nothing judges: `qualify`, `claims` and `reference build` pass them
+by or refuse them, `cite` refuses them, and so does `check` among results.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from gpulift.advise import results
 from gpulift.advise.evidence import BASELINE, Memory, Process, Window
-from gpulift.exchange.imported import SCHEMA, UNKNOWN, Json
+from gpulift.ground.errors import GpuliftError, write_error
+from gpulift.ground.whole import whole_folder
 from gpulift.records.model import IMPORT
+from gpulift.records.parse import read_record
 from gpulift.records.private import private_strings
 
+Json = dict[str, Any]
+
 METHOD = "advise 1"
+SCHEMA = "1.4"
+UNKNOWN = "unknown"
 REPLAY, GOING_ON, TURN = "advise/replay", "advise/live", "advise/turn"
 LIVE = "live step"  # the arm of a process whose own setting is what is measured
 UNMEASURED = "the process ended before anything was measured"  # the script's own error is not told
@@ -29,7 +41,7 @@ def records_of(
     started_at: str,
     cached: bool = True,
 ) -> list[Json]:
-    """A record of each process, for `imported.write`; a process of turns is a launch of its
+    """A record of each process, for `write`; a process of turns is a launch of its
     setting. `cached`: replays had their batches at once."""
     digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     kind = REPLAY if cached else GOING_ON
@@ -154,3 +166,35 @@ def _public(reason: str) -> str:
     """A script's own error may name its files."""
     line = " ".join(reason.split()) or "it failed"
     return "what it said names what is private" if any(private_strings(line)) else line
+
+
+def require_new(out: Path) -> None:
+    """Raises GpuliftError for a folder that holds anything, or that cannot be read or made."""
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise GpuliftError(f"{out}: is there already and not empty; name another folder")
+        if out.is_dir() and out.samefile(Path.cwd()):  # a shell would stay in the one it replaces
+            raise GpuliftError(f"{out}: is the current folder; name a new one in it")
+        if not out.is_dir():  # it can be made
+            out.mkdir(parents=True)
+            out.rmdir()
+    except OSError as error:
+        raise write_error(out, error) from None
+
+
+def write(records: Sequence[Json], out: Path) -> None:
+    """The records as the files of a run folder, all of them or none. Raises GpuliftError for a
+    folder that holds anything, and for what cannot be written."""
+    files: dict[str, list[str]] = {}
+    for record in records:
+        read_record(record, Path(record["imported"]["file"]))  # it can be read again
+        name = f"{record['technique'].replace('/', '.')}.jsonl"
+        line = json.dumps(record, separators=(",", ":"), allow_nan=False)
+        files.setdefault(name, []).append(line)
+    require_new(out)
+    try:
+        with whole_folder(out.resolve()) as aside:
+            for name, lines in files.items():
+                (aside / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise write_error(out, error) from None

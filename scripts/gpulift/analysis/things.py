@@ -76,28 +76,35 @@ ARMS = {
     "torch": "torch's kernels",
     "grouped": "grouped products, eager",
 }
-# The settings of job/ladder and job/fit in words, and how each is turned on; of one of them by its
-# id as well.
+# The settings of job/ladder and job/fit by the names that people know them by, and how each is
+# turned on; of one of them by its id as well.
 SETTINGS = {
-    "torch_default": ("FP32, torch's defaults", ""),
+    "torch_default": ("FP32 (default)", ""),
     "tf32": ("TF32", '`torch.set_float32_matmul_precision("high")`'),
-    "bf16": ("BF16", '`torch.autocast("cuda", torch.bfloat16)`'),
+    "bf16": ("BF16 autocast", '`torch.autocast("cuda", torch.bfloat16)`'),
+    "job/fit bf16": ("BF16 with fused AdamW", ""),
     "fused_adamw": ("fused AdamW", "`AdamW(..., fused=True)`"),
-    "compiled": ("`torch.compile`, layers and loss", "`layer.compile()`, `torch.compile(loss)`"),
-    "job/fit compiled": ("`torch.compile`, layers alone", ""),
-    "fp8": ("FP8, tensorwise", "`torchao.float8.convert_to_float8_training(model.layers)`"),
+    "compiled": ("torch.compile", "`layer.compile()`, `torch.compile(loss)`"),
+    "job/fit compiled": ("torch.compile, layers alone", ""),
+    "fp8": ("FP8", "`torchao.float8.convert_to_float8_training(model.layers)`"),
     "cut_cross_entropy": (
         "cut cross entropy",
         "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
     ),
-    "selective_checkpointing": ("activation checkpointing, selective", ""),
-    "full_checkpointing": ("activation checkpointing, full", ""),
-    "memory_budget": ("`torch.compile`, layers alone, half its memory", ""),
-    "activation_offload": ("activations on the host", ""),
-    "adamw_8bit_torchao": ("AdamW in 8 bits, torchao", ""),
-    "adamw_8bit_bitsandbytes": ("AdamW in 8 bits, bitsandbytes", ""),
-    "optimizer_offload": ("the optimizer on the host", ""),
+    "selective_checkpointing": ("selective activation checkpointing", ""),
+    "full_checkpointing": ("full activation checkpointing", ""),
+    "memory_budget": ("torch.compile with activation_memory_budget=0.5", ""),
+    "activation_offload": ("activations offloaded to the host", ""),
+    "adamw_8bit_torchao": ("8-bit AdamW (torchao)", ""),
+    "adamw_8bit_bitsandbytes": ("8-bit AdamW (bitsandbytes)", ""),
+    "optimizer_offload": ("optimizer offloaded to the host", ""),
 }
+
+
+def setting(arm: str, technique: str = "") -> tuple[str, str]:
+    """Its name, and how it is turned on; one that has none is called as the arm."""
+    return SETTINGS.get(f"{technique} {arm}") or SETTINGS.get(arm, (arm, ""))
+
 
 BF16 = Thing(
     "BF16",

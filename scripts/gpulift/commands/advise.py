@@ -16,13 +16,12 @@ from gpulift.advise import rounds
 from gpulift.advise.plan import require_known
 from gpulift.advise.process import Command, require_open
 from gpulift.advise.progress import Progress
-from gpulift.advise.records import records_of
+from gpulift.advise.records import records_of, require_new, write
 from gpulift.advise.rounds import Asked, Measured
 from gpulift.advise.table import print_advice
 from gpulift.commands.gate_jobs import callers_environment
 from gpulift.commands.shared import print_json
 from gpulift.engine.runs import make_new
-from gpulift.exchange import imported
 from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Json, Wide, named, require_above_0
 from gpulift.ground.entry import say
@@ -129,7 +128,7 @@ def _require(asked: Asked, only: str | None, out: Path | None) -> None:
     if shutil.which(program, path=asked.command.environment.get("PATH")) is None:
         raise GpuliftError(f"{program}: there is no such program")
     if out is not None:
-        imported.require_new(out)
+        require_new(out)
 
 
 class _Shown:
@@ -160,5 +159,5 @@ class _Shown:
         command = self._job.arguments
         records = records_of(measured.replays, turns, command, started_at, measured.cached)
         out = self._out or make_new(place.RESULTS / "advise", started_at[:10])
-        imported.write(records, out)
+        write(records, out)
         say(f"records: {out}")

@@ -18,10 +18,8 @@ import typer
 
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty, make_new
-from gpulift.exchange.gbench_in import read_gbench
-from gpulift.exchange.imported import Imported
-from gpulift.exchange.nvbench_in import read_nvbench
 from gpulift.gate import job_output
+from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
 from gpulift.gate.evidence import COMMANDS, Row, Setup, save
 from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, RunFailed, environment_of, run_once
 from gpulift.gate.judge import GateResult, judge
@@ -37,7 +35,6 @@ from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
 from gpulift.ground.programs import job_environment
 from gpulift.ground.whole import write_whole
 from gpulift.records.model import Record
-from gpulift.records.parse import read_record
 from gpulift.records.read import read_results
 from gpulift.verdicts import stats, thresholds
 from gpulift.verdicts.decision import AIM, DECISION_METHOD
@@ -198,16 +195,16 @@ def _tool(doors: Doors) -> tuple[str, tuple[str, ...], Read]:
     """The name, the command and the reader of another tool's benchmarks."""
     if doors.gbench:
         wanted = (f"--benchmark_out={OUT}", "--benchmark_out_format=json")
-        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _imported(read_gbench)
+        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _benchmarks(read_gbench)
     if doors.nvbench:
         return (
             Path(doors.nvbench).name,
             (_program(doors.nvbench), "--json", OUT),
-            _imported(read_nvbench),
+            _benchmarks(read_nvbench),
         )
     if doors.pytest:
         flags = ("-q", "-p", "no:cacheprovider", f"--benchmark-json={OUT}")
-        return "pytest", ("python", "-m", "pytest", doors.pytest, *flags), _pytest
+        return "pytest", ("python", "-m", "pytest", doors.pytest, *flags), _benchmarks(read_pytest)
     launcher = str(machine.checkout_root() / "gpulift")
     program = (sys.executable, sys.argv[0]) if place.INSTALLED else (launcher,)
     bench = (*program, "bench", doors.script)
@@ -223,20 +220,17 @@ def _program(named: str) -> str:
     return named if "/" in named else f"./{named}"
 
 
-def _imported(read: Callable[[Sequence[Path], int | None], Imported]) -> Read:
-    """Reads a file of another tool; rows without a time are said once."""
+def _benchmarks(read: Callable[[Path], Benchmarks]) -> Read:
+    """Reads a file of another tool; benchmarks without a time are said once."""
     told: set[str] = set()
 
     def rows(run: Finished) -> dict[str, Reading]:
-        found = read([run.out], None)
-        for line in found.unread:
+        found = read(run.out)
+        for line in found.untimed:
             if line not in told:
-                say(f"not read: {line}")
-        told.update(found.unread)
-        records = [read_record(dict(one)) for one in found.records]
-        return _times(
-            (str(one.case.get("name") or one.case_id or one.technique), one) for one in records
-        )
+                say(f"without a time: {line}")
+        told.update(found.untimed)
+        return _some({name: Reading(time_s, "s") for name, time_s in found.seconds.items()})
 
     return rows
 
@@ -250,18 +244,6 @@ def _times(records: Iterable[tuple[str, Record]]) -> dict[str, Reading]:
             if time := stats.step_time([record], arm):
                 parts = (name, arm if len(record.arms) > 1 else "")
                 rows["/".join(filter(None, parts))] = Reading(time.value, "s")
-    return _some(rows)
-
-
-def _pytest(run: Finished) -> dict[str, Reading]:
-    try:
-        report = json.loads(run.out.read_bytes())
-        rows = {
-            one["fullname"]: Reading(float(one["stats"]["median"]), "s")
-            for one in report["benchmarks"]
-        }
-    except (OSError, ValueError, KeyError, TypeError):
-        raise NoNumberError("pytest wrote no report: pip install pytest-benchmark") from None
     return _some(rows)
 
 

@@ -31,10 +31,11 @@ def watch(
         typer.Option(parser=named, metavar="FILE.svg", help="All of it as a picture, at the end."),
     ] = None,
     prometheus: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
-            metavar="FILE|PORT",
-            help="The newest sample as Prometheus text: in a file, or on a port of this machine.",
+            parser=named,
+            metavar="FILE",
+            help="The newest sample as Prometheus text, for the collector of node_exporter.",
         ),
     ] = None,
     tensorboard: Annotated[

@@ -6,10 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from gpulift.exchange.imported import BENCHMARK
 from gpulift.exchange.rows import Row, known_errors, rows_of
 from gpulift.ground.errors import GpuliftError
-from gpulift.records.model import IMPORT, Record
 from gpulift.records.read import Run
 
 Json = dict[str, Any]
@@ -45,19 +43,9 @@ def gbench_text(runs: Sequence[Run]) -> str:
 
 def _name(row: Row) -> str:
     record = row.record
-    if record.kind == IMPORT and row.arm is not None and row.arm.name == BENCHMARK:
-        return _imported_name(record)
     arm = row.arm.name if row.arm else ""
     parts = (record.technique, record.case_id, arm)
     return "/".join(part for part in parts if part) + SUFFIX
-
-
-def _imported_name(record: Record) -> str:
-    """Its own, and what tells it from others of that name, which would pass for repetitions."""
-    if "name" not in record.case:
-        return record.case_id
-    more = (f"{axis}:{value}" for axis, value in record.case.items() if axis != "name")
-    return "/".join((str(record.case["name"]), *more))
 
 
 def _entry(name: str, family: int, number: int, launches: Sequence[Row]) -> Json:

@@ -1,19 +1,13 @@
-"""Text format of Prometheus (version 0.0.4): gauges, for the textfile collector of node_exporter.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/: in a label's value a backslash, a
-quote and a line feed are escaped.
-"""
+"""Records as Prometheus' gauges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime
 
 from gpulift.analysis import arms
-from gpulift.ground.errors import GpuliftError
 from gpulift.ground.estimate import Estimate
-from gpulift.ground.text import label_value, visible
+from gpulift.ground.gauges import Gauges, Labels
 from gpulift.records.model import KINDS, OUTCOMES, Arm
 from gpulift.records.read import Run
 from gpulift.verdicts import stats
@@ -38,46 +32,20 @@ HELP = {
 WORK = ("bytes", "flops", "items")
 MEMORY = ("device", "pinned", "host")
 
-Labels = Mapping[str, str]
-
-
-@dataclass
-class _Gauges:
-    """Samples by metric; a set of labels may be there once only."""
-
-    samples: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def add(self, name: str, labels: Labels, value: float | None) -> None:
-        if value is None:
-            return
-        written = ",".join(f'{key}="{label_value(text)}"' for key, text in labels.items())
-        if self.samples.setdefault(name, {}).setdefault(written, value) != value:
-            raise GpuliftError(
-                f"two runs of the same name hold {visible(written)}: export them one by one"
-            )
-
-    def lines(self) -> Iterator[str]:
-        for name, text in HELP.items():
-            if name in self.samples:
-                yield f"# HELP {name} {text}"
-                yield f"# TYPE {name} gauge"
-                for labels, value in self.samples[name].items():
-                    yield f"{name}{{{labels}}} {value!r}"
-
 
 def prometheus_text(runs: Sequence[Run]) -> str:
     """All gauges of all runs, metric by metric, with a line feed at the end of each line."""
-    gauges = _Gauges()
+    gauges = Gauges(HELP)
     for run in runs:
         labels = {"machine": run.records[0].context.slug, "run": run.folder.name}
         _add_run(gauges, run, labels)
         for kind in KINDS:
             for case in group_cases(run.records, kind):
                 _add_case(gauges, case, {**labels, "kind": kind})
-    return "".join(f"{line}\n" for line in gauges.lines())
+    return gauges.text()
 
 
-def _add_run(gauges: _Gauges, run: Run, labels: Labels) -> None:
+def _add_run(gauges: Gauges, run: Run, labels: Labels) -> None:
     context = run.records[0].context
     info = {
         "gpu": context.gpu.name if context.gpu else "",
@@ -98,7 +66,7 @@ def _add_run(gauges: _Gauges, run: Run, labels: Labels) -> None:
         gauges.add("gpulift_records", {**labels, "outcome": outcome}, float(count))
 
 
-def _add_case(gauges: _Gauges, case: Case, labels: Labels) -> None:
+def _add_case(gauges: Gauges, case: Case, labels: Labels) -> None:
     first = case.first
     for arm in first.arms:
         time = stats.step_time(case.measured, arm.name)
@@ -113,7 +81,7 @@ def _add_case(gauges: _Gauges, case: Case, labels: Labels) -> None:
         _add_speedup(gauges, case, arm, mine)
 
 
-def _add_speedup(gauges: _Gauges, case: Case, arm: Arm, labels: Labels) -> None:
+def _add_speedup(gauges: Gauges, case: Case, arm: Arm, labels: Labels) -> None:
     baseline = arms.baseline_of(case.first)
     if baseline is None or baseline is arm or arms.is_ceiling(case.first):
         return
@@ -123,14 +91,14 @@ def _add_speedup(gauges: _Gauges, case: Case, arm: Arm, labels: Labels) -> None:
         _add_estimate(gauges, "gpulift_speedup_{}ratio", mine, pair.speedup)
 
 
-def _add_rates(gauges: _Gauges, arm: Arm, labels: Labels, time: Estimate) -> None:
+def _add_rates(gauges: Gauges, arm: Arm, labels: Labels, time: Estimate) -> None:
     for work in WORK:
         amount = getattr(arm.cost, work) if arm.cost else 0.0
         if amount > 0:
             gauges.add(f"gpulift_rate_{work}_per_second", labels, amount / time.value)
 
 
-def _add_memory(gauges: _Gauges, case: Case, arm: str, labels: Labels) -> None:
+def _add_memory(gauges: Gauges, case: Case, arm: str, labels: Labels) -> None:
     for where in MEMORY:
         peaks = [
             getattr(one, f"peak_{where}_bytes") for one in stats.measured_arms(case.measured, arm)
@@ -140,7 +108,7 @@ def _add_memory(gauges: _Gauges, case: Case, arm: str, labels: Labels) -> None:
         gauges.add("gpulift_peak_memory_bytes", {**labels, "memory": where}, most)
 
 
-def _add_estimate(gauges: _Gauges, pattern: str, labels: Labels, one: Estimate) -> None:
+def _add_estimate(gauges: Gauges, pattern: str, labels: Labels, one: Estimate) -> None:
     for end, value in (("", one.value), ("low_", one.low), ("high_", one.high)):
         gauges.add(pattern.format(end), labels, value)
 

@@ -1,4 +1,4 @@
-"""One row for each arm of each record, with every scalar: what Parquet and CSV hold."""
+"""One row for each arm of each record, with every scalar: what CSV holds."""
 
 from __future__ import annotations
 

@@ -1,27 +1,26 @@
 """The certificate of a GPU model: how often the gate alarms without cause, and what it finds.
 
-`results/certificates/<slug>.json`, made by `gpulift certify` from the trials beside it, in
+`results/certificates/<slug>.json`, made by `python -m proof.certify` from the trials beside it, in
 `results/certificates/<slug>/`. Shares come with exact one-sided 95 % bounds (Clopper and Pearson).
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpulift.ground.errors import RecordError
 from gpulift.ground.text import counted
-from gpulift.ground.whole import read_whole, write_whole
+from gpulift.ground.whole import read_whole
 from gpulift.records.decode import converted, parse_line
 from gpulift.records.values import Fraction, NotNegative, Number, Whole
 from gpulift.verdicts.decision import INCONCLUSIVE, percent
 
-SCHEMA = "1.2"
-READABLE = ("1.1", SCHEMA)
+SCHEMA = "1.3"
+READABLE = ("1.1", "1.2", SCHEMA)
+UNTIL_1_2 = ("replays", "autocorrelation", "incumbents")  # which nothing reads
 SINCE_1_2 = ("suites_by_gate", "detection_by_gate", "detection_by_row")
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
@@ -35,7 +34,6 @@ class Suites:
     suites: Whole
     alarms: Whole
     upper: NotNegative  # the share of suites with an alarm is below this
-    undecided: Whole  # rows for whose confirmation too few launches were left
 
 
 @dataclass(frozen=True)
@@ -137,31 +135,6 @@ class RowError:
 
 
 @dataclass(frozen=True)
-class Correlation:
-    """Between successive launch values of a row in an A/A suite, over all rows."""
-
-    value: Number
-    standard_error: NotNegative
-    pairs: Whole
-
-
-@dataclass(frozen=True)
-class RuleTally:
-    """What a rule said where head was slower by `size` (0: unchanged).
-
-    `seconds` of measuring go into one verdict, on average.
-    """
-
-    rule: str
-    repetition: str
-    size: NotNegative
-    trials: Whole
-    regressed: Whole
-    improved: Whole
-    seconds: NotNegative
-
-
-@dataclass(frozen=True)
 class TrialNote:
     """One trial; its content is in the file of trials, under the same id."""
 
@@ -195,13 +168,10 @@ class Certificate:
     aa: Suites
     alarms: tuple[Alarm, ...]
     unchanged: tuple[UnchangedRow, ...]
-    replays: Suites
     detection: tuple[Detection, ...]
     missed: tuple[Missed, ...]
     floors: Mapping[str, Fraction]
     floor_reasons: Mapping[str, str]
-    autocorrelation: Correlation
-    incumbents: tuple[RuleTally, ...]
     errors: tuple[RowError, ...]
     trials: tuple[TrialNote, ...]
     suites_by_gate: tuple[SuitesByGate, ...]
@@ -242,17 +212,16 @@ def read_certificate(file: Path) -> Certificate:
     schema = raw.get("schema")
     if schema not in (None, *READABLE):
         raise RecordError(
-            f"{file}: schema is {schema}; only {' and '.join(READABLE)} can be read: gpulift"
-            " certify --reissue makes it anew from its trials"
+            f"{file}: schema is {schema}; only {', '.join(READABLE)} can be read:"
+            " `python -m proof.certify --reissue` makes it anew from its trials"
         )
-    older: dict[str, Any] = {} if schema == SCHEMA else {key: [] for key in SINCE_1_2}
-    return converted({**older, **raw}, Certificate, str(file), closed=True)
-
-
-def write_certificate(certificate: Certificate, file: Path) -> None:
-    """Writes it whole or not at all; makes the folder."""
-    text = json.dumps(asdict(certificate), indent=1, allow_nan=False) + "\n"
-    write_whole(text, file)
+    known = dict(raw)
+    if schema != SCHEMA:
+        known = {key: [] for key in SINCE_1_2} | known
+        known = {key: value for key, value in known.items() if key not in UNTIL_1_2}
+        if isinstance(known.get("aa"), dict):  # of replays, that too few launches were left
+            known["aa"] = {k: v for k, v in known["aa"].items() if k != "undecided"}
+    return converted(known, Certificate, str(file), closed=True)
 
 
 def sentence(certificate: Certificate) -> str:

@@ -195,8 +195,3 @@ def json_problem(error: JSONDecodeError) -> str:
 def bibtex_text(text: str) -> str:
     """The text for a field of a BibTeX entry, where it is read as these very letters."""
     return "".join(BIBTEX.get(letter, letter) for letter in visible(text))
-
-
-def label_value(text: str) -> str:
-    """For the value of a Prometheus label; what a terminal would obey is written as its escape."""
-    return visible(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -7,43 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpulift.gate import certificate as certificates
-from gpulift.gate.certificate import Certificate, Detection, RuleTally, Suites
+from gpulift.gate.certificate import Certificate, Detection
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
 from gpulift.verdicts.decision import DECISION_METHOD, percent
-from gpulift.verdicts.stats import upper_bound
-
-
-@dataclass(frozen=True)
-class RuleRow:
-    """A decision rule: what it said where nothing was changed, and of each planted slow-down.
-
-    `slowed` has an entry per size of the view, None where the rule was not tried on it.
-    """
-
-    rule: str
-    repetition: str
-    unchanged: RuleTally | None
-    slowed: tuple[RuleTally | None, ...]
-
-    @property
-    def false_alarms(self) -> str:
-        """How many, of how many verdicts, with the 95 % bound of their share."""
-        one = self.unchanged
-        if one is None:
-            return "–"
-        alarms = one.regressed + one.improved
-        bound = 100 * upper_bound(alarms, one.trials)
-        return f"{alarms} of {one.trials} (< {bound:.1f} %)"
-
-    @property
-    def seconds(self) -> str:
-        """Of measuring per verdict: the least and the most over the sizes."""
-        known = [one.seconds for one in (self.unchanged, *self.slowed) if one is not None]
-        if not known:
-            return "–"
-        low, high = (f"{end:.1f}" for end in (min(known), max(known)))
-        return low if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +27,7 @@ class CertificateView:
         if self.certificate is None:
             return (
                 f"No certificate for {self.machine}: how often a gate is wrong on this model is not"
-                " known. ./gpulift certify tries it on such a machine and writes one."
+                " known. In a checkout, python -m proof.certify tries it on such a machine."
             )
         return certificates.sentence(self.certificate)
 
@@ -74,41 +41,6 @@ class CertificateView:
         if one is not None and one.method != DECISION_METHOD:
             found.append(f"of decision method {one.method}, and this is {DECISION_METHOD}")
         return tuple(found)
-
-    @property
-    def suites(self) -> tuple[tuple[str, Suites], ...]:
-        """Suites of unchanged code, real and replayed."""
-        if self.certificate is None:
-            return ()
-        kinds = (
-            ("real suites, which decide", self.certificate.aa),
-            ("replays of their launches, which support", self.certificate.replays),
-        )
-        return tuple((name, one) for name, one in kinds if one.suites)
-
-    @property
-    def sizes(self) -> tuple[float, ...]:
-        """Slow-downs on which any rule was tried."""
-        return tuple(sorted({one.size for one in self._tallies if one.size}))
-
-    @property
-    def rules(self) -> tuple[RuleRow, ...]:
-        """All rules on the same launches, in the certificate's order."""
-        tried = [one for one in self._tallies if one.trials]
-        found = {(one.rule, one.repetition, one.size): one for one in tried}
-        names = dict.fromkeys((one.rule, one.repetition) for one in self._tallies)
-        return tuple(
-            RuleRow(
-                *name,
-                found.get((*name, 0.0)),
-                tuple(found.get((*name, size)) for size in self.sizes),
-            )
-            for name in names
-        )
-
-    @property
-    def _tallies(self) -> tuple[RuleTally, ...]:
-        return self.certificate.incumbents if self.certificate else ()
 
 
 def views(models: Iterable[str], known: Mapping[str, Certificate]) -> list[CertificateView]:

@@ -14,8 +14,8 @@ from gpulift.analysis.machine.feeding import Rung, rungs_of
 from gpulift.ground import text
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
+from gpulift.report.machine_views import MachineView
 from gpulift.report.plots import RateRow
-from gpulift.report.views import MachineView
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 

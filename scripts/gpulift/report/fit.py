@@ -14,16 +14,15 @@ from matplotlib.transforms import Bbox
 from gpulift.analysis.bounds import HOST, bound_of
 from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import FIRST_MODELS
+from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.ladder import name_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
-# As the technique has these arms, where a ladder has others of the name.
-OWN_NAMES = {"bf16": "BF16 with fused AdamW", "compiled": "torch.compile, layers alone"}
+TECHNIQUE = "job/fit"
 GIB = 1 << 30
 ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
@@ -54,7 +53,7 @@ class Point:
 
 
 def _name(arm: str) -> str:
-    return OWN_NAMES.get(arm) or name_of(arm)
+    return setting(arm, TECHNIQUE)[0]
 
 
 def points_of(case: Case, withheld: Collection[str] = ()) -> list[Point]:

@@ -10,31 +10,15 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from gpulift.analysis.ladder import Ladder, Rung
+from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
-from gpulift.report.views import MachineView
+from gpulift.report.machine_views import MachineView
 
 GIB = 1 << 30
 FAR = 3.0  # times the reference's distance, from which on a rung says its own
-# Settings by the names that people know them by; others are called as the arm is.
-NAMES = {
-    "torch_default": "FP32 (default)",
-    "tf32": "TF32",
-    "bf16": "BF16 autocast",
-    "fused_adamw": "fused AdamW",
-    "compiled": "torch.compile",
-    "fp8": "FP8",
-    "cut_cross_entropy": "cut cross entropy",
-    "selective_checkpointing": "selective activation checkpointing",
-    "full_checkpointing": "full activation checkpointing",
-    "memory_budget": "torch.compile with activation_memory_budget=0.5",
-    "activation_offload": "activations offloaded to the host",
-    "adamw_8bit_torchao": "8-bit AdamW (torchao)",
-    "adamw_8bit_bitsandbytes": "8-bit AdamW (bitsandbytes)",
-    "optimizer_offload": "optimizer offloaded to the host",
-}
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,7 @@ class Bar:
 
 def name_of(arm: str) -> str:
     """What people call it."""
-    return NAMES.get(arm, arm)
+    return setting(arm)[0]
 
 
 def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:

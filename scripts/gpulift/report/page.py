@@ -25,13 +25,14 @@ from gpulift.report import (
     site,
     topology,
     twin,
-    views,
 )
 from gpulift.report.changes import Change
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import limits
+from gpulift.report.machine_views import in_order, machine_views, technique_ids
 from gpulift.report.settings import settings
 from gpulift.report.site import FRONT
+from gpulift.report.technique_views import technique_views
 
 NO_FILES: Mapping[Path, str] = {}
 NO_TABLES: Mapping[str, bytes] = {}
@@ -107,9 +108,9 @@ def contents_of(
     if not summaries and not changes:
         raise GpuliftError("there is nothing to report")
     doubts = analysis.doubts
-    anchors = escaping.anchors(views.technique_ids(summaries), "t")
-    machines = views.machine_views(analysis.runs, analysis.machines, anchors)
-    anchors = views.in_order(anchors, machines)
+    anchors = escaping.anchors(technique_ids(summaries), "t")
+    machines = machine_views(analysis.runs, analysis.machines, anchors)
+    anchors = in_order(anchors, machines)
     slugs = [one.run.records[0].context.slug for one in summaries]
     models_here = [*slugs, *(change.machine for change in changes)]
     certificates = error_rates.views(models_here, analysis.certificates)
@@ -154,7 +155,7 @@ def contents_of(
         "on_page": {record.id for one in summaries for record in one.run.records},
         "prices": analysis.prices,
         "claims": claims,
-        "techniques": views.technique_views(machines, anchors, claims, most.strips, doubts),
+        "techniques": technique_views(machines, anchors, claims, most.strips, doubts),
     }
     return Contents(values, tuple(drawing for drawing in drawings if drawing))
 

@@ -13,7 +13,8 @@ from gpulift.ground import text
 from gpulift.report import escaping, findings, plots, roofline, scaling
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import Limits
-from gpulift.report.views import MachineView, part_id
+from gpulift.report.machine_views import MachineView
+from gpulift.report.technique_views import part_id
 from gpulift.verdicts.duets import DuetRow
 
 

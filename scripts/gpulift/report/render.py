@@ -19,7 +19,7 @@ from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.ground import text
 from gpulift.records.model import Record
-from gpulift.report import beside, escaping, tables, views
+from gpulift.report import beside, escaping, tables, technique_views
 from gpulift.report.claimed import CLAIM_STYLES
 from gpulift.verdicts import decision
 
@@ -69,13 +69,13 @@ def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @pass_context
 def _runs(context: Context, records: Sequence[Record]) -> Markup:
-    return views.runs(records, context["doubts"])
+    return technique_views.runs(records, context["doubts"])
 
 
 @pass_context
 def _errors(context: Context, records: Sequence[Record]) -> Markup:
     """`E1 E3`, each a link to a known error of any of the records."""
-    return views.error_links(records, context["doubts"])
+    return technique_views.error_links(records, context["doubts"])
 
 
 @pass_context
@@ -123,17 +123,17 @@ def _environment(html: bool) -> Environment:
         case=text.case_label,
         short_case=partial(text.case_label, short=True),
         check=tables.check,
-        cpu=views.cpu,
+        cpu=technique_views.cpu,
         usd=costing.of_comparison,
         money=costing.money,
         amount=costing.amount,
         usd_of_records=costing.of_records,
-        energy=views.energy,
-        launches=views.launches,
-        memory=views.memory,
-        rates=views.rates,
-        bound=views.bound,
-        predicted=views.predicted,
+        energy=technique_views.energy,
+        launches=technique_views.launches,
+        memory=technique_views.memory,
+        rates=technique_views.rates,
+        bound=technique_views.bound,
+        predicted=technique_views.predicted,
         runs=_runs,
         errors=_errors,
         error_names=_error_names,

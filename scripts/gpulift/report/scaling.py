@@ -29,8 +29,8 @@ from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Arm
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
+from gpulift.report.machine_views import MachineView
 from gpulift.report.plots import RateRow
-from gpulift.report.views import MachineView
 from gpulift.verdicts.cases import Case
 
 GPUS = "gpus"

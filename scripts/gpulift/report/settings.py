@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpulift.records.model import Context
-from gpulift.report.views import MachineView
+from gpulift.report.machine_views import MachineView
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulift.report import render
+from gpulift.report.machine_views import MachineView
 from gpulift.report.settings import settings
-from gpulift.report.views import MachineView, TechniqueView
+from gpulift.report.technique_views import TechniqueView
 
 FRONT = "index.html"
 FOLDER = "pages"  # of all other pages

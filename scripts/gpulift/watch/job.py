@@ -178,8 +178,6 @@ class StartedJob(Job):
     def __init__(
         self,
         command: Sequence[str],
-        stdout: int | None = None,
-        stderr: int | None = None,
         environment: Mapping[str, str] | None = None,
         mask: Collection[int] = (),
         files: Collection[int] = (),
@@ -197,8 +195,6 @@ class StartedJob(Job):
         try:
             self._process = subprocess.Popen(
                 command,
-                stdout=stdout,
-                stderr=stderr,
                 env=environment,
                 pass_fds=files,
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),

@@ -3,10 +3,10 @@ on."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,9 +31,9 @@ from gpulift.watch.job import Job, StartedJob, attached
 from gpulift.watch.log import Log
 from gpulift.watch.observer import Observer
 from gpulift.watch.samples import History, Sample
-from gpulift.watch.screen import Lines, Relay, View
 
 FIRST_S = 0.1
+LINE_EVERY_S = 10.0
 STDERR = 2
 # Slurm and users send the first two to have a training write a checkpoint.
 OF_JOBS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
@@ -52,7 +52,7 @@ class Options:
     interval_s: float = 1.0
     log: Path | None = None
     picture: Path | None = None
-    prometheus: str | None = None
+    prometheus: Path | None = None
     tensorboard: Path | None = None
     gpus: str | None = None
     force: bool = False
@@ -88,7 +88,7 @@ def run(options: Options) -> int:
         opened.callback(log.close)
         sinks: list[Sink] = []
         if options.prometheus is not None:
-            target = gauges.opened(options.prometheus)
+            target = gauges.GaugeFile(options.prometheus)
             opened.callback(target.close)
             write = Fragile(
                 f"--prometheus {options.prometheus}",
@@ -100,9 +100,23 @@ def run(options: Options) -> int:
             opened.callback(board.close)
             name = f"--tensorboard {options.tensorboard}"
             sinks.append(Fragile(name, lambda sample: board.write(sample, cards)).add)
-        relay = Relay() if options.command and sys.stderr.isatty() else None
-        job = _job(options, relay, environment, signals, files)
-        return _watched(Watch(job, cards, signals, options), log, relay, sinks)
+        job = _job(options, environment, signals, files)
+        return _watched(Watch(job, cards, signals, options), log, sinks)
+
+
+class Lines:
+    """A line on stderr at the first sample, then one after every ten seconds."""
+
+    def __init__(self, cores: float, cards: Sequence[Card]) -> None:
+        self._cores = cores
+        self._cards = cards
+        self._shown_s = -math.inf
+
+    def show(self, sample: Sample) -> None:
+        """The newest sample, where it is time to."""
+        if sample.time_s - self._shown_s >= LINE_EVERY_S:
+            self._shown_s = sample.time_s
+            say(words.line(sample, self._cores, self._cards))
 
 
 @dataclass(frozen=True)
@@ -115,17 +129,14 @@ class Watch:
     options: Options
 
 
-def _watched(watch: Watch, log: Log, relay: Relay | None, sinks: Sequence[Sink]) -> int:
+def _watched(watch: Watch, log: Log, sinks: Sequence[Sink]) -> int:
     job, cards, cores = watch.job, watch.cards, watch.job.cores()
     history = History()
     observer = Observer(job, cards)
-    view = View(cores, cards, relay) if sys.stderr.isatty() else Lines(cores, cards)
     log.begin(job.pid, watch.options.interval_s, cores, cards)
-    shown = Fragile("the view", view.show)
-    stop = _follow(watch, observer, [history.add, shown.add, log.add, *sinks])
+    stop = _follow(watch, observer, [history.add, Lines(cores, cards).show, log.add, *sinks])
     overhead, joules = observer.overhead(), observer.joules()
     code = job.exit_code() if stop == "ended" else INTERRUPTED
-    view.close()
     left = observer.last.processes if stop == "ended" and job.ours else 0
     log.end(code, overhead, joules, left, observer.last)
     for line in words.summary(history, observer.last, cores, cards, joules):
@@ -194,8 +205,11 @@ def _require(options: Options, environment: Mapping[str, str] | None) -> None:
         path = (os.environ if environment is None else environment).get("PATH")
         if shutil.which(options.command[0], path=path) is None:
             raise GpuliftError(f"{options.command[0]}: there is no such program")
-    gauge_file = None if options.prometheus is None else gauges.file_of(options.prometheus)
-    files = {"--log": options.log, "--picture": options.picture, "--prometheus": gauge_file}
+    files = {
+        "--log": options.log,
+        "--picture": options.picture,
+        "--prometheus": options.prometheus,
+    }
     require_distinct({**files, "--tensorboard": options.tensorboard})
     if options.picture is not None and options.picture.suffix not in ("", ".svg"):
         raise GpuliftError(f"--picture {visible(str(options.picture))}: it is SVG; name it so")
@@ -211,16 +225,13 @@ def _require(options: Options, environment: Mapping[str, str] | None) -> None:
 
 def _job(
     options: Options,
-    relay: Relay | None,
     environment: Mapping[str, str] | None,
     signals: Signals,
     files: Collection[int],
 ) -> Job:
     if options.pid is not None:
         return attached(options.pid)
-    theirs = None if relay is None else relay.theirs
-    stdout = theirs if sys.stdout.isatty() else None
-    return StartedJob(options.command, stdout, theirs, environment, signals.mask_before, files)
+    return StartedJob(options.command, environment, signals.mask_before, files)
 
 
 def _cards(wanted: str | None) -> list[Card]:

@@ -1,4 +1,4 @@
-"""Samples in words: for lines, for the live view, for the summary at the end."""
+"""Samples in words: for lines, and for the summary at the end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,6 @@ STARVED = 0.1  # of the time in which threads could run
 LOOKS = 2  # samples of a job that is shorter than the interval: an early one and its end
 UNKNOWN = "–"
 LEAST_SHOWN = 0.005  # of a core, or a share: below it, it is nothing
-
-
-def rows(sample: Sample, cores: float, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    """What was seen, and of what; a row for each GPU."""
-    yield "processor", processor(sample.job, cores)
-    yield "memory", memory(sample.job)
-    yield "disk", traffic(sample.job, "disk", "read", "written")
-    yield "files, with the cache", traffic(sample.job, "file", "read", "written")
-    yield "network of the machine", traffic(sample.job, "network", "received", "sent")
-    for card, gpu in zip(cards, sample.gpus, strict=True):
-        yield card.label, ", ".join(gpu_parts(gpu))
 
 
 def line(sample: Sample, cores: float, cards: Sequence[Card]) -> str:

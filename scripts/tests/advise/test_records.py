@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpulift import cli
 from gpulift.advise.evidence import BASELINE, Arm, Check, Failed, Memory, Window
-from gpulift.advise.records import records_of
-from gpulift.exchange.imported import write
-from gpulift.records.read import read_results
+from gpulift.advise.records import records_of, require_new, write
+from gpulift.analysis.ledger import read_ledger
+from gpulift.analysis.machine.reference_build import build
+from gpulift.commands.claims import runs_by_model
+from gpulift.ground.errors import FAILED, NOT_COMPARABLE, OK, USAGE, GpuliftError
+from gpulift.records.parse import read_record
+from gpulift.records.read import Run, read_results, read_run
 from gpulift.verdicts import stats
+from tests import runs_made, sample
 from tests.advise.made import replay, rounds, silent, turn
 
 COMMAND = ("python", "/home/me/train.py", "--secret")
@@ -94,3 +101,96 @@ def test_a_script_on_a_processor_names_no_gpu() -> None:
 def test_a_training_that_went_on_replayed_nothing() -> None:
     (record,) = records_of([replay({"fused": 1.1})], (), COMMAND, STARTED, cached=False)
     assert record["technique"] == "advise/live"
+
+
+# --- Nothing judges them ---
+
+
+def kept(folder: Path, gains: Sequence[float] = (1.1, 1.2, 1.15, 1.12)) -> Run:
+    """Processes of a script as a run folder."""
+    processes = [replay({"fused": gain}) for gain in gains]
+    write(records_of(processes, [], COMMAND, STARTED), folder)
+    return read_run(folder)
+
+
+def test_show_prints_them_and_cite_refuses_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = kept(tmp_path / "run")
+    assert cli.main(["show", run.records[0].id, "--results", str(run.folder)]) == OK
+    shown = capsys.readouterr().out
+    assert "kind            import" in shown
+    assert "./gpulift run" not in shown
+    assert cli.main(["cite", run.records[0].id, "--results", str(run.folder)]) == USAGE
+    assert "was imported" in capsys.readouterr().err
+
+
+def test_check_refuses_them_among_results(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(tmp_path / "results" / "nvidia-h200" / "2026-11-21-abcdef0")
+    assert cli.main(["check", str(tmp_path / "results")]) == FAILED
+    assert "was imported from another tool" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["junit", "github"])
+def test_no_verdict_is_exported(
+    format: str, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["export", format, str(kept(tmp_path / "run").folder)]) == USAGE
+    assert "only records of kind import" in capsys.readouterr().err
+
+
+def test_neither_reference_nor_claims_take_them(tmp_path: Path) -> None:
+    run = kept(tmp_path / "nvidia-h200" / "run")
+    with pytest.raises(GpuliftError):
+        build([run])
+    assert runs_by_model(tmp_path, read_ledger()) == {}
+
+
+def test_they_are_compared_with_each_other_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = kept(tmp_path / "base", (2.1, 2.2, 2.15, 2.12)).folder
+    head = kept(tmp_path / "head", (1.1, 1.2, 1.15, 1.12)).folder
+    assert cli.main(["compare", str(base), str(head)]) == FAILED
+    assert "1 slower" in capsys.readouterr().out
+    ours = sample.write(tmp_path / "ours", runs_made.without_gpu())
+    assert cli.main(["compare", str(ours), str(head)]) == NOT_COMPARABLE
+    assert "the head records were imported" in capsys.readouterr().err
+
+
+def test_a_record_of_ours_still_needs_its_build_and_seed() -> None:
+    one = runs_made.full_gpu()[0]
+    del one["order"]["seed"]
+    with pytest.raises(GpuliftError, match="seed is missing"):
+        read_record(one)
+    one = runs_made.full_gpu()[0]
+    del one["context"]["build"]
+    with pytest.raises(GpuliftError, match="build is missing"):
+        read_record(one)
+
+
+def test_a_folder_that_holds_something_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(tmp_path / "run")
+    made = records_of([replay({})], [], COMMAND, STARTED)
+    with pytest.raises(GpuliftError, match="not empty"):
+        write(made, tmp_path / "run")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(GpuliftError, match="is the current folder"):
+        require_new(Path())
+
+
+def test_a_disk_that_fills_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(GpuliftError, match="No space left on device"):
+        write(records_of([replay({})], [], COMMAND, STARTED), tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []

@@ -145,7 +145,6 @@ def test_exit_codes_pass_through(
         (["run", "a", "--filter", "b"], "give one filter; a|b selects both"),
         (["list", "a", "--filter", "b"], "give one filter; a|b selects both"),
         (["gate", "--base", "HEAD", "a", "--filter", "b"], "give one filter; a|b selects both"),
-        (["certify", "a", "--filter", "b"], "give one filter; a|b selects both"),
     ],
 )
 def test_a_filter_that_selects_nothing_names_what_is_near_and_makes_nothing(
@@ -158,7 +157,7 @@ def test_a_filter_that_selects_nothing_names_what_is_near_and_makes_nothing(
 
 def test_every_command_says_the_same_of_its_filter(capfd: pytest.CaptureFixture[str]) -> None:
     said = set()
-    for command in ("run", "list", "qualify", "gate", "certify", "compare", "cost", "report"):
+    for command in ("run", "list", "qualify", "gate", "compare", "cost", "report"):
         assert cli.main([command, "--help"]) == 0
         told = " ".join(capfd.readouterr().out.split())
         (found,) = re.findall(r"--filter REGEX (.*? leaves it out\.)", told)
@@ -561,13 +560,11 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["duet", ""], EMPTY_NAME),
         (["report", ""], EMPTY_NAME),
         (["export", "csv", ""], EMPTY_NAME),
-        (["import", "gbench", ""], EMPTY_NAME),
         (["show", "abcd", "--results", ""], EMPTY_NAME),
         (["report", "empty", "--out", ""], EMPTY_NAME),
         (["report", "empty", "--compare", ""], EMPTY_NAME),
         (["report", "--gate", ""], EMPTY_NAME),
         (["export", "csv", "empty", "--out", ""], EMPTY_NAME),
-        (["import", "gbench", "cut.jsonl", "--out", ""], EMPTY_NAME),
         (["claims", "--results", ""], EMPTY_NAME),
         (["run", "--out", ""], EMPTY_NAME),
         (["run", "--python", ""], "--python : is neither an interpreter nor a virtual"),
@@ -576,8 +573,6 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["gate", "--base", "HEAD", "--out", ""], EMPTY_NAME),
         (["gate", "--base", "HEAD", "--junit", ""], EMPTY_NAME),
         (["gate", "--replay", ""], EMPTY_NAME),
-        (["certify", "--out", ""], EMPTY_NAME),
-        (["certify", "--reissue", ""], EMPTY_NAME),
         (["reference", "build", "empty", "--out", ""], EMPTY_NAME),
         (["reference", "build", ""], EMPTY_NAME),
     ],

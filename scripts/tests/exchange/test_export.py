@@ -22,9 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpulift import cli
 from gpulift.commands.exchange import EXPORTS
-from gpulift.exchange import parquet
+from gpulift.exchange.csv_table import all_columns
 from gpulift.exchange.gbench_out import gbench_text
-from gpulift.exchange.parquet import WINDOW_LISTS, parquet_bytes
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.exchange.rows import Row, cells_of, columns, rows_of
 from gpulift.ground.errors import FAILED, OK, USAGE
@@ -189,7 +188,7 @@ def test_only_duets_are_no_test_suite(
     assert "only records of kind duet" in capsys.readouterr().err
 
 
-# --- Parquet and CSV ---
+# --- CSV ---
 
 
 def test_duckdb_answers_the_question_of_the_readme(
@@ -207,7 +206,7 @@ def test_duckdb_answers_the_question_of_the_readme(
     a100 = sample.launches(3, "allocator/device_malloc", case, slow_arena, context=other)
     runs = [run_of(tmp_path / "1", h200), run_of(tmp_path / "2", a100)]
     runs.append(run_of(tmp_path / "3", runs_made.without_gpu()))  # with a skipped arm
-    (tmp_path / "results.parquet").write_bytes(parquet_bytes(runs))
+    (tmp_path / "results.csv").write_bytes(all_columns(runs))
     monkeypatch.chdir(tmp_path)
     answer = rows_in_duckdb(query.group(1))
     assert [row[:3] for row in answer] == [
@@ -216,55 +215,6 @@ def test_duckdb_answers_the_question_of_the_readme(
         ("nvidia-h200", "allocator/device_malloc", "arena"),
     ]
     assert answer[2][3] == pytest.approx(1e-4, rel=0.01)
-
-
-def test_parquet_has_a_row_per_arm_and_launch_with_its_windows(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", runs_made.full_gpu())
-    file = tmp_path / "x.parquet"
-    file.write_bytes(parquet_bytes([run]))
-    answer = duckdb.sql(f"SELECT * FROM '{file}'")
-    assert answer is not None
-    table = [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
-    assert len(table) == sum(len(record.arms) for record in run.records)
-    assert {row["record"] for row in table} == {record.citation for record in run.records}
-    for row, ours in zip(table, rows_of([run]), strict=True):
-        assert ours.arm is not None
-        for name in WINDOW_LISTS:
-            assert row[f"window_{name}"] == list(getattr(ours.arm.windows, name))
-        assert row["step_s"] == ours.step_s
-        assert row["steps_per_window"] == ours.arm.steps_per_window
-
-
-def test_parquet_keeps_what_has_no_column(tmp_path: Path) -> None:
-    one = runs_made.full_gpu()[0]
-    one["of_tomorrow"] = {"a": [1]}
-    one["arms"][0]["windows"]["colour"] = ["red"]
-    file = tmp_path / "x.parquet"
-    file.write_bytes(parquet_bytes([run_of(tmp_path / "run", [one])]))
-    kept = json.loads(rows_in_duckdb(f"SELECT record_json FROM '{file}'")[0][0])
-    assert kept["of_tomorrow"] == {"a": [1]}
-    assert kept["arms"][0]["windows"] == {"colour": ["red"]}
-    assert kept["context"] == one["context"]
-
-
-def test_parquet_in_several_groups_of_rows_is_the_same_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = run_of(tmp_path / "run", runs_made.full_gpu())
-    whole, groups = tmp_path / "whole.parquet", tmp_path / "groups.parquet"
-    whole.write_bytes(parquet_bytes([run]))
-    monkeypatch.setattr(parquet, "BATCH", 7)
-    groups.write_bytes(parquet_bytes([run]))
-    assert whole.read_bytes() != groups.read_bytes()
-    assert rows_in_duckdb(f"FROM '{groups}'") == rows_in_duckdb(f"FROM '{whole}'")
-
-
-def test_parquet_keeps_an_integer_beyond_64_bits_in_its_json(tmp_path: Path) -> None:
-    one = runs_made.full_gpu()[0] | {"of_tomorrow": 1 << 70}
-    file = tmp_path / "x.parquet"
-    file.write_bytes(parquet_bytes([run_of(tmp_path / "run", [one])]))
-    kept = json.loads(rows_in_duckdb(f"SELECT record_json FROM '{file}'")[0][0])
-    assert kept["of_tomorrow"] == 1 << 70
 
 
 def test_cells_are_those_of_each_row_s_own_record(tmp_path: Path) -> None:
@@ -278,12 +228,6 @@ def test_cells_are_those_of_each_row_s_own_record(tmp_path: Path) -> None:
     assert len(found) == len(list(rows_of(runs)))
     for row, cells in found:
         assert cells == [column.value(row) for column in columns()]
-
-
-def test_parquet_needs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = made(tmp_path / "run", runs_made.without_gpu())
-    assert cli.main(["export", "parquet", str(folder)]) == USAGE
-    assert "--out" in capsys.readouterr().err
 
 
 def test_csv_has_the_scalar_columns_and_a_row_for_a_skip(
@@ -339,44 +283,6 @@ def test_csv_counts_the_items_that_have_a_name(
     (row,) = (row for row in table if row["arm"] == "b")
     assert row["unit"] == "images/s"
     assert float(row["rate"]) == pytest.approx(128e3, rel=0.05)
-
-
-def test_mlflow_finds_an_experiment_for_a_technique_and_a_run_for_an_arm(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = made(tmp_path / "run", runs_made.without_gpu())
-    out = tmp_path / "store"
-    exported(capsys, "mlflow", folder, "--out", out)
-    metas = {file.parent: json.loads(file.read_text()) for file in out.glob("*/meta.yaml")}
-    (allocators,) = (at for at, meta in metas.items() if meta["name"] == "allocator/host_malloc")
-    assert metas[allocators]["experiment_id"] == allocators.name
-    states = {}
-    for file in allocators.glob("*/meta.yaml"):
-        meta = json.loads(file.read_text())
-        assert meta["run_id"] == file.parent.name
-        assert (file.parent / "artifacts").is_dir(), "without it MLflow takes it for no run"
-        states[meta["run_name"].split()[0]] = meta["status"], file.parent
-    assert {arm: state for arm, (state, _) in states.items()} == {
-        "glibc": 3,
-        "jemalloc": 3,
-        "mimalloc": 5,
-    }
-    jemalloc = states["jemalloc"][1]
-    parameters = {file.name: file.read_text() for file in (jemalloc / "params").iterdir()}
-    assert parameters["baseline"] == "glibc"
-    assert (parameters["case.threads"], parameters["case.sizes"]) == ("2", "collate")
-    time_ms, value, step = (jemalloc / "metrics" / "speedup").read_text().split()
-    assert int(time_ms) > 1.7e12
-    assert float(value) == pytest.approx(2e-4 / 1.4e-4, rel=0.05)
-    assert step == "0"
-    assert (jemalloc / "tags" / "record").read_text().startswith("gpulift:cpu-")
-
-
-def test_mlflow_is_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = made(tmp_path / "run", runs_made.without_gpu())
-    for options, words in (([], "name a folder"), (["--out", str(folder)], "not empty")):
-        assert cli.main(["export", "mlflow", str(folder), *options]) == USAGE
-        assert words in capsys.readouterr().err
 
 
 def test_only_csv_has_fewer_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpulift.certify import issue as certify
-from gpulift.certify.issue import issue
 from gpulift.gate.certificate import (
     SINCE_1_2,
     Certificate,
@@ -18,18 +16,17 @@ from gpulift.gate.certificate import (
     find_certificate,
     read_certificate,
     sentence,
-    write_certificate,
 )
 from gpulift.ground.errors import GpuliftError
 from gpulift.verdicts.decision import DECISION_METHOD
+from proof.certificate import issue, write_certificate
 from tests.trials_made import ROWS, planted, unchanged
 
 Json = dict[str, Any]
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Certificate:
-    monkeypatch.setattr(certify, "REPLAYS", 50)
+def made() -> Certificate:
     trials = [unchanged(number) for number in range(3)]
     sizes = dict(zip(ROWS, (0.002, 0.005), strict=True))
     return issue([*trials, planted(3, sizes, blind=ROWS), planted(4, {ROWS[1]: 0.01})])
@@ -60,7 +57,7 @@ def _floors(floors: Any) -> Json:
     ("change", "words"),
     [
         ({"schema": "2.0"}, "schema is 2.0"),
-        ({"schema": "1.0"}, "only 1.1 and 1.2 can be read: gpulift certify --reissue makes it"),
+        ({"schema": "1.0"}, "only 1.1, 1.2, 1.3 can be read: `python -m proof"),
         ({"more": 1}, "more is not known here"),
         ({"arm_time_s": -0.1}, "arm_time_s must be float >= 0"),
         ({"citable": "yes"}, "citable must be bool, not str"),
@@ -68,7 +65,7 @@ def _floors(floors: Any) -> Json:
         ({"aa": []}, "aa must be object, not array"),
         ({"aa": {"suites": 1}}, "aa.alarms is missing"),
         (
-            {"aa": {"suites": 1, "alarms": -1, "upper": 1, "undecided": 0}},
+            {"aa": {"suites": 1, "alarms": -1, "upper": 1}},
             "aa.alarms must be int >= 0",
         ),
         ({"missed": [{"trial": "x"}]}, r"missed\[0\].row is missing"),
@@ -112,12 +109,18 @@ def test_one_of_1_1_is_read_without_what_it_does_not_tell(
     assert (older.aa, older.floors) == (made.aa, made.floors)
 
 
-def test_what_may_be_below_zero_may(tmp_path: Path, made: Certificate) -> None:
+def test_one_of_1_2_is_read_without_what_nothing_shows_any_more(
+    tmp_path: Path, made: Certificate
+) -> None:
     content = json.loads(json.dumps(asdict(made)))
-    content["autocorrelation"]["value"] = -0.3
+    content["aa"]["undecided"] = 0
+    former: Json = {"replays": {}, "incumbents": [], "autocorrelation": {}}
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(content))
-    assert read_certificate(file).autocorrelation.value == -0.3
+    file.write_text(json.dumps({**content, **former, "schema": "1.2"}))
+    assert read_certificate(file) == replace(made, schema="1.2")
+    file.write_text(json.dumps({**content, **former}))
+    with pytest.raises(GpuliftError, match="is not known here"):
+        read_certificate(file)
 
 
 def test_nonsense_is_refused(tmp_path: Path) -> None:
@@ -130,13 +133,6 @@ def test_nonsense_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="cannot be read"):
         read_certificate(tmp_path)
-
-
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, made: Certificate) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(GpuliftError, match="cannot be written") as refused:
-        write_certificate(made, tmp_path / "taken" / "x.json")
-    assert refused.value.exit_code == 2
 
 
 def test_the_sentence_says_both_rates(made: Certificate) -> None:

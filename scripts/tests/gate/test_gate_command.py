@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from gpulift.certify.issue import issue
 from gpulift.commands import gate as gate_command
 from gpulift.commands.gate import gate
 from gpulift.gate import setup as gate_setup
@@ -27,6 +26,7 @@ from gpulift.gate.measure import Budget
 from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.ground.steps import SECTIONS
 from gpulift.verdicts.decision import ARM_TIME_S, DECISION_METHOD
+from proof.certificate import issue
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, technique
 from tests.trials_made import unchanged

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gpulift.certify.issue import read_trials
 from gpulift.gate.evidence import Evidence, Launch, Row, Series
 from gpulift.gate.judge import Control, judge
 from gpulift.gate.launches import GateRecords
@@ -28,6 +27,7 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.records.throttle import Throttle
 from gpulift.report import changes
 from gpulift.verdicts.explain import Attribution, Measured
+from proof.trials import read_trials
 from tests.conftest import CHECKOUT
 from tests.gate.test_gate import CLEAN, NOISY, SLOWER, evidence, launches, setup
 from tests.junit_rules import complaints

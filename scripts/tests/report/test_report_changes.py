@@ -128,7 +128,7 @@ def test_a_report_of_a_gate_alone(evidence: Path, capsys: pytest.CaptureFixture[
     made = Path(capsys.readouterr().out.splitlines()[-1])
     assert made == evidence / "report" / "index.html"
     text = Page(written(made.parent)).text
-    for words in ("▼ regressed", "No certificate for nvidia-h200", "./gpulift certify"):
+    for words in ("▼ regressed", "No certificate for nvidia-h200", "python -m proof.certify"):
         assert words in text
 
 

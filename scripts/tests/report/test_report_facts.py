@@ -13,7 +13,7 @@ from gpulift.analysis.facts import Facts
 from gpulift.analysis.summary import Worth
 from gpulift.records.model import Arm, Cost, Windows
 from gpulift.records.parse import read_record
-from gpulift.report import views
+from gpulift.report import technique_views
 from gpulift.verdicts.cases import Case
 from tests import sample
 from tests.figures import summary, written
@@ -142,14 +142,14 @@ def test_launches_that_one_side_lacks_are_not_known() -> None:
 
 def test_items_have_their_rate_beside_the_roof_s() -> None:
     row = worth(training())
-    assert views.rates(row) == ("640 images/s", "20.0 TFLOP/s")
+    assert technique_views.rates(row) == ("640 images/s", "20.0 TFLOP/s")
     assert row.items_per_s is not None
     assert row.items_per_s.value == pytest.approx(640)
 
 
 def test_items_without_a_name_are_items_once() -> None:
     arms = [sample.arm(n, 1e-3, cost={"items": 5e3}, noise=0.0, launch_noise=0.0) for n in "ab"]
-    assert views.rates(worth(sample.launches(1, "a/b", {"n": 1}, arms))) == (
+    assert technique_views.rates(worth(sample.launches(1, "a/b", {"n": 1}, arms))) == (
         "5.00 million items/s",
     )
 

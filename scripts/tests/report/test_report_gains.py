@@ -20,9 +20,9 @@ from gpulift.analysis.summary import Summary, summarise
 from gpulift.exchange.github import code, github_text
 from gpulift.records.parse import read_record
 from gpulift.records.read import read_run
-from gpulift.report import page, planned, tables, views
+from gpulift.report import page, planned, tables
 from gpulift.report.limits import USUAL
-from gpulift.report.views import MachineView
+from gpulift.report.machine_views import SAVES, MachineView
 from tests import sample
 from tests.analysis.machine.test_qualify_feeding import ladder
 from tests.analysis.machine.test_qualify_training import RESNET, steps
@@ -175,7 +175,7 @@ def test_what_is_faster_and_what_saves_memory_are_two_lists(tmp_path: Path) -> N
     page.write(analysed([made], tmp_path), tmp_path)
     html, twin = written(tmp_path), (tmp_path / "report.md").read_text("utf-8")
     for shown in (html, twin):
-        lists = [shown.index(f"{title}: whole") for title in ("What is faster", views.SAVES)]
+        lists = [shown.index(f"{title}: whole") for title in ("What is faster", SAVES)]
         assert lists == sorted(lists)
         assert "saving no memory: d/slow." in shown
     table = html[html.index('id="savers-0"') :].partition("</table>")[0]

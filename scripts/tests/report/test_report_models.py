@@ -13,7 +13,8 @@ import pytest
 from gpulift.analysis.analyse import read_beside
 from gpulift.analysis.reference import Published, Reference
 from gpulift.analysis.summary import Summary
-from gpulift.report import models, render, views
+from gpulift.report import models, render
+from gpulift.report.machine_views import technique_ids
 from gpulift.report.models import ModelsView
 from tests import runs_made, sample
 from tests.conftest import CHECKOUT
@@ -33,7 +34,7 @@ def run(gain: float, context: sample.Json, **cost: float) -> Summary:
 def views_of(
     summaries: Sequence[Summary], references: Sequence[Reference]
 ) -> tuple[ModelsView, ...]:
-    return models.views(summaries, references, views.technique_ids(summaries))
+    return models.views(summaries, references, technique_ids(summaries))
 
 
 def only(found: tuple[ModelsView, ...]) -> ModelsView:

@@ -17,15 +17,16 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
+from gpulift.advise.records import records_of, write
 from gpulift.analysis.summary import Summary, summarise, with_roofs
-from gpulift.exchange import imported
-from gpulift.exchange.gbench_in import read_gbench
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import percent
 from gpulift.records.read import read_run
-from gpulift.report import escaping, figures, limits, page, planned, render, views
+from gpulift.report import escaping, figures, limits, page, planned, render
 from gpulift.report.drawing import Drawing
+from gpulift.report.machine_views import SYNTHETIC, technique_ids
 from tests import runs_made, sample
+from tests.advise.made import replay, silent
 from tests.conftest import CHECKOUT, DATA
 from tests.figures import analysed, machine_views, undrawn, written
 from tests.report.test_report import Page, pages, summary
@@ -157,8 +158,8 @@ def test_synthetic_records_are_marked(tmp_path: Path) -> None:
     for one in records:
         one["context"] = {**one["context"], "options": {"synthetic": True, "launches": 3}}
     text = Page(html_of(records, tmp_path)).text
-    assert text.index(views.SYNTHETIC) < text.index("How close is it")
-    assert f"**{views.SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
+    assert text.index(SYNTHETIC) < text.index("How close is it")
+    assert f"**{SYNTHETIC}**" in (tmp_path / "report.md").read_text("utf-8")
 
 
 def test_joules_are_there_where_any_arm_has_them_and_else_said_to_be_missing(
@@ -350,7 +351,7 @@ def test_a_large_report_draws_less_and_says_what(
 
 def test_usual_reports_draw_everything() -> None:
     one = summary(runs_made.full_gpu())
-    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    anchors = escaping.anchors(technique_ids([one]), "t")
     (machine,) = machine_views([one])
     assert limits.limits(171) == limits.USUAL
     assert planned.left_out([machine], anchors, 3, 3, limits.USUAL) == ""
@@ -358,7 +359,7 @@ def test_usual_reports_draw_everything() -> None:
 
 def test_a_figure_of_too_many_techniques_has_those_of_the_largest_effects() -> None:
     one = summary(runs_made.full_gpu())
-    anchors = escaping.anchors(views.technique_ids([one]), "t")
+    anchors = escaping.anchors(technique_ids([one]), "t")
     (machine,) = machine_views([one])
     effects = [
         max(abs(math.log(row.speedup.value)) for row in (line.best, line.worst) if row)
@@ -598,13 +599,14 @@ def test_a_head_that_is_repeated_in_print_has_its_text_without_a_button(full: Pa
 
 
 def test_imported_records_have_their_times_and_their_errors(tmp_path: Path) -> None:
-    files = sorted((DATA / "exchange").glob("gbench_?.json"))
-    imported.write(read_gbench(files).records, tmp_path / "in")
+    replays = [replay({"fused": gain}) for gain in (1.1, 1.2, 1.3)]
+    made = records_of([*replays, silent()], [], ("python", "train.py"), "2026-11-21T04:00:00Z")
+    write(made, tmp_path / "in")
     shown, twin = pages([summarise(read_run(tmp_path / "in"))], tmp_path / "out")
     for text in (shown.text, twin):
         assert "another tool made these, and nothing judges them" in text
-        assert re.search(r"732 ns \[\d+ ns, \d+ ns\]", text)
-        assert 'no such device, "x"' in text
+        assert re.search(r"\d+(\.\d+)? ms \[\d+(\.\d+)? ms, \d+(\.\d+)? ms\]", text)
+        assert "the process ended before anything was measured" in text
         assert "every case and arm of the run has a result" not in text.lower()
         assert "commit not known" in text
         assert "Every arm passed its check for equal results" not in text

@@ -255,7 +255,7 @@ def test_a_check_of_gradients_says_nothing_of_another_update() -> None:
 def test_on_the_ladder_of_speed_bf16_is_one_and_fp8_has_its_error_and_no_mfu() -> None:
     page = begin.page(known(climbed()))
     first, tf32, bf16, compiled, fp8 = rows(page, "Speed: settings added up, Llama 1B on H200")
-    assert first[0] == "*FP32, torch's defaults*"
+    assert first[0] == "*FP32 (default)*"
     assert bf16[3] == "1.00×"
     assert re.search(r"\*\*0\.50\d*×\*\*", tf32[3])
     assert re.search(r"\*\*1\.25\d*×\*\*", compiled[3])
@@ -268,8 +268,8 @@ def test_the_ladder_of_memory_has_a_bar_for_each_setting_added_up_and_alone() ->
     page = begin.page(known([*climbed(), *fit]))
     told = rows(page, "Memory: what makes it fit, Llama 1B on H200")
     names = [row[0] for row in told]
-    assert names.index("**added up**") < names.index("FP8, tensorwise")
-    full = next(row for row in told if row[0] == "activation checkpointing, full")
+    assert names.index("**added up**") < names.index("FP8")
+    full = next(row for row in told if row[0] == "full activation checkpointing")
     assert full[1:4] == ["512 MiB", "0.500×", f"`{'█' * 10}{'░' * 10}`"]
     assert "fit.svg" not in page
     drawn = replace(known([*climbed(), *fit]), figures=frozenset({"fit.svg"}))

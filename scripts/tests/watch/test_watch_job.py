@@ -192,13 +192,10 @@ def test_a_signal_that_may_not_be_sent_ends_no_watch(monkeypatch: pytest.MonkeyP
     assert job.exit_code() == 3
 
 
-def test_the_environment_is_the_one_that_is_given() -> None:
-    read, write = os.pipe()
-    job = StartedJob(["/bin/sh", "-c", 'printf %s "$ONLY"'], write, environment={"ONLY": "this"})
-    os.close(write)
+def test_the_environment_is_the_one_that_is_given(capfd: pytest.CaptureFixture[str]) -> None:
+    job = StartedJob(["/bin/sh", "-c", 'printf %s "$ONLY"'], environment={"ONLY": "this"})
     assert job.exit_code() == 0
-    assert os.read(read, 100) == b"this"
-    os.close(read)
+    assert capfd.readouterr().out == "this"
 
 
 def test_a_program_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import urllib.request
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpulift.ground.errors import USAGE, GpuliftError
-from gpulift.watch import cards, gauges, picture, rules, words
+from gpulift.watch import cards, gauges, rules, words
 from gpulift.watch.job import Reading
 from gpulift.watch.observer import Overhead
 from gpulift.watch.samples import History, Sample, merged
@@ -102,10 +100,8 @@ def test_a_line_has_the_job_and_each_card() -> None:
 
 def test_what_the_kernel_does_not_tell_is_a_dash_or_left_out() -> None:
     known = {"cpu_cores": 0.5, "processes": 1.0, "threads": 1.0, "memory_bytes": 1024.0}
-    rows = dict(words.rows(Sample(1.0, 1.0, known, ()), 2, []))
-    assert rows["processor"] == "0.50 of 2 cores"
-    assert rows["memory"] == "1.00 KiB in 1 process"
-    assert rows["disk"] == rows["network of the machine"] == "–"
+    line = words.line(Sample(1.0, 1.0, known, ()), 2, [])
+    assert line == "1.0 s: 0.50 of 2 cores; 1.00 KiB in 1 process; disk –"
 
 
 def test_the_summary_has_totals_and_the_energy_of_cards_that_tell_it() -> None:
@@ -232,7 +228,7 @@ def test_gauges_are_read_by_prometheus_with_the_cards_labels() -> None:
 
 
 def test_a_gauge_file_is_whole_and_goes_with_the_job(tmp_path: Path) -> None:
-    target = gauges.opened(str(tmp_path / "job.prom"))
+    target = gauges.GaugeFile(tmp_path / "job.prom")
     target.write("one 1\n")
     target.write("one 2\n")
     assert [file.read_text() for file in tmp_path.iterdir()] == ["one 2\n"]
@@ -243,42 +239,9 @@ def test_a_gauge_file_is_whole_and_goes_with_the_job(tmp_path: Path) -> None:
 def test_a_gauge_file_that_was_never_written_removes_nothing(tmp_path: Path) -> None:
     theirs = tmp_path / "notes.txt"
     theirs.write_text("theirs", encoding="utf-8")
-    gauges.opened(str(theirs)).close()
+    gauges.GaugeFile(theirs).close()
     assert theirs.read_text(encoding="utf-8") == "theirs"
 
 
 def test_a_file_of_gauges_is_known_by_its_beginning() -> None:
     assert gauges.gauges(sample(), gpu_cards()).encode().startswith(gauges.BEGINNING)
-
-
-def test_a_port_answers_with_the_newest_sample() -> None:
-    target = gauges.opened("0")
-    assert isinstance(target, gauges.GaugePort)
-    target.write("one 1\n")
-    address = f"http://127.0.0.1:{target.port}/metrics"
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address) as answer:
-        assert answer.read() == b"one 1\n"
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    with pytest.raises(GpuliftError, match="in use"):
-        gauges.opened(str(target.port))
-    target.close()
-
-
-def test_a_number_that_is_no_port_is_refused() -> None:
-    with pytest.raises(GpuliftError, match="at most 65535") as one:
-        gauges.opened("65536")
-    assert one.value.exit_code == USAGE
-
-
-# --- Picture ---
-
-
-def test_a_picture_has_a_panel_for_what_is_known(tmp_path: Path) -> None:
-    samples = [sample(1.0), sample(2.0)]
-    labels = [card.label for card in gpu_cards()]
-    titles = [axes.get_title(loc="left") for axes in picture.figure(samples, labels).axes]
-    assert "cores" in titles
-    assert "GPU 0 NVIDIA H100 80GB HBM3: links, MB/s" in titles
-    assert "GPU 1 Tesla V100: links, MB/s" not in titles
-    picture.write(samples, labels, tmp_path / "job.svg")
-    assert "GPU 1 Tesla V100: power, W" in (tmp_path / "job.svg").read_text()

@@ -1,24 +1,36 @@
-"""Takes what a certificate of `gpulift advise` is made of: scripts with and without a fault, timed
-in turns, and what is advised of each."""
+"""Plants faults in training scripts and asks `gpulift advise` of each, in some two hours.
+
+    python -m proof.advise OUT.json [--size small|large] [--python INTERPRETER] [SCRIPT...]
+
+Run by hand, in `scripts/`. Scripts with and without a fault are timed in turns. Each case is kept
+in the file as soon as it is measured; a file that is there is gone on with.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from gpulift.certify.advise import FAULTS, Advice, Case, fault_of, names_to_try
+import typer
+
+from gpulift.engine import machine
+from gpulift.ground.entry import say
 from gpulift.ground.errors import INCONCLUSIVE, OK, GpuliftError
 from gpulift.ground.programs import finished, text_of
 from gpulift.records.decode import decoded
 from gpulift.records.private import private_strings
+from proof import advice
+from proof.advice import Advice, Case, Facts, fault_of, names_to_try
 
 SCRIPTS = Path(__file__).with_name("advised")
-PROGRAM = Path(__file__).parents[2]  # with its __main__.py
+PROGRAM = Path(__file__).parents[1]  # with its __main__.py
 SMALL, LARGE = "small", "large"
 STEPS = {SMALL: 200, LARGE: 96}  # of a timed process, of which the last half counts
 PASSES = 4  # the order of each is that of the one before, turned round
@@ -40,7 +52,6 @@ class Trials:
     on_gpu: bool
     keep: Callable[[Case], None]
     say: Callable[[str], None]
-    faults: Container[str] = tuple(FAULTS)  # that are planted
 
     def take(self, script: str, held: Iterable[Case]) -> None:
         """Takes what `held` lacks of the cases of one script."""
@@ -49,8 +60,9 @@ class Trials:
             for case in held
             if case.script == script and len(case.step_s) == PASSES
         }
-        names = [name for name in faults_in(script) if not name or name in self.faults]
-        cases = [timed_before.get(name) or self._planned(script, name) for name in names]
+        cases = [
+            timed_before.get(name) or self._planned(script, name) for name in faults_in(script)
+        ]
         timed = [case for case in cases if not case.reason]
         if not all(len(case.step_s) == PASSES for case in timed):
             timed = self._timed(timed)
@@ -139,3 +151,54 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def _name(case: Case) -> str:
     return f"{case.script} with {case.fault}" if case.fault else case.script
+
+
+def main(
+    out: Annotated[Path, typer.Argument(metavar="OUT.json", help="The certificate.")],
+    scripts: Annotated[list[str] | None, typer.Argument(help="All by default.")] = None,
+    size: Annotated[str, typer.Option(help=f"{SMALL} or {LARGE} models.")] = "",
+    python: Annotated[str, typer.Option(help="Interpreter of the scripts.")] = sys.executable,
+) -> None:
+    """Plant faults in training scripts and see whether `advise` names and prices them."""
+    interpreter = machine.find_interpreter("--python", python)
+    context = machine.describe(machine.find_bench())
+    on_gpu = context.gpu is not None
+    facts = Facts(
+        machine=context.slug,
+        size=size or (LARGE if on_gpu else SMALL),
+        driver=context.driver,
+        commit=context.build.commit,
+        dirty=bool(context.build.dirty),
+        on_gpu=on_gpu,
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+    )
+    cases = held_cases(out, facts)
+
+    def keep(case: Case) -> None:
+        cases[case.script, case.fault] = case
+        advice.write_certificate(advice.issue(facts, tuple(cases.values())), out)
+
+    trials = Trials(interpreter, facts.size, on_gpu, keep, say)
+    for script in scripts or advice.SCRIPTS:
+        trials.take(script, tuple(cases.values()))
+    for planted in advice.issue(facts, tuple(cases.values())).planted:
+        typer.echo(f"{planted.script} {planted.fault}: {planted.outcome} {planted.reason}".strip())
+
+
+def held_cases(file: Path, facts: Facts) -> dict[tuple[str, str], Case]:
+    """The cases of a certificate that is gone on with. Raises GpuliftError where they do not go
+    with what is measured now."""
+    if not file.exists():
+        return {}
+    held = advice.read_certificate(file)
+    if {**asdict(held.facts), "date": ""} != {**asdict(facts), "date": ""}:
+        raise GpuliftError(f"{file}: its cases are of another machine, size or build: name another")
+    return {(case.script, case.fault): case for case in held.cases}
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except GpuliftError as error:
+        say(f"error: {error}")
+        sys.exit(error.exit_code)

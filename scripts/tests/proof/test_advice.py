@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from gpulift.certify.advise import (
+from gpulift.ground.errors import GpuliftError
+from gpulift.verdicts.stats import upper_bound
+from proof.advice import (
     COSTS_NOTHING,
     MISSED,
     NAMED,
@@ -25,8 +26,6 @@ from gpulift.certify.advise import (
     read_certificate,
     write_certificate,
 )
-from gpulift.ground.errors import GpuliftError, RecordError
-from gpulift.verdicts.stats import upper_bound
 
 ON_GPU = Facts("nvidia-h200", "large", "580.1", "abc1234", False, True, "2026-11-30")
 ON_PROCESSOR = Facts("cpu-x", "small", "", "abc1234", False, False, "2026-11-30")
@@ -163,16 +162,6 @@ def test_a_certificate_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert made.torch == ("2.11.0",)
     write_certificate(made, tmp_path / "of.json")
     assert read_certificate(tmp_path / "of.json") == made
-
-
-def test_a_certificate_whose_tables_were_changed_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "of.json"
-    write_certificate(issue(ON_GPU, [case("", CLEAN_S), case("item", SLOW_S)]), file)
-    raw = json.loads(file.read_text())
-    raw["planted"][0]["outcome"] = NAMED
-    file.write_text(json.dumps(raw))
-    with pytest.raises(RecordError, match=r"planted\[0\]\.outcome is 'named'"):
-        read_certificate(file)
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -10,10 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from gpulift.certify import advise_trials
-from gpulift.certify.advise import SCRIPTS, Case, fault_of
-from gpulift.certify.advise_trials import LARGE, PASSES, SMALL, Trials, faults_in
+from gpulift.engine import machine
+from gpulift.ground.errors import GpuliftError
+from gpulift.records.parse import read_context
+from proof import advise
+from proof.advice import (
+    SCRIPTS,
+    Case,
+    Facts,
+    fault_of,
+    issue,
+    read_certificate,
+    write_certificate,
+)
+from proof.advise import LARGE, PASSES, SMALL, Trials, faults_in
+from tests import sample
 
 ADVICE = {
     "rows": [{"name": "foreach", "label": "one", "verdict": "helps", "gain": [1.5, 1.4, None]}],
@@ -52,7 +66,7 @@ class FakePrograms:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> FakePrograms:
     fake = FakePrograms()
-    monkeypatch.setattr(advise_trials, "finished", fake.finished)
+    monkeypatch.setattr(advise, "finished", fake.finished)
     return fake
 
 
@@ -163,3 +177,28 @@ def test_only_what_is_lacking_is_taken(programs: FakePrograms) -> None:
     (command,) = programs.commands
     assert command[-1] == "small_batch"
     assert again["small_batch"] == whole["small_batch"]
+
+
+def test_a_certificate_is_gone_on_with_where_its_cases_are_of_now(tmp_path: Path) -> None:
+    facts = Facts("nvidia-h200", SMALL, "580", "abc1234", False, True, "2026-11-28")
+    file = tmp_path / "of.json"
+    assert advise.held_cases(file, facts) == {}
+    one = Case("plain", "", (1.0, 1.1))
+    write_certificate(issue(facts, [one]), file)
+    assert advise.held_cases(file, replace(facts, date="2026-11-29")) == {("plain", ""): one}
+    with pytest.raises(GpuliftError, match="of another machine, size or build"):
+        advise.held_cases(file, replace(facts, commit="fffffff"))
+
+
+def test_it_writes_a_certificate_and_says_what_became_of_each_fault(
+    programs: FakePrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = read_context(sample.CPU_CONTEXT, "fake")
+    monkeypatch.setattr(machine, "find_bench", Path)
+    monkeypatch.setattr(machine, "describe", lambda bench: context)
+    app = typer.Typer()
+    app.command()(advise.main)
+    result = CliRunner().invoke(app, [str(tmp_path / "of.json"), "plain"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "plain small_batch: " in result.output
+    assert {case.script for case in read_certificate(tmp_path / "of.json").cases} == {"plain"}

@@ -11,15 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpulift.certify import issue as certify
-from gpulift.certify.issue import (
-    autocorrelation,
-    issue,
-    line_of,
-    lower_bound,
-    read_trials,
-    replay_suites,
-)
 from gpulift.gate.certificate import (
     UnchangedRow,
     UnsteadyRow,
@@ -27,22 +18,18 @@ from gpulift.gate.certificate import (
     find_certificate,
     read_certificate,
     sentence,
-    write_certificate,
 )
 from gpulift.ground.errors import GpuliftError
 from gpulift.verdicts.decision import DECISION_METHOD
 from gpulift.verdicts.stats import upper_bound
+from proof.certificate import issue, lower_bound, write_certificate
+from proof.trials import ORDER_CARRIED_FROM, line_of, read_trials
 from tests.conftest import CHECKOUT
 from tests.trials_made import ROWS, noise, planted, row, trial, unchanged
 from tools import certificates_page as page
 
 GPU, HOST = ROWS
 ALARM = [0.02, 0.0201, 0.0199, 0.02]
-
-
-@pytest.fixture(autouse=True)
-def few_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certify, "REPLAYS", 50)
 
 
 def test_bounds_are_those_of_clopper_and_pearson() -> None:
@@ -228,64 +215,6 @@ def test_a_suite_without_a_measured_row_is_not_a_clean_one() -> None:
     assert len(made.errors) == 1
 
 
-def test_replays_use_recorded_launches_and_are_reproducible() -> None:
-    trials = [unchanged(number) for number in range(8)]
-    once, again = replay_suites(trials, 200), replay_suites(trials, 200)
-    assert once == again
-    assert (once.suites, once.alarms) == (200, 0)
-    assert 0 < once.upper < 0.02
-
-
-def test_replays_find_what_varies_by_pairs_of_launches() -> None:
-    """Pairs of +-2 % with a little noise: exchanged labels agree by chance in both stages."""
-    rows = [
-        row(GPU, [value + 1e-5 * i for i in range(4)])
-        for value in (0.02, 0.0201, 0.0199, 0.02, 0.0202, 0.0198)
-    ]
-    found = replay_suites([trial(i, [one]) for i, one in enumerate(rows)], 2000)
-    assert found.alarms > 0
-    assert found.undecided > 0  # looks beyond the twelve recorded pairs
-
-
-def test_too_few_launches_give_no_replays() -> None:
-    made = issue([unchanged(0), unchanged(1)])
-    assert (made.replays.suites, made.replays.alarms, made.replays.upper) == (0, 0, 1.0)
-
-
-def test_autocorrelation_of_launches_that_alternate_is_negative() -> None:
-    swing = trial(0, [row(GPU, [1e-3, -1e-3, 1e-3, -1e-3]), row(HOST, [2e-3, -2e-3] * 2)])
-    found = autocorrelation([swing])
-    assert found.value == pytest.approx(-1)
-    assert found.pairs == 6
-    assert found.standard_error == pytest.approx(6**-0.5)
-    assert autocorrelation([trial(0, [row(GPU, [0.0] * 4)])]).pairs == 0
-
-
-def test_autocorrelation_does_not_reach_across_suites() -> None:
-    apart = [trial(0, [row(GPU, [1e-3] * 4)]), trial(1, [row(GPU, [-1e-3] * 4)])]
-    assert autocorrelation(apart).value == pytest.approx(1)
-
-
-def test_rules_of_others_and_the_gate_stand_side_by_side() -> None:
-    trials = [unchanged(number) for number in range(5)] + [planted(5, {GPU: 0.005, HOST: 0.005})]
-    lines = {(one.rule, one.repetition, one.size): one for one in issue(trials).incumbents}
-    u_test = lines[("compare.py: U test, p < 0.05", "one launch", 0.0)]
-    assert (u_test.trials, u_test.regressed) == (10, 5)  # of five trials, two verdicts each
-    assert u_test.seconds == pytest.approx(2.0)
-    nine = lines[("compare.py: U test, p < 0.05", "9 launches", 0.0)]
-    assert nine.trials == 2
-    assert nine.seconds == pytest.approx(18.0)
-    gate = lines[("gpulift gate", "duet launches", 0.005)]
-    assert (gate.trials, gate.regressed) == (2, 2)
-    assert gate.seconds == pytest.approx(72.0)
-    assert not any(size == 0.01 for _, _, size in lines)
-
-
-def test_nine_launches_need_eighteen() -> None:
-    made = issue([unchanged(number) for number in range(4)])
-    assert not any(one.repetition == "9 launches" for one in made.incumbents)
-
-
 def test_the_order_of_the_trials_does_not_matter() -> None:
     trials = [unchanged(0), planted(1, {GPU: 0.005}), unchanged(2, {HOST: 0.003})]
     assert issue(trials) == issue(trials[::-1])
@@ -302,7 +231,6 @@ def test_cards_and_drivers_are_listed_without_repeats() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dirty": True}, "uncommitted changes"),
         ({"commit": ""}, "commit is not known"),
         ({"commit": "unknown"}, "commit is not known"),
     ],
@@ -422,12 +350,12 @@ def test_gates_of_one_row_of_a_few_and_of_suites_stand_apart() -> None:
     trials = [
         planted(1, {ROWS[0]: 0.01}),
         planted(2, {ROWS[0]: 0.01}, blind=ROWS),
-        replace(planted(3, {ROWS[0]: 0.01}), started_at=certify.ORDER_CARRIED_FROM),
+        replace(planted(3, {ROWS[0]: 0.01}), started_at=ORDER_CARRIED_FROM),
         planted(4, dict.fromkeys(few, 0.01)),
         planted(5, dict.fromkeys(many, 0.01), blind=[ROWS[1]]),
         unchanged(6, {ROWS[0]: 0.01}),
         unchanged(7),
-        replace(unchanged(8), started_at=certify.ORDER_CARRIED_FROM),
+        replace(unchanged(8), started_at=ORDER_CARRIED_FROM),
         replace(planted(9, {ROWS[0]: 0.02}), cases=32),
     ]
     made = issue(trials)
@@ -462,3 +390,10 @@ def test_the_committed_tables_of_trials_are_those_of_the_committed_certificate()
     assert trials == sum(one.trials for one in certificate.detection_by_row)
     assert trials == sum(one.trials for one in certificate.detection_by_gate)
     assert certificate.aa.suites == sum(one.suites for one in certificate.suites_by_gate)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(GpuliftError, match="cannot be written") as refused:
+        write_certificate(issue([unchanged(0)]), tmp_path / "taken" / "x.json")
+    assert refused.value.exit_code == 2

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from gpulift.certify.advise import SCRIPTS
-from gpulift.certify.advise_trials import SCRIPTS as FOLDER
+from proof.advice import SCRIPTS
+from proof.advise import SCRIPTS as FOLDER
 
 pytestmark = [
     pytest.mark.world,
