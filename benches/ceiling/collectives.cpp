@@ -249,12 +249,6 @@ class PeerCopy {
   Output output_;
 };
 
-/// Whether the user's environment has a setting of NCCL's at 0.
-bool is_off(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && std::string(value) == "0";
-}
-
 void run(gpulift::Trial& trial) {
   const auto bytes = static_cast<std::size_t>(trial.number("bytes"));
   const std::size_t count = bytes / sizeof(float);
@@ -267,7 +261,8 @@ void run(gpulift::Trial& trial) {
   if (!fabric) environment["NCCL_P2P_DISABLE"] = nvlink ? "0" : "1";
   // A switch that sums (NVLS, of more than two GPUs) carries fewer bytes than nccl-tests counts, so that an all-reduce
   // may be faster than any link. Whether it may is the user's setting, and the record's context has it.
-  const bool sums_in_switch = (nvlink || fabric) && ranks > 2 && !is_off("NCCL_NVLS_ENABLE");
+  const char* const nvls = std::getenv("NCCL_NVLS_ENABLE");
+  const bool sums_in_switch = (nvlink || fabric) && ranks > 2 && (nvls == nullptr || std::string(nvls) != "0");
   trial.version("nccl", gpulift::nccl_version());
 
   std::weak_ptr<const Output> latest;  // of the arm that was made last
@@ -294,7 +289,6 @@ void run(gpulift::Trial& trial) {
   };
   std::unique_ptr<gpulift::TransportLog> transport;  // made with the arm, in its process
   const auto collective = [&](const std::string& name, double share, Exchange (*exchange)(const Start&)) {
-    const bool counts_too_much = sums_in_switch && name == "all_reduce";
     return gpulift::Arm{
         .name = name,
         .make =
@@ -304,7 +298,7 @@ void run(gpulift::Trial& trial) {
               return work_of(std::make_shared<Rank>(trial, exchange({trial.seed(), trial.group(), count})));
             },
         .clock = gpulift::Clock::kUnheld,
-        .cost = cost(share, counts_too_much ? "" : roof),
+        .cost = cost(share, sums_in_switch && name == "all_reduce" ? "" : roof),
         .worker = gpulift::Worker{.device = true, .environment = environment, .ranks = ranks},
         .metrics =
             [&](const gpulift::Step&, StreamHandle) {

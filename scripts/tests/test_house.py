@@ -25,7 +25,7 @@ DOORS = {  # what may use them
     "gate": {"analysis", "commands", "report"},
     "watch": {"commands"},
     "fleet": {"commands"},
-    "ranks": {"commands"},
+    "ranks": {"commands", "fleet"},
     "advise": {"commands"},
     "report": {"commands", "cli", "fleet"},
 }

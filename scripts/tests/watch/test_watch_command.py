@@ -213,7 +213,8 @@ def test_of_an_interruption_that_a_thread_got_the_terminal_tells_who_sent_it(
 
 def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_path: Path) -> None:
     gauges, copy = tmp_path / "job.prom", tmp_path / "copy"
-    script = f"for i in $(seq 1200); do [ -s {gauges} ] && break; sleep 0.05; done; cp {gauges} {copy}"
+    waiting = f"for i in $(seq 1200); do [ -s {gauges} ] && break; sleep 0.05; done"
+    script = f"{waiting}; cp {gauges} {copy}"
     assert cli.main(["watch", *FAST, "--prometheus", str(gauges), *shell(script)]) == OK
     assert "gpulift_watch_job_cpu_cores " in copy.read_text()
     assert not gauges.exists()
