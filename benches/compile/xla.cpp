@@ -14,9 +14,10 @@ struct Size {
   double tolerance;  // of the losses of 5 steps, relative to FP32, or in PyTorch TF32
 };
 
-/// A GPT's products: per token 12 width^2 per layer, two of tokens x width for attention in full, and the output layer.
+/// A GPT's products: per token 12 width^2 per layer, two of tokens x width for attention, of which the half counts that
+/// is not masked, and the output layer.
 double gpt_flops(double rows, double layers, double width, double tokens, double vocabulary) {
-  return 3 * 2 * rows * tokens * (layers * (12 * width * width + 2 * tokens * width) + width * vocabulary);
+  return 3 * 2 * rows * tokens * (layers * (12 * width * width + tokens * width) + width * vocabulary);
 }
 
 Size size_of(const std::string& model) {

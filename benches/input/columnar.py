@@ -152,7 +152,11 @@ def served(file: Path, bytes_per_s: float) -> tuple[Opened, dict[str, Any]]:
 
     store = ObjectStore(file.parents[1], bytes_per_s=bytes_per_s)
     objects = pyarrow.fs.S3FileSystem(
-        anonymous=True, endpoint_override=store.address, scheme="http", region="us-east-1"
+        access_key=store.keys[0],
+        secret_key=store.keys[1],
+        endpoint_override=store.address,
+        scheme="http",
+        region="us-east-1",
     )
 
     def opened() -> Any:

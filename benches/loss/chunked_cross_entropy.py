@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -133,7 +134,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         job.wake()  # with the moments, which a first step does not have at its peak
         return {**memory_of_step(training), **job.facts}
 
-    return arm_on(
+    made = arm_on(
         device,
         threads,
         step=training.step,
@@ -143,9 +144,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         tolerance=TOLERANCES.get(arm) if training.bf16 else FP32_TOLERANCE,
         metrics=metrics,
         roof="gemm/bf16" if training.bf16 else "",
-        notes=job.notes,
         **work_of_step(name),
     )
+    job.notes.update(made.notes)
+    return replace(made, notes=job.notes)  # to which its check adds
 
 
 class Job(Resting):

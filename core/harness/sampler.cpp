@@ -87,12 +87,18 @@ class Sampler {
     return true;
   }
 
-  /// Of logarithms of times, one per arm: whether an arm is hardly faster or slower than the first.
+  /// Of logarithms of times, one per arm: whether one is hardly faster or slower than the first or the one before it,
+  /// of which a ladder's steps are.
   bool has_small_effect(std::vector<double> log_s) const {
     if (!against_first_) return false;
     for (std::size_t arm = 0; arm < plan_.items.size(); ++arm) log_s[arm] -= std::log(plan_.items[arm]);
-    return std::any_of(log_s.begin() + 1, log_s.end(),
-                       [&](double arm) { return std::abs(std::expm1(arm - log_s.front())) < kAlternatedBelow; });
+    const auto is_small = [](double first, double other) {
+      return std::abs(std::expm1(other - first)) < kAlternatedBelow;
+    };
+    for (std::size_t arm = 1; arm < log_s.size(); ++arm) {
+      if (is_small(log_s.front(), log_s[arm]) || is_small(log_s[arm - 1], log_s[arm])) return true;
+    }
+    return false;
   }
 
   static std::vector<double> logs_of(std::vector<double> times_s) {

@@ -600,6 +600,16 @@ TEST(Sampler, VisitsThatShowASmallEffectAreReplacedAndCounted) {
   for (const double ratio : block_log_ratios(samples)) EXPECT_NEAR(ratio, std::log(1.01), 1e-9);
 }
 
+TEST(Sampler, ASmallStepOfALadderAlternatesToo) {
+  SimulatedMachine machine;
+  RestingArm base(machine, 0.01);
+  RestingArm rung(machine, 0.0125);
+  RestingArm next(machine, 0.0126);
+  const Samples samples =
+      sample_arms({&base, &rung, &next}, {Clock::kHost, Clock::kHost, Clock::kHost}, true, fixed(visiting_plan()), {});
+  EXPECT_THAT(samples.visits, testing::IsEmpty());
+}
+
 TEST(Sampler, AVisitedBlockThatWasDisturbedInEitherVisitIsDropped) {
   SimulatedMachine machine;
   RestingArm base(machine, 0.01);

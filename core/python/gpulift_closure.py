@@ -22,6 +22,7 @@ from gpulift_syntax import Meaning, bound_by, is_plain, is_without_effect, meani
 RULE = "gpulift source 1"  # in all hashes: another rule has another number
 ENTRY = "make"  # what the worker calls of a script
 DECLARATION = "TECHNIQUE"  # which the manifest holds: a text changes no work
+STARTED_WITH = {"environment", "preload"}  # what of it changes what arms do
 ENGINE = frozenset(  # what a record's method names
     f"gpulift_{name}.py" for name in ("worker", "manifest", "closure", "syntax", "cpu")
 )
@@ -236,7 +237,7 @@ def _entry_of(statement: ast.stmt) -> Entry | None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         names = _names_of(targets)
         if names == (DECLARATION,):
-            return None
+            return _started_with(statement.value)
         if names:
             return Entry(names, statement, _does_something(statement))
     if isinstance(statement, ast.If) and not statement.orelse:
@@ -245,6 +246,23 @@ def _entry_of(statement: ast.stmt) -> Entry | None:
         if ast.unparse(statement.test).replace('"', "'") == "__name__ == '__main__'":
             return Entry(AS_PROGRAM, statement, has_effect=False)
     return Entry((), statement, has_effect=True)
+
+
+def _started_with(declaration: ast.expr | None) -> Entry | None:
+    """What workers of arms are started with."""
+    if not isinstance(declaration, ast.Dict):
+        return None
+    pairs = zip(declaration.keys, declaration.values, strict=True)
+    kept = [
+        (key, value)
+        for key, value in pairs
+        if isinstance(key, ast.Constant) and key.value in STARTED_WITH
+    ]
+    if not kept:
+        return None
+    keys, values = map(list, zip(*kept, strict=True))
+    statement = ast.copy_location(ast.Expr(ast.Dict(keys, values)), declaration)
+    return Entry((), ast.fix_missing_locations(statement), has_effect=True)
 
 
 def _is_definition(

@@ -300,8 +300,8 @@ void CaseMeasurement::keep_extras(Entry& entry, const GpuWatch& watch, bool uses
   });
   keep("launches_not_counted", [&] {
     if (uses_device) keep_launches(entry);
-    entry.runner->rest();
   });
+  keep("extras_left_awake", [&] { entry.runner->rest(); });
 }
 
 void CaseMeasurement::keep_order(const Samples& samples, const std::vector<Entry*>& usable,

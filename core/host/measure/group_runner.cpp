@@ -328,12 +328,16 @@ Window GroupRunner::run(std::int64_t lead_in_steps, std::int64_t steps) {
   return window;
 }
 
-void GroupRunner::wake() {
-  if (rests()) ask_all(Json{{"wake", true}});
-}
+void GroupRunner::wake() { change(Json{{"wake", true}}); }
 
-void GroupRunner::rest() {
-  if (rests()) ask_all(Json{{"rest", true}});
+void GroupRunner::rest() { change(Json{{"rest", true}}); }
+
+void GroupRunner::change(const Json& asked) {
+  if (!rests()) return;
+  const auto answers = ask_all(asked);
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    if (answers[rank].contains("skipped")) fail(rank, ": " + answers[rank].at("skipped").get<std::string>());
+  }
 }
 
 void GroupRunner::profile_step() {

@@ -94,6 +94,7 @@ class GroupRunner : public ArmRunner {
   void start_rank(const WorkerStart& start, const Arm& arm, int rank);
   bool is_given() const { return !places_.is_null(); }
   std::vector<Json> ask_all(const Json& question);
+  void change(const Json& asked);  // of an arm that rests
   std::vector<Json> answers_of_all();
   bool relay(std::size_t from, const Json& answer);
   std::string name_of(std::size_t rank) const;

@@ -222,3 +222,13 @@ def test_a_module_that_is_no_python_is_named() -> None:
     with pytest.raises(SyntaxError) as caught:
         sums("import broken\ndef make(): return 1", {"broken.py": "def"})
     assert caught.value.filename == "broken.py"
+
+
+def test_of_the_declaration_only_what_arms_are_started_with_counts() -> None:
+    def started(**said: object) -> dict[str, str]:
+        return sums(SCRIPT.replace('{"arms": ["a", "b"]}', repr({"arms": ["a"], **said})))
+
+    assert started(question="Why?") == started(question="What?") == sums()
+    few, many = (started(environment={"a": {"NCCL_MAX_CTAS": n}}) for n in ("8", "32"))
+    assert len({few["own.py"], many["own.py"], sums()["own.py"]}) == 3
+    assert started(preload={"a": "libx.so"}) != started(preload={"a": "liby.so"})

@@ -22,6 +22,9 @@ HOST_SHARE = 0.85  # of the device's time: who issues for so long is what the de
 # As the host ends issuing a step on an H100 or H200, 607 and more are left of a full queue, 273 of
 # GPT-2's 840 where there was none.
 FULL_QUEUE = 500
+COUNTED_ONCE = (
+    15  # minor version of the schema from which on a run's first launch counts them alone
+)
 MODEL = "model"  # an axis of the cases, or a note: what a step trains
 STEP, EMULATED = "step", "emulated"  # a note, and how any begins where something was not real
 COMPUTED = "emulated: calls"  # that takes a processor's time, and does not sleep
@@ -69,14 +72,20 @@ def bound_of(records: Sequence[Record], name: str) -> Bound:
     launches = stats.measured_arms(records, name)
     if not launches or records[0].kind == IMPORT:
         return Bound()
-    # Since schema 1.15 a run's first launch alone counts them.
     counts = [one.metrics[LAUNCHES] for one in launches if LAUNCHES in one.metrics]
     counted = median(counts) if counts else None
     found = (_enqueue_share(one, counted or 0.0) for one in launches)
     shares = [one for one in found if one is not None]
     share = median(shares) if shares else None
+    if share is not None and share > HOST_SHARE and counted is None and _counted_elsewhere(records):
+        share = None  # a full queue may look so
     kind = _kind(records[0], launches[0], share)
     return Bound(kind, share, counted)
+
+
+def _counted_elsewhere(records: Sequence[Record]) -> bool:
+    """Whether another launch of the case may know how many launches its steps have."""
+    return all(record.launch > 0 and record.minor >= COUNTED_ONCE for record in records)
 
 
 def _kind(record: Record, arm: Arm, share: float | None) -> str:

@@ -187,13 +187,13 @@ def _in_parts(
     bench = machine.find_bench()
     shared = measure_shared(asked, contexts, bench, parts.folder_of(NODE))
     alone: dict[int, Qualified] = {}
-    presence = judge_presence(next(iter(contexts.values())), len(contexts), own.expected_gpus, 0)
+    usable = len(machine.gpus_named(bench, "all"))
+    presence = judge_presence(next(iter(contexts.values())), usable, own.expected_gpus, 0)
     for index, context in contexts.items():
         say(f"GPU {index} alone")
-        options = replace(options, gpu=index)
-        folder = parts.folder_of(f"gpu{index}")
-        alone[index] = _alone(options, context, folder, own.quick_s, presence)
-        presence = ()  # which the first one's verdicts have
+        of_card, folder = replace(options, gpu=index), parts.folder_of(f"gpu{index}")
+        # The first one's verdicts have it.
+        alone[index] = _alone(of_card, context, folder, own.quick_s, () if alone else presence)
     together = _measure_together(options, contexts, bench, parts)
     names = {index: card_of(context) for index, context in contexts.items()}
     among = judge_among(
@@ -203,7 +203,7 @@ def _in_parts(
     )
     _tell(list(alone.values()), [], how, among, shared)
     codes = {card.exit_code for card in alone.values()}
-    if codes == {NOTHING_RAN}:
+    if codes == {NOTHING_RAN} and not any(one.verdict == FAIL for one in presence):
         return NOTHING_RAN
     measured = [*alone.values(), *([shared] if shared else [])]
     results = [result for one in measured for result in one.results]

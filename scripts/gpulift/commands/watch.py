@@ -67,6 +67,8 @@ def watch(
         raise GpuliftError("watch: give either --pid PID or, after --, the command of a job")
     if not LEAST_S <= interval < math.inf:
         raise GpuliftError(f"--interval {interval}: give seconds, {LEAST_S} or more")
+    if prometheus is not None and str(prometheus).isdecimal():
+        raise GpuliftError(f"--prometheus {prometheus}: name a file; ports are no longer served")
     from gpulift.watch import session
 
     options = session.Options(

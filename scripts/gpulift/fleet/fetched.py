@@ -28,7 +28,7 @@ def unpack(packed: bytes, folder: Path, most_bytes: int) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("xb") as written:  # no name comes twice
                 written.write(content)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         shutil.rmtree(results, ignore_errors=True)
         raise GpuliftError(f"they are no whole archive: {error}") from None
     except GpuliftError:

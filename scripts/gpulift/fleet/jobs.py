@@ -54,7 +54,7 @@ else
 fi
 exit "$code"
 """
-CODE = re.compile(rf"^{TOLD_CODE}(\d+)$", re.MULTILINE)
+CODE = re.compile(rf"^{TOLD_CODE}(\d{{1,3}})$", re.MULTILINE | re.ASCII)
 OWN = re.compile(rf"^{TOLD_RESULTS}(/(?:.*/)?gpulift-fleet\.\w{{10}})$", re.MULTILINE | re.ASCII)
 
 

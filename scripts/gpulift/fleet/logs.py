@@ -18,13 +18,14 @@ TOLD_NO_ANSWER = f"gpulift: {NO_ANSWER}: "
 
 
 def open_log(file: Path, mode: str) -> IO[Any]:
-    """Of a folder in which others may have put a link by that name: that is refused, by OSError."""
+    """Of a folder in which others may have put a link or a pipe by that name: it is refused, by
+    OSError."""
     encoding = None if "b" in mode else "utf-8"
     return open(file, mode, encoding=encoding, opener=_open_no_link)
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def last_words(folder: Path) -> str:

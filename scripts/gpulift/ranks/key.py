@@ -6,6 +6,7 @@ import hmac
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,24 +16,31 @@ from gpulift.ground.errors import GpuliftError
 VARIABLE = "GPULIFT_RANKS_KEY"
 LEAST_LETTERS = 16
 DIGITS = 64  # of a signature
+NAME = "ranks.key"
 
 
-def key_of(environment: Mapping[str, str]) -> bytes:
+def key_of(environment: Mapping[str, str], *, on_one_host: bool = False) -> bytes:
     """What the launcher gives to all ranks, or else a file of the user's, which is made where there
-    is none. Throws GpuliftError where others may read or may have written it."""
+    is none: in the home, or where that cannot be and all ranks are on one host, in its folder for
+    temporary files. Throws GpuliftError where others may read or may have written it."""
     named = environment.get(VARIABLE)
-    if named is None:
+    if named is not None:
+        if len(named) < LEAST_LETTERS:
+            raise GpuliftError(f"{VARIABLE}: give a secret of {LEAST_LETTERS} letters or more")
+        return os.fsencode(named)
+    try:
         return _kept(file_of(environment))
-    if len(named) < LEAST_LETTERS:
-        raise GpuliftError(f"{VARIABLE}: give a secret of {LEAST_LETTERS} letters or more")
-    return named.encode()
+    except GpuliftError:
+        if not on_one_host:
+            raise
+    return _kept(Path(tempfile.gettempdir(), f"gpulift-{os.geteuid()}", NAME))
 
 
 def file_of(environment: Mapping[str, str]) -> Path:
     """Where the user's key is kept: hosts that share their home share it."""
     named = environment.get("XDG_CONFIG_HOME", "")
-    above = Path(named) if os.path.isabs(named) else Path("~/.config").expanduser()
-    return above / "gpulift" / "ranks.key"
+    above = named if os.path.isabs(named) else os.path.expanduser("~/.config")
+    return Path(above, "gpulift", NAME)
 
 
 def of_run(key: bytes, nonces: Sequence[str]) -> bytes:
@@ -65,7 +73,7 @@ def _kept(file: Path) -> bytes:
         with open(descriptor, "rb") as opened_file:
             status = os.fstat(descriptor)
             key = opened_file.read().strip()
-    except (OSError, RuntimeError) as error:  # RuntimeError: of a home that is not known
+    except OSError as error:
         raise GpuliftError(
             f"--ranks given: {file} cannot be used ({error}): give all ranks one {VARIABLE}"
         ) from None
@@ -80,7 +88,7 @@ def _kept(file: Path) -> bytes:
 
 def _make(file: Path) -> None:
     """Whole at once: other ranks may make it at the same time, and the first one counts."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         written.write(secrets.token_hex(32) + "\n")

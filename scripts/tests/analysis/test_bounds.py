@@ -77,6 +77,14 @@ def test_launches_that_one_launch_counted_are_those_of_all() -> None:
     assert bound_of([*others, *uncounted], "x").launches == 6000
 
 
+@pytest.mark.parametrize(("schema", "kind"), [("1.14", "host"), ("1.15", "")])
+def test_of_a_later_launch_alone_it_is_not_known_whether_the_queue_was_full(
+    schema: str, kind: str
+) -> None:
+    later = read([{**arm("x", 1.0), **WAITS}], schema=schema)[1:]
+    assert bound_of(later, "x").kind == kind
+
+
 def test_the_median_launch_decides() -> None:
     records = [*read([{**arm("x", 1.0), **WAITS}])[:1], *read([{**arm("x", 1.0), **WORKS}])]
     assert bound_of(records, "x").kind == "device"

@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 16
 def packed(*members: tarfile.TarInfo) -> bytes:
     """An archive of these, each as long as it says."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member in members:
             archive.addfile(member, io.BytesIO(bytes(member.size)))
     return buffer.getvalue()
@@ -77,6 +77,18 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     many = packed(*(member(f"results/{number}") for number in range(3)))
     with pytest.raises(GpuliftError, match="more than 2 files"):
         fetched.unpack(many, tmp_path, MOST_BYTES)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"path": "results/a\0b"}, {"GNU.sparse.map": "a,b"}, {"GNU.sparse.size": "9" * 500}],
+)
+def test_headers_that_break_the_reader_are_refused(tmp_path: Path, headers: dict[str, str]) -> None:
+    hostile = member("results/a", size=1)
+    hostile.pax_headers = headers
+    with pytest.raises(GpuliftError):
+        fetched.unpack(packed(RESULTS, hostile), tmp_path, MOST_BYTES)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("cut", [0, 700])

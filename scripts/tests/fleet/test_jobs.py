@@ -56,6 +56,7 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         # a rank that was killed says nothing
         (["echo gpulift: exit code 0; exit 137"], Answer(137)),
         (["exit 0"], Answer(None, "nothing was said")),
+        (["printf 'gpulift: exit code %05000d' 1"], Answer(None, "0" * MOST_LETTERS)),
         (["echo queued; echo 'srun: no such node'; exit 1"], Answer(None, "srun: no such node")),
         (["echo gpulift: error: cannot; echo srun: error: n1"], Answer(None, "cannot")),
         (

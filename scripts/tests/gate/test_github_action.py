@@ -49,6 +49,13 @@ def test_options_are_words_and_no_commands(tmp_path: Path, options: str, words: 
     assert not (tmp_path / "planted").exists()
 
 
+def test_options_bring_no_command_of_their_own(tmp_path: Path) -> None:
+    done = gated(tmp_path, "--label 'x' -- sh -c 'touch planted'")
+    assert done.returncode == 2
+    assert "the command is an input of its own" in done.stderr
+    assert not done.stdout
+
+
 def test_a_quote_without_an_end_is_one_line(tmp_path: Path) -> None:
     done = gated(tmp_path, "--x 'open")
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,19 @@ def test_a_home_that_cannot_be_written_names_the_variable(tmp_path: Path) -> Non
     (tmp_path / "gpulift").touch()
     with pytest.raises(GpuliftError, match=f"give all ranks one {key.VARIABLE}"):
         key.key_of(home(tmp_path))
+
+
+def test_on_one_host_a_home_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / "gpulift").touch()
+    made = key.key_of(home(tmp_path), on_one_host=True)
+    assert key.key_of(home(tmp_path), on_one_host=True) == made
+    (folder,) = tmp_path.glob("gpulift-*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_secret_may_be_any_bytes() -> None:
+    assert key.key_of({key.VARIABLE: "\udcff" * 16}) == b"\xff" * 16
 
 
 def test_a_signature_is_of_key_name_text_and_run() -> None:

@@ -220,6 +220,11 @@ def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_pat
     assert not gauges.exists()
 
 
+def test_a_port_is_no_file_of_prometheus(root: Path, capfd: SHOWN) -> None:
+    assert cli.main(["watch", "--prometheus", "9400", *shell("echo never")]) == USAGE
+    assert "--prometheus 9400: name a file" in capfd.readouterr().err
+
+
 def test_prometheus_takes_the_place_of_its_own_file_alone(
     root: Path, tmp_path: Path, capfd: SHOWN
 ) -> None:

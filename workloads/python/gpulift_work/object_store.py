@@ -49,7 +49,7 @@ class ObjectStore:
         # A store has its objects' hashes; rclone would work them out anew.
         settings = ["--config", "", "--etag-hash", "", "--addr", f"{late_proxy.LOCAL}:0"]
         settings += ["--read-only"]
-        self._keys = secrets.token_hex(8), secrets.token_hex(16)  # of the reader, and to sign with
+        self.keys = secrets.token_hex(8), secrets.token_hex(16)  # a reader's name, and its secret
         if bytes_per_s:
             settings += ["--bwlimit", f"{bytes_per_s:.0f}B"]
             rate, burst = f"{bytes_per_s / 1e6:g} MB/s", f"{BURST_BYTES >> 20} MiB of them at once"
@@ -68,8 +68,8 @@ class ObjectStore:
     def files(self, in_flight: int, **settings: Any) -> Any:
         """By s3fs, with as many requests at once. Its connections are 10 if not told otherwise."""
         found = s3fs.S3FileSystem(
-            key=self._keys[0],
-            secret=self._keys[1],
+            key=self.keys[0],
+            secret=self.keys[1],
             endpoint_url=self.address,
             config_kwargs={"max_pool_connections": in_flight, "proxies": {}},
             skip_instance_cache=True,
@@ -88,7 +88,7 @@ class ObjectStore:
                 stdout=output,
                 stderr=output,
                 # Not in the command line, which anybody may list; an entry of CSV.
-                env=os.environ | {"RCLONE_AUTH_KEY": f'"{",".join(self._keys)}"'},
+                env=os.environ | {"RCLONE_AUTH_KEY": f'"{",".join(self.keys)}"'},
                 preexec_fn=end_with_parent,
             )
         weakref.finalize(self, end, process)

@@ -153,7 +153,8 @@ class Job:
 
 
 def restart(training: Training, name: str, seed: int) -> None:
-    """With the weights and data of another seed where its own are, which graphs replay."""
+    """With the weights and data of another seed where its own are, which graphs replay, and a step
+    behind it, so that the optimizer's state is there."""
     with training.device:
         fresh = Training(name, training.device, seed)
     training.model.load_state_dict(fresh.model.state_dict())
@@ -162,6 +163,7 @@ def restart(training: Training, name: str, seed: int) -> None:
     training.optimizer.state.clear()
     del fresh
     free_memory(training.device)
+    training.step()
 
 
 def compilation(cold_start_s: float, eager_step_s: float, step_s: float) -> dict[str, float]:
