@@ -22,9 +22,7 @@ HOST_SHARE = 0.85  # of the device's time: who issues for so long is what the de
 # As the host ends issuing a step on an H100 or H200, 607 and more are left of a full queue, 273 of
 # GPT-2's 840 where there was none.
 FULL_QUEUE = 500
-COUNTED_ONCE = (
-    15  # minor version of the schema from which on a run's first launch counts them alone
-)
+COUNTED_ONCE = 15  # minor version of the schema since which a run's first launch alone does
 MODEL = "model"  # an axis of the cases, or a note: what a step trains
 STEP, EMULATED = "step", "emulated"  # a note, and how any begins where something was not real
 COMPUTED = "emulated: calls"  # that takes a processor's time, and does not sleep

@@ -6,6 +6,7 @@ import io
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
 from gpulift.fleet.kept import RESULTS
@@ -21,22 +22,20 @@ def unpack(packed: bytes, folder: Path, most_bytes: int) -> None:
     then there are none."""
     results = folder / RESULTS
     shutil.rmtree(results, ignore_errors=True)
-    try:
-        results.mkdir()
-        for path, content in _files(packed, most_bytes):
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("xb") as written:  # no name comes twice
-                written.write(content)
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-        shutil.rmtree(results, ignore_errors=True)
-        raise GpuliftError(f"they are no whole archive: {error}") from None
-    except GpuliftError:
-        shutil.rmtree(results, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(results, ignore_errors=True)
-        raise write_error(results, error) from None
+    with ExitStack() as undone:
+        undone.callback(shutil.rmtree, results, ignore_errors=True)
+        try:
+            results.mkdir()
+            for path, content in _files(packed, most_bytes):
+                file = folder / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("xb") as written:  # no name comes twice
+                    written.write(content)
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            raise GpuliftError(f"they are no whole archive: {error}") from None
+        except OSError as error:
+            raise write_error(results, error) from None
+        undone.pop_all()
 
 
 def _files(packed: bytes, most_bytes: int) -> Iterator[tuple[PurePosixPath, bytes]]:

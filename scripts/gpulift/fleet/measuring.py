@@ -76,7 +76,8 @@ class FleetRun:
 
     def _asked(self, node: Node) -> list[str]:
         """Of a node that its scheduler says has GPUs: all of them, or it fails."""
-        expected = ["--expect-gpus", str(node.gpus)] if node.gpus else []
+        gpus = 1 if node.partitioned else node.gpus
+        expected = ["--expect-gpus", str(gpus)] if gpus else []
         return ["qualify", *expected, *self._options]
 
     def _verdict(self, name: str) -> str:

@@ -41,6 +41,7 @@ class Node:
     lacking: str = ""
     place: str = ""  # its pod, or Ray's number of it
     address: str = ""  # at which other nodes reach it
+    partitioned: bool = False  # its GPUs are parts of some, of which a process sees one
 
 
 class Scheduler(Protocol):

@@ -13,6 +13,7 @@ from gpulift.ground.near import near
 AT_WORK = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 SILENT = "*"  # behind a state: the node does not respond
 MARKS = "*~#!%$@^-+"
+PART = re.compile(r"gpu:\d+g\.")  # of MIG, as gpu:1g.10gb:7
 GPUS = re.compile(r"gpu:(?:[^:,()]+:)?(\d+)")
 
 
@@ -70,4 +71,5 @@ class Slurm:
 def _node(name: str, state: str, resources: str) -> Node:
     word = state.rstrip(MARKS)
     lacking = word if word not in AT_WORK else "not responding" if SILENT in state else ""
-    return Node(name, sum(map(int, GPUS.findall(resources))), lacking)
+    gpus = sum(map(int, GPUS.findall(resources)))
+    return Node(name, gpus, lacking, partitioned=bool(PART.search(resources)))

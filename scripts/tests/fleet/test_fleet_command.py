@@ -128,6 +128,14 @@ def test_what_nodes_keep_for_themselves_is_fetched(
     assert len(set(keys)) == 4, "all of a meeting have the same, and each meeting its own"
 
 
+def test_of_a_node_whose_gpus_are_parts_of_some_one_is_expected(cluster: Cluster) -> None:
+    (cluster.control / "nodes").write_text("n1|idle|gpu:1g.10gb:7\nn2|idle|gpu:h100:8\n")
+    cluster.qualify("--slurm", "all")
+    for name, gpus in (("n1", 1), ("n2", 8)):
+        asked = f"qualify --expect-gpus {gpus} --quick --gpus all\n"
+        assert cluster.text("nodes", name, "verdicts.txt") == asked
+
+
 @pytest.mark.parametrize(
     ("planted", "words"),
     [
