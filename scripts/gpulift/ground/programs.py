@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -92,6 +93,22 @@ def answered(
         raise GpuliftError(f"{of}: no answer in {limit_s:g} s", FAILED) from None
     except OSError as error:
         raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
+
+
+def require_program(program: str, path: str | None) -> None:
+    """Raises GpuliftError where a shell with that PATH would not start it."""
+    if shutil.which(program, path=path) is not None:
+        return
+    file = Path(program)
+    if file.is_dir():
+        why = "is a folder"
+    elif not file.exists():
+        why = "there is no such program"
+    elif os.access(file, os.X_OK):
+        why = f"is not on PATH; ./{program} is here"
+    else:
+        why = "is no program: chmod +x makes it one, or name what runs it, as python"
+    raise GpuliftError(f"{program}: {why}")
 
 
 def last_error(done: subprocess.CompletedProcess[bytes]) -> str:
