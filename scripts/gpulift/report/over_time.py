@@ -64,7 +64,9 @@ def _figure(level: Level, height_in: float, title: str) -> Figure:
         for change in changes:
             colour = plots.VERMILLION if change.worse else plots.GREEN
             axes.axvline(change.place - 0.5, color=colour, linewidth=1, linestyle="--")
-        axes.set_xticks([0, len(points) - 1], [points[0].at[:10], points[-1].at[:10]])
-        axes.set_ylabel(visible(points[-1].kind), fontsize="small")
-        axes.set_title(title, fontsize="small", loc="left")
+        axes.set_xticks(
+            [0, len(points) - 1], [visible(one.at[:10]) for one in (points[0], points[-1])]
+        )
+        kind = f"{title}: {points[-1].kind}" if title else points[-1].kind
+        axes.set_title(visible(kind), fontsize="small", loc="left")
         return figure

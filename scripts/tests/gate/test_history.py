@@ -109,6 +109,7 @@ def test_rows_of_several_machines_are_told_apart() -> None:
     [
         (b'{"row": "a", "value": 0, "at": "x"}', "history.jsonl:1: value"),
         (b'\n{"row": "a", "value": 1e400, "at": "x"}', "history.jsonl:2"),
+        (b'{"row": "a", "value": NaN, "at": "x"}', "history.jsonl:1: NaN is not a number"),
         (b"text", "history.jsonl:1"),
         (b"\xff\xfe", "is no text"),
     ],
