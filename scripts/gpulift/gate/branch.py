@@ -50,8 +50,8 @@ class Tip:
             if f"branch {ref}" in lines:
                 place = lines[0].removeprefix("worktree ")
                 raise GpuliftError(
-                    f"--branch {self.branch}: is checked out in {place}: name another, which none"
-                    " is made for but the history"
+                    f"--branch {self.branch}: is checked out in {place}: name one that nobody"
+                    " works in"
                 )
         blob = _line(self.root, "hash-object", "-w", "--stdin", content=content.encode())
         own = f"100644 blob {blob}\t{name}".encode()

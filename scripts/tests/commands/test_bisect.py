@@ -36,16 +36,18 @@ class Project:
         self.asked: list[str] = []
         self.worse: Callable[[str, str], bool] = operator.gt
 
-    def add(self, letter: str, verdict: str, *parents: str) -> None:
-        """`.` is fast, `x` slow, `y` slower still, `?` cannot be told."""
-        of = [word for one in parents for word in ("-p", self.commits[one])]
-        self.commits[letter] = git(self.folder, "commit-tree", self.tree, *of, "-m", letter)
-        self.verdicts[letter] = verdict
+    def grow(self, graph: str) -> None:
+        """A commit a word: its letter, what it is, its parents. `.` is fast, `x` slow, `?` cannot
+        be told."""
+        for letter, verdict, *parents in graph.split():
+            of = [word for one in parents for word in ("-p", self.commits[one])]
+            self.commits[letter] = git(self.folder, "commit-tree", self.tree, *of, "-m", letter)
+            self.verdicts[letter] = verdict
 
     def line(self, verdicts: str) -> None:
         """Commits a, b, c, ... in a row."""
-        for letter, before, verdict in zip("abcdefghi", ["", *"abcdefgh"], verdicts, strict=False):
-            self.add(letter, verdict, *filter(None, [before]))
+        words = zip("abcdefghi", verdicts, ["", *"abcdefgh"], strict=False)
+        self.grow(" ".join(map("".join, words)))
 
     def judge(self, base: str, head: str) -> Found:
         letters = {commit: letter for letter, commit in self.commits.items()}
@@ -117,21 +119,11 @@ def test_a_slow_down_in_steps_is_not_blamed_on_one(project: Project) -> None:
         project.search("a", "i")
 
 
-def forked(project: Project, fork: str) -> None:
-    """c is a hotfix behind b, main goes on to e; f is of another history."""
-    for letter, verdict, parents in (
-        ("a", ".", ""),
-        ("b", fork, "a"),
-        ("c", ".", "b"),
-        ("d", "x", "b"),
-        ("e", "x", "d"),
-        ("f", ".", ""),
-    ):
-        project.add(letter, verdict, *parents)
+FORKED = "a. b{}a c.b dxb exd f."  # c is a hotfix behind b, main goes on to e
 
 
 def test_a_good_one_on_another_branch_is_measured_where_they_part(project: Project) -> None:
-    forked(project, ".")
+    project.grow(FORKED.format("."))
     assert project.search("c", "e") == "db"
     assert project.asked == ["ce", "cb", "cd", "bd"]
 
@@ -149,7 +141,7 @@ def test_a_good_one_on_another_branch_is_measured_where_they_part(project: Proje
 def test_ends_between_which_nothing_can_be_looked_for(
     project: Project, fork: str, good: str, bad: str, said: str
 ) -> None:
-    forked(project, fork)
+    project.grow(FORKED.format(fork))
     with pytest.raises(GpuliftError) as error:
         project.search(good, bad)
     assert project.named(str(error.value)).startswith(said)
@@ -160,31 +152,13 @@ def test_ends_between_which_nothing_can_be_looked_for(
 )
 def test_a_merge_or_a_commit_of_its_side_is_named(project: Project, side: str, found: str) -> None:
     """b forks into c, f and d, e, which g merges, before h."""
-    c, f = side
-    for letter, verdict, parents in (
-        ("a", ".", ""),
-        ("b", ".", "a"),
-        ("c", c, "b"),
-        ("d", ".", "b"),
-        ("e", ".", "d"),
-        ("f", f, "c"),
-        ("g", "x", "ef"),
-        ("h", "x", "g"),
-    ):
-        project.add(letter, verdict, *parents)
+    project.grow("a. b.a c{}b d.b e.d f{}c gxef hxg".format(*side))
     assert project.search("b", "h") == found
 
 
 def test_a_side_that_does_not_follow_the_good_one_is_its_merge(project: Project) -> None:
     """The side, c, was begun before the good one, b."""
-    for letter, verdict, parents in (
-        ("a", "x", ""),
-        ("b", ".", "a"),
-        ("c", "x", "a"),
-        ("d", "x", "cb"),
-        ("e", "x", "d"),
-    ):
-        project.add(letter, verdict, *parents)
+    project.grow("ax b.a cxa dxcb exd")
     assert project.search("b", "e") == "db"
 
 

@@ -175,7 +175,7 @@ def test_a_branch_that_is_checked_out_is_refused(project: Path, at: str) -> None
     git(project, "worktree", "add", "--quiet", "-b", "another", "../another")
     name = git(project.parent / at, "branch", "--show-current")
     before = git(project, "rev-parse", name)
-    with pytest.raises(GpuliftError, match=f"{name}: is checked out in /.*/{at}: name another"):
+    with pytest.raises(GpuliftError, match=f"{name}: is checked out in /.*/{at}: name one that"):
         added(project, name, "x")
     assert git(project, "rev-parse", name) == before
 
