@@ -162,6 +162,11 @@ def test_a_side_that_does_not_follow_the_good_one_is_its_merge(project: Project)
     assert project.search("b", "e") == "db"
 
 
+def test_a_list_that_git_does_not_give_is_no_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match=r"git rev-list in .*: fatal: not a git repository"):
+        Ancestry(tmp_path).between(["a"], "b")
+
+
 def test_half_of_what_ends_differ_by_twice_is_all_of_it() -> None:
     assert (1 + half_of(1.21)) ** 2 == pytest.approx(1.21)
 
