@@ -150,7 +150,9 @@ def run(asked: JobAsked, callers: Mapping[str, str]) -> tuple[GateResult, Path]:
     result = judge(evidence)
     if evidence.ended:
         counts = {word: count for word, count in result.counts.items() if count}
-        save(gate.folder, evidence.setup, {"counts": counts, "exit_code": result.exit_code})
+        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        found = {"counts": counts, "exit_code": result.exit_code, "ended_at": at}
+        save(gate.folder, evidence.setup, found)
     return result, gate.folder
 
 
@@ -274,7 +276,8 @@ def _sides(asked: JobAsked, environment: Mapping[str, str]) -> tuple[JobSide, Jo
     if asked.head is None:
         head_commit, head_said = repository.as_it_is()
     else:
-        head_commit, head_said = repository.commit(asked.head), asked.head
+        head_commit = repository.commit(asked.head)
+        head_said = f"{asked.head} ({head_commit[:7]})"
     base, head = (
         repository.side(commit, said, asked.setup, environment, asked.timeout_s, say)
         for commit, said in (

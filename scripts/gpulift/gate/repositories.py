@@ -63,12 +63,6 @@ class Repository:
         more = ", and the clone is shallow: git fetch --unshallow" if shallow else ""
         raise GpuliftError(f"{reference!r} is no reference of {self.root}{more}")
 
-    def between(self, good: str, bad: str) -> list[str]:
-        """The commits after the good one up to the bad one, oldest first; of a merge the merge."""
-        ends = f"{self.commit(good)}..{self.commit(bad)}"
-        listed = git(self.root, "rev-list", "--reverse", "--first-parent", ends)
-        return listed.stdout.split()
-
     def described(self, commit: str) -> str:
         """`1a2b3c4 Subject (author, date)`."""
         shown = git(self.root, "show", "-s", "--date=short", "--format=%h %s (%an, %ad)", commit)

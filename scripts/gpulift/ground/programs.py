@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -137,3 +138,19 @@ def job_environment() -> Mapping[str, str] | None:
         entries = file.read().split(b"\0")
     pairs = (os.fsdecode(entry).partition("=") for entry in entries)
     return {name: value for name, sign, value in pairs if sign}
+
+
+def require_program(program: str, path: str | None) -> None:
+    """Raises GpuliftError where a shell with that PATH would not start it."""
+    if shutil.which(program, path=path) is not None:
+        return
+    file = Path(program)
+    if file.is_dir():
+        why = "is a folder"
+    elif not file.exists():
+        why = "there is no such program"
+    elif os.access(file, os.X_OK):
+        why = f"is not on PATH; ./{program} is here"
+    else:
+        why = "is no program: chmod +x makes it one, or name what runs it, as python"
+    raise GpuliftError(f"{program}: {why}")
