@@ -22,7 +22,7 @@ from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty, make_new
 from gpulift.gate import job_output, loaded
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
-from gpulift.gate.evidence import COMMANDS, Row, Setup, save
+from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Row, Setup, save
 from gpulift.gate.git import of_no_git
 from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, RunFailed, environment_of, run_once
 from gpulift.gate.judge import GateResult, judge
@@ -37,6 +37,7 @@ from gpulift.ground.arguments import require_above_0
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
 from gpulift.ground.programs import job_environment
+from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.records.model import Record
 from gpulift.records.read import read_results
@@ -170,7 +171,7 @@ def _run(
 
 
 def show(
-    result: GateResult, folder: Path, *, as_json: bool, as_markdown: bool, bmf: Path | None
+    result: GateResult, folder: Path, as_json: bool, as_markdown: bool, bmf: Path | None
 ) -> None:
     """The verdicts, in the way that was asked for."""
     if bmf is not None:
@@ -182,7 +183,7 @@ def show(
     for text in (job_output.markdown if as_markdown else job_output.lines)(result, folder):
         typer.echo(text)
     if not as_markdown:
-        typer.echo(f"evidence: {folder}")
+        typer.echo(f"evidence: {visible(str(folder))}")
 
 
 def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
@@ -350,6 +351,7 @@ def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: 
         equivalent=AIM * asked.threshold,  # which the screen goes on to see
         least_changes=changes,
         planted_by_command=bool(asked.plant),
+        first_s={BASE: first.seconds, HEAD: second.seconds},
     )
 
 

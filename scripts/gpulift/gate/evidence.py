@@ -146,7 +146,7 @@ class Series:
 class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id; so do
     `broken`, of rows that the head of a command did not say, and `lost`, of those of which nothing
-    can be told.
+    can be told. `first_s` is how long the first run of either side took, which no launch holds.
 
     `least_changes` has what a user asked for, by row id, and counts in place of `least`.
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
@@ -166,6 +166,7 @@ class Setup:
     unmeasurable: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
+    first_s: Mapping[str, NotNegative] = field(default_factory=dict)
     floors: Mapping[str, NotNegative] = field(default_factory=dict)
     least: Fraction = DUET.least
     equivalent: Fraction = DUET.equivalent

@@ -298,8 +298,8 @@ TIMED, BROKEN, SKIPS = (
     [
         (TIMED, BROKEN, FAILED, "error        BM_new: head: no memory"),
         (TIMED, SKIPS, FAILED, "error        BM_new: head skips what the base measures"),
-        (BROKEN, TIMED, INCONCLUSIVE, "BM_new (no base: no memory)"),
-        (TIMED, GBENCH, INCONCLUSIVE, "BM_new (only in the base)"),
+        (BROKEN, TIMED, INCONCLUSIVE, "inconclusive BM_new: no base: no memory"),
+        (TIMED, GBENCH, INCONCLUSIVE, "inconclusive BM_new: only in the base"),
         (SKIPS, TIMED, OK, "skipped      BM_new: without a reason"),
         (GBENCH, TIMED, OK, "skipped      BM_new: only in the head"),
     ],
