@@ -385,11 +385,11 @@ def _show_lines(
     both: gate_output.Beside,
 ) -> None:
     for text in gate_output.lines(result, both):
-        typer.echo(text)
+        typer.echo(visible(text))
     if explained:
         causes = attribute(result, records)
         for text in gate_output.explain(result, explained, causes, records):
-            typer.echo(text)
+            typer.echo(visible(text))
     typer.echo(f"evidence: {visible(str(records.folder))}")
 
 

@@ -181,7 +181,7 @@ def show(
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
         return
     for text in (job_output.markdown if as_markdown else job_output.lines)(result, folder):
-        typer.echo(text)
+        typer.echo(visible(text))
     if not as_markdown:
         typer.echo(f"evidence: {visible(str(folder))}")
 

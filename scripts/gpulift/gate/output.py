@@ -16,6 +16,7 @@ from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, desc
 from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
 from gpulift.ground import steps
 from gpulift.ground.steps import step
+from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.verdicts.decision import (
     ERROR,
@@ -336,7 +337,7 @@ def _command(level: str, title: str, text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "%0A".join(visible(line).replace("%", "%25") for line in text.split("\n"))
 
 
 def _xml(text: str) -> str:
