@@ -135,8 +135,10 @@ def _run(
     started_s = clock.monotonic()
     job = _job(asked, environment)
     base, head, cache, checkout = _sides(asked, environment, held)
-    base_run, head_run, loads = _trials(job, base, head)
+    base_run, head_run, loads = _trials(job, base, head, checkout)
     loaded.require_own(base, head, loads, checkout)
+    if one := loaded.same_build(base, head, loads):
+        head = replace(head, name=f"{head.name}, with the binaries of the base as {visible(one)}")
     setup = _setup(asked, job, base.name, head.name, base_run, head_run)
     each_s = base_run.seconds + head_run.seconds
     pairs = pairs_of_launch(each_s)
@@ -305,7 +307,9 @@ def _of_python(option: str, named: str, environment: Mapping[str, str]) -> JobSi
     return JobSide(named, Path.cwd(), environment_of(python, environment), python=python)
 
 
-def _trials(job: Job, base: JobSide, head: JobSide) -> tuple[Run, Run, list[Loaded]]:
+def _trials(
+    job: Job, base: JobSide, head: JobSide, checkout: Path | None
+) -> tuple[Run, Run, list[Loaded]]:
     """One run of each side: whether it works, which rows it has, how long it takes, and whether it
     runs what is its own."""
     runs, loads = [], []
@@ -320,7 +324,8 @@ def _trials(job: Job, base: JobSide, head: JobSide) -> tuple[Run, Run, list[Load
             except RunFailed as failed:
                 more = f": {INSTALL}" if "arguments: --benchmark" in str(failed) else ""
                 raise GpuliftError(f"a run of the {word} {failed}{more}", FAILED) from None
-            loads.append(loaded.read(side, job.command, Path(folder) / f"{word}.loaded"))
+            told = Path(folder) / f"{word}.loaded"
+            loads.append(loaded.read(side, job.command, told, checkout))
     return runs[0], runs[1], loads
 
 

@@ -25,11 +25,12 @@ from gpulift.ground.text import visible
 INJECT = Path(__file__).parent / "inject"
 PYTHON, LIBRARIES = "python.*", "libraries"
 LOADS = re.compile(r":\s+(?:calling init|initialize program): (.+)$", re.M)
+BINARY = b"\x7fELF"
 PACKAGES = ("site-packages", "dist-packages")
 OF_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 OWN = (
-    "let --setup install it, which gives each side an environment of its own, or name it from the"
-    " side's folder, as PYTHONPATH=src does"
+    "let --setup install it by a plain pip, which has an environment of its own on each side, or"
+    " name it from the side's folder, as PYTHONPATH=src does"
 )
 
 
@@ -55,8 +56,9 @@ def watched(side: JobSide, folder: Path) -> JobSide:
     return replace(side, environment=environment)
 
 
-def read(side: JobSide, command: Sequence[str], folder: Path) -> Loaded:
-    """What the run told."""
+def read(side: JobSide, command: Sequence[str], folder: Path, elsewhere: Path | None) -> Loaded:
+    """What the run told. What has no full path and is not in the side's folder may be in another
+    one, the user's own, where a script went there."""
     files, pythons = {command[0]}, set()
     for file in folder.glob(PYTHON):
         executable, prefix, *modules = file.read_text("utf-8", "surrogateescape").split("\0")
@@ -64,16 +66,41 @@ def read(side: JobSide, command: Sequence[str], folder: Path) -> Loaded:
         files.update(modules)
     for file in folder.glob(f"{LIBRARIES}.*"):
         files.update(LOADS.findall(file.read_text("utf-8", "surrogateescape")))
-    found = (_path(name, side) for name in files)
+    folders = [one for one in (side.folder, elsewhere) if one is not None]
+    found = (_path(name, folders, side.environment) for name in files)
     named = (Path(os.path.realpath(part)) for part in command[1:] if part.startswith("/"))
     return Loaded(frozenset(filter(None, found)), frozenset(pythons), frozenset(named))
 
 
-def _path(name: str, side: JobSide) -> Path | None:
+def _path(name: str, folders: Sequence[Path], environment: Mapping[str, str]) -> Path | None:
     if "/" not in name:
-        name = shutil.which(name, path=side.environment.get("PATH", os.defpath)) or ""
-    path = Path(os.path.realpath(side.folder / name))
-    return path if path.is_file() else None
+        name = shutil.which(name, path=environment.get("PATH", os.defpath)) or ""
+    paths = (Path(os.path.realpath(folder / name)) for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def same_build(base: JobSide, head: JobSide, loads: Sequence[Loaded]) -> str:
+    """The first of the binaries that both sides run of their own, if all are the same byte by byte:
+    of another text their set-up may have built, or copied, one thing."""
+    if base.root is None or head.root is None or base.root == head.root:
+        return ""
+    roots = [Path(os.path.realpath(root)) for root in (base.root, head.root)]
+    own = [
+        {file.relative_to(root) for file in one.files if file.is_relative_to(root)}
+        for root, one in zip(roots, loads, strict=True)
+    ]
+    built = sorted(
+        part for part in own[0] | own[1] if any(map(_is_binary, (r / part for r in roots)))
+    )
+    alike = _Roots(roots[0], roots[1], roots[0]).same
+    return str(built[0]) if built and all(map(alike, built)) else ""
+
+
+def _is_binary(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return opened.read(len(BINARY)) == BINARY
 
 
 def require_own(
@@ -122,7 +149,7 @@ class _Roots:
             return ""
         part = file.relative_to(root)
         both = (self.base / part).is_file() and (self.head / part).is_file()
-        if (both and self._same(part)) or (file in named and not both):
+        if (both and self.same(part)) or (file in named and not both):
             return ""
         return {self.base: "the base", self.head: "the head"}.get(root, "your checkout")
 
@@ -138,7 +165,7 @@ class _Roots:
             if any(project.is_relative_to(one) for one in folders):
                 return f"installed from {project}"
         for part in self._parts.get(file.name, ()):
-            if not f"/{part}".endswith(end) or self._same(part):
+            if not f"/{part}".endswith(end) or self.same(part):
                 continue
             if above is not None or self._copied(file, part):
                 return f"a copy of {part}"
@@ -152,7 +179,8 @@ class _Roots:
         )
         return next(found, None)
 
-    def _same(self, part: Path) -> bool:
+    def same(self, part: Path) -> bool:
+        """Whether both commits have a file, with the same bytes."""
         base, head = self.base / part, self.head / part
         return base.is_file() and head.is_file() and filecmp.cmp(base, head, shallow=False)
 

@@ -131,6 +131,20 @@ def test_two_pythons_of_which_one_runs_are_not_comparable(folder: Path) -> None:
         require_own(folder, one, one, pythons)
 
 
+@pytest.mark.parametrize(
+    ("head", "said"), [("\x7fELF 1", "prog"), ("\x7fELF 2", ""), ("text", ""), ("", "")]
+)
+def test_binaries_that_are_the_same_on_both_sides_are_said(
+    folder: Path, head: str, said: str
+) -> None:
+    write(folder / BASE / "prog", "text" if head == "text" else "\x7fELF 1")
+    write(folder / HEAD / "prog", head)
+    both = [loads(folder, f"{root}/prog", f"{root}/pkg/own.py") for root in (BASE, HEAD)]
+    sides = side(folder, BASE), side(folder, HEAD)
+    assert loaded.same_build(*sides, both) == said
+    assert loaded.same_build(sides[0], sides[0], both) == ""
+
+
 def test_a_run_tells_its_modules_its_libraries_and_its_programs(tmp_path: Path) -> None:
     write(tmp_path / "own.py", "")
     write(tmp_path / "hook" / "sitecustomize.py", "print('the environment has its own')")
@@ -143,7 +157,10 @@ def test_a_run_tells_its_modules_its_libraries_and_its_programs(tmp_path: Path) 
     told = loaded.watched(one, tmp_path / "told")
     done = run_to_end(["./run.sh"], 60.0, tmp_path, told.environment)
     assert done.printed.startswith(b"the environment has its own\n#!/bin/sh")
-    found = loaded.read(one, ["./run.sh", "/etc/x"], tmp_path / "told")
+    elsewhere = write(tmp_path / "elsewhere" / "build" / "tool", "").parents[1]
+    write(tmp_path / "told" / "libraries.1", "     1:\tinitialize program: build/tool\n")
+    found = loaded.read(one, ["./run.sh", "/etc/x"], tmp_path / "told", elsewhere)
+    assert elsewhere / "build" / "tool" in found.files
     assert {tmp_path / "own.py", tmp_path / "run.sh"} <= found.files
     programs = {Path(os.path.realpath(shutil.which(name) or "")) for name in ("sh", "cat")}
     assert programs <= found.files
