@@ -175,8 +175,8 @@ def gate(
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="Of a command: wall (the default), stdout:REGEX with a group, or FILE.json:PATH;"
-            " lower is better; may be repeated.",
+            help="Of a command: wall (the default), stdout:REGEX with a group (else on stderr), or"
+            " FILE.json:PATH; lower is better; may be repeated.",
         ),
     ] = None,
     higher: Annotated[
@@ -197,7 +197,8 @@ def gate(
         str,
         typer.Option(
             metavar="CMD",
-            help="Shell command that prepares either checkout once; $GPULIFT_CHECKOUT is yours.",
+            help="Shell command that prepares either checkout once, and where it calls pip has an"
+            " environment of its own on each side; $GPULIFT_CHECKOUT is yours.",
         ),
     ] = "",
     plant: Annotated[
