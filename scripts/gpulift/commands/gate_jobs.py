@@ -14,28 +14,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import typer
 
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty, make_new
-from gpulift.gate import job_output, loaded
+from gpulift.gate import job_output
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
 from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Row, Setup, save
 from gpulift.gate.git import of_no_git
-from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, RunFailed, environment_of, run_once
+from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, environment_of
 from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.loaded import Loaded
 from gpulift.gate.measure import Budget, Gate, measure
 from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, Untimed, read_all
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
 from gpulift.gate.setup import require_new
+from gpulift.gate.trials import first_runs
 from gpulift.ground import place
 from gpulift.ground.arguments import require_above_0
 from gpulift.ground.entry import say
-from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.ground.programs import job_environment
 from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
@@ -53,7 +52,6 @@ MORE = 1.5  # times that, of long commands, and never less than the usual time
 USUAL_S = 300.0
 PYTHONS = ("--base-python", "--head-python")
 THE_SAME = "the same as the base, so that only noise can differ"
-INSTALL = "pip install pytest-benchmark"
 CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 MODEL_FILE = Path("/proc/cpuinfo")
 
@@ -135,10 +133,7 @@ def _run(
     started_s = clock.monotonic()
     job = _job(asked, environment)
     base, head, cache, checkout = _sides(asked, environment, held)
-    base_run, head_run, loads = _trials(job, base, head, checkout)
-    loaded.require_own(base, head, loads, checkout)
-    if one := loaded.same_build(base, head, loads):
-        head = replace(head, name=f"{head.name}, with the binaries of the base as {visible(one)}")
+    base_run, head_run, head = first_runs(job, base, head, checkout, say)
     setup = _setup(asked, job, base.name, head.name, base_run, head_run)
     each_s = base_run.seconds + head_run.seconds
     pairs = pairs_of_launch(each_s)
@@ -305,28 +300,6 @@ def _of_python(option: str, named: str, environment: Mapping[str, str]) -> JobSi
     """A side that differs in its interpreter alone; refuses what is no Python."""
     python = machine.find_python(option, named, (2, 0))
     return JobSide(named, Path.cwd(), environment_of(python, environment), python=python)
-
-
-def _trials(
-    job: Job, base: JobSide, head: JobSide, checkout: Path | None
-) -> tuple[Run, Run, list[Loaded]]:
-    """One run of each side: whether it works, which rows it has, how long it takes, and whether it
-    runs what is its own."""
-    runs, loads = [], []
-    with TemporaryDirectory(prefix="gpulift-gate-") as folder:
-        for word, side in (("base", base), ("head", head)):
-            say(f"one run of the {word} to begin with, {side.name}: {shlex.join(job.command)}")
-            if not side.folder.is_dir():
-                raise GpuliftError(f"{side.name} has no folder {side.folder.name}")
-            watched = loaded.watched(side, Path(folder) / f"{word}.loaded")
-            try:
-                runs.append(run_once(job, watched, Path(folder) / word, float("inf")))
-            except RunFailed as failed:
-                more = f": {INSTALL}" if "arguments: --benchmark" in str(failed) else ""
-                raise GpuliftError(f"a run of the {word} {failed}{more}", FAILED) from None
-            told = Path(folder) / f"{word}.loaded"
-            loads.append(loaded.read(side, job.command, told, checkout))
-    return runs[0], runs[1], loads
 
 
 def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: Run) -> Setup:

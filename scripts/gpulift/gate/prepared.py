@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gpulift.gate.jobs import environment_of
@@ -65,12 +65,22 @@ def restore(above: Path, source: Path, made_with: str, say: Say) -> str:
     other = next((name for name, was in known.items() if held.get(name) != was), None)
     if other is not None:
         return f"{visible(other)} is not as it was"
-    left = sorted(held.keys() - known.keys())
-    for name in left:
-        (source / name).unlink()
-    if told := [visible(name) for name in left if not name.endswith(".pyc")]:
+    if told := remove(source, sorted(held.keys() - known.keys())):
         say(f"removed {counted(len(told), 'file')} of earlier runs in {source}, as {told[0]}")
     return ""
+
+
+def left(above: Path, source: Path) -> list[str]:
+    """The files that runs have left since the folder was whole."""
+    before = json.loads((above / FILE).read_bytes())["files"]
+    return sorted(_files(source).keys() - before.keys())
+
+
+def remove(source: Path, names: Sequence[str]) -> list[str]:
+    """Removes files; returns the names of those that are no bytecode, for people."""
+    for name in names:
+        (source / name).unlink()
+    return [visible(name) for name in names if not name.endswith(".pyc")]
 
 
 def made_with(setup: str, environment: Mapping[str, str]) -> str:

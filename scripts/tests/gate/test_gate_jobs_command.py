@@ -362,3 +362,17 @@ def test_a_gate_that_is_killed_leaves_no_entry_in_the_repository(project: Path) 
         str(file) for file in (project / ".git").rglob("*") if "objects" not in str(file)
     )
     assert after == before
+
+
+@pytest.mark.parametrize(("found", "code"), [("0.1", NOT_COMPARABLE), ("1", OK)])
+def test_a_run_that_goes_on_from_what_another_left_is_not_comparable(
+    project: Path, capfd: Shown, found: str, code: int
+) -> None:
+    text = "import os\nfactor = {} if os.path.exists('ckpt') else 1\nopen('ckpt', 'w').close()\n"
+    step = STEP.replace("random.gauss(", "factor * random.gauss(")
+    (project / "step.py").write_text(text.format(found) + step, "utf-8")
+    git(project, "commit", "--quiet", "-a", "-m", "goes on")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "more")
+    assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == code
+    said = capfd.readouterr().err
+    assert ("that finds ckpt of an earlier one says 10 times another" in said) == bool(code)
