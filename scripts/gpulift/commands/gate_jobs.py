@@ -206,7 +206,7 @@ def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
     return Job(suite, (*command, *doors.command), read, limit_s)
 
 
-def _tool(doors: Doors, python: str) -> tuple[str, tuple[str, ...], Read]:
+def _tool(doors: Doors, python: str = "python") -> tuple[str, tuple[str, ...], Read]:
     """The name, the command and the reader of another tool's benchmarks."""
     if doors.gbench:
         wanted = (f"--benchmark_out={OUT}", "--benchmark_out_format=json")

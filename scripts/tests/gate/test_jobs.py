@@ -206,7 +206,8 @@ def test_rows_without_a_number_and_processes_left_are_kept(tmp_path: Path) -> No
         9.0,
     )
     run = run_once(reads, base, tmp_path / "out", math.inf)
-    assert (run.untimed, run.left) == ({"b": Untimed("broke", True)}, ("sleep",))
+    assert run.untimed == {"b": Untimed("broke", True)}
+    assert run.left in (("sleep",), ("sh",))  # of which it is the fork first
     launch = PairedLaunch((Pair((BASE, HEAD), run, run),))
     write_launch(tmp_path, launch)
     assert read_launch(tmp_path) == launch
