@@ -9,10 +9,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gpulift.gate.jobs import environment_of
-from gpulift.ground.errors import FAILED, GpuliftError
+from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.programs import answered, last_error
 from gpulift.ground.text import counted, visible
 from gpulift.ground.whole import write_whole
@@ -77,9 +78,13 @@ def left(above: Path, source: Path) -> list[str]:
 
 
 def remove(source: Path, names: Sequence[str]) -> list[str]:
-    """Removes files; returns the names of those that are no bytecode, for people."""
+    """Removes files; returns the names of those that are no bytecode, for people. Raises
+    GpuliftError where one cannot be, as of another user."""
     for name in names:
-        (source / name).unlink()
+        try:
+            (source / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise write_error(source / name, error) from None
     return [visible(name) for name in names if not name.endswith(".pyc")]
 
 
@@ -143,6 +148,7 @@ def _files(source: Path) -> dict[str, tuple[int, int]]:
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in (*files, *links):
             path = os.path.join(folder, name)
-            status = os.lstat(path)
-            found[os.path.relpath(path, source)] = (status.st_size, status.st_mtime_ns)
+            with suppress(FileNotFoundError):  # somebody still writes there
+                status = os.lstat(path)
+                found[os.path.relpath(path, source)] = (status.st_size, status.st_mtime_ns)
     return found

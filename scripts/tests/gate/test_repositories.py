@@ -169,6 +169,19 @@ def test_what_runs_left_is_removed_before_the_next_gate_and_said(project: Path) 
     assert sorted(one.name for one in again.folder.iterdir()) == [".git", "made", "part", "sub"]
 
 
+def test_what_cannot_be_removed_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository.here(project)
+    head = side(repository, repository.commit("HEAD"))
+    (head.folder / "of_root").write_text("", "utf-8")
+
+    def refuse(file: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(GpuliftError, match="source/of_root: cannot be written: Permission denied"):
+        side(repository, repository.commit("HEAD"))
+
+
 def test_no_hook_has_a_part_in_it_and_no_worktree_is_listed(project: Path) -> None:
     hook = project / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
