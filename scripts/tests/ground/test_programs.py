@@ -75,13 +75,11 @@ def test_what_a_program_says_and_its_exit_code_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("no-such", "there is no such program"),
+        ("no-such", "is not on PATH"),
         ("./no-such", "there is no such program"),
-        ("folder", "is a folder"),
         ("./folder", "is a folder"),
-        ("./plain", "is no program: chmod +x makes it one, or name what runs it"),
-        ("plain", "is no program: chmod +x"),
-        ("runs", "is not on PATH; ./runs is here"),
+        ("./plain", "may not be executed: chmod +x ./plain"),
+        ("runs", "is not on PATH, and ./runs is here: name that"),
     ],
 )
 def test_what_cannot_be_started_says_why(
@@ -93,7 +91,7 @@ def test_what_cannot_be_started_says_why(
     monkeypatch.chdir(tmp_path)
     require_program("./runs", "/usr/bin")
     require_program("runs", str(tmp_path))
-    with pytest.raises(GpuliftError, match=re.escape(f"{program}: {why}")):
+    with pytest.raises(GpuliftError, match=re.escape(f"{program}: cannot be started: {why}")):
         require_program(program, "/usr/bin")
 
 

@@ -129,8 +129,8 @@ def test_options_of_the_job_are_the_jobs(root: Path, capfd: SHOWN) -> None:
     [
         ((), "give either --pid PID or, after --, the command of a job"),
         (("--pid", "1", "--", "true"), "give either --pid PID or, after --, the command of a job"),
-        (("--", "no-such-program"), "no-such-program: there is no such program"),
-        (("--", "/tmp"), "/tmp: is a folder"),
+        (("--", "no-such-program"), "no-such-program: cannot be started: is not on PATH"),
+        (("--", "/tmp"), "/tmp: cannot be started: is a folder"),
         (("--pid", str(1 << 40)), "there is no such process"),
         (("--interval", "0", "--", "true"), "--interval 0.0: give seconds, 0.01 or more"),
         (("--interval", "inf", "--", "true"), "--interval inf: give seconds, 0.01 or more"),
