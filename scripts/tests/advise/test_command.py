@@ -176,7 +176,7 @@ def test_the_command_gets_the_callers_environment(
     [
         (("--", ""), "name a command after --"),
         (("--out", "file/none", "--", "true"), "file/none: cannot be written"),
-        (("--", "no-such-program"), "no-such-program: there is no such program"),
+        (("--", "no-such-program"), "no-such-program: cannot be started: is not on PATH"),
         (("--only", "fuse", "--", "true"), "near: fused"),
         (("--only", ",", "--", "true"), "--only: name a change"),
         (("--live", "--launch", "--", "true"), "leave out --launch and --vary"),
