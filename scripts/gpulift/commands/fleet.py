@@ -74,8 +74,8 @@ def qualify(
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
     one page. Each takes its nodes whole. What FOLDER holds is not measured again.
 
-    Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, 77 where nothing
-    could run.
+    Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, or where a pair
+    or group has a fault that no node explains, 77 where nothing could run.
     """
     limit_s = time_s("--wait", wait)
     scheduler = _scheduler(slurm, kubernetes, ray)
@@ -122,5 +122,7 @@ def _judged(folder: Path) -> int:
     for node in fleet.nodes:
         if node.verdict != PASS:
             typer.echo(visible(f"{node.name}: {node.verdict}: {'; '.join(node.reasons)}"))
+    for fault in fleet.faults:
+        typer.echo(visible(fault.sentence))
     typer.echo(f"{fleet.sentence}; report: {page}")
     return fleet.exit_code

@@ -430,7 +430,8 @@ def _tell(
         screen.print(f"records: {one.folder}", soft_wrap=True)
     if among is not None:
         screen.print(shown.verdicts(among.results, every=True))
-        screen.print(shown.siblings_table(among.siblings))
+        by_card = {card_of(one.summary.run.records[0].context): one.summary for one in cards}
+        screen.print(shown.siblings_table(among.siblings, among.results, by_card))
         screen.print(shown.crowding_table(among.siblings))
         screen.print(f"siblings: {among.file}", soft_wrap=True)
     try:
