@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +26,7 @@ from gpulift.ground.text import visible
 FOLDER = Path("gpulift-fleet")
 LOCK_FILE = ".lock"
 OPTIONS = ("--quick", "--gpus", "all")
+ALONE = "--burn"  # of a node's qualify, which takes no --quick
 HELP = "All nodes of a scheduler: each qualified, then pairs and groups; which stands out."
 
 app = typer.Typer(
@@ -84,7 +85,7 @@ def qualify(
     listed = scheduler.nodes()
     state.prepare(folder)
     with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
-        wanted = (*OPTIONS, *(options or ()))
+        wanted = _wanted(options or ())
         held = state.read_expected(folder, scheduler.name, wanted)
         expected = expected_nodes(held.nodes, listed, nodes)
         given = held.labels if racks is None else racks
@@ -96,6 +97,11 @@ def qualify(
             say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
         FleetRun(scheduler, folder, wanted, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
+
+
+def _wanted(options: Sequence[str]) -> tuple[str, ...]:
+    burns = any(option.partition("=")[0] == ALONE for option in options)
+    return (*OPTIONS[burns:], *options)
 
 
 def _scheduler(slurm: str | None, kubernetes: str | None, ray: str | None) -> Scheduler:

@@ -341,6 +341,12 @@ def test_a_node_without_a_verdict_has_not_passed(
     assert all(f"{why}; see {cluster.folder}/nodes" in said.err for why in told)
 
 
+def test_nodes_that_burn_are_not_quick(cluster: Cluster) -> None:
+    cluster.has(n1="idle")
+    cluster.qualify("--slurm", "all", "--", "--burn=60s")
+    assert cluster.calls("qualify") == ["n1 0 qualify --gpus all --burn=60s"]
+
+
 def test_a_folder_of_another_fleet_is_refused(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
