@@ -9,7 +9,7 @@ from functools import cached_property
 from markupsafe import Markup
 
 from gpulift.analysis import conditions, gains
-from gpulift.analysis.analyse import JudgedRun, Machine
+from gpulift.analysis.analyse import JudgedRun, Machine, by_machine
 from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine, StepLists, Theme
 from gpulift.analysis.ladder import Ladder
 from gpulift.analysis.machine import verdict
@@ -312,9 +312,17 @@ def machine_views(
     `techniques` has the anchor of each.
     """
     groups: dict[str, list[MachineView]] = {}
+    of_all = {one.summary.run.model: one for one in by_machine(runs)}
+    own: dict[str, frozenset[str]] = {}  # checks of each first run
     for number, run in enumerate(runs):
-        before = groups.setdefault(run.summary.run.model, [])
-        before.append(_machine_view(run, number, before))
+        model, checks = run.summary.run.model, frozenset(one.id for one in run.checks)
+        before = groups.setdefault(model, [])
+        if before:
+            before.append(_machine_view(run, number, before, own[model]))
+        else:
+            own[model] = checks
+            others = frozenset(one.id for one in of_all[model].checks) - checks
+            before.append(_machine_view(of_all[model], number, before, others))
     made = [
         view
         for name, group in groups.items()
@@ -323,7 +331,9 @@ def machine_views(
     return sorted(made, key=lambda view: view.number)
 
 
-def _machine_view(run: JudgedRun, number: int, before: Sequence[MachineView]) -> MachineView:
+def _machine_view(
+    run: JudgedRun, number: int, before: Sequence[MachineView], known: frozenset[str]
+) -> MachineView:
     summary = run.summary
     seen = {technique for one in before for technique in technique_ids([one.summary])}
     synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
@@ -337,7 +347,7 @@ def _machine_view(run: JudgedRun, number: int, before: Sequence[MachineView]) ->
         ),
         marks=(*synthetic, *summary.marks),
         added=tuple(one for one in technique_ids([summary]) if one not in seen),
-        known=frozenset(one.id for one in before[0].results) if before else frozenset(),
+        known=known,
         main=not before,
     )
 
