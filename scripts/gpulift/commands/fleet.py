@@ -21,7 +21,7 @@ from gpulift.ground.arguments import named, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.lock import alone
-from gpulift.ground.text import visible
+from gpulift.ground.text import some, visible
 
 FOLDER = Path("gpulift-fleet")
 LOCK_FILE = ".lock"
@@ -92,9 +92,8 @@ def qualify(
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
         unknown = sorted(set(given) - set(expected))
         if unknown:
-            more = ", ..." if len(unknown) > MOST_NAMED else ""
-            some = f"{', '.join(unknown[:MOST_NAMED])}{more}"
-            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
+            names = some(unknown, MOST_NAMED)
+            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {names}")
         FleetRun(scheduler, folder, wanted, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
 

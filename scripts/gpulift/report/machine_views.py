@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from markupsafe import Markup
 
@@ -124,7 +125,7 @@ class MachineView:
     @property
     def shown_themes(self) -> list[Theme]:
         """With the lines that show an effect, where there are any."""
-        kept = ((one.name, tuple(filter(_matters, one.lines))) for one in self.themes)
+        kept = ((one.name, tuple(x for x in one.lines if x.matters)) for one in self.themes)
         return [Theme(name, lines) for name, lines in kept if lines]
 
     @cached_property
@@ -315,20 +316,14 @@ def machine_views(
     of_all = {one.summary.run.model: one for one in by_machine(runs)}
     own: dict[str, frozenset[str]] = {}  # checks of each first run
     for number, run in enumerate(runs):
-        model, checks = run.summary.run.model, frozenset(one.id for one in run.checks)
-        before = groups.setdefault(model, [])
-        if before:
-            before.append(_machine_view(run, number, before, own[model]))
-        else:
-            own[model] = checks
-            others = frozenset(one.id for one in of_all[model].checks) - checks
-            before.append(_machine_view(of_all[model], number, before, others))
-    made = [
-        view
-        for name, group in groups.items()
-        for view in _joined(group, machines[name], techniques)
-    ]
-    return sorted(made, key=lambda view: view.number)
+        before = groups.setdefault(model := run.summary.run.model, [])
+        known = own.setdefault(model, frozenset(one.id for one in run.checks))
+        if not before:
+            run = of_all[model]
+            known = frozenset(one.id for one in run.checks) - known
+        before.append(_machine_view(run, number, before, known))
+    joined = (_joined(group, machines[name], techniques) for name, group in groups.items())
+    return sorted(chain.from_iterable(joined), key=lambda view: view.number)
 
 
 def _machine_view(
@@ -368,10 +363,6 @@ def _joined(
         ladders=machine.ladders,
     )
     yield from further
-
-
-def _matters(line: AnswerLine) -> bool:
-    return line.matters
 
 
 def in_order(techniques: Mapping[str, str], machines: Sequence[MachineView]) -> dict[str, str]:
