@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/uuid/name_generator_sha1.hpp>
-#include <boost/uuid/uuid_io.hpp>
 #include <map>
 #include <sstream>
 
@@ -61,7 +59,8 @@ constexpr std::array kRecordedPrefixes{
 constexpr std::array kLibraries{"LD_AUDIT", "LD_PRELOAD"};
 constexpr std::array kFolders{"LD_LIBRARY_PATH"};
 constexpr std::array kMentionedVariables{"CUDA_VISIBLE_DEVICES", "OMP_PLACES"};
-constexpr const char* kSet = "set";  // instead of a value that may tell of the machine
+constexpr const char* kSet = "set";   // instead of a value that may tell of the machine
+constexpr const char* kHidden = "#";  // instead of a path in flags: whoever guesses it would know it by its hash
 
 // What is in the names of variables that hold a file, a library, a machine or a part of it.
 constexpr std::array kTellingParts{"ADDR",  "COMM_ID", "HOST",    "LIBRARIES", "PLUGIN", "UUID",
@@ -96,11 +95,6 @@ bool is_recorded(const std::string& name) {
          is_one_of(kFolders, name) || (is_recorded_by_prefix(name) && is_plain(name) && !has_part(kPlaces, name));
 }
 
-std::string hash_of(const std::string& path) {
-  const auto uuid = boost::uuids::name_generator_sha1(boost::uuids::ns::url())(path);
-  return "#" + boost::uuids::to_string(uuid).substr(0, 8);
-}
-
 /// The option that a path of a command line is glued to: "-I" of "-I/home/a", "-I" of "-Isub/a"; else empty.
 std::string glued_option(const std::string& text) {
   const auto before = text.substr(0, text.find_first_of("/~"));
@@ -115,7 +109,7 @@ std::string without_path(const std::string& text) {
   const auto path = text.substr(option.size());
   const auto name = path.substr(path.find_last_of('/') + 1);
   static const Pattern library(R"(lib[\w+.-]*\.(so[.\d]*|a))");
-  return option + (library.matches(name) ? name : hash_of(path));
+  return option + (library.matches(name) ? name : kHidden);
 }
 
 /// "libjemalloc.so.2 libother.so" of files that spaces or colons part, as the loader reads them.
@@ -138,13 +132,12 @@ std::string without_paths(const std::string& text) {
     if (end < text.size()) shown += text[end];
     from = end + 1;
   }
-  return is_plain(shown) ? shown : hash_of(text);
+  return is_plain(shown) ? shown : kHidden;
 }
 
 std::string recorded_value(const std::string& name, const std::string& value) {
   if (!is_plain(value)) return kSet;
   if (is_one_of(kLibraries, name)) return library_names(value);
-  if (is_one_of(kFolders, name)) return without_paths(value);
   const bool is_telling = is_one_of(kMentionedVariables, name) || has_part(kTellingParts, name);
   const bool is_too_long = value.size() > kLongestSetting && !is_one_of(kRecordedVariables, name);
   // No setting has a slash; a value that does may be a path of the machine.

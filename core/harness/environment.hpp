@@ -10,10 +10,10 @@ namespace gpulift {
 nlohmann::ordered_json environment_facts();
 
 /// What a record shows of an environment variable: the value, or only that it is "set" where it may name a machine, a
-/// card or a path; of preloaded libraries their names, of folders for libraries hashes.
+/// card or a path; of preloaded libraries their names.
 std::string recorded_value(const std::string& name, const std::string& value);
 
-/// The text without names of folders: of a library's file its name is left, of any other path a hash, "-I#1a2b3c4d".
+/// The text without names of folders: of a library's file its name is left, of any other path that there is one, "-I#".
 std::string without_paths(const std::string& text);
 
 /// "environment" of a build: what its compilers found in theirs, of lines as NAME=VALUE.

@@ -90,19 +90,15 @@ TEST_F(EnvironmentFacts, KeepsPathsToItself) {
   set("GPULIFT_TORCH", "/home/someone/torch");
   EXPECT_EQ(environment_facts().at("GPULIFT_TORCH"), "set");
   EXPECT_EQ(recorded_value("NCCL_ALGO", "a/b"), "set");
+  set("LD_LIBRARY_PATH", "/home/someone/lib:/opt/other");
+  EXPECT_EQ(environment_facts().at("LD_LIBRARY_PATH"), "set");
+  set("LD_LIBRARY_PATH", "");
+  EXPECT_FALSE(environment_facts().contains("LD_LIBRARY_PATH")) << "loads nothing";
 }
 
 TEST_F(EnvironmentFacts, NameThePreloadedLibrariesWithoutTheirFolders) {
   set("LD_PRELOAD", "/home/someone/lib/libjemalloc.so.2:libother.so");
   EXPECT_EQ(environment_facts().at("LD_PRELOAD"), "libjemalloc.so.2 libother.so");
-}
-
-TEST_F(EnvironmentFacts, TellFoldersOfLibrariesApartWithoutNamingThem) {
-  set("LD_LIBRARY_PATH", "/home/someone/lib:/opt/other");
-  const std::string shown = environment_facts().at("LD_LIBRARY_PATH");
-  EXPECT_EQ(shown.find("someone"), std::string::npos);
-  EXPECT_EQ(shown.find('/'), std::string::npos);
-  EXPECT_NE(shown, recorded_value("LD_LIBRARY_PATH", "/home/someone/lib:/opt/another"));
 }
 
 TEST_F(EnvironmentFacts, LeaveOutWhereSomethingIsKept) {
@@ -117,17 +113,15 @@ TEST(WithoutPaths, LeavesFlagsThatNameNoFileAsTheyAre) {
   EXPECT_EQ(without_paths(""), "");
 }
 
-TEST(WithoutPaths, HidesEveryFolderAndTellsThemApart) {
+TEST(WithoutPaths, HidesEveryFolder) {
   for (const char* flags : {"-I/home/someone/a", "-isystem/home/someone/a", "-include /home/someone/a.h", "-Isomeone/a",
                             "--sysroot=~/someone", "-Wl,-rpath,/x:/home/someone", "'/home/someone/a b'",
                             "/home/someone/x.o", "-fplugin=../someone/p"}) {
     const auto shown = without_paths(flags);
     EXPECT_EQ(shown.find("someone"), std::string::npos) << shown;
     EXPECT_EQ(shown.find('/'), std::string::npos) << shown;
-    EXPECT_EQ(shown, without_paths(flags));
   }
-  EXPECT_EQ(without_paths("-I/a/b").substr(0, 3), "-I#");
-  EXPECT_NE(without_paths("-I/a/b"), without_paths("-I/a/c"));
+  EXPECT_EQ(without_paths("-I/a/b -I/a/c"), "-I# -I#") << "whoever guesses a path would know it by its hash";
 }
 
 TEST(WithoutPaths, KeepsTheNamesOfLibraries) {
@@ -140,10 +134,7 @@ TEST(BuildEnvironment, HasWhatTheCompilersFound) {
             (nlohmann::ordered_json{{"CPATH", "x"}, {"NVCC_APPEND_FLAGS", "-DA=1 -g"}}));
 }
 
-TEST(BuildEnvironment, HidesFolders) {
-  const std::string shown = build_environment("CPATH=/home/someone/include").at("CPATH");
-  EXPECT_EQ(shown.find("someone"), std::string::npos);
-}
+TEST(BuildEnvironment, HidesFolders) { EXPECT_EQ(build_environment("CPATH=/home/someone/include").at("CPATH"), "#"); }
 
 }  // namespace
 }  // namespace gpulift

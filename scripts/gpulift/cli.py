@@ -54,6 +54,7 @@ from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Json, Results, Wide, named
 from gpulift.ground.entry import COMPLETION, call, make_app, say, tell
 from gpulift.ground.errors import FAILED, OK, GpuliftError
+from gpulift.ground.text import counted, some
 from gpulift.records.model import Context
 from gpulift.records.read import read_results
 from gpulift.report import tables
@@ -201,12 +202,19 @@ def check(
             help="Folders of results; the checkout's by default.",
         ),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Name every run that is told of, not three of a kind.")
+    ] = False,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
-    code is 1."""
+    code is 1. Runs that are unfinished, or beside which others worked, are told of."""
     found = checks.check_results(results or [results_folder()], _shown)
     for line in found.complaints:
         tell(line)
+    for told, runs in found.doubted.items():
+        if runs:
+            names = some(runs, len(runs) if every else checks.NAMED)
+            typer.echo(f"{counted(len(runs), 'run')} {told}: {names}")
     typer.echo(
         f"{found.records} records and {found.certificates} certificates checked,"
         f" {len(found.complaints)} complaints"

@@ -3,13 +3,16 @@
 FAKE_BENCH chooses the behaviour: ok (default), gpu, failed, nothing, empty, usage, full, other,
 busy, crash, wait, cards: two GPUs with links, of which a run in a folder whose name holds
 FAKE_INTERRUPT is interrupted; open: the launches of one roof vary too much for the first three
-to decide; or cases: of the rows that it is told, all launches that the folder lacks.
+to decide; cases: of the rows that it is told, all launches that the folder lacks; or burn: cards
+whose products have the rates of FAKE_BURN, in FLOP/s, in the last of which results are wrong where
+it is negative.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -53,7 +56,16 @@ ROOFS = [
     }
     for name, arm in (("host_link", "h2d"), ("device_memory", "read"))
 ]
-CARDS = ("1a2b3c4d", "2b3c4d5e")
+CARDS = ("1a2b3c4d", "2b3c4d5e", "3c4d5e6f", "4d5e6f7a")[: 4 if BEHAVIOUR == "burn" else 2]
+FIXED = "regime:sustained/product:fixed"
+GEMM = {
+    "id": "ceiling/gemm",
+    "question": "How fast?",
+    "gpus": 1,
+    "ceiling": True,
+    "arms": ["fp32", "bf16"],
+    "cases": [{"id": FIXED, "regime": "sustained"}],
+}
 
 
 def write_records(folder: Path, resumed: bool) -> None:
@@ -89,7 +101,7 @@ def measure_otherwise(folder: Path, flags: list[str]) -> int:
     """Not the same records at each call."""
     if "--profile" in flags:
         return write_profile(folder, flags)
-    made = {"open": write_launches, "cases": write_cases, "cards": measure_cards}
+    made = {"open": write_launches, "cases": write_cases, "cards": measure_cards, "burn": burn}
     return made[BEHAVIOUR](folder, flags)
 
 
@@ -147,7 +159,7 @@ def index_of_gpu() -> int:
 
 def context_here() -> sample.Json:
     """The facts of the GPU that the flags name, or of a machine without one."""
-    if BEHAVIOUR == "cards" and index_of_gpu() < len(CARDS):
+    if BEHAVIOUR in ("cards", "burn") and index_of_gpu() < len(CARDS):
         gpu = {**sample.GPU_CONTEXT["gpu"], "card": CARDS[index_of_gpu()]}
         return {**sample.GPU_CONTEXT, "gpu": gpu}
     return (
@@ -173,6 +185,25 @@ def measure_cards(folder: Path, _: list[str]) -> int:
     return 130 if interrupted else 0
 
 
+def burn(folder: Path, flags: list[str]) -> int:
+    """One card's part of what all do at once."""
+    (asked,) = (flag for flag in flags if flag.startswith("--benchmark_filter="))
+    assert re.search(asked.partition("=")[2], f"ceiling/gemm/{FIXED}/bf16")
+    rate = float(os.environ["FAKE_BURN"].split()[index_of_gpu()])
+    exact = {"noise": 0.0, "launch_noise": 0.0}
+    arms = [
+        sample.arm(name, 1e12 / of, cost={"flops": 1e12, "roof": f"gemm/{name}"}, **exact)
+        for name, of in (("fp32", 5e13), ("bf16", abs(rate)))
+    ]
+    case = {"regime": "sustained", "product": "fixed"}
+    count = int(flags[flags.index("--launches") + 1])
+    made = sample.launches(count, "ceiling/gemm", case, arms, context=context_here())
+    if rate < 0:
+        made[-1] |= {"outcome": "failed", "reason": "bf16: error 1 of 0.01"}
+    sample.write(folder, made)
+    return int(rate < 0)
+
+
 def wait_for_interrupt() -> int:
     """Ends only on SIGINT, and counts how often it came."""
     got: list[int] = []
@@ -191,7 +222,7 @@ def tell_catalogue(flags: list[str]) -> int:
         return tell_axis(flags[flags.index("--axis") + 1])
     folders = [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag == "--more-modules"]
     more = [json.loads(file.read_text()) for one in folders for file in one.glob("*.json")]
-    also = {"cards": [PEER_COPY], "open": ROOFS}.get(BEHAVIOUR, [])
+    also = {"cards": [PEER_COPY], "open": ROOFS, "burn": [GEMM]}.get(BEHAVIOUR, [])
     print(json.dumps(CATALOGUE + also + more))
     return 0
 
@@ -209,8 +240,8 @@ def tell_axis(axis: str) -> int:
 
 
 def tell_indices(names: list[str]) -> int:
-    """Of two cards whose UUIDs begin with GPU-a and GPU-b."""
-    names = ["0", "1"] if names == ["all"] else names
+    """Of cards, the first two of whose UUIDs begin with GPU-a and GPU-b."""
+    names = [str(index) for index in range(len(CARDS))] if names == ["all"] else names
     places = [name if name.isdecimal() else str("ab".find(name[4:5])) for name in names]
     if "-1" in places:
         print(f"gpulift-bench: --gpus {','.join(names)}: no such UUID", file=sys.stderr)
@@ -243,7 +274,7 @@ def main() -> int:
         print("gpulift-bench: model/resnet cannot run here", file=sys.stderr)
         return 77
     folder = Path(flags[flags.index("--records") + 1])
-    if "--profile" in flags or BEHAVIOUR in ("open", "cards", "cases"):
+    if "--profile" in flags or BEHAVIOUR in ("open", "cards", "cases", "burn"):
         return measure_otherwise(folder, flags)
     write_records(folder, any(folder.glob("*.jsonl")))
     if BEHAVIOUR == "wait":

@@ -34,8 +34,70 @@ def test_manifests_are_what_kubernetes_takes() -> None:
     kubernetes = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is missing")
     yaml = pytest.importorskip("yaml")
     for file in sorted(CLUSTER.glob("*.yaml")):
-        for manifest in yaml.safe_load_all(file.read_text("utf-8")):
-            kubernetes.validate(manifest, "1.31", strict=True)
+        plain = file.read_text("utf-8")
+        for text in (plain, plain.replace("#| ", "")):  # its examples, too
+            for manifest in yaml.safe_load_all(text):
+                kubernetes.validate(manifest, "1.31", strict=True)
+
+
+def test_the_examples_of_the_manifest_are_where_kubernetes_looks_for_them() -> None:
+    yaml = pytest.importorskip("yaml")
+    text = (CLUSTER / "fleet.yaml").read_text("utf-8").replace("#| ", "")
+    pod = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca": 1}
+    assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+
+
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [("slurm_prolog", "--quick 30s"), ("slurm_epilog", "--burn 60s")],
+)
+@pytest.mark.parametrize(
+    ("does", "code"),
+    [
+        ("exit 0", 0),
+        ("echo '✗ Fail'; exit 1", 1),
+        ("exit 5", 0),
+        ("exit 77", 0),
+        ("exit 2", 0),
+        ("sleep 60", 1),
+    ],
+)
+def test_slurm_drains_a_node_that_fails_or_hangs_alone(
+    tmp_path: Path, script: str, asked: str, does: str, code: int
+) -> None:
+    standin, told = tmp_path / "gpulift", tmp_path / "told"
+    standin.write_text(f'#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES $*" > {told}\n{does}\n')
+    standin.chmod(0o755)
+    known = {**os.environ, "GPULIFT": str(standin), "GPULIFT_LIMIT_S": "2", "TMPDIR": str(tmp_path)}
+    job = {**known, "SLURM_JOB_GPUS": "2,3,5"}
+    ran = subprocess.run([CLUSTER / script], env=job, capture_output=True, text=True, check=False)
+    assert ran.returncode == code
+    assert told.read_text().startswith(f"2,3,5 qualify {asked} --gpus all --expect-gpus 3 --out ")
+    assert f"gpulift: exit code {124 if 'sleep' in does else does[-2:].strip()}: " in ran.stderr
+    assert sorted(tmp_path.iterdir()) == [standin, told], "nothing is left"
+
+
+@pytest.mark.parametrize("script", ["slurm_prolog", "slurm_epilog"])
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [({}, ""), ({"SLURM_JOB_GPUS": "0"}, "gpulift: exit code 127: ")],
+)
+def test_a_job_without_gpus_or_a_node_without_gpulift_is_let_be(
+    script: str, known: dict[str, str], said: str
+) -> None:
+    ran = subprocess.run(
+        [CLUSTER / script],
+        env={"PATH": os.environ["PATH"], "GPULIFT": "/nowhere/gpulift", **known},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert ran.stderr.startswith(said)
 
 
 def free_port() -> int:

@@ -6,8 +6,8 @@ against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpulift.analysis import claims, errata
@@ -21,7 +21,8 @@ from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.ledger import Claim, read_ledger
 from gpulift.analysis.machine import feeding, training
 from gpulift.analysis.machine.checks import judge_run
-from gpulift.analysis.machine.results import CheckResult
+from gpulift.analysis.machine.qualified import card_of
+from gpulift.analysis.machine.results import SKIPPED, WORST_FIRST, CheckResult
 from gpulift.analysis.machine.saved import health_of
 from gpulift.analysis.machine.topology import Topology, kept
 from gpulift.analysis.models import with_models
@@ -191,14 +192,44 @@ def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
     return sorted(most, key=lambda one: models.index(one.run.model))
 
 
+def judged(summary: Summary) -> JudgedRun:
+    """By its records, and what `qualify` kept beside them."""
+    checks = judge_run(summary, summary.reference, health_of(summary.run))
+    return JudgedRun(summary, tuple(checks), kept(summary.run.folder))
+
+
+def by_machine(runs: Sequence[JudgedRun], apart: Collection[Path] = ()) -> list[JudgedRun]:
+    """A run for each machine, the first of it, with the checks of all: of each card the newest that
+    judged, and of several cards the worst. Those in folders that are to stay `apart` do."""
+    groups: dict[object, list[JudgedRun]] = {}
+    for one in runs:
+        run = one.summary.run
+        groups.setdefault(run.folder if run.folder in apart else run.model, []).append(one)
+    return [replace(group[0], checks=_of_all(group)) for group in groups.values()]
+
+
+def _of_all(runs: Sequence[JudgedRun]) -> tuple[CheckResult, ...]:
+    newest: dict[tuple[str, str], CheckResult] = {}
+    for one in sorted(runs, key=lambda one: one.summary.run.records[0].began_at):
+        card = card_of(one.summary.run.records[0].context)
+        for check in one.checks:
+            before = newest.get((check.id, card))
+            if before is None or check.verdict != SKIPPED or before.verdict == SKIPPED:
+                newest[check.id, card] = check
+    worst: dict[str, CheckResult] = {}
+    for check in sorted(newest.values(), key=lambda one: WORST_FIRST.index(one.verdict)):
+        worst.setdefault(check.id, check)
+    return tuple(worst.values())
+
+
 def _judged(
     summary: Summary, verdicts: Mapping[Path, Sequence[CheckResult]], doubts: Doubts
 ) -> JudgedRun:
-    run = summary.run
-    checks = verdicts.get(run.folder)
-    if checks is None:
-        checks = judge_run(summary, summary.reference, health_of(run))
-    return JudgedRun(without_withheld(summary, doubts), tuple(checks), kept(run.folder))
+    known = verdicts.get(summary.run.folder)
+    shown = without_withheld(summary, doubts)
+    if known is None:
+        return replace(judged(summary), summary=shown)
+    return JudgedRun(shown, tuple(known), kept(summary.run.folder))
 
 
 def _claims(summaries: Sequence[Summary], beside: Beside, doubts: Doubts) -> Iterable[ModelClaims]:

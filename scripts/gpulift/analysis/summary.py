@@ -462,7 +462,16 @@ def _roofs(cases: Sequence[Case], reference: Reference | None) -> list[Roof]:
     for case in cases:
         for roof in rates_of(case, reference):
             found.setdefault((roof.name, roof.regime), []).append(roof)
-    return [_best(roofs) for _, roofs in sorted(found.items())]
+    return [_best(roofs) for _, roofs in sorted(found.items()) if not all(map(_of_fixed, roofs))]
+
+
+def is_fixed(case: Case) -> bool:
+    """Whether it is of a product whose shape and algorithm no run searches: alone it is no roof."""
+    return case.first.ceiling and case.first.case.get("product") == "fixed"
+
+
+def _of_fixed(roof: Roof) -> bool:
+    return is_fixed(roof.case)
 
 
 def _best(roofs: Sequence[Roof]) -> Roof:

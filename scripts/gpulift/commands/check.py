@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from gpulift.analysis.neighbours import neighbours_of
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import read_reference
+from gpulift.analysis.summary import BUSY_CORES, others_cores
+from gpulift.engine.runs import COMPLETE, state_of
 from gpulift.gate.certificate import FOLDER as CERTIFICATES
 from gpulift.gate.certificate import TRIALS_SUFFIX, read_certificate
 from gpulift.ground.errors import GpuliftError, RecordError
@@ -23,17 +27,21 @@ from gpulift.records.read import read_file, run_folders
 MAX_FILE_BYTES = 4_000_000
 TECHNIQUE = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+LEAST_LAUNCHES = 3
+NAMED = 3  # runs that one thing is told of
 MEASURED = ("clock", "cost", "steps_per_window", "windows")  # of an arm
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How many records and certificates were checked, and what was said of them, a line each."""
+    """How many records and certificates were checked, what was said of them, a line each, and runs
+    that stay as they are by what a reader has to know of them."""
 
     records: int
     certificates: int
     complaints: tuple[str, ...]
+    doubted: Mapping[str, tuple[str, ...]]
 
 
 def check_results(
@@ -48,9 +56,9 @@ def check_results(
         _require_results(above)
     complaints: list[str] = []
     ids: dict[str, str] = {}
-    count = 0
+    found: dict[Path, list[Record]] = {}
     for folder in watch([folder for above in results for folder in run_folders(above)]):
-        records = _check_run(folder, complaints)
+        records = found[folder] = _check_run(folder, complaints)
         launches: dict[tuple[object, ...], Record] = {}
         for record in records:
             place = f"{record.file}:{record.line}"
@@ -66,13 +74,49 @@ def check_results(
             if record.id in ids:
                 complaints.append(f"{place}: the same record as {ids[record.id]}")
             ids.setdefault(record.id, place)
-        count += len(records)
     for file in (file for above in results for file in above.glob(f"{REFERENCES}/*.json")):
         complaints += _reference_complaints(file, ids)
     certificates = [file for above in results for file in above.glob(f"{CERTIFICATES}/*.json")]
     for file in certificates:
         complaints += _certificate_complaints(file)
-    return Checked(count, len(certificates), tuple(complaints))
+    count = sum(map(len, found.values()))
+    return Checked(count, len(certificates), tuple(complaints), _doubted(found))
+
+
+def _doubted(found: Mapping[Path, Sequence[Record]]) -> dict[str, tuple[str, ...]]:
+    """Runs by what is told of them, which nobody can mend: records are never edited."""
+    beside = neighbours_of(record for records in found.values() for record in records)
+    kinds: dict[str, Callable[[Path, Sequence[Record]], bool]] = {
+        "not finished": lambda run, _: state_of(run) != COMPLETE,
+        f"with fewer than {LEAST_LAUNCHES} launches of a case": lambda _, records: bool(
+            cases_of_few_launches(records)
+        ),
+        "beside a run on another card of the host": lambda _, records: any(
+            one.id in beside for one in records
+        ),
+        "while others kept a core or more busy": lambda _, records: any(
+            others_cores(one) >= BUSY_CORES for one in records
+        ),
+    }
+    return {
+        told: tuple(f"{run.parent.name}/{run.name}" for run, of in found.items() if holds(run, of))
+        for told, holds in kinds.items()
+    }
+
+
+def cases_of_few_launches(records: Sequence[Record], once: bool = False) -> list[str]:
+    """Those that were measured in fewer than a submission needs; or else `once`, as a quick run
+    does whose launches are long, though it was asked for more."""
+    measured = [record for record in records if record.outcome == "ok"]
+    launches = Counter(record.subject for record in measured)
+    few = [one for one in measured if launches[one.subject] < LEAST_LAUNCHES]
+    return list(
+        dict.fromkeys(
+            f"{one.technique} {one.case_id}"
+            for one in few
+            if (one.quick and launches[one.subject] == 1 < one.launches) == once
+        )
+    )
 
 
 def _certificate_complaints(file: Path) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +21,12 @@ from gpulift.ground.arguments import named, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.lock import alone
-from gpulift.ground.text import visible
+from gpulift.ground.text import some, visible
 
 FOLDER = Path("gpulift-fleet")
 LOCK_FILE = ".lock"
 OPTIONS = ("--quick", "--gpus", "all")
+ALONE = "--burn"  # of a node's qualify, which takes no --quick
 HELP = "All nodes of a scheduler: each qualified, then pairs and groups; which stands out."
 
 app = typer.Typer(
@@ -74,8 +75,8 @@ def qualify(
     """Qualify each node, then pairs of nodes in rounds, then groups of 8: a verdict for each node,
     one page. Each takes its nodes whole. What FOLDER holds is not measured again.
 
-    Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, 77 where nothing
-    could run.
+    Exit code 1 where a node fails or does not answer, 5 where one is inconclusive, or where a pair
+    or group has a fault that no node explains, 77 where nothing could run.
     """
     limit_s = time_s("--wait", wait)
     scheduler = _scheduler(slurm, kubernetes, ray)
@@ -84,18 +85,22 @@ def qualify(
     listed = scheduler.nodes()
     state.prepare(folder)
     with alone(folder / LOCK_FILE, lambda: say(f"another call measures in {out}; waiting for it")):
-        wanted = (*OPTIONS, *(options or ()))
+        wanted = _wanted(options or ())
         held = state.read_expected(folder, scheduler.name, wanted)
         expected = expected_nodes(held.nodes, listed, nodes)
         given = held.labels if racks is None else racks
         state.write_expected(folder, replace(held, nodes=expected, labels=given))
         unknown = sorted(set(given) - set(expected))
         if unknown:
-            more = ", ..." if len(unknown) > MOST_NAMED else ""
-            some = f"{', '.join(unknown[:MOST_NAMED])}{more}"
-            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {some}")
+            names = some(unknown, MOST_NAMED)
+            say(f"--labels: {len(unknown)} of {len(given)} are no nodes of this fleet: {names}")
         FleetRun(scheduler, folder, wanted, limit_s, say).measure(expected, listed)
         raise typer.Exit(_judged(folder))
+
+
+def _wanted(options: Sequence[str]) -> tuple[str, ...]:
+    burns = any(option.partition("=")[0] == ALONE for option in options)
+    return (*OPTIONS[burns:], *options)
 
 
 def _scheduler(slurm: str | None, kubernetes: str | None, ray: str | None) -> Scheduler:
@@ -122,5 +127,7 @@ def _judged(folder: Path) -> int:
     for node in fleet.nodes:
         if node.verdict != PASS:
             typer.echo(visible(f"{node.name}: {node.verdict}: {'; '.join(node.reasons)}"))
+    for fault in fleet.faults:
+        typer.echo(visible(fault.sentence))
     typer.echo(f"{fleet.sentence}; report: {page}")
     return fleet.exit_code

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -28,11 +26,13 @@ from gpulift.analysis.machine.results import FAIL, CheckResult
 from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
+from gpulift.commands import qualify_burn as burning
 from gpulift.commands import qualify_first_look as first_look
 from gpulift.commands import qualify_rounds as rounds
 from gpulift.commands import shared as commands
 from gpulift.commands.qualify_shared_run import PART as NODE
 from gpulift.commands.qualify_shared_run import measure_shared
+from gpulift.commands.qualify_together import measure_together, parts_of, read_of_card
 from gpulift.commands.shared import Gpu, Out, Quick, Verbose
 from gpulift.engine import doctor, machine, measuring, runs
 from gpulift.engine.quick import FIRST_SHARE
@@ -42,8 +42,6 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import (
     FAILED,
     INCONCLUSIVE,
-    INTERRUPTED,
-    NOT_COMPARABLE,
     NOTHING_RAN,
     OK,
     GpuliftError,
@@ -67,15 +65,6 @@ class Shown:
     wide: bool
 
 
-@dataclass(frozen=True)
-class Busy:
-    """One card's part of the run in which all are busy."""
-
-    path: Path
-    options: measuring.Options
-    want: runs.Wanted
-
-
 class NotMeasured(GpuliftError):
     """There is nothing to judge; what happened was said already."""
 
@@ -91,6 +80,14 @@ def qualify(
             metavar="all|I,J,...",
             help="Several GPUs: each alone, all at once, and what they do together: pairs,"
             " all-reduces, data-parallel steps; and which card, pair or rank stands out.",
+        ),
+    ] = None,
+    burn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Load all GPUs at once by one product for about TIME, and nothing else: four lines"
+            " a card.",
         ),
     ] = None,
     expect_gpus: Annotated[
@@ -118,6 +115,10 @@ def qualify(
     quick_s = None if quick is None else time_s("--quick", quick)
     asked = Asked(quick_s, filter, out, verbose, expect_gpus)
     how = Shown(every, explain, as_json, wide)
+    if burn is not None:
+        raise typer.Exit(
+            _burn(asked, time_s("--burn", burn), gpus or ("all" if gpu is None else str(gpu)), how)
+        )
     if gpus is None:
         raise typer.Exit(_one(asked, gpu, how))
     raise typer.Exit(_several(asked, gpus, how))
@@ -161,18 +162,24 @@ def _several(asked: Asked, gpus: str, how: Shown) -> int:
     own = replace(asked, filter=asked.filter or _on_one_gpu_only(bench))
     options = _options(own, first, None, share)
     own = replace(own, quick_s=asked.quick_s and share * asked.quick_s)
-    if asked.out is not None:
-        return _in_parts(asked, own, options, contexts, Parts(asked.out), how)
-    cards = {str(index): card_of(context) for index, context in contexts.items()}
-    whole = {"cards": cards, "filter": asked.filter, "quick_s": asked.quick_s}
-    want = runs.wanted(first, {**options.given(), "qualify": whole}, bench)
-    with runs.choose(machine.own_results(), want) as chosen:
-        runs.save_state(chosen.path, want, runs.RUNNING)
-        say(f"{'going on with' if chosen.resumed else 'records go beside'} {chosen.path}")
-        parts = Parts(chosen.path, beside=True)
-        code = _in_parts(asked, own, options, contexts, parts, how)
-        runs.save_state(chosen.path, want, runs.COMPLETE)
-    return code
+    whole = {"filter": asked.filter, "quick_s": asked.quick_s}
+    with parts_of(asked.out, contexts, options, whole) as parts:
+        return _in_parts(asked, own, options, contexts, parts, how)
+
+
+def _burn(asked: Asked, burn_s: float, gpus: str, how: Shown) -> int:
+    given = {"--quick": asked.quick_s, "--filter": asked.filter, "--explain": how.explain}
+    for option in (name for name, value in given.items() if value is not None):
+        raise GpuliftError(f"--burn loads the GPUs and measures nothing else: leave {option} out")
+    contexts = _cards(machine.find_bench(), gpus, asked.expected_gpus)
+    _require_one_model(gpus, contexts)
+    burnt = burning.burn(asked, burn_s, contexts)
+    if how.as_json:
+        commands.print_json([saved.document(one.summary, one.results) for one in burnt.cards])
+    else:
+        typer.echo("\n".join(burnt.lines))
+    judged = exit_code_of(burnt.results)
+    return FAILED if FAILED in {one.exit_code for one in burnt.cards} else judged
 
 
 def _in_parts(
@@ -194,7 +201,7 @@ def _in_parts(
         of_card, folder = replace(options, gpu=index), parts.folder_of(f"gpu{index}")
         # The first one's verdicts have it.
         alone[index] = _alone(of_card, context, folder, own.quick_s, () if alone else presence)
-    together = _measure_together(options, contexts, bench, parts)
+    together = measure_together(options, contexts, bench, parts)
     names = {index: card_of(context) for index, context in contexts.items()}
     among = judge_among(
         {names[index]: card.summary for index, card in alone.items()},
@@ -223,25 +230,13 @@ def _alone(
     if not measuring.is_complete(folder, want):
         return _measure(options, context, folder, quick_s, presence)
     say(f"measured already: {folder}")
-    summary = _read_of_card(folder, context)
+    summary = read_of_card(folder, context)
     kept = _health(folder, options.gpu, summary)
     health = (*(one for one in kept if one.id != PRESENCE), *presence)
     results = judge_run(summary, summary.reference, health, options.filter or "")
     tried = any(record.outcome == "ok" for record in summary.run.records)
     code = FAILED if summary.broken else OK if tried else NOTHING_RAN
     return Qualified(folder, code, summary, results)
-
-
-def _read_of_card(folder: Path, context: Context) -> Summary:
-    """The finished run in a folder. Refuses (exit code 4) one of another card than is here now."""
-    summary = commands.summary_of(read_run(folder))
-    card = card_of(summary.run.records[0].context)
-    if card != card_of(context):
-        raise GpuliftError(
-            f"{folder}: is of card {card}, and {card_of(context)} is here now: name another folder",
-            NOT_COMPARABLE,
-        )
-    return summary
 
 
 def _health(folder: Path, gpu: int | None, summary: Summary) -> tuple[CheckResult, ...]:
@@ -313,55 +308,6 @@ def _options(
     return measuring.within(asked.quick_s, options, known, context, say, first, asked.verbose)
 
 
-def _measure_together(
-    options: measuring.Options, contexts: dict[int, Context], bench: Path, parts: Parts
-) -> dict[int, Summary]:
-    """All cards at once: they share power, links and the host."""
-    busy = _busy(options, contexts, bench, parts)
-    if all(measuring.is_complete(part.path, part.want) for part in busy.values()):
-        say(f"all {len(busy)} GPUs at once: measured already")
-        return {i: _read_of_card(part.path, contexts[i]) for i, part in busy.items()}
-    say(f"all {len(busy)} GPUs at once; their progress is in log.txt of each folder")
-    with ExitStack() as held:
-        for part in busy.values():
-            held.enter_context(runs.choose_named(part.path, part.want))
-            measuring.begin(part.path, part.options, part.want)
-        calls = [(part.options.flags(part.path), part.path / "log.txt") for part in busy.values()]
-        codes = dict(zip(busy, machine.measure_all(bench, calls), strict=True))
-        ended = [i for i, part in busy.items() if measuring.finished(part.path, codes[i])]
-        for index in ended:
-            runs.save_state(busy[index].path, busy[index].want, runs.COMPLETE)
-    unfinished = [index for index in busy if index not in ended]
-    if unfinished:
-        index = unfinished[0]
-        interrupted = codes[index] in (INTERRUPTED, -signal.SIGINT)
-        raise GpuliftError(
-            f"GPU {index}, all at once: ended early, see {busy[index].path}/log.txt; the same"
-            " command goes on from there",
-            INTERRUPTED if interrupted else FAILED,
-        )
-    return {index: commands.summary_of(read_run(part.path)) for index, part in busy.items()}
-
-
-def _busy(
-    options: measuring.Options, contexts: dict[int, Context], bench: Path, parts: Parts
-) -> dict[int, Busy]:
-    """Where each card's part goes. A set that only some cards finished is begun anew beside it: the
-    others would go on alone."""
-    wants = {}
-    for index, context in contexts.items():
-        own = replace(options, gpu=index, together=len(contexts))
-        wants[index] = (own, runs.wanted(context, own.given(), bench))
-    number = 1
-    while True:
-        again = f"-{number}" if number > 1 else ""
-        busy = {i: Busy(parts.folder_of(f"together{i}{again}"), *both) for i, both in wants.items()}
-        done = [part for part in busy.values() if measuring.is_complete(part.path, part.want)]
-        if len(done) in (0, len(wants)):
-            return busy
-        number += 1
-
-
 def _cards(bench: Path, gpus: str, expected: int | None) -> dict[int, Context]:
     """Index and facts of the GPUs that were asked for. Raises GpuliftError where there is none,
     which is a failure where there should be one."""
@@ -430,7 +376,8 @@ def _tell(
         screen.print(f"records: {one.folder}", soft_wrap=True)
     if among is not None:
         screen.print(shown.verdicts(among.results, every=True))
-        screen.print(shown.siblings_table(among.siblings))
+        by_card = {card_of(one.summary.run.records[0].context): one.summary for one in cards}
+        screen.print(shown.siblings_table(among.siblings, among.results, by_card))
         screen.print(shown.crowding_table(among.siblings))
         screen.print(f"siblings: {among.file}", soft_wrap=True)
     try:

@@ -4,41 +4,69 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
+from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import saved, tables
+from gpulift.analysis.machine.qualified import card_of
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
+from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.commands import shared as commands
 from gpulift.commands.qualify import exit_code_of
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
-from gpulift.records.read import read_run, run_folders
+from gpulift.records.read import Run, read_run, run_folders
 from gpulift.records.together import was_crowded
 
 
 def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> None:
-    """Name the card or node that stands out, of three or more of one model.
+    """Name the card that stands out, of three or more of one model, or the node without one.
 
-    Each run folder that the paths hold is one of them, named by its place; runs in which all cards
-    of a machine were busy at once are left out.
+    Of a card with several runs each case is of the one that stands for it, and of all cards only
+    what did the same work is compared. Runs in which all cards of a machine were busy at once are
+    left out.
     """
     folders = list(_folders(results))
-    above = Path(os.path.commonpath([folder.parent for folder in folders]))
-    names = {str(folder.relative_to(above)): folder for folder in folders}
-    found = compare_siblings(
-        {name: commands.summary_of(read_run(folder)) for name, folder in names.items()}
-    )
+    choice = choice_of(commands.results_folder())
+    summaries = {
+        name: commands.summary_of(_as_one(choice.stand_for(runs)))
+        for name, runs in _by_card(folders).items()
+    }
+    found = compare_siblings(summaries, today=choice.today)
     judged = judge_siblings(found)
     if as_json:
         commands.print_json(saved.siblings_document(found, judged))
     else:
         screen = terminal.console(wide=wide)
-        screen.print(tables.verdicts(judged, every=True))
-        screen.print(tables.siblings_table(found))
+        screen.print(tables.siblings_table(found, judged, summaries))
+        for one in judged:
+            if one.verdict in (FAIL, INCONCLUSIVE):
+                line = f"{GLYPHS[one.verdict]} {one.id}: {one.reason}; {one.remedy}"
+                screen.print(line, soft_wrap=True, markup=False)
     raise typer.Exit(exit_code_of(judged))
+
+
+def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:
+    """The runs of each card; of a machine without a GPU each run, by its place."""
+    above = Path(os.path.commonpath([folder.parent for folder in folders]))
+    found: dict[str, list[Run]] = {}
+    for folder in folders:
+        run = read_run(folder)
+        name = card_of(run.records[0].context) or str(folder.relative_to(above))
+        found.setdefault(name, []).append(run)
+    return found
+
+
+def _as_one(runs: Sequence[Run]) -> Run:
+    records = tuple(record for run in runs for record in run.records)
+    return replace(
+        runs[0], records=records, warnings=tuple(w for run in runs for w in run.warnings)
+    )
 
 
 def _folders(results: Sequence[Path]) -> Iterator[Path]:

@@ -7,27 +7,31 @@ import re
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from gpulift.analysis.doubts import NO_DOUBTS, Doubts
 from gpulift.analysis.machine.saved import VERDICT_FILE, Kept
-from gpulift.commands.check import run_complaints
+from gpulift.analysis.neighbours import neighbours_at
+from gpulift.analysis.summary import BUSY_CORES, others_cores
+from gpulift.commands.check import LEAST_LAUNCHES, cases_of_few_launches, run_complaints
 from gpulift.engine import machine
 from gpulift.engine.runs import COMPLETE, LOCK_FILE, state_of
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, GpuliftError
+from gpulift.ground.text import counted, some
 from gpulift.records.decode import decoded, parse_line
 from gpulift.records.files import content_of, is_published, record_files
+from gpulift.records.model import Record
 from gpulift.records.private import private_strings
 from gpulift.records.read import Run, read_run
-from gpulift.records.together import STATE_FILE, was_crowded, was_of_script
+from gpulift.records.together import STATE_FILE, read_state, was_crowded, was_of_script
 
-LEAST_LAUNCHES = 3
 BESIDE_RECORDS = (STATE_FILE, VERDICT_FILE)
 UNTRACKED = (LOCK_FILE, "report")  # which .gitignore keeps out
 NAMED = 3  # cases in a complaint
@@ -67,7 +71,8 @@ def submission_complaints(run: Path) -> list[str]:
         ]
     found = run_complaints(run)
     if state_of(run) != COMPLETE:
-        found.append(f"{run}: the run is not finished, by its {STATE_FILE}; go on with it")
+        by = f"by its {STATE_FILE}; go on with it" if read_state(run) else f"has no {STATE_FILE}"
+        found.append(f"{run}: the run is not finished, {by}")
     if was_crowded(run):
         found.append(f"{run}: several GPUs were busy at once; measure one alone")
     if not all(map(is_published, record_files(run))):
@@ -75,7 +80,13 @@ def submission_complaints(run: Path) -> list[str]:
         found.append(f"{run}: its records are not compressed: {remedy}")
     if found:  # a record that cannot be read has been told of
         return found
-    return [*_launch_complaints(read_run(run)), *_private_complaints(run)]
+    measured = read_run(run)
+    beside = neighbours_at([measured], say)
+    crowded = [record for record in measured.records if record.id in beside]
+    if crowded:
+        ran = Doubts(neighbours=beside).beside_of(crowded)
+        found.append(f"{run}: {counted(len(crowded), 'record')} {ran}: measure one card alone")
+    return [*found, *_launch_complaints(measured), *_private_complaints(run)]
 
 
 def pull_request(run: Run) -> str:
@@ -95,6 +106,7 @@ def _text(run: Run) -> str:
     cases = {record.subject for record in run.records}
     techniques = {record.technique for record in run.records}
     limit = context.gpu.power_limit_w if context.gpu else None
+    once = ", one of those that take long" if cases_of_few_launches(run.records, once=True) else ""
     machine_facts = (
         f"driver {context.driver}" if context.driver else "",
         f"CUDA {context.cuda_runtime}" if context.cuda_runtime else "",
@@ -110,12 +122,20 @@ def _text(run: Run) -> str:
         f"- commit {context.build.commit}, method {first.method}, schema {first.schema},"
         f" {'all cases' if run.full else 'quick cases'}",
         *_verdict(run.folder),
+        *_load(run.records),
         "",
         "`./gpulift submit` found the run finished, built from a clean commit, with"
-        f" {LEAST_LAUNCHES} launches or more of each case, and no path, host name, account, UUID or"
-        " serial number in it.",
+        f" {LEAST_LAUNCHES} launches or more of each case{once}, and no path, host name, account,"
+        " UUID or serial number in it.",
     )
     return "\n".join(lines)
+
+
+def _load(records: Sequence[Record]) -> Iterator[str]:
+    """What a reader of steps that the host bounds has to know."""
+    busy = [record for record in records if others_cores(record) >= BUSY_CORES]
+    if busy:
+        yield f"- {counted(len(busy), 'record')} while {NO_DOUBTS.beside_of(busy)}"
 
 
 def _verdict(folder: Path) -> Iterator[str]:
@@ -127,16 +147,13 @@ def _verdict(folder: Path) -> Iterator[str]:
 
 def _launch_complaints(run: Run) -> Iterator[str]:
     """Cases that were measured in too few launches."""
-    launches = Counter(record.subject for record in run.records if record.outcome == "ok")
-    few = [subject for subject, count in launches.items() if count < LEAST_LAUNCHES]
-    if not launches:
+    few = cases_of_few_launches(run.records)
+    if all(record.outcome != "ok" for record in run.records):
         yield f"{run.folder}: nothing in it was measured"
     if few:
-        names = ", ".join(f"{technique} {case}" for _, technique, case, _ in few[:NAMED])
-        more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
         yield (
-            f"{run.folder}: fewer than {LEAST_LAUNCHES} launches of {names}{more}: measure again,"
-            f" with --launches {LEAST_LAUNCHES} or more"
+            f"{run.folder}: fewer than {LEAST_LAUNCHES} launches of {some(few, NAMED)}: measure"
+            f" again, with --launches {LEAST_LAUNCHES} or more"
         )
 
 

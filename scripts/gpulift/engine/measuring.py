@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,6 +35,7 @@ Say = Callable[[str], None]
 More = Callable[[Path], int | None]
 Part = Callable[[Path], tuple[int, bool]]
 PATH_DIGITS = 8
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PASSED_ON = (
     "launches",
     "arm_time",
@@ -74,7 +76,7 @@ class Options:
 
     def given(self) -> dict[str, Any]:
         """What was given and tells runs apart, as run.json keeps it: of a path, which is private,
-        a hash."""
+        a hash by a key of the host's."""
         options = {
             **vars(self),
             "python": _hash(self.python) if self.python else None,
@@ -256,7 +258,9 @@ def kept_records(folder: Path) -> int:
 
 
 def _hash(path: Path) -> str:
-    return hashlib.sha256(str(path).encode()).hexdigest()[:PATH_DIGITS]
+    """By what no record has, so that nobody can try guesses: until the host's next boot, which
+    records are parted by, too."""
+    return hmac.new(BOOT_ID.read_bytes(), str(path).encode(), "sha256").hexdigest()[:PATH_DIGITS]
 
 
 def _state_of(modules: Path) -> str:

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from gpulift.analysis import arms
+from gpulift.analysis.analyse import JudgedRun
+from gpulift.analysis.machine import verdict
+from gpulift.analysis.machine.qualified import card_of
+from gpulift.analysis.machine.results import PASS
 from gpulift.ground.estimate import Estimate
 from gpulift.ground.gauges import Gauges, Labels
 from gpulift.records.model import KINDS, OUTCOMES, Arm
@@ -27,21 +31,27 @@ HELP = {
     "gpulift_rate_bytes_per_second": "Bytes of a step over its time.",
     "gpulift_rate_flops_per_second": "Floating-point operations of a step over its time.",
     "gpulift_rate_items_per_second": "Items of a step over its time.",
+    "gpulift_qualified": "1 where the machine passes all that it was judged by, else 0.",
+    "gpulift_check": "A check of a machine, by its verdict; always 1.",
+    "gpulift_check_of_limit_ratio": "How far within its limit a check is: 1 and more passes.",
     "gpulift_peak_memory_bytes": "Most memory that the arm's buffers held, by where it was.",
 }
 WORK = ("bytes", "flops", "items")
 MEMORY = ("device", "pinned", "host")
 
 
-def prometheus_text(runs: Sequence[Run]) -> str:
-    """All gauges of all runs, metric by metric, with a line feed at the end of each line."""
+def prometheus_text(runs: Sequence[Run], judged: Sequence[JudgedRun] = ()) -> str:
+    """All gauges of all runs and of the machines they judge, metric by metric, with a line feed at
+    the end of each line."""
     gauges = Gauges(HELP)
     for run in runs:
-        labels = {"machine": run.records[0].context.slug, "run": run.folder.name}
+        labels = _labels(run)
         _add_run(gauges, run, labels)
         for kind in KINDS:
             for case in group_cases(run.records, kind):
                 _add_case(gauges, case, {**labels, "kind": kind})
+    for one in judged:
+        _add_checks(gauges, one)
     return gauges.text()
 
 
@@ -64,6 +74,23 @@ def _add_run(gauges: Gauges, run: Run, labels: Labels) -> None:
     for outcome in OUTCOMES:
         count = sum(record.outcome == outcome for record in run.records)
         gauges.add("gpulift_records", {**labels, "outcome": outcome}, float(count))
+
+
+def _add_checks(gauges: Gauges, judged: JudgedRun) -> None:
+    run = judged.summary.run
+    labels = {**_labels(run), "card": card_of(run.records[0].context)}
+    answer = verdict.answer(judged.checks)
+    gauges.add("gpulift_qualified", labels, float(answer.verdict == PASS))
+    for check in judged.checks:
+        mine = {**labels, "check": check.id}
+        gauges.add("gpulift_check", {**mine, "verdict": check.verdict}, 1.0)
+        if check.value and check.limit:
+            ratio = check.limit / check.value if check.unit == "s" else check.value / check.limit
+            gauges.add("gpulift_check_of_limit_ratio", mine, ratio)
+
+
+def _labels(run: Run) -> dict[str, str]:
+    return {"machine": run.records[0].context.slug, "run": run.folder.name}
 
 
 def _add_case(gauges: Gauges, case: Case, labels: Labels) -> None:

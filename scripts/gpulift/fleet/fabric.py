@@ -26,6 +26,12 @@ class Fault:
     meeting: Meeting
     told: str
 
+    @property
+    def sentence(self) -> str:
+        """Of the pair or group, whose nodes keep their own verdicts."""
+        of = f"{self.meeting.kind}/{self.meeting.name}"
+        return f"{of} {self.told}; whose fault it is cannot be told"
+
 
 def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
     """The best of each node's pairs, and of its groups, in each case that two or more have, with

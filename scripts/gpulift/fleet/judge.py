@@ -69,18 +69,20 @@ class Fleet:
 
     @property
     def sentence(self) -> str:
-        """`1000 nodes: 1 fail, 2 no answer, 997 pass`."""
+        """`1000 nodes: 1 fail, 2 no answer, 997 pass; 1 fault of pairs and groups`."""
         counts = ", ".join(f"{count} {word}" for word, count in self.counts.items())
-        return f"{counted(len(self.nodes), 'node')}: {counts or 'none'}"
+        told = f"{counted(len(self.nodes), 'node')}: {counts or 'none'}"
+        faults = f"; {counted(len(self.faults), 'fault')} of pairs and groups"
+        return f"{told}{faults if self.faults else ''}"
 
     @property
     def exit_code(self) -> int:
-        """1 where a node fails or does not answer, else 5 where one is inconclusive, 77 where
-        nothing could run on any, else 0."""
+        """1 where a node fails or does not answer, else 5 where one is inconclusive, or a pair or
+        group has a fault that no node explains, 77 where nothing could run on any, else 0."""
         words = self.counts
         if FAIL in words or NO_ANSWER in words:
             return errors.FAILED
-        if INCONCLUSIVE in words:
+        if INCONCLUSIVE in words or self.faults:
             return errors.INCONCLUSIVE
         return errors.OK if PASS in words else errors.NOTHING_RAN
 
@@ -158,10 +160,8 @@ def _told(faults: Sequence[fabric.Fault]) -> Mapping[str, list[str]]:
     """What is said of each node that had a part."""
     told: dict[str, list[str]] = {}
     for fault in faults:
-        meeting = fault.meeting
-        words = f"{meeting.kind}/{meeting.name} {fault.told}; whose fault it is cannot be told"
-        for node in meeting.nodes:
-            told.setdefault(node, []).append(words)
+        for node in fault.meeting.nodes:
+            told.setdefault(node, []).append(fault.sentence)
     return told
 
 
@@ -173,7 +173,8 @@ def _verdict(
     broken: bool,
     shared: Sequence[str],
 ) -> NodeVerdict:
-    said = [_own(node), *_among(places), *((INCONCLUSIVE, words) for words in shared)]
+    """What it `shared` with others and is not its own fault it keeps its verdict in spite of."""
+    said = [_own(node), *_among(places)]
     if broken:
         said.append((FAIL, "each of its pairs and groups failed, and its partners' others did not"))
     said.sort(key=lambda one: WORST_FIRST.index(one[0]))
@@ -181,7 +182,7 @@ def _verdict(
         node.name,
         rack,
         said[0][0],
-        tuple(words for _, words in said if words),
+        tuple(words for words in (*(words for _, words in said), *shared) if words),
         node.cards,
         tuple(places),
         tuple(meetings),

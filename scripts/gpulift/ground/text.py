@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from json import JSONDecodeError
 
 from gpulift.ground.estimate import Estimate
@@ -86,6 +87,12 @@ def size(value: int | None) -> str:
         if value >= factor:
             return f"{digits(value / factor)} {unit}"
     return f"{value} B"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """`a, b, c and 4 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

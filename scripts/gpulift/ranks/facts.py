@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from gpulift.engine import machine, runs
+from gpulift.engine.measuring import BOOT_ID
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.programs import finished
 from gpulift.ranks.launched import Launched
@@ -35,7 +36,6 @@ KINDS = {
     32: "infiniband",
     772: "loopback",
 }  # of /sys/class/net/*/type: <net/if_arp.h>
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NET = Path("/sys/class/net")
 INFINIBAND = Path("/sys/class/infiniband")
 

@@ -393,7 +393,7 @@ FLAG_VARIABLES = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CCC_OVERRIDE_OPTIO
 
 @dataclass(frozen=True)
 class Build:
-    """What was built from which commit, and with what. Of paths in flags hashes are left, of
+    """What was built from which commit, and with what. Of paths in flags `#` is left, of
     libraries their names."""
 
     commit: Annotated[str, about("of gpulift's own checkout, or unknown")]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from markupsafe import Markup
 
 from gpulift.analysis import conditions, gains
-from gpulift.analysis.analyse import JudgedRun, Machine
+from gpulift.analysis.analyse import JudgedRun, Machine, by_machine
 from gpulift.analysis.gains import FIRST_MODELS, AnswerLine, Gain, StepLine, StepLists, Theme
 from gpulift.analysis.ladder import Ladder
 from gpulift.analysis.machine import verdict
@@ -124,7 +125,7 @@ class MachineView:
     @property
     def shown_themes(self) -> list[Theme]:
         """With the lines that show an effect, where there are any."""
-        kept = ((one.name, tuple(filter(_matters, one.lines))) for one in self.themes)
+        kept = ((one.name, tuple(x for x in one.lines if x.matters)) for one in self.themes)
         return [Theme(name, lines) for name, lines in kept if lines]
 
     @cached_property
@@ -312,18 +313,22 @@ def machine_views(
     `techniques` has the anchor of each.
     """
     groups: dict[str, list[MachineView]] = {}
+    of_all = {one.summary.run.model: one for one in by_machine(runs)}
+    own: dict[str, frozenset[str]] = {}  # checks of each first run
     for number, run in enumerate(runs):
-        before = groups.setdefault(run.summary.run.model, [])
-        before.append(_machine_view(run, number, before))
-    made = [
-        view
-        for name, group in groups.items()
-        for view in _joined(group, machines[name], techniques)
-    ]
-    return sorted(made, key=lambda view: view.number)
+        before = groups.setdefault(model := run.summary.run.model, [])
+        known = own.setdefault(model, frozenset(one.id for one in run.checks))
+        if not before:
+            run = of_all[model]
+            known = frozenset(one.id for one in run.checks) - known
+        before.append(_machine_view(run, number, before, known))
+    joined = (_joined(group, machines[name], techniques) for name, group in groups.items())
+    return sorted(chain.from_iterable(joined), key=lambda view: view.number)
 
 
-def _machine_view(run: JudgedRun, number: int, before: Sequence[MachineView]) -> MachineView:
+def _machine_view(
+    run: JudgedRun, number: int, before: Sequence[MachineView], known: frozenset[str]
+) -> MachineView:
     summary = run.summary
     seen = {technique for one in before for technique in technique_ids([one.summary])}
     synthetic = [SYNTHETIC] if any(one.synthetic for one in summary.run.records) else []
@@ -337,7 +342,7 @@ def _machine_view(run: JudgedRun, number: int, before: Sequence[MachineView]) ->
         ),
         marks=(*synthetic, *summary.marks),
         added=tuple(one for one in technique_ids([summary]) if one not in seen),
-        known=frozenset(one.id for one in before[0].results) if before else frozenset(),
+        known=known,
         main=not before,
     )
 
@@ -358,10 +363,6 @@ def _joined(
         ladders=machine.ladders,
     )
     yield from further
-
-
-def _matters(line: AnswerLine) -> bool:
-    return line.matters
 
 
 def in_order(techniques: Mapping[str, str], machines: Sequence[MachineView]) -> dict[str, str]:

@@ -220,7 +220,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def test_a_certificate_that_is_one_passes(certified: Path) -> None:
-    assert check.check_results([certified]) == check.Checked(0, 1, ())
+    assert check.check_results([certified]).complaints == ()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ def node(folder: Path, rate: float) -> Path:
     """A node with one card, whose memory has this rate, and the same with all cards busy."""
     cost = {"bytes": SIZE, "roof": "device_memory"}
     read = sample.arm("read", SIZE / rate, cost=cost, noise=0.0, launch_noise=0.0)
-    made = sample.launches(3, "ceiling/device_memory", {"bytes": 1 << 30}, [read])
+    context = sample.gpu_context(gpu={"card": f"card{folder.name[-1]}"})
+    case = {"bytes": 1 << 30}
+    made = sample.launches(3, "ceiling/device_memory", case, [read], context=context)
     sample.write(folder / "results" / "gpu0", made)
     sample.mark_crowded(sample.write(folder / "results" / "together0", made))
     return folder
@@ -30,16 +32,16 @@ def nodes(above: Path, *rates: float) -> list[str]:
     return [str(node(above / f"node{i}", rate)) for i, rate in enumerate(rates)]
 
 
-def test_the_slow_node_is_named_by_its_place(
+def test_the_slow_card_is_named(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12, 3.6e12)
     assert cli.main(["siblings", "--json", *made]) == FAILED
     told = json.loads(capsys.readouterr().out)
-    assert told["cards"] == [f"node{i}/results/gpu0" for i in range(4)]
+    assert told["cards"] == [f"card{i}" for i in range(4)]
     verdicts = {one["id"].split("/")[1]: one["verdict"] for one in told["checks"]}
-    assert verdicts == {"node0": "pass", "node1": "pass", "node2": "pass", "node3": "fail"}
-    assert [one["card"] for one in told["outliers"]] == ["node3/results/gpu0"]
+    assert verdicts == {"card0": "pass", "card1": "pass", "card2": "pass", "card3": "fail"}
+    assert [one["card"] for one in told["outliers"]] == ["card3"]
 
 
 def test_the_folder_above_stands_for_all_nodes(
@@ -48,6 +50,19 @@ def test_the_folder_above_stands_for_all_nodes(
     nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12)
     assert cli.main(["siblings", "--wide", str(tmp_path / "shared")]) == OK
     assert "Do the 3 cards agree? None stands out." in capsys.readouterr().out
+
+
+def test_runs_of_one_card_are_one_line(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = nodes(tmp_path, 4.0e12, 4.001e12, 3.999e12, 3.6e12)
+    node(tmp_path / "again" / "node0", 4.0e12)
+    assert cli.main(["siblings", "--wide", *made, str(tmp_path / "again")]) == FAILED
+    told = capsys.readouterr().out
+    assert "Do the 4 cards agree?" in told
+    rows = [line.split()[1] for line in told.splitlines() if line.startswith(("✗  ", "✓  "))]
+    assert rows == ["card3", "card2", "card0", "card1"]
+    assert "✗ siblings/card3: 1 checks stand out" in told
 
 
 def test_two_nodes_are_too_few(

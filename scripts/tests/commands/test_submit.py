@@ -15,6 +15,7 @@ import pytest
 from gpulift import cli
 from gpulift.ground.errors import FAILED, OK, USAGE
 from tests import runs_made, sample
+from tests.analysis.test_neighbours import measured
 
 pytestmark = pytest.mark.world
 
@@ -142,7 +143,49 @@ def test_a_run_that_nothing_calls_finished_is_not(root: Path, capfd: SHOWN) -> N
     run = made(root, runs_made.full_gpu())
     (run / "run.json").unlink()
     assert cli.main(["submit", str(run)]) == FAILED
-    assert "not finished" in capfd.readouterr().err
+    assert "not finished, has no run.json" in capfd.readouterr().err
+
+
+def test_a_run_beside_one_on_another_card_of_its_host_is_measured_again(
+    root: Path, capfd: SHOWN
+) -> None:
+    beside = {f"{RUN}-{number}": f"c{number}" for number in (2, 3)}
+    for folder, card in {**beside, RUN: "c1"}.items():
+        runs = [{**measured(card, 40.0 * one), "launch": one} for one in range(3)]
+        run = made(root, runs, folder=folder)
+    capfd.readouterr()
+    assert cli.main(["submit", str(run)]) == FAILED
+    said = f"{run}: 3 records beside runs on 2 other cards: measure one card alone"
+    assert said in capfd.readouterr().err
+    assert cli.main(["check", str(root / "results")]) == OK
+    told = capfd.readouterr().out
+    assert (
+        "3 runs beside a run on another card of the host: nvidia-h200/2026-11-21-abc1234," in told
+    )
+
+
+def test_what_others_kept_busy_is_told(root: Path, capfd: SHOWN) -> None:
+    records = runs_made.full_gpu()
+    records[0]["host_load"] |= {"other_cores": 4.0, "stolen_cores": 0.5}
+    run = made(root, records)
+    capfd.readouterr()
+    assert cli.main(["submit", str(run)]) == OK
+    said = capfd.readouterr().out
+    assert "- 1 record while others kept 4.5 of 16 cores busy\n" in said, said
+    assert cli.main(["check", str(root / "results")]) == OK
+    told = "1 run while others kept a core or more busy: nvidia-h200/2026-11-21-abc1234\n"
+    assert told in capfd.readouterr().out
+
+
+def test_a_quick_run_has_one_launch_of_what_is_long(root: Path, capfd: SHOWN) -> None:
+    records = [{**one, "quick": True, "launches": 3} for one in runs_made.full_gpu()]
+    longest = records[-1]["technique"]
+    kept = [one for one in records if one["launch"] == 0 or one["technique"] != longest]
+    assert len(kept) < len(records)
+    run = made(root, kept)
+    capfd.readouterr()
+    assert cli.main(["submit", str(run)]) == OK
+    assert "of each case, one of those that take long, and" in capfd.readouterr().out
 
 
 def test_records_that_are_not_compressed_name_the_command(root: Path, capfd: SHOWN) -> None:

@@ -21,12 +21,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpulift import cli
+from gpulift.analysis.analyse import JudgedRun
+from gpulift.analysis.machine.results import CheckResult
+from gpulift.analysis.summary import summarise
 from gpulift.commands.exchange import EXPORTS
 from gpulift.exchange.csv_table import all_columns
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.exchange.rows import Row, cells_of, columns, rows_of
 from gpulift.ground.errors import FAILED, OK, USAGE
+from gpulift.ground.estimate import Estimate
 from gpulift.records.read import Run, read_run
 from tests import runs_made, sample
 from tests.junit_rules import complaints
@@ -445,6 +449,47 @@ def test_prometheus_reads_every_sample(tmp_path: Path) -> None:
     launches = families["gpulift_launches"].samples
     assert {one.value for one in launches} == {3.0}
     assert families["gpulift_run_info"].samples[0].labels["driver"] == "580.159.04"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "qualified"),
+    [("pass", 1.0), ("fail", 0.0), ("inconclusive", 0.0)],
+)
+def test_prometheus_tells_whether_a_machine_passes(
+    tmp_path: Path, verdict: str, qualified: float
+) -> None:
+    run = run_of(tmp_path / "run", runs_made.full_gpu())
+    checks = (
+        CheckResult("roof/a", verdict, estimate=Estimate(2.0, 1.9, 2.1, 3), unit="B/s", limit=1.6),
+        CheckResult("time/b", "pass", estimate=Estimate(2.0, 1.9, 2.1, 3), unit="s", limit=3.0),
+    )
+    text = prometheus_text([run], [JudgedRun(summarise(run), checks)])
+    families = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    (told,) = families["gpulift_qualified"]
+    assert (told.value, told.labels["machine"]) == (qualified, "nvidia-h200")
+    found = {(one.labels["check"], one.labels["verdict"]) for one in families["gpulift_check"]}
+    assert found == {("roof/a", verdict), ("time/b", "pass")}
+    ratios = {o.labels["check"]: o.value for o in families["gpulift_check_of_limit_ratio"]}
+    assert ratios == pytest.approx({"roof/a": 1.25, "time/b": 1.5})
+
+
+def test_a_folder_is_judged_by_the_newest_of_each_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest run of most techniques measured no roof; another one in the folder did."""
+    above = tmp_path / "nvidia-h200"
+    every = runs_made.full_gpu()
+    roofs = [one for one in every if one["technique"].startswith("ceiling/")]
+    later = [{**one, "started_at": "2026-11-28T04:00:00Z"} for one in every if one not in roofs]
+    made(above / "2026-11-21-abc1234", roofs)
+    newest = made(above / "2026-11-28-abc1234", later)
+    for named, judges in ((above, True), (newest, False)):
+        text = exported(capsys, "junit", named)
+        (suite,) = ET.fromstring(text.encode()).findall("testsuite")
+        (roof,) = (case for case in suite if case.attrib.get("name") == "device_memory/burst")
+        assert ("not measured" not in ET.tostring(roof, "unicode")) == judges
+    text = exported(capsys, "prometheus", above)
+    assert text.count("\ngpulift_qualified{") == 1, "a machine, not each of its runs"
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")

@@ -241,7 +241,7 @@ def test_racks_are_kept(cluster: Cluster, capsys: pytest.CaptureFixture[str]) ->
     racks.write_text(f"n1,rack 1\n{others}", encoding="utf-8")
     cluster.qualify("--slurm", "all", "--labels", str(racks))
     said = capsys.readouterr().err
-    assert "--labels: 9 of 10 are no nodes of this fleet: m0, m1, m2, ...\n" in said
+    assert "--labels: 9 of 10 are no nodes of this fleet: m0, m1, m2 and 6 more\n" in said
     cluster.qualify("--slurm", "all")
     assert kept.expected(cluster.folder).labels["n1"] == "rack 1"
 
@@ -339,6 +339,12 @@ def test_a_node_without_a_verdict_has_not_passed(
     told = [f"exit code {code} without a verdict: No such option: --x" for code in (0, 2)]
     assert said.out.splitlines()[:2] == [f"n2: fail: {told[1]}", f"n1: no answer: {told[0]}"]
     assert all(f"{why}; see {cluster.folder}/nodes" in said.err for why in told)
+
+
+def test_nodes_that_burn_are_not_quick(cluster: Cluster) -> None:
+    cluster.has(n1="idle")
+    cluster.qualify("--slurm", "all", "--", "--burn=60s")
+    assert cluster.calls("qualify") == ["n1 0 qualify --gpus all --burn=60s"]
 
 
 def test_a_folder_of_another_fleet_is_refused(

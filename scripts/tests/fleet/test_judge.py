@@ -119,10 +119,11 @@ def test_a_node_whose_pairs_are_slow_fails_and_its_partners_do_not(tmp_path: Pat
     assert len(fleet.nodes[0].meetings) == 7
 
 
-def test_a_pair_that_failed_without_a_culprit_leaves_both_open(tmp_path: Path) -> None:
+def test_nodes_of_a_pair_that_failed_without_a_culprit_keep_their_verdicts(tmp_path: Path) -> None:
     made.meeting(tmp_path, "pairs", ["a", "b"], None, code=1)
     fleet = judge_fleet(sound(tmp_path))
-    assert fleet.sentence == "8 nodes: 2 inconclusive, 6 pass"
+    assert fleet.sentence == "8 nodes: 8 pass; 1 fault of pairs and groups"
+    assert fleet.exit_code == INCONCLUSIVE
     assert (
         "pairs/a+b failed: exit code 1: nothing was said; whose fault it is cannot be told"
         in reasons(fleet, "a")

@@ -40,7 +40,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_nodes_that_fail_are_first_and_each_has_its_page(page: Path) -> None:
     text = page.read_text("utf-8")
-    assert "7 nodes: 2 fail, 1 no answer, 1 inconclusive, 3 pass" in text
+    assert "7 nodes: 2 fail, 1 no answer, 4 pass; 1 fault of pairs and groups" in text
     links = re.findall(r'<th scope="row"><a href="(nodes/[^"]+)">', text)
     assert links[:3] == ["nodes/n-failed.html", "nodes/n-slow.html", "nodes/n-gone.html"]
     assert len(links) == 7

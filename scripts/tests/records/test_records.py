@@ -48,6 +48,18 @@ def test_a_record_keeps_what_was_written() -> None:
     assert record.citation == f"gpulift:nvidia-h200/{record.id}"
 
 
+def test_of_a_path_no_hash_is_read_as_older_records_have_it() -> None:
+    raw = copy.deepcopy(GOOD)
+    raw["context"]["environment"] = {"LD_LIBRARY_PATH": "#e08976b9:lib", "NCCL_ALGO": "Ring"}
+    raw["context"]["build"] |= {"flags": "-I#8e2389f8 -I#8", "environment": {"CPATH": "#8e2389f8:"}}
+    context = read_record(raw).context
+    assert context.environment == {"LD_LIBRARY_PATH": "set", "NCCL_ALGO": "Ring"}
+    assert context.facts["environment"] == context.environment
+    told = (context.build.flags, context.facts["build"]["flags"])
+    assert told == ("-I# -I#8",) * 2
+    assert context.build.environment == {"CPATH": "#:"}
+
+
 def test_throttling_that_is_not_there_is_not_known_and_an_empty_list_is_none() -> None:
     said = []
     changes: list[dict[str, Any]] = [{"throttle": []}, {}]

@@ -23,6 +23,7 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import percent
 from gpulift.records.read import read_run
 from gpulift.report import escaping, figures, limits, page, planned, render
+from gpulift.report import machine_views as of_machines
 from gpulift.report.drawing import Drawing
 from gpulift.report.machine_views import SYNTHETIC, technique_ids
 from tests import runs_made, sample
@@ -514,6 +515,23 @@ def test_another_run_repeats_no_check_that_the_first_answers_for(tmp_path: Path)
     assert "not measured: filtered out" in first
     assert "2 checks were skipped: 2 × no reference value." in second
     assert "not measured: filtered out" not in second
+
+
+def test_a_machine_is_judged_by_all_of_its_runs() -> None:
+    """That of most techniques measured no roof."""
+    full = runs_made.full_gpu()
+    roofs = [one for one in full if one["technique"].startswith("ceiling/")]
+    rest = [one for one in full if one not in roofs]
+    runs = [run_of(rest, "most", "2026-11-22T04:00:00Z")]
+    told, ids = [], technique_ids([summary(full)])
+    for more in ([], [run_of(roofs, "roofs", "2026-11-21T04:00:00Z")]):
+        made = analysed([*runs, *more])
+        first, *_ = of_machines.machine_views(made.runs, made.machines, dict.fromkeys(ids, ""))
+        assert first.summary.run.folder == Path("most")
+        told.append(
+            {one.id for one in first.results if one.id.startswith("roof/") and one.estimate}
+        )
+    assert "roof/device_memory/burst" in told[1] - told[0]
 
 
 def test_shares_of_roofs_of_another_run_have_a_star_and_their_source(tmp_path: Path) -> None:

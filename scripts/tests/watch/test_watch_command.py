@@ -217,8 +217,11 @@ def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_pat
     waiting = f"for i in $(seq 1200); do [ -s {gauges} ] && break; sleep 0.05; done"
     script = f"{waiting}; cp {gauges} {copy}"
     assert cli.main(["watch", *FAST, "--prometheus", str(gauges), *shell(script)]) == OK
-    assert "gpulift_watch_job_cpu_cores " in copy.read_text()
-    assert not gauges.exists()
+    while_it_ran, at_its_end = copy.read_text(), gauges.read_text()
+    assert "gpulift_watch_job_cpu_cores " in while_it_ran
+    assert "\ngpulift_watch_up 1.0\n" in while_it_ran
+    assert "gpulift_watch_job_cpu_cores " in at_its_end
+    assert "\ngpulift_watch_up 0.0\n" in at_its_end
 
 
 def test_a_port_is_no_file_of_prometheus(root: Path, capfd: SHOWN) -> None:

@@ -227,13 +227,16 @@ def test_gauges_are_read_by_prometheus_with_the_cards_labels() -> None:
     assert len(found["gpulift_watch_gpu_sm_activity"]) == 1
 
 
-def test_a_gauge_file_is_whole_and_goes_with_the_job(tmp_path: Path) -> None:
+def test_a_gauge_file_is_whole_and_keeps_the_last_sample_not_up(tmp_path: Path) -> None:
     target = gauges.GaugeFile(tmp_path / "job.prom")
     target.write("one 1\n")
-    target.write("one 2\n")
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["one 2\n"]
+    last = gauges.gauges(sample(), gpu_cards())
+    target.write(last)
+    assert [file.read_text() for file in tmp_path.iterdir()] == [last]
     target.close()
-    assert list(tmp_path.iterdir()) == []
+    (kept,) = (file.read_text() for file in tmp_path.iterdir())
+    assert last.count("gpulift_watch_up 1.0") == kept.count("gpulift_watch_up 0.0") == 1
+    assert kept.replace("up 0.0", "up 1.0") == last
 
 
 def test_a_gauge_file_that_was_never_written_removes_nothing(tmp_path: Path) -> None:

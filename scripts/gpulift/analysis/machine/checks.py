@@ -26,7 +26,7 @@ from gpulift.analysis.machine.results import (
     CheckResult,
 )
 from gpulift.analysis.reference import Measured, Peak, Reference
-from gpulift.analysis.summary import Problem, Summary, rates_of
+from gpulift.analysis.summary import Problem, Summary, is_fixed, rates_of
 from gpulift.engine import quick
 from gpulift.engine.again import repeated_by
 from gpulift.ground import registers, text
@@ -153,9 +153,10 @@ def _fixed_products(summary: Summary) -> list[Check]:
             case=rate.case,
             arm=rate.arm,
             work=_work(rate.case, rate.arm),
+            roof=rate.name,  # a share of whose computed peak it reaches, too
         )
         for case in summary.cases
-        if case.first.ceiling and case.first.case.get("product") == "fixed"
+        if is_fixed(case)
         for rate in rates_of(case)
     ]
 

@@ -115,6 +115,11 @@ class Standing:
         """Whether it is on the bad side of the median."""
         return (self.value < self.median) == self.higher_is_better and self.value != self.median
 
+    @property
+    def named(self) -> bool:
+        """Whether the card is told to be slow in it: a fast one wants nothing done."""
+        return self.outlier and self.slower
+
 
 @dataclass(frozen=True)
 class CheckResult:

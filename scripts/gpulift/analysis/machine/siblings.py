@@ -27,6 +27,7 @@ from gpulift.analysis.machine.results import (
 from gpulift.analysis.machine.spread import limits, logs_of, spread_of
 from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
+from gpulift.analysis.today import UNKNOWN, Today
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.estimate import Estimate
 
@@ -59,15 +60,18 @@ class Siblings:
 
     @property
     def outliers(self) -> tuple[Standing, ...]:
-        """The furthest first."""
-        outliers = (standing for standing in self.standings if standing.outlier)
+        """The slow ones, the furthest first."""
+        outliers = (one for one in self.standings if one.named)
         return tuple(sorted(outliers, key=lambda s: (-abs(s.distance), s.card, s.check)))
 
 
 def compare_siblings(
-    alone: Mapping[str, Summary], together: Mapping[str, Summary] | None = None
+    alone: Mapping[str, Summary],
+    together: Mapping[str, Summary] | None = None,
+    today: Today = UNKNOWN,
 ) -> Siblings:
-    """Compares cards by name: each measured alone, and all at once.
+    """Compares cards by name: each measured alone, and all at once; of each check those that did
+    the same work.
 
     Raises GpuliftError for cards of several models, which are no siblings.
     """
@@ -78,7 +82,7 @@ def compare_siblings(
     cards = tuple(sorted({*alone, *busy}))
     few = len(cards) < ENOUGH_CARDS
     note = f"{len(cards)} cards: no outlier can be named, that takes {ENOUGH_CARDS}" if few else ""
-    quiet, loud = _by_check(alone), _by_check(busy)
+    quiet, loud = _by_check(alone, today), _by_check(busy, today)
     measured = {} if few else {ALONE: quiet, TOGETHER: loud}
     known = _known([*alone.values(), *busy.values()])
     return Siblings(cards, _standings(measured, known), tuple(_crowding(quiet, loud)), note)
@@ -99,7 +103,7 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
         reason = f"no roof of it was measured that {ENOUGH_CARDS} cards have"
         remedy = "./gpulift qualify --quick measures them"
         return CheckResult(f"siblings/{card}", SKIPPED, reason, remedy, kind="siblings")
-    outliers = [standing for standing in roofs if standing.outlier and standing.slower]
+    outliers = [standing for standing in roofs if standing.named]
     slow = sorted(outliers, key=lambda standing: -abs(standing.deviation))
     if not slow:
         products = told_of_products(judging)
@@ -118,13 +122,22 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
     )
 
 
-def _by_check(summaries: Mapping[str, Summary]) -> dict[str, dict[str, Check]]:
-    """Check id -> card -> what was measured."""
-    checks: dict[str, dict[str, Check]] = {}
+def _by_check(summaries: Mapping[str, Summary], today: Today) -> dict[str, dict[str, Check]]:
+    """Check id -> card -> what was measured, of the text that most cards have, the newest of
+    equals: what a change of the work does no card does."""
+    by_text: dict[tuple[str, object], dict[str, Check]] = {}
     for card, summary in sorted(summaries.items()):
         for check in measured_checks(summary):
-            checks.setdefault(check.id, {})[card] = check
+            text = today.text_key(check.case.first)
+            by_text.setdefault((check.id, text), {})[card] = check
+    checks: dict[str, dict[str, Check]] = {}
+    for (id, _), cards in by_text.items():
+        checks[id] = max(checks.get(id, cards), cards, key=_weight)
     return checks
+
+
+def _weight(cards: Mapping[str, Check]) -> tuple[int, str]:
+    return len(cards), max(check.case.first.began_at for check in cards.values())
 
 
 def _known(summaries: Sequence[Summary]) -> Mapping[str, Measured]:

@@ -18,8 +18,10 @@ from gpulift.analysis.machine.results import (
 from gpulift.analysis.machine.siblings import Siblings
 from gpulift.analysis.machine.verdict import GLYPHS, NOTHING_JUDGED, overall
 from gpulift.analysis.reference import Measured, Reference
+from gpulift.analysis.summary import Summary, highest
 from gpulift.ground import text
 from gpulift.ground.terminal import titled
+from gpulift.records.throttle import throttle_of
 
 TOLERANCES = (
     "A tolerance is how far off a sound card may be: by how cards differ (cards), with fewer than"
@@ -117,24 +119,39 @@ def most_cards(reference: Reference) -> int:
     return max((entry.cards for entry in reference.measured.values()), default=0)
 
 
-def siblings_table(siblings: Siblings) -> Table:
-    """The cards that stand out, and what being busy together costs."""
+def siblings_table(
+    siblings: Siblings, judged: Sequence[CheckResult], summaries: Mapping[str, Summary]
+) -> Table:
+    """A line a card, those that stand out first, by the check that judges it and is furthest
+    below."""
     agree = "" if siblings.outliers else " None stands out."
     title = siblings.note or f"Do the {len(siblings.cards)} cards agree?{agree}"
-    numbers = ("measured", "median of the cards", "off by", "deviations")
-    columns = ("card", "check", "setting", *numbers)
-    table = titled(title, ("deviations", "setting"), columns, numbers)
-    for standing in siblings.outliers:
+    numbers = ("measured", "of the median", "deviations", "at most")
+    columns = ("", "card", "slowest in", *numbers, "clock held down by")
+    table = titled(title, ("deviations", "at most"), columns, numbers)
+    told = [result for result in judged if result.standings]
+    for result in sorted(told, key=lambda one: (WORST_FIRST.index(one.verdict), _lowest(one))):
+        slowest = min(result.standings, key=lambda one: (not one.named, one.deviation))
+        records = summaries[slowest.card].run.records
+        heat = highest(records, "temperature_c")
         table.add_row(
-            standing.card,
-            standing.check,
-            standing.setting,
-            quantity(standing.value, standing.unit),
-            quantity(standing.median, standing.unit),
-            f"{100 * standing.deviation:+.1f} %",
-            f"{standing.distance:+.1f}",
+            GLYPHS[result.verdict],
+            slowest.card,
+            f"{slowest.check} {slowest.setting}",
+            quantity(slowest.value, slowest.unit),
+            text.percent(1 + slowest.deviation),
+            f"{slowest.distance:+.1f}",
+            "" if heat is None else f"{heat:.0f} °C",
+            throttle_of([record for record in records if record.telemetry]).words,
         )
+    if not siblings.note and len(told) < len(siblings.cards):
+        left = text.counted(len(siblings.cards) - len(told), "more card")
+        table.caption, table.caption_justify = f"{left}: no roof that enough others have", "left"
     return table
+
+
+def _lowest(result: CheckResult) -> float:
+    return min(standing.deviation for standing in result.standings)
 
 
 def crowding_table(siblings: Siblings) -> Table:

@@ -22,9 +22,9 @@ from gpulift.ground import text
 from gpulift.records.model import Record
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
-DECIDING = ("roof/", "health/", "siblings/", "pairs", "all_reduce", "ranks")
+DECIDING = ("roof/", "fixed/", "health/", "siblings/", "pairs", "all_reduce", "ranks")
 INFORMING = ("time/", "cost/")
-SPEED = ("roof/", *INFORMING)
+SPEED = ("roof/", "fixed/", "siblings/", *INFORMING)
 MOST_OPEN = 0.1  # of what decides and was not skipped
 NOTHING_JUDGED = "Not judged: nothing that was measured here has a limit"
 NO_SPEED = "no speed was judged"
