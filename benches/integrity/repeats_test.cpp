@@ -34,35 +34,5 @@ TEST_F(IntegrityRepeatsOnDevice, NothingDiffersAndNoArmIsARoof) {
   EXPECT_EQ(trial.notes().count("algorithm/gemm_fp32"), 1U);
 }
 
-/// Makes each arm alone and checks it without letting it take its first step, so that what was poisoned is the result
-/// that the repeats are compared with.
-class IdleTrial final : public TrialOfTest {
- public:
-  IdleTrial(Device& device, cudaStream_t stream)
-      : TrialOfTest(&device, {{"repeats", std::int64_t{1}}}), stream_(stream) {}
-
-  const std::map<std::string, double>& errors() const { return errors_; }
-
-  void compare(std::vector<Arm> arms) override {
-    for (const Arm& arm : arms) {
-      if (!arm.unavailable.empty()) continue;
-      const Work work = arm.make();
-      check_of_case().poison(stream_);
-      errors_[arm.name] = check_of_case().error(stream_);
-    }
-  }
-
- private:
-  cudaStream_t stream_;
-  std::map<std::string, double> errors_;
-};
-
-TEST_F(IntegrityRepeatsOnDevice, EveryArmsCheckFindsARepeatThatDiffersFromTheFirstResult) {
-  IdleTrial trial(device(), stream());
-  technique->run(trial);
-  EXPECT_GE(trial.errors().size(), technique->arms.size() - 1) << "all but bf16, which old architectures lack";
-  for (const auto& [name, error] : trial.errors()) EXPECT_GT(error, 0) << name;
-}
-
 }  // namespace
 }  // namespace gpulift

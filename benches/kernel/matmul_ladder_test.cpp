@@ -1,8 +1,6 @@
 #include "kernels/matmul_ladder/matmul_ladder.hpp"
 
 #include "benches/module_under_test.hpp"
-#include "core/testing/checking_trial.hpp"
-#include "kernels/device_test.hpp"
 #include "workloads/matmul.hpp"
 
 namespace gpulift {
@@ -21,19 +19,6 @@ TEST(KernelMatmulLadder, TheRungsCanTakeEveryShape) {
     const MatmulShape shape = parse_matmul_shape(std::get<std::string>(value));
     EXPECT_EQ(shape.m % 8, 0);  // the columns of a result by rows
     EXPECT_EQ(shape.k % 8, 0);
-  }
-}
-
-using MatmulLadderOnDevice = DeviceTest;
-
-TEST_F(MatmulLadderOnDevice, EveryRungMakesTheLibrarysProduct) {
-  const CheckingTrial trial(*technique, device(), {{"shape", "264x137x328"}, {"regime", "burst"}});
-  for (const auto& [name, arm] : trial.results()) {
-    if (!arm.unavailable.empty()) continue;
-    EXPECT_GT(arm.error, 0) << name;
-    EXPECT_LE(arm.error, arm.tolerance) << name;
-    EXPECT_EQ(arm.cost.flops, 2.0 * 264 * 137 * 328) << name;
-    EXPECT_EQ(arm.metrics.contains("kernel_registers"), name != "cublaslt") << name;
   }
 }
 

@@ -32,11 +32,6 @@ TEST(PrecisionAccumulate, HoldsSumsAgainstTheLibrarysChoiceAndShowsWholeOnesAsAC
 
 TEST_F(PrecisionAccumulateOnDevice, SumsInFp16AreWorseAndSplitOnesAreNot) {
   const CheckingTrial first(*technique, device(), {{"shape", "256x256x16384"}, {"regime", "burst"}});
-  for (const auto& [name, arm] : first.results()) {
-    if (arm.unavailable.empty()) {
-      EXPECT_LE(arm.error, arm.tolerance) << name;
-    }
-  }
   const auto& exact = first.results().at("fp32_sums");
   const auto& rough = first.results().at("fp16_sums");
   const auto& split = first.results().at("split_fp32_sums");

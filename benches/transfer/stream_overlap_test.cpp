@@ -13,11 +13,6 @@ class StreamOverlap : public DeviceTest {
   static constexpr std::int64_t kBytes = (std::int64_t{1} << 20) + 4;  // no number of chunks divides it
 };
 
-TEST_F(StreamOverlap, ChunksGiveExactlyWhatOneStreamGives) {
-  const CheckingTrial trial(*technique, device(), point("1_to_1"));
-  for (const auto& [name, arm] : trial.results()) EXPECT_EQ(arm.error, 0) << name;
-}
-
 TEST_F(StreamOverlap, CountsTheCopyAndTheChainAndBoundsThemByTheLinkWhereItDoes) {
   const CheckingTrial copies(*technique, device(), point("4_to_1"), {{"iterations", "10"}});
   EXPECT_EQ(copies.results().at("chunks_4").cost.bytes, kBytes);

@@ -676,6 +676,21 @@ TEST_F(Program, EachWindowBeginsInTheStateThatItsArmMakes) {
   }
 }
 
+TEST_F(Program, AskedForProofACheckThatAnArmWithoutAStepPassesFailsTheArm) {
+  const std::vector<std::string> words{"check_finds_nothing", "worker_check_finds_nothing", "check_needs_a_step"};
+  EXPECT_EQ(measure_what("host", words, {"--prove-checks"}).exit_code, 1);
+  EXPECT_EQ(record_of("check_needs_a_step").at("outcome"), "ok") << "where it throws, it has found that";
+  for (const char* passes : {"check_finds_nothing", "worker_check_finds_nothing"}) {
+    EXPECT_EQ(record_of(passes).at("outcome"), "failed");
+    EXPECT_THAT(record_of(passes).value("reason", ""),
+                HasSubstr("arm baseline passes its check (a number) before it has taken a step"));
+  }
+}
+
+TEST_F(Program, UnaskedAWeakCheckIsTheTechniquesOwnMatter) {
+  EXPECT_EQ(measure_what("host", {"check_finds_nothing", "worker_check_finds_nothing"}).exit_code, 0);
+}
+
 TEST_F(Program, AColdArmThatWasNotColdFailed) {
   EXPECT_EQ(
       measure_what("host", {"cold_at_first", "never_cold", "worker_cold_at_first", "worker_never_cold"}).exit_code, 1);

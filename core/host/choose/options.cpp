@@ -128,6 +128,8 @@ Options parse_options(int argc, char** argv) {
                "Time nothing: after warm-up take one step of each chosen arm, alone between cudaProfilerStart and "
                "cudaProfilerStop, for ncu --profile-from-start off around this program")
       ->excludes(base);
+  app.add_flag("--prove-checks", settings.prove_checks,
+               "To test techniques: fail each arm in C++ whose check passes before the arm has taken a step");
   app.add_option_function<std::string>(
          "--given-ranks", [&settings](const std::string& file) { settings.given = given_ranks_in(file); },
          "File that says which ranks a launcher started, and how they are reached; gpulift run --ranks given writes it")

@@ -161,6 +161,7 @@ void ArmChecks::prepare(Entry& entry) {
 
 void ArmChecks::check_here(Entry& entry) {
   const Range range(device_, "check " + entry.record.name);
+  if (launch_.settings.prove_checks) prove_check(entry.arm, entry.check, device_);
   if (device_ != nullptr) {
     entry.record.clock = entry.arm.clock;  // without a device there is the host's alone
     device_->reset_peak();

@@ -60,6 +60,10 @@ bool is_python(const Arm& arm);
 double checked_error(const Work& work, const Check& check, DeviceSession* device,
                      const std::function<void()>& after_step);
 
+/// Makes the arm once more and asks its check before any step. Throws Failed where that passes: it could not tell an
+/// arm that does nothing. A check that throws without a step has told.
+void prove_check(const Arm& arm, const Check& check, DeviceSession* device);
+
 /// What the arm says of itself beyond its time, after the check and with this arm alone; empty for most. Throws
 /// std::domain_error for a number that is not finite.
 Metrics metrics_of(const Arm& arm, const Work& work, DeviceSession* device);

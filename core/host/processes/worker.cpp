@@ -97,11 +97,12 @@ Json hello_of(const Work& work, const Arm& arm, const PreparedArms& prepared, De
   return hello;
 }
 
-void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name, double plant,
-                    DeviceSession* device) {
+void answer_windows(Channel& channel, const PreparedArms& prepared, const std::string& name,
+                    const RunSettings& settings, DeviceSession* device) {
   const auto arm = std::find_if(prepared.arms.begin(), prepared.arms.end(),
                                 [&name](const Arm& candidate) { return candidate.name == name; });
   if (arm == prepared.arms.end()) throw std::logic_error("no arm " + name);
+  if (settings.prove_checks) prove_check(*arm, prepared.check, device);
   const Work work = arm->make();
   channel.send(hello_of(work, *arm, prepared, device));
   std::unique_ptr<ArmRunner> runner;
@@ -116,7 +117,7 @@ void answer_windows(Channel& channel, const PreparedArms& prepared, const std::s
       continue;
     }
     const Clock clock = request->at("by_events") ? Clock::kUnheld : Clock::kHost;  // the same in every request
-    if (runner == nullptr) runner = runner_of(work, clock, plant, device);
+    if (runner == nullptr) runner = runner_of(work, clock, settings.plant, device);
     Json answer = window_to_json(runner->run(request->at("lead_in_steps"), request->at("steps")));
     if (const auto planted = runner->planted()) answer["planted"] = *planted;
     channel.send(answer);
@@ -168,7 +169,7 @@ int serve_worker() {
     channel.send({{"ready", true}});
     if (!channel.receive()) return 0;  // until it is this arm's turn
     run_up_to_compare(module.technique(), job, launch, [&](const PreparedArms& prepared) {
-      answer_windows(channel, prepared, request->at("arm"), launch.settings.plant, launch.device);
+      answer_windows(channel, prepared, request->at("arm"), launch.settings, launch.device);
     });
   } catch (const Skipped& skipped) {
     channel.send({{"skipped", skipped.what()}, {"remedy", skipped.remedy()}});

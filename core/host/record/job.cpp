@@ -28,6 +28,7 @@ constexpr auto kSettings = std::tuple{std::pair{"launches", &RunSettings::launch
                                       std::pair{"scratch_missing", &RunSettings::scratch_missing},
                                       std::pair{"plant", &RunSettings::plant},
                                       std::pair{"profile", &RunSettings::profile},
+                                      std::pair{"prove_checks", &RunSettings::prove_checks},
                                       std::pair{"python", &RunSettings::python},
                                       std::pair{"base_python", &RunSettings::base_python},
                                       std::pair{"given", &RunSettings::given}};

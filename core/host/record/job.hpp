@@ -25,8 +25,9 @@ struct RunSettings {
       {};                    // CUDA indices, the first of which is measured alone; empty: the least that the cases need
   std::string scratch = {};  // the run's folder for files, which it removes at its end; empty: none, and why
   std::string scratch_missing = {};
-  double plant = 0;      // fraction by which the head of a duet, or else every arm, is slowed down on purpose
-  bool profile = false;  // in place of windows one step of each arm, for ncu or nsys around this program
+  double plant = 0;           // fraction by which the head of a duet, or else every arm, is slowed down on purpose
+  bool profile = false;       // in place of windows one step of each arm, for ncu or nsys around this program
+  bool prove_checks = false;  // ask each check of C++ arms before a step, too, and fail the arm where that passes
   std::string python = default_python();  // the interpreter of Python arms, in a duet the head's
   std::string base_python = {};           // the base's; empty: the same
   /// Ranks that a launcher started, maybe on several hosts, as gpulift.ranks describes them: null where this program

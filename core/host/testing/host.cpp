@@ -67,6 +67,25 @@ Arm idle(Trial&, const Output&) {
   return other_arm([] { return [](StreamHandle) {}; });
 }
 
+/// Arms that count their steps, and this check of the count.
+Scenario judged_by(double (*error)(int steps), const std::optional<Worker>& worker = {}) {
+  return [=](Trial& trial, const Output& steps) {
+    trial.check({.meaning = "a number",
+                 .poison = [steps](StreamHandle) { *steps = 0; },
+                 .error = [=](StreamHandle) { return error(static_cast<int>(*steps)); }});
+    const auto make = [steps] { return [steps](StreamHandle) { *steps += busy_work(1, kRounds) == 0 ? 0 : 1; }; };
+    trial.compare(
+        {{.name = "baseline", .make = make, .worker = worker}, {.name = "other", .make = make, .worker = worker}});
+  };
+}
+
+double finds_nothing(int) { return 0; }
+
+double needs_a_step(int steps) {
+  if (steps == 0) throw std::logic_error("nothing to look at");
+  return steps - 1;
+}
+
 Arm unsupported(Trial&, const Output&) {
   return other_arm([]() -> Work { throw gpulift::NotSupported("no such type here"); });
 }
@@ -178,16 +197,11 @@ const std::vector<std::pair<std::string, Scenario>>& scenarios() {
          trial.check({.meaning = "said by the script"});
          trial.compare({gpulift::python_arm("baseline"), gpulift::python_arm("other")});
        }},
-      {"errs_by_nan",
-       [](Trial& trial, const Output& output) {
-         trial.check({.meaning = "a number", .error = [](StreamHandle) { return kNan; }, .tolerance = 1});
-         trial.compare({fine("baseline", output), fine("other", output)});
-       }},
-      {"errs_below_0",
-       [](Trial& trial, const Output& output) {
-         trial.check({.meaning = "a number", .error = [](StreamHandle) { return -1.0; }, .tolerance = 1});
-         trial.compare({fine("baseline", output), fine("other", output)});
-       }},
+      {"errs_by_nan", judged_by([](int) { return kNan; })},
+      {"errs_below_0", judged_by([](int) { return -1.0; })},
+      {"check_finds_nothing", judged_by(finds_nothing)},
+      {"worker_check_finds_nothing", judged_by(finds_nothing, Worker{})},
+      {"check_needs_a_step", judged_by(needs_a_step)},
       {"costs_infinity",
        [](Trial& trial, const Output& output) {
          trial.cost({.items = std::numeric_limits<double>::infinity()});

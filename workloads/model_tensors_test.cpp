@@ -1,16 +1,11 @@
+#include "workloads/model_tensors.hpp"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "benches/module_under_test.hpp"
-#include "core/testing/checking_trial.hpp"
-#include "kernels/device_test.hpp"
-#include "workloads/model_tensors.hpp"
-
 namespace gpulift {
 namespace {
-
-const ModuleUnderTest technique;
 
 TEST(ModelTensors, AreThoseOfTheModels) {
   const std::vector<std::size_t> counts = model_tensors("gpt2");
@@ -23,18 +18,6 @@ TEST(ModelTensors, AreThoseOfTheModels) {
   for (const char* model : {"gpt2", "llama_8b_layer", "small"}) {
     for (const std::size_t count : model_tensors(model)) EXPECT_EQ(count % 8, 0) << "whole packs, one behind another";
   }
-}
-
-class FusedAdamW : public DeviceTest {};
-
-TEST_F(FusedAdamW, OneLaunchStepsEveryTensorAsDoublePrecisionDoes) {
-  const CheckingTrial trial(*technique, device(), {{"model", "small"}});
-  const auto& arm = trial.results().at("one_launch");
-  EXPECT_LE(arm.error, arm.tolerance);
-  EXPECT_GT(arm.error, 0) << "FP32 and BF16 round";
-  EXPECT_EQ(arm.cost.bytes, 28.0 * 875'264);
-  EXPECT_EQ(arm.cost.roof, "") << "the cache has its data";
-  EXPECT_EQ(arm.peak_device_bytes, 0) << "it owns no memory beside the case's";
 }
 
 }  // namespace
