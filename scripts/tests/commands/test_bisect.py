@@ -39,7 +39,7 @@ class Project:
     def grow(self, graph: str) -> None:
         """A commit a word: its letter, what it is, its parents. `.` is fast, `x` slow, `?` cannot
         be told."""
-        for letter, verdict, *parents in graph.split():
+        for letter, verdict, *parents in map(list, graph.split()):
             of = [word for one in parents for word in ("-p", self.commits[one])]
             self.commits[letter] = git(self.folder, "commit-tree", self.tree, *of, "-m", letter)
             self.verdicts[letter] = verdict
