@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import platform
@@ -14,6 +15,7 @@ import torch
 
 from .anchors import Anchors
 from .arms import synchronize
+from .constructed import batch_of, is_dealt, unset
 from .said import Said
 from .seen import Observer, Seen, notes
 
@@ -85,13 +87,18 @@ class Span:
         """Lets so many steps be taken, and more until that time is over; `times` has them."""
         anchors = self.anchors
         self.times: list[tuple[float, float]] = []
+        asides = anchors.aside.every
         self.synchronize()
+        anchors.aside.settle = self.synchronize
         anchors.waited_s = anchors.own_s = 0.0
         began_s = last_s = time.perf_counter()
         while len(self.times) < count or last_s - began_s < least_s:
+            known = len(asides)
             yield
             now_s = time.perf_counter()
-            self.times.append((now_s - last_s, anchors.waited_s))
+            aside_s = sum(seconds for _, seconds in asides[known:])
+            began_s += aside_s
+            self.times.append((now_s - last_s - aside_s, anchors.waited_s))
             anchors.waited_s, last_s = 0.0, now_s
         self.hooks_s = anchors.own_s / len(self.times)
         self.issued_s = last_s - began_s
@@ -158,20 +165,29 @@ class Span:
             anchor="loader" if anchors.by_loader else "optimizer",
             steps_before=self.flat_after,
             optimizers=[type(optimizer).__name__ for optimizer in anchors.optimizers.values()],
-            loader=_loader_facts(anchors.loader) if anchors.by_loader else None,
+            loader=_loader_facts(anchors) if anchors.source is not None else None,
             batches_per_step=max(1, anchors.batches_count),
             compiled=self.seen.compiled,
             cudnn_search=torch.backends.cudnn.benchmark,
             convolutions=any("convolution" in name for name in self.seen.operators),
             notes=notes(self.seen),
             hooks_s=self.hooks_s,
+            unset=unset(self.plan, anchors, self.seen.compiled),
         )
 
 
-def _loader_facts(loader: Any) -> dict[str, Any]:
+def _loader_facts(anchors: Anchors) -> dict[str, Any]:
+    loader, batches = anchors.source, None
+    with contextlib.suppress(TypeError):  # without a length
+        batches = len(loader)
     return {
         "workers": loader.num_workers,
         "prefetch": loader.prefetch_factor,
         "pin_memory": bool(loader.pin_memory),
-        "batch": loader.batch_size or getattr(loader.batch_sampler, "batch_size", None),
+        "batch": batch_of(loader),
+        "sampled": loader.batch_size is None,
+        "dealt": is_dealt(loader.dataset, loader.worker_init_fn),
+        "threaded": not anchors.by_loader,
+        "batches": batches,
+        "starts_s": 0.0 if loader.persistent_workers else anchors.start_s,
     }
