@@ -86,7 +86,8 @@ def advise(
     judged = _ordered(_judged(trials))
     rows = [*_head_space(rest, cached_step), *_restarts(live), *judged]
     together = _together(together_runs, winners(rows), rounding)
-    gains = [row.gain.mid for row in (together, *winners(rows)) if row and row.gain]
+    helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
+    gains = [row.gain.mid for row in helping if row.gain]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(

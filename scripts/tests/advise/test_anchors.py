@@ -452,6 +452,17 @@ def test_whoever_takes_no_step_is_not_given_batches_for_ever(watched: Watched) -
         assert [float(one) for (one,) in batches] == [0, 1, 2]
 
 
+def test_a_loader_that_is_made_for_each_epoch_is_replayed(watched: Watched) -> None:
+    model, dataset = Model(watched), TensorDataset(torch.arange(3.0))
+    given = []
+    for epoch in range(5):
+        watched.anchors.batches.notes, watched.anchors.batches.playing = epoch == 1, epoch == 3
+        for (batch,) in itertools.islice(DataLoader(dataset, shuffle=True), 3):
+            given += [float(batch)] if epoch in (1, 3) else []
+            model.step()
+    assert given[:3] == given[3:]
+
+
 def test_a_loader_without_a_length_is_replayed(watched: Watched) -> None:
     class Stream(IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:

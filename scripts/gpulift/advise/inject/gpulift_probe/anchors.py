@@ -151,7 +151,7 @@ class Anchors:
             if replays or self.ends_epochs:  # an epoch's own batches may come behind replayed ones
                 passing.raise_at_length()
             if replays:
-                batch = self.batches.play(passing.loader)
+                batch = self.batches.play(passing.loader.dataset)
             else:
                 batch = self._wait(passing, lambda: next(passing.iterator()))
                 self._keep(passing, batch)
@@ -185,19 +185,21 @@ class Anchors:
         if not self._trains(passing):
             return
         try:
-            self.batches.note(passing.loader, batch)
+            self.batches.note(passing.loader.dataset, batch)
         except Exception as error:  # the course's to tell, and no error of the script
             self.leave()
             with contextlib.suppress(Exception):
                 self._course.throw(error)
 
     def _trains(self, passing: Handing) -> bool:
-        """Whether what is asked for now is for training, as far as steps have shown."""
-        known = passing.trains or passing.loader is self.loader
+        """Whether what is asked for now is for training, as far as steps have shown. Some scripts
+        make a loader for each epoch."""
+        dataset = getattr(self.loader, "dataset", None)
+        known = passing.trains or passing.loader.dataset is dataset is not None
         return known and torch.is_grad_enabled() and threading.get_ident() == self._thread
 
     def _replays(self, passing: Handing) -> bool:
-        return self.batches.plays(passing.loader) and self._trains(passing)
+        return self.batches.plays(passing.loader.dataset) and self._trains(passing)
 
     def _turn_aside(self) -> None:
         if not torch.is_grad_enabled():

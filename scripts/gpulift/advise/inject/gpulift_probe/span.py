@@ -16,8 +16,9 @@ import torch
 from .anchors import Anchors
 from .arms import synchronize
 from .constructed import batch_of, is_dealt, unset
+from .noted import notes
 from .said import Said
-from .seen import Observer, Seen, notes
+from .seen import Observer, Seen
 
 LEAST_STEPS, LEAST_S = 8, 1.0  # of a span that tells how fast steps are
 FLAT = 0.05  # by which two spans may differ
@@ -139,15 +140,19 @@ class Span:
         return max(LEAST_STEPS, 2 * workers) if self.step_s < LEAST_S else 2
 
     def observe(self) -> Course:
-        """A step that is watched, and another for what watching leaves behind."""
-        observer = Observer()
-        observer.begin()
-        atexit.register(observer.end)  # torch crashes at an exit with its profiler on
-        yield
-        self.synchronize()
-        atexit.unregister(observer.end)
-        self.seen: Seen = observer.end()
-        yield
+        """A step that is watched, and another for what watching leaves behind; once more where an
+        evaluation came with it."""
+        asides, known = self.anchors.aside.every, -1
+        while known != len(asides):
+            known = len(asides)
+            observer = Observer()
+            observer.begin()
+            atexit.register(observer.end)  # torch crashes at an exit with its profiler on
+            yield
+            self.synchronize()
+            atexit.unregister(observer.end)
+            self.seen: Seen = observer.end()
+            yield
 
     def live(self) -> Course:
         """A span as the script runs without us, told."""
