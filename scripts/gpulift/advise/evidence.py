@@ -62,6 +62,7 @@ class Facts(Message, frozen=True):
     cudnn_search: bool = False
     notes: tuple[str, ...] = ()
     hooks_s: float = 0.0  # what the probe itself takes of a step
+    host: dict[str, float] = {}  # what lines take of the step outside of torch
     unset: str = ""  # why what it was told to change did not come about
 
 

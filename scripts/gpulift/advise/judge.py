@@ -41,6 +41,7 @@ THREADED = (
 )
 WIDE = 0.1  # of an interval that tells nothing, on either side
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
+MUCH = 0.05  # of a step, that one line takes outside of torch
 SAID_NOTHING = "the process never imported torch"
 NO_STEPS = "the process ended ahead of its first measured step"
 NO_WINDOWS = "the process ended ahead of its windows"
@@ -84,7 +85,7 @@ def advise(
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached_step), *_restarts(live), *judged]
+    rows = [*_head_space(rest, cached_step), *_restarts(live), *_host_lines(live), *judged]
     together = _together(together_runs, winners(rows), rounding)
     helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
     gains = [row.gain.mid for row in helping if row.gain]
@@ -130,6 +131,16 @@ def _restarts(live: Sequence[Process]) -> Iterator[Row]:
         gain = 1 / (1 - median(shares))
         why = "the most that workers which go on can bring"
         yield Row("persistent", PERSISTENT, UPPER_BOUND, Span(gain, None, None), why=why)
+
+
+def _host_lines(live: Sequence[Process]) -> Iterator[Row]:
+    """Lines that were seen in every process."""
+    shares = [one.facts.host for one in live if one.facts]
+    for line in shares[0] if shares else ():
+        share = median(every.get(line, 0.0) for every in shares)
+        if share >= MUCH:
+            gain, why = Span(1 / (1 - min(share, launches.MOST_INPUT)), None, None), "without it"
+            yield Row("host", f"work outside of torch at {line}", UPPER_BOUND, gain, why=why)
 
 
 def _asides(live: Sequence[Process], gains: Sequence[float]) -> Iterator[str]:

@@ -149,6 +149,39 @@ def test_a_cause_that_is_seen(
 
 
 @pytest.mark.parametrize(
+    ("setup", "step", "is_named"),
+    [
+        ("import time", "time.sleep(0.05)", True),
+        ("import json", "[json.dumps(list(range(20000))) for _ in range(20)]", True),
+        ("big = torch.randn(1000, 1000)", "for _ in range(5): big @ big", False),  # torch's own
+    ],
+)
+def test_work_on_the_host_in_a_step(
+    forks: Forks, tmp_path: Path, setup: str, step: str, is_named: bool
+) -> None:
+    ended = forks.run(tmp_path, text(setup, step), "turn")
+    notes_of(ended)
+    assert ended.said.facts is not None
+    found = {line: share for line, share in ended.said.facts.host.items() if share > 0.3}
+    lines = (tmp_path / scripts.SCRIPT).read_text("utf-8").splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.strip() == step)
+    assert list(found) == ([f"train.py:{number}"] if is_named else [])
+
+
+def test_a_dataset_that_is_slow_is_input_and_no_work_of_the_step(
+    forks: Forks, tmp_path: Path
+) -> None:
+    setup = (
+        "import time\nclass Slow(TensorDataset):\n    def __getitem__(self, at):\n"
+        "        time.sleep(0.002)\n        return super().__getitem__(at)\nTensorDataset = Slow"
+    )
+    ended = forks.run(tmp_path, text(setup), "turn")
+    notes_of(ended)
+    assert ended.said.facts is not None
+    assert max(ended.said.facts.host.values(), default=0.0) < 0.3
+
+
+@pytest.mark.parametrize(
     ("library", "said"),
     [
         ("", True),  # the script itself looks for it

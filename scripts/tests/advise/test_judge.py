@@ -405,6 +405,13 @@ def test_workers_that_start_anew_are_an_upper_bound(
     assert gains == ([] if bound is None else [pytest.approx(bound, rel=0.01)])
 
 
+def test_work_of_the_host_is_an_upper_bound() -> None:
+    shares = ({"a.py:7": 0.2, "a.py:9": 0.3}, {"a.py:7": 0.2}, {"a.py:7": 0.5})
+    found = [with_facts(one, host=host) for one, host in zip(launches({}), shares, strict=False)]
+    rows = {row.label: row.gain for row in of_replays(found).rows if row.name == "host"}
+    assert rows == {"work outside of torch at a.py:7": pytest.approx((1.25, None, None))}
+
+
 def test_a_loader_that_another_thread_reads_is_noted() -> None:
     loader = Loader(threaded=True)
     advice = of_replays([with_facts(one, loader=loader) for one in launches({})])

@@ -173,6 +173,7 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
             "convolutions": True,
             "notes": [],
             "hooks_s": 0.25,
+            "host": {},
             "unset": "",
         }
     ]

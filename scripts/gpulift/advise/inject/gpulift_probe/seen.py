@@ -7,8 +7,9 @@ import functools
 import gc
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from .host import Host
 from .leftovers import AGAIN, ANOMALY, is_trained
 from .optimizers import ZEROED
 from .switch import Seen, put, script_line
@@ -61,20 +63,25 @@ class Observer:
         # Not a hook behind steps: torch may be walking over those right now.
         self._undo.callback(register_optimizer_step_pre_hook(self._stepping).remove)
         self._profiles = _starts_profiler()
+        self._began_s = time.perf_counter()  # as the profiler's own mark, which takes its time
+        self._host = Host()
 
     def end(self) -> Seen:
         """Stops to watch."""
-        operators = _operators() if self._profiles else Counter()
+        threads = torch.autograd._disable_profiler_legacy() if self._profiles else []
+        spans = [span for thread in threads for span in _spans(thread, self._began_s)]
+        host = self._host.end(spans)
         self._undo.close()
         seen = Seen(
             device=torch.device("cpu"),
             modules=list(self._modules.values()),
             optimizers=list(self._optimizers.values()),
-            operators=operators,
+            operators=Counter(event.name() for one in threads for event in one if _begins(event)),
             calls=dict(self._calls),
             compiled=_has_compiled(),
             autocast=self._autocast,
             lines=self._lines,
+            host=host if spans else {},  # else what is torch's own is not known
         )
         if again := sum(is_trained(module, seen) for module in self._without):
             self._calls[AGAIN] = again
@@ -163,9 +170,24 @@ def _starts_profiler() -> bool:
     return True
 
 
-def _operators() -> Counter[str]:
-    threads = torch.autograd._disable_profiler_legacy()
-    return Counter(event.name() for thread in threads for event in thread if event.kind() == "push")
+def _begins(event: Any) -> bool:
+    return bool(event.kind() == "push")
+
+
+def _spans(thread: Any, began_s: float) -> Iterator[tuple[float, float]]:
+    """From when to when each outermost operator ran."""
+    depth, first_s = 0, 0.0
+    for event in thread:
+        if event.kind() not in ("push", "pop"):
+            continue
+        now_s = began_s + thread[0].cpu_elapsed_us(event) / 1e6
+        if _begins(event):
+            first_s = now_s if depth == 0 else first_s
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                yield first_s, now_s
 
 
 def _has_compiled() -> bool:

@@ -177,6 +177,7 @@ class Span:
             convolutions=any("convolution" in name for name in self.seen.operators),
             notes=notes(self.seen),
             hooks_s=self.hooks_s,
+            host=dict(self.seen.host),
             unset=unset(self.plan, anchors, self.seen.compiled),
         )
 

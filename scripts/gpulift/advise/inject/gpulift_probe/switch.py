@@ -36,9 +36,9 @@ class Seen:
     calls: Mapping[str, int]  # by the name that seen.py gives
     compiled: bool  # the script compiled something
     autocast: bool  # was active in a module's forward
-    lines: Mapping[str, Counter[str]] = field(
-        default_factory=dict
-    )  # of the script, by what it calls
+    # Of the script: how often each calls what, and its share of the step outside of torch.
+    lines: Mapping[str, Counter[str]] = field(default_factory=dict)
+    host: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def on_cuda(self) -> bool:
