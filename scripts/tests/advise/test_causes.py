@@ -181,6 +181,16 @@ def test_a_dataset_that_is_slow_is_input_and_no_work_of_the_step(
     assert max(ended.said.facts.host.values(), default=0.0) < 0.3
 
 
+def test_a_phase_that_begins_meanwhile(forks: Forks, tmp_path: Path) -> None:
+    """The head alone, then all: of which steps could windows tell?"""
+    setup = "model[:4].requires_grad_(False)\nsteps = []"
+    step = "steps.append(0); model.requires_grad_(len(steps) > 15)"
+    ended = forks.run(tmp_path, text(setup, step + "; model[4].requires_grad_(True)"), "replay")
+    (failed,) = ended.said.failed
+    assert failed.why.startswith("the script trains 360 weights since step ")
+    assert "and 72 ahead of it: have it begin with" in failed.why
+
+
 @pytest.mark.parametrize(
     ("library", "said"),
     [

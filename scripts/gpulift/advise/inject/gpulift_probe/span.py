@@ -28,7 +28,7 @@ Course = Generator[None, None, None]  # goes on once for each step that the scri
 
 
 class NeverFlat(Exception):
-    """No two spans of steps took as long as each other."""
+    """No two spans of steps took as long as each other, or steps became others meanwhile."""
 
 
 def machine(anchors: Anchors) -> dict[str, Any]:
@@ -142,6 +142,7 @@ class Span:
     def observe(self) -> Course:
         """A step that is watched, and another for what watching leaves behind; once more where an
         evaluation came with it."""
+        self.trained = self._trained()
         asides, known = self.anchors.aside.every, -1
         while known != len(asides):
             known = len(asides)
@@ -159,8 +160,18 @@ class Span:
         self.say.phase("measures steps as they are")
         yield from self.fed()
         yield from self.taken(self.per_span(), float(self.plan["live_s"]))
+        if (now := self._trained()) != self.trained:
+            raise NeverFlat(
+                f"the script trains {now:,} weights since step {self.anchors.steps} or before, and"
+                f" {self.trained:,} ahead of it: have it begin with the phase that counts"
+            )
         steps_s = [step_s for step_s, _ in self.times]
         self.say("live", steps_s=steps_s, waits_s=[wait_s for _, wait_s in self.times])
+
+    def _trained(self) -> int:
+        groups = (group for one in self.anchors.optimizers.values() for group in one.param_groups)
+        weights = (one for group in groups for one in group["params"])
+        return sum(weight.numel() for weight in weights if weight.requires_grad)
 
     def tell_facts(self) -> None:
         """What the script does, and what the probe costs it."""
