@@ -131,7 +131,6 @@ def test_a_cause_that_can_be_switched_off(
             "pass",
             ("hooks of the script on modules: 1, of train.py",),
         ),
-        ("", "with torch.no_grad(): called(inputs)", ("called without gradients too: 1 a step",)),
         (BREAKS, "pass", ("graph breaks, the first by: ",)),
         (
             'called = torch.compile(model, backend="eager")',

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 from typing import Any
 
@@ -21,6 +23,13 @@ from tests.advise import steps  # noqa: E402
 pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 ROWS = torch.ones(2, 4)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> None:
+    """Whatever other tests did in this process."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 class Training:
@@ -128,8 +137,6 @@ def test_modules_that_backward_calls_again_are_no_outermost_ones() -> None:
 
 
 def test_a_compiled_model_is_seen() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     training = Training()
     assert not watched(training.step).compiled
     training.model = torch.compile(training.model, backend="aot_eager")
@@ -206,7 +213,15 @@ def test_reads_and_synchronizations_of_the_script_are_counted(
                 continue  # there is no number on this device
         exec(compile("synchronize()", torch.__file__, "exec"), vars(torch.cuda))
 
-    assert watched(step).calls == {"synchronize": 2, "item": 3}
+        printing = os.path.join(os.path.dirname(torch.__file__), "_tensor_str.py")
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # as print of a tensor does
+            exec(compile("read()", printing, "exec"), {"read": number.item})
+
+    told = watched(step)
+    assert told.calls == {"synchronize": 2, "item": 4}
+    assert sum(told.lines["item"].values()) == 4
+    assert all(line.startswith("test_seen.py:") for line in told.lines["item"])
+    assert " (test_seen.py:" in noted.notes(told)[0]
 
 
 def by_hand(layers: int) -> None:

@@ -115,7 +115,7 @@ def test_a_loop_without_a_loader_has_no_workers(clock: SimpleNamespace) -> None:
 def test_live_steps_are_told(clock: SimpleNamespace) -> None:
     own = Spanned(clock, live_s=3.0)
     own.waited_s = 0.5
-    own.step_s, own.trained = 2.0, 0
+    own.step_s = 2.0
     own.take(own.live(), lambda _: 1.0)
     assert own.told.of("live") == [{"steps_s": [1.0] * 3, "waits_s": [0.5] * 3}]
 

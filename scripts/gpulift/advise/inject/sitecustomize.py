@@ -68,7 +68,7 @@ twice = any(type(finder).__name__ == AfterTorch.__name__ for finder in sys.meta_
 if os.environ.get("GPULIFT_ADVISE") and not twice:
     sys.meta_path.insert(0, AfterTorch())
     with contextlib.suppress(Exception):
-        from gpulift_probe import missing
+        import gpulift_probe.missing
 
-        missing.watch()
+        gpulift_probe.missing.watch()
 run_shadowed()

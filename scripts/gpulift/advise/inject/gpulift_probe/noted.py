@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from . import missing
-from .leftovers import AGAIN
 from .seen import COPIED_BYTES, COPIES
 from .switch import Seen
 
@@ -48,8 +47,6 @@ def _calls(seen: Seen) -> Iterator[str]:
     if (zeroed := calls.get("zero_", 0)) >= MANY:
         way = "optimizer.zero_grad() frees gradients"
         yield f"tensors zeroed one by one: {zeroed} a step{_at(seen, 'zero_')}; {way}"
-    if again := calls.get(AGAIN):
-        yield f"the trained model is called without gradients too: {again} a step"
 
 
 def _at(seen: Seen, kind: str) -> str:

@@ -60,6 +60,7 @@ class Span:
         self.arm = ""  # whose steps are taken now
         self.step_s = math.inf  # as the last span had it
         self.flat_after: int | None = None
+        self.trained: int | None = None  # weights, as the step that was watched had it
 
     def steps(self) -> Course:
         """All of the course."""
@@ -160,7 +161,7 @@ class Span:
         self.say.phase("measures steps as they are")
         yield from self.fed()
         yield from self.taken(self.per_span(), float(self.plan["live_s"]))
-        if (now := self._trained()) != self.trained:
+        if (now := self._trained()) != self.trained is not None:
             raise NeverFlat(
                 f"the script trains {now:,} weights since step {self.anchors.steps} or before, and"
                 f" {self.trained:,} ahead of it: have it begin with the phase that counts"
